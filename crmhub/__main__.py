@@ -1,4 +1,4 @@
-"""`python -m crmhub`, for where the command `crmhub` is not on the path."""
+"""Entry point for `python -m crmhub`, if the command `crmhub` is not on the path."""
 
 from crmhub.cli import main
 

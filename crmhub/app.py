@@ -1,4 +1,4 @@
-"""The web application: the only module that knows all the others."""
+"""The Flask application; only this module imports all parts of the service."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ class _App(flask.Flask):
 
 
 def create_app(settings: Settings | None = None) -> flask.Flask:
-    """Return the web application; `settings` defaults to `Settings.load()`.
+    """Return the Flask application; `settings` defaults to `Settings.load()`.
 
-    Raises SettingsError.
+    Raises SettingsError if the settings are invalid.
     """
     settings = settings or Settings.load()
     logs.configure(settings.log_level)
@@ -100,9 +100,9 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
 
 
 def _begin() -> None:
-    """Give the request an id, authenticate its caller, and refuse what no route accepts.
+    """Before a request: give it an id, authenticate its caller, and reject invalid requests.
 
-    The caller is authenticated before routing errors are raised, so that a 401 comes before 404,
+    The caller is authenticated before routing errors are raised, so a 401 has priority over 404,
     405 and 400.
     """
     request, g = flask_proxies.request(), flask_proxies.g()
@@ -120,7 +120,7 @@ def _begin() -> None:
 
 
 def _end(response: flask.Response) -> flask.Response:
-    """Complete the answer with its headers, count it and log it."""
+    """After a request: add headers to the response, count the request and log it."""
     request, g = flask_proxies.request(), flask_proxies.g()
     if response.status_code >= 400:
         response = failures.in_shape(response)
@@ -158,8 +158,9 @@ def _end(response: flask.Response) -> flask.Response:
 def _metric_names(endpoint: str, rule: str) -> tuple[str, str, str]:
     """Return the labels of a route's metrics: its operation, its resource and its helper.
 
-    The operation is named as in /openapi.json. The resource is "" outside the public API, the
-    helper is "" for all routes but helpers. Paths are no labels: they hold ids and addresses.
+    The operation is named as in /openapi.json. The resource is "" for routes outside the public
+    API, the helper is "" for routes that are not helpers. Paths are not used as labels, since they
+    contain ids and addresses. `rule`: the path pattern of the route.
     """
     view = flask.current_app.view_functions[endpoint]
     documented: Documented | None = getattr(view, "documented", None)

@@ -1,8 +1,8 @@
-"""The audit log: who changed what and when, with the values before and after.
+"""The audit log: which author changed what and when, with the values before and after.
 
-An entry is written in the transaction of its change, so that both are stored or neither. It holds
-no secrets: a credential is shown as `set`, a secret id by its first characters. It holds no
-personal data either, so that erasing a person leaves the log unchanged.
+An entry is written in the transaction of its change, so that both are stored or neither. It
+contains no secrets: a credential is shown as `set`, a secret id by its first characters. It
+contains no personal data either, so that erasing a person leaves the log unchanged.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ AuthorKind = Literal["cli", "token", "user"]
 AUTHOR_KINDS: tuple[AuthorKind, ...] = get_args(AuthorKind)
 
 SET = "set"
-"""Shown in place of a secret that is set."""
+"""The text that entries show in place of a secret."""
 _SHOWN_CHARACTERS = 6
 
 _audit = tables.audit.c
@@ -69,7 +69,7 @@ _FILTERS: Mapping[str, sa.ColumnElement[bool]] = {
 class Author:
     """The author of a change: a command-line user, an admin token or a console user.
 
-    `id` is that of the token or the console user; it is empty at the command line.
+    `id`: the id of the token or of the console user; "" at the command line.
     """
 
     kind: AuthorKind
@@ -79,10 +79,10 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry of the log: one change.
+    """An entry of the audit log: one change of an object.
 
-    `client_id` is empty if the change belongs to no account. `before` and `after` hold the values
-    that differ. `at` is in ms since 1970.
+    `at`: in ms since 1970. `client_id`: the account's client id, "" if the change belongs to no
+    account. `before` and `after`: only the values that differ, by name.
     """
 
     id: int
@@ -98,10 +98,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Filters of log entries; an empty filter matches every entry.
+    """Filters of audit log entries; an empty filter matches every entry.
 
-    `by` is the name or the id of an author, `before_id` the id of the last entry on the previous
-    page. `newer_than_ms` is the greatest age, `older_than_ms` the least age.
+    `by`: the name or the id of an author. `newer_than_ms` and `older_than_ms`: the greatest and the
+    least age in ms. `before_id`: the id of the last entry on the previous page.
     """
 
     account_id: int | None = None
@@ -124,9 +124,10 @@ def note(
     before: Mapping[str, Any] | None = None,
     after: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write an entry in the transaction of its change.
+    """Write an entry to the audit log, in the transaction of the change.
 
-    Nothing is written for the verb `change` if no value differs.
+    `by`: the author. `object` and `object_id`: what was changed. `before` and `after`: the values
+    by name. For the verb `change`, nothing is written if no value differs.
     """
     was, became = before or {}, after or {}
     names = [name for name in {**was, **became} if was.get(name) != became.get(name)]
@@ -150,7 +151,7 @@ def note(
 
 
 def beginning(id: str) -> str:
-    """Return the first characters of a secret id, enough to tell it from other ids."""
+    """Return the first six characters of a secret id, enough to recognise the id."""
     return f"{id[:_SHOWN_CHARACTERS]}…"
 
 

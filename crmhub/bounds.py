@@ -1,35 +1,35 @@
-"""Limits on the cost of a single call; docs/integrator.md lists those a caller can meet."""
+"""Limits on the cost of a single call; docs/integrator.md lists those that callers can reach."""
 
 from __future__ import annotations
 
-# Of a request.
+# Limits on a request.
 MAX_HEAD_BYTES = 32 * 1024
 MAX_BODY_BYTES = 1024 * 1024
 MAX_JSON_DEPTH = 20
 MAX_BATCH_INPUTS = 100
 
-# Of an answer that is kept for an Idempotency-Key.
+# Limit on an answer stored for an Idempotency-Key.
 MAX_KEPT_ANSWER_BYTES = 65_536
 
-# Of a record: characters of one value, and of all its values together.
+# Limits on a record, in characters: a single value, and all its values together.
 MAX_TEXT_LENGTH = 65_536
 MAX_RECORD_LENGTH = 131_072
 
-# Of a search: lengths are in characters; a part is the value of CONTAINS_TOKEN.
+# Limits on a search; lengths are in characters. A part is the value of CONTAINS_TOKEN.
 MAX_FILTERS = 50
 MAX_FILTER_VALUES = 500
 MAX_FILTER_VALUE_LENGTH = 4000
 MAX_PART_LENGTH = 200
 
-# Of a page: bytes of all its records' properties as JSON.
+# Limit on a page of records: bytes of all properties as JSON.
 MAX_PAGE_BYTES = 4 * 1024 * 1024
 
-# Of an account's properties and pipelines: of one kind of record each. The options are those of
-# all its properties together.
+# Limits on an account's properties and pipelines, for each kind of record. The limit on options is
+# that for all properties together.
 MAX_PROPERTIES = 1000
 MAX_OPTIONS = 5000
 MAX_PIPELINES = 100
 MAX_STAGES = 100
 
-# Of a call of getProperties: the names it asks for.
+# Limit on the property names in a call of getProperties.
 MAX_ASKED_PROPERTIES = 50

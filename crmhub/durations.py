@@ -1,4 +1,4 @@
-"""Durations as people write them: 10m, 2h, 3d."""
+"""Durations in the form in which people write them, such as 10m, 2h or 3d."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WRITTEN = re.compile(PATTERN, re.ASCII)
 
 
 def milliseconds(text: str) -> int | None:
-    """Return a duration such as `7d` in milliseconds, or None for any other text."""
+    """Return a duration such as `7d` in milliseconds, or None if the text is no duration."""
     if not _WRITTEN.fullmatch(text):
         return None
     return int(text[:-1]) * _SECONDS[text[-1]] * 1000

@@ -1,18 +1,18 @@
-"""The nine error categories that callers see, as one exception tree.
+"""The exceptions that become error answers to callers, in nine categories.
 
 HubError
-  BadRequest        400  BadRequestError      cannot be read as the request it should be
-  Unauthorized      401  UnauthorizedError    who is calling could not be established
-  LimitExceeded     402  LimitExceededError   the account's plan is full
-  Forbidden         403  ForbiddenError       known caller, missing permission
-  NotFound          404  NotFoundError        nothing there that this caller may see
-  Conflict          409  ConflictError        clashes with what is stored
-  Semantic          422  SemanticError        readable, but makes no sense for this account
+  BadRequest        400  BadRequestError      cannot be parsed as a valid request
+  Unauthorized      401  UnauthorizedError    the caller cannot be identified
+  LimitExceeded     402  LimitExceededError   a limit of the account's plan is reached
+  Forbidden         403  ForbiddenError       the caller lacks a permission
+  NotFound          404  NotFoundError        nothing exists there that the caller may see
+  Conflict          409  ConflictError        conflicts with stored data
+  Semantic          422  SemanticError        valid form, but not possible for this account
   TooManyRequests   429  ManyRequestError     retry after `retry_after` seconds
-  Internal          500  InternalError        a fault of ours
+  Internal          500  InternalError        a bug of the hub
     Unavailable     503  InternalError        the hub or a service it needs is unavailable
 
-Each message tells what is wrong, where, and what to send instead.
+Each message says what is wrong, where, and what to send instead.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import ClassVar
 
 
 class HubError(Exception):
-    """A failure whose message is sent to the caller unchanged.
+    """An error whose `message` is sent to the caller.
 
-    `message` is shown to the caller word for word, so it never holds secrets.
+    The message is sent unchanged, so it must never contain secrets.
     """
 
     status: ClassVar[int] = 500
@@ -34,16 +34,16 @@ class HubError(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
-        # Whether this repeats the answer of an earlier call with the same Idempotency-Key.
+        # True if this repeats the answer of an earlier call with the same Idempotency-Key.
         self.replayed = False
-        # The path of the record that the request clashes with.
+        # The path of the record with which the request conflicts.
         self.location = ""
-        # The action that a helper's call was accepted as before it was refused.
+        # The id of the action as which a helper call was accepted before it was refused.
         self.action_id = ""
 
     @property
     def headers(self) -> dict[str, str]:
-        """HTTP headers of the error answer."""
+        """The error's additional HTTP headers."""
         values = {"Location": self.location, "Idempotent-Replayed": "true" if self.replayed else ""}
         return {name: value for name, value in values.items() if value}
 
@@ -84,7 +84,7 @@ class Semantic(HubError):
 
 
 class _ComeBack(HubError):
-    """A temporary failure; `retry_after` is in whole seconds, at least 1."""
+    """A temporary error; `retry_after`: seconds until a retry, rounded up to at least 1."""
 
     def __init__(self, message: str, *, retry_after: float = 1) -> None:
         super().__init__(message)
@@ -112,7 +112,10 @@ _SHOWN = 20
 
 
 def listed(problems: Sequence[tuple[str, str]]) -> str:
-    """Return one message for all `(where, what)` problems, with the first 20 in full."""
+    """Return one message for several problems, with the first 20 in full.
+
+    A problem is a pair: the place of the error ("" for none) and its description.
+    """
     shown = "; ".join(f"{where}: {what}" if where else what for where, what in problems[:_SHOWN])
     hidden = len(problems) - _SHOWN
     return f"{shown}; and {hidden} more" if hidden > 0 else shown

@@ -1,4 +1,4 @@
-"""What every use-case works with, built once for each process."""
+"""The shared objects of a process, such as database, journal and adapters, in one class."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from crmhub.settings import Settings
 
 P = ParamSpec("P")
 T = TypeVar("T")
-# More than these are never at the database at once: Python runs one of them at a time.
+# More threads never use the database at the same time, since Python runs one at a time.
 _BUSY_THREADS = 16
-# PostgreSQL itself ends any statement of a server process that takes so much longer than a search
-# may: a process that hangs cannot stop its searches.
+# Seconds after the time limit of searches at which PostgreSQL itself cancels statements, in case
+# the process hangs and cannot stop its searches.
 _BACKSTOP_S = 30.0
 
 
 class _RolledBack(Exception):
-    """Undoes the transaction of a rehearsal."""
+    """Raised to undo the transaction of `Hub.rehearse`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """The parts of the hub, wired together. `Hub.open` makes one, `close` lets its files go."""
+    """The shared objects of a process; `Hub.open` creates them, `close` closes connections."""
 
     settings: Settings
     database: Database
@@ -64,14 +64,14 @@ class Hub:
 
     @classmethod
     def open(cls, settings: Settings, *, serves: bool = False) -> Hub:
-        """Return a hub on the settings' database, which is first talked to when needed.
+        """Create the shared objects from the settings; connect to the database only when needed.
 
-        With `serves`, for a process that answers requests, PostgreSQL ends long statements.
-        Raises SettingsError for a faulty file of plans.
+        With `serves`, for processes that answer requests, PostgreSQL cancels statements that run
+        too long. Raises SettingsError if the file of plans is invalid.
         """
         plans = load_plans(settings.plans)
-        # A thread holds one connection at a time, and never while it waits for a CRM; a few more
-        # for what runs beside requests. PostgreSQL has 100 for all processes, unless told more.
+        # A thread uses at most one connection, and none while it waits for a CRM; a few more are
+        # for background work. By default PostgreSQL allows 100 for all processes.
         threads = min(settings.threads, _BUSY_THREADS)
         longest = settings.search_timeout_s + _BACKSTOP_S if serves else None
         database = Database(settings.database_url, pool_size=threads + 4, statement_seconds=longest)
@@ -100,16 +100,16 @@ class Hub:
         )
 
     def load_account(self, client_id: str) -> Account:
-        """Return an account as it is stored now, disabled or not; raises NotFound."""
+        """Read an account from the database, even if it is disabled; raises NotFound."""
         with self.database.reading() as db:
             return accounts.load(db, client_id, self.plans)
 
     def forget_after_commit(self, account_id: int) -> None:
-        """Drop an account from this process's cache once the current transaction is committed."""
+        """Remove an account from this process's cache as soon as the transaction is committed."""
         self.database.after_commit(partial(self.directory.forget, account_id))
 
     def rehearse(self, operation: Callable[[Connection], T]) -> T:
-        """Run an operation in a transaction that is rolled back, and return its result."""
+        """Run an operation in a transaction that is rolled back; return its result."""
         results: list[T] = []
 
         def run_and_undo(tx: Connection) -> None:
@@ -121,7 +121,7 @@ class Hub:
         return results[-1]
 
     def close(self) -> None:
-        """Write what is still in memory and close the database's connections."""
+        """Store outcomes that are still in memory, and close all connections."""
         self.unwritten.close()
         self.directory.close()
         self.egress.close()
@@ -132,9 +132,9 @@ class Hub:
 def in_transaction(
     operation: Callable[Concatenate[Hub, Connection, P], T],
 ) -> Callable[Concatenate[Hub, P], T]:
-    """Decorate an operation to run in a transaction, which its callers do not pass.
+    """Decorate an operation so that it runs in a transaction, which callers do not pass.
 
-    As for `Database.transact`, the operation may run again after a deadlock.
+    The operation may run twice: it is repeated after a deadlock, as by `Database.transact`.
     """
 
     @wraps(operation)

@@ -1,7 +1,7 @@
 """Idempotency keys: a request that is sent twice with the same key is carried out once.
 
-The answer to the first request is stored for a day, in the transaction of the request's writes:
-after a crash both are there or neither is.
+The answer to the first request is stored for a day, in the transaction of the request's writes. So
+after a crash, either both are stored or neither.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FIND = Statement(
 def _build_store(insert: Insert) -> sa.Insert:
     statement = insert(idempotency).values(params(*_KEY_COLUMNS, *_VALUE_COLUMNS))
     values = {name: statement.excluded[name] for name in _VALUE_COLUMNS}
-    # A row with the same key is older than a day.
+    # An existing row with the same key is older than a day.
     upsert: sa.Insert = statement.on_conflict_do_update(index_elements=_KEY_COLUMNS, set_=values)
     return upsert
 
@@ -71,10 +71,9 @@ class StillRunning(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A stored answer: status, headers in order, and body (UTF-8).
+    """An HTTP answer as stored: status code, headers in their order, and body.
 
-    The body of a `shortened` answer lacks values that were too long to store; the caller reads them
-    again.
+    `shortened`: the body lacks values that were too long to store; they must be read again.
     """
 
     status: int
@@ -90,10 +89,10 @@ def once(
     fingerprint: str,
     answer_request: Callable[[], Answer],
 ) -> tuple[Answer, bool]:
-    """Return the answer to the first request with this key, and whether it had been stored before.
+    """Return the answer to the first request with this key, and whether it was stored before.
 
-    For the first request `answer_request` is called, in one transaction with storing its answer; an
-    exception undoes both. `fingerprint` is a digest of the whole request. Raises Semantic if the
+    If no answer is stored, `answer_request` is called and its answer stored, in one transaction; an
+    exception rolls back both. `fingerprint`: a digest of the whole request. Raises Semantic if the
     key was used for a different request within 24 hours, and StillRunning while the first request
     is in progress.
     """
@@ -110,11 +109,12 @@ def once(
 
 
 def _find_answer(tx: Connection, account_id: int, key: str, fingerprint: str) -> Answer | None:
-    """Return the stored answer; without one, lock the key until the transaction ends.
+    """Return the stored answer; if there is none, lock the key until the transaction ends.
 
-    Raises Semantic and StillRunning as `once` does.
+    `fingerprint`: the digest of the request. Raises Semantic if the key was used for a different
+    request, and StillRunning while the first request with the key is in progress.
     """
-    # The lock comes first: a request that ended before it has stored its row.
+    # Lock before reading: a request that has released its lock has stored its row.
     is_locked = tx.try_hold(f"idempotency/{account_id}/{key}")
     since = now_ms() - KEPT_MS
     row = tx.row(_FIND, {"account_id": account_id, "key": key, "since": since})
@@ -153,7 +153,7 @@ def _store_answer(
 
 
 def delete_expired(database: Database, *, most: int = 1000) -> int:
-    """Delete up to `most` answers older than 24 hours; return the number deleted."""
+    """Delete up to `most` answers older than 24 hours; return the number of deleted answers."""
     old = find_expired(database, _answer.created_at, before=now_ms() - KEPT_MS, most=most)
     types = {"account_id": "int", "key": "text", "created_at": "bigint"}
     return database.transact(lambda tx: tx.delete(idempotency.name, types, old))
@@ -168,10 +168,10 @@ def erase(
 ) -> int:
     """Erase records from the stored answers of an account; return the number of changed answers.
 
-    `records` holds the ids of the records and their creation times as answers show them; the data
-    of these records is removed from answers. The answer itself stays, so that its request is not
-    carried out again. Refusals that contain one of `texts`, and answers under a key that contains
-    one, are deleted.
+    `records`: pairs of a record's id and its creation time in the form that answers show. The data
+    of these records are removed from answers. The answers themselves stay, so that their requests
+    are not carried out again. Error answers that contain one of `texts`, and answers whose key
+    contains one of them, are deleted.
     """
     changed = 0
     for moment in sorted({created for _, created in records}):
@@ -191,7 +191,10 @@ def erase(
 
 
 def _delete_mentioning(tx: Connection, account_id: int, texts: Collection[str]) -> int:
-    """Delete answers whose key contains a text, and refusals that contain one."""
+    """Delete answers whose key contains one of `texts`, and error answers that contain one.
+
+    Return the number of deleted answers.
+    """
     changed = 0
     page = {"account_id": account_id, "after": "", "limit": _BATCH}
     while rows := tx.rows(_REFUSALS, page):
@@ -207,7 +210,10 @@ def _delete_mentioning(tx: Connection, account_id: int, texts: Collection[str]) 
 
 
 def _redact(value: Any, ids: Collection[int], moment: str) -> Any:
-    """Return a JSON value without the data of records with these ids and this creation time."""
+    """Return a JSON value without the data of the records to erase.
+
+    These have one of `ids` and the creation time `moment`.
+    """
     if isinstance(value, list):
         return [_redact(item, ids, moment) for item in value]
     if not isinstance(value, dict):

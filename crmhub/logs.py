@@ -1,7 +1,7 @@
 """Logs without personal data: one JSON object per line on standard error.
 
-A log line consists of a fixed event text and the hub's own ids, never a body, a property value, an
-address or a secret.
+A log line consists of a fixed event text and the hub's own ids, never of a body, a property value,
+an address or a secret.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import structlog
 
 
 def configure(level: str) -> None:
-    """Log from `level` ("debug" to "error") on, both the hub's lines and those of libraries."""
+    """Write log messages of at least this level ("debug" to "error"), also those of libraries."""
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,

@@ -1,8 +1,8 @@
-"""Prometheus metrics: counts and durations, summed over all processes of a service.
+"""Prometheus metrics: counters and durations, summed over all processes of a service.
 
 Labels are the hub's own words (helpers, operations, adapters, outcomes), never an id, an address or
-a value. `prometheus_client` is loaded by the first count, so that commands without counts start
-faster.
+a property value. `prometheus_client` is imported by the first count, so that commands that count
+nothing start faster.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ M = TypeVar("M", bound="MetricWrapperBase")
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """A present value: one for each value of `label`, or one under the key "" without a label."""
+    """A metric with present values: a number for each value of `label`.
+
+    Without a label, it has one number under the key "".
+    """
 
     name: str
     help: str
@@ -55,17 +58,17 @@ class Gauge:
 
 
 def accepted(helper: str) -> None:
-    """Count an action that the journal has accepted."""
+    """Count an action that the journal has accepted from a helper."""
     _meters().accepted.of(helper).inc()
 
 
 def ended(helper: str, outcome: str) -> None:
-    """Count an action that is done, refused, failed or discarded."""
+    """Count an action of a helper that is done, refused, failed or discarded (`outcome`)."""
     _meters().ended.of(helper, outcome).inc()
 
 
 def attempted(adapter: str, outcome: str, seconds: float) -> None:
-    """Record an attempt of an action with its outcome and duration."""
+    """Count an attempt of an action by adapter and outcome, with its duration in `seconds`."""
     _meters().attempts.of(adapter, outcome).observe(seconds)
 
 
@@ -75,12 +78,16 @@ def alert_sent(outcome: str) -> None:
 
 
 def helper_answered(helper: str, status: str) -> None:
-    """Count a helper's answer to a bot."""
+    """Count an answer of a helper to a bot; `status` is an HTTP status code or its class."""
     _meters().helper_answers.of(helper, status).inc()
 
 
 def answered(operation: str, seconds: float, *, resource: str = "", status: str = "") -> None:
-    """Record how long a request took; with `resource`, count it for the public API."""
+    """Count an HTTP request with its duration in `seconds`.
+
+    `operation`: its name as in /openapi.json. With `resource`, count it as a request to the public
+    API as well; `status` is the class of its status code, such as "2xx".
+    """
     meters = _meters()
     meters.requests.of(operation).observe(seconds)
     if resource:
@@ -88,17 +95,17 @@ def answered(operation: str, seconds: float, *, resource: str = "", status: str 
 
 
 def start() -> None:
-    """Load the metrics now, so that the first count is fast."""
+    """Create the metrics now, so that the first count takes no longer than others."""
     _meters()
 
 
 def registry() -> CollectorRegistry:
-    """Return the metrics of this process, or of all processes inside `shared`."""
+    """Return the metrics of this process; inside `shared`, those of all processes."""
     return _meters().registry
 
 
 def text(gauges: Iterable[Gauge] = ()) -> bytes:
-    """Return all metrics and `gauges` in Prometheus' text format."""
+    """Return all metrics and the `gauges` in Prometheus' text format."""
     from prometheus_client import CollectorRegistry, generate_latest
 
     now = CollectorRegistry(auto_describe=False)
@@ -110,8 +117,8 @@ def text(gauges: Iterable[Gauge] = ()) -> bytes:
 def shared() -> Iterator[None]:
     """Sum the metrics of all processes that are started inside the block.
 
-    The processes count in files of a temporary directory. It is removed at the end, together with
-    those of services that were killed.
+    The processes store their counts in files of a temporary directory. The directory is removed at
+    the end of the block, and so are directories of services that were killed.
     """
     import shutil
     import tempfile
@@ -141,13 +148,13 @@ def _remove_abandoned(parent: Path) -> None:
     import shutil
 
     for directory in parent.glob(f"{_PREFIX}*"):
-        # It belongs to another user, is locked, or was removed meanwhile.
+        # OSError if the directory belongs to another user, is locked, or was removed meanwhile.
         with suppress(OSError):
             held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 found = os.fstat(held)
-                # The owner of a younger one may not have locked it yet.
+                # A new directory may not be locked by its owner yet.
                 if found.st_uid == os.getuid() and time.time() - found.st_mtime > _MIN_AGE_S:
                     shutil.rmtree(directory)
             finally:
@@ -155,7 +162,7 @@ def _remove_abandoned(parent: Path) -> None:
 
 
 class _Labelled(Generic[M]):
-    """A metric that caches its label combinations, without prometheus_client's lock."""
+    """A metric that caches its label combinations, which avoids prometheus_client's lock."""
 
     def __init__(self, metric: M, most: int) -> None:
         self._metric = metric
@@ -172,7 +179,7 @@ class _Labelled(Generic[M]):
         try:
             child = self._children[labels] = self._metric.labels(*labels)
         except OSError:
-            # No file can be opened for it now; serving leads matters more than counting them.
+            # No file can be opened for the metric; serving leads matters more than counting.
             return cast(M, _UNCOUNTED)
         return child
 
@@ -253,7 +260,7 @@ class _Meters:
 
 
 class _Files:
-    """A collector that sums the metrics which all processes wrote to a directory."""
+    """A Prometheus collector that sums the metrics in the files of all processes."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -267,7 +274,7 @@ class _Files:
 
 
 class _Gauges:
-    """A collector for gauges."""
+    """A Prometheus collector that reports the values of gauges."""
 
     def __init__(self, gauges: Iterable[Gauge]) -> None:
         self._gauges = gauges
@@ -298,10 +305,11 @@ def _meters() -> _Meters:
 
 
 def _free_number(directory: Path) -> int:
-    """Lock and return the number of files that no living process writes; raises OSError.
+    """Choose and lock the number in the names of the metrics files that this process writes.
 
-    A process continues the files of a dead one: so counters never fall, and there are never more
-    files than processes at the same time.
+    The number may be that of a process that has ended, whose files are then continued. So counters
+    never decrease, and there are never more files than processes at the same time. Raises OSError
+    if the files cannot be created.
     """
     for number in itertools.count():
         # The lock is held until this process ends, also by a crash.

@@ -1,7 +1,7 @@
-"""Stops a search that takes too long, or whose caller has hung up.
+"""Stops searches that take too long, and searches whose caller has hung up.
 
-One thread per process, started by the first search, checks the searches in progress a few times a
-second. So a limit costs a search no statement and no thread of its own, only an entry in a set.
+A single thread per process, started by the first search, checks the searches in progress a few
+times a second. So a limit costs a search no database statement and no thread of its own.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _log = logging.getLogger(__name__)
 
 
 class Stopped(Semantic):
-    """The search was stopped: it took too long, or its caller hung up."""
+    """The search was stopped because it took too long or its caller hung up."""
 
 
 @dataclass(eq=False, slots=True)
 class SearchLimit:
-    """How long all statements of a search together may take, and whether its caller still waits.
+    """The time limit of a search (`seconds` for all its statements), and its state.
 
-    The time begins when the search has a connection. `hung_up` is called by another thread, four
-    times a second at most.
+    The time begins when the search has a connection (`since`, by `time.monotonic`). `hung_up` tells
+    whether the caller has hung up; another thread calls it, at most four times a second.
     """
 
     seconds: float
@@ -37,17 +37,20 @@ class SearchLimit:
     """Why the search was stopped; "" if it was not."""
     since: float = 0.0
     cancel: Callable[[], object] | None = None
-    """Ends a statement of the search; None while it has no connection."""
+    """The function that cancels the search's statement; None while it has no connection."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def look(self, now: float) -> float:
-        """Stop the search if it must end; return in how many seconds to look again."""
+        """Stop the search if its time is over or its caller has hung up.
+
+        Return the seconds until the next check. `now`: the present by `time.monotonic`.
+        """
         left = self.since + self.seconds - now
         if not self.reason:
             self.reason = self._reason_to_stop(left, age=now - self.since)
         if not self.reason:
             return min(left, _CHECK_EVERY_S)
-        # At each look again: between two statements there is nothing to cancel.
+        # Repeated at each check, since there is nothing to cancel between two statements.
         with self.lock:
             if self.cancel is not None:
                 self.cancel()
@@ -74,7 +77,7 @@ class SearchWatch:
         self._ended = threading.Event()
 
     def add(self, limit: SearchLimit, cancel: Callable[[], object]) -> None:
-        """Stop this search when its limit says so, by `cancel`, until it is removed."""
+        """Watch a search until `remove` is called; call `cancel` when its limit is exceeded."""
         limit.since = limit.since or time.monotonic()
         limit.cancel = cancel
         self._in_progress.add(limit)
@@ -82,7 +85,7 @@ class SearchWatch:
             self._start()
 
     def remove(self, limit: SearchLimit) -> str:
-        """Remove a search that has ended; return why it was stopped, "" if it was not."""
+        """Stop watching a search; return why it was stopped, "" if it was not."""
         self._in_progress.discard(limit)
         # Wait for a `cancel` in progress: it uses the connection, which may be closed from here on.
         with limit.lock:
@@ -90,7 +93,7 @@ class SearchWatch:
         return limit.reason
 
     def close(self) -> None:
-        """End the thread; the next search starts another one."""
+        """End the thread; the next search starts a new thread."""
         with self._lock:
             self._ended.set()
             self._thread = None
@@ -112,6 +115,6 @@ class SearchWatch:
                 try:
                     pause = min(pause, limit.look(time.monotonic()))
                 except Exception:
-                    # Such as a server that accepts no request to cancel: other searches must be
+                    # For example, the server may accept no cancel request. Other searches must be
                     # stopped nevertheless, and this one is tried again.
                     _log.exception("A search could not be stopped.")

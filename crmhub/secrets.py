@@ -1,4 +1,4 @@
-"""Random ids, API keys, encrypted columns and signatures."""
+"""Random ids, API keys, encryption of database columns, and signatures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 BASE62 = string.digits + string.ascii_uppercase + string.ascii_lowercase
-# Lower case only: webhook ids are typed and pasted, and some builders change the case of URLs.
+# Lower case only, since some builders change the case of URLs.
 BASE36 = string.digits + string.ascii_lowercase
 
 API_KEY_PREFIX = "crmhub_"
@@ -34,7 +34,7 @@ _NONCE_BYTES = 12
 
 
 def token(bits: int, alphabet: str = BASE62) -> str:
-    """Return random characters of `alphabet` that hold at least `bits` bits."""
+    """Return a random text over `alphabet` with at least `bits` bits of randomness."""
     base = len(alphabet)
     length = math.ceil(bits / math.log2(base))
     rest = secrets.randbelow(base**length)
@@ -48,24 +48,24 @@ def token(bits: int, alphabet: str = BASE62) -> str:
 def new_api_key() -> str:
     """Return a new API key: prefix, 178 random bits, checksum.
 
-    Prefix and checksum let scanners find a leaked key, and refuse a mistyped one, without
-    asking the database.
+    By prefix and checksum, scanners can find a leaked key, and a mistyped key is rejected without a
+    database query.
     """
     return API_KEY_PREFIX + _with_checksum()
 
 
 def looks_like_api_key(text: str) -> bool:
-    """Return whether a text has the format and checksum of an API key."""
+    """Return whether a text has the prefix, format and checksum of an API key."""
     return _is_checked(text, API_KEY_PREFIX)
 
 
 def new_admin_token() -> str:
-    """Return a new admin token: its own prefix, 178 random bits, checksum."""
+    """Return a new admin token: prefix, 178 random bits, checksum."""
     return ADMIN_TOKEN_PREFIX + _with_checksum()
 
 
 def looks_like_admin_token(text: str) -> bool:
-    """Return whether a text has the format and checksum of an admin token."""
+    """Return whether a text has the prefix, format and checksum of an admin token."""
     return _is_checked(text, ADMIN_TOKEN_PREFIX)
 
 
@@ -89,7 +89,7 @@ def _checksum(body: str) -> str:
 
 
 def digest(text: str) -> str:
-    """Return the SHA-256 of `text` in hex, to store and look up instead of `text`.
+    """Return the SHA-256 of a random token in hex, for storing and finding it.
 
     Use it only for the hub's own random tokens: a password could be guessed from a fast, unsalted
     hash.
@@ -98,24 +98,24 @@ def digest(text: str) -> str:
 
 
 def new_webhook_id() -> str:
-    """Return a new id for webhook paths: 134 random bits, lower-case letters and digits."""
+    """Return a new id for webhook paths: 134 random bits as lower-case letters and digits."""
     return token(134, BASE36)
 
 
 def new_secret() -> str:
-    """Return a new shared secret of 256 random bits, letters and digits."""
+    """Return a new shared secret: 256 random bits as letters and digits."""
     return token(256)
 
 
 def same(left: str | bytes, right: str | bytes) -> bool:
-    """Compare two secrets in a time that does not reveal how much of them agrees."""
+    """Return whether two secrets are equal, in a time that does not depend on their content."""
     return hmac.compare_digest(_bytes(left), _bytes(right))
 
 
 def read_secret(file: TextIO) -> str:
-    """Return the secret in a file, without surrounding blanks and byte order mark.
+    """Read a secret from a file; remove surrounding blanks and a byte order mark.
 
-    Raises ValueError with a readable reason if the text is too long or not UTF-8.
+    Raises ValueError, with a message for users, if the text is too long or not UTF-8.
     """
     try:
         # Read a limited amount: /dev/zero has no end.
@@ -129,23 +129,27 @@ def read_secret(file: TextIO) -> str:
 
 
 def derive(secret_key: str | bytes, purpose: str) -> bytes:
-    """Return a 32-byte key for one purpose, so that no two uses share a key."""
+    """Return a 32-byte key derived from the secret key for one purpose, such as "cursor"."""
     return hmac.digest(_bytes(secret_key), b"crmhub/" + purpose.encode(), "sha256")
 
 
 def sign(key: bytes, payload: bytes) -> bytes:
-    """Return the 16-byte signature of `payload`; compare it with `same`."""
+    """Return the 16-byte signature of `payload`; verify signatures with `same`."""
     return hmac.digest(key, payload, "sha256")[:16]
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookSecret:
-    """Signs webhook messages by the rules of https://www.standardwebhooks.com."""
+    """The secret that signs webhook messages, by https://www.standardwebhooks.com."""
 
     key: bytes = field(repr=False)
 
     def headers(self, id: str, at_s: int, body: bytes) -> dict[str, str]:
-        """Return the headers of a webhook message sent at this time (s since 1970)."""
+        """Return the id, time and signature headers of a webhook message.
+
+        `id`: of the message. `at_s`: the time of sending, in s since 1970. `body`: the signed
+        content.
+        """
         signed = hmac.digest(self.key, f"{id}.{at_s}.".encode() + body, "sha256")
         return {
             "webhook-id": id,
@@ -155,7 +159,10 @@ class WebhookSecret:
 
 
 def parse_webhook_secret(text: str) -> WebhookSecret:
-    """Parse `whsec_` and 24 to 64 bytes in base64; errors never repeat the secret."""
+    """Parse a signing secret: `whsec_` and 24 to 64 bytes in base64.
+
+    Raises ValueError, without showing the secret, for any other text.
+    """
     prefix, _, encoded = text.strip().partition("_")
     try:
         key = base64.b64decode(encoded, validate=True) if prefix == "whsec" else b""
@@ -168,21 +175,22 @@ def parse_webhook_secret(text: str) -> WebhookSecret:
 
 @dataclass(frozen=True, slots=True)
 class EncryptionKey:
-    """A key for sealed columns, with the id that sealed values store."""
+    """A key that encrypts columns, with the id that encrypted values refer to."""
 
     id: str
     key: bytes = field(repr=False)
 
 
 def new_encryption_key(key_id: str) -> str:
-    """Return a new key in the form that `parse_encryption_keys` reads."""
+    """Return a new random key with this id, in the form that `parse_encryption_keys` reads."""
     return f"{key_id}:{base64.b64encode(secrets.token_bytes(_KEY_BYTES)).decode()}"
 
 
 def parse_encryption_keys(text: str) -> tuple[EncryptionKey, ...]:
-    """Parse `id:base64,id:base64,…`; the first key seals, every key opens.
+    """Parse keys of the form `id:base64,id:base64,…`.
 
-    Raises ValueError that names the faulty key and the reason, without showing the key.
+    The first key encrypts new values, all keys decrypt. Raises ValueError that names the invalid
+    key and the reason, without showing the key.
     """
     keys = tuple(
         _encryption_key(position, item.strip())
@@ -211,14 +219,14 @@ def _encryption_key(position: int, item: str) -> EncryptionKey:
 
 
 class SealBroken(Exception):
-    """A sealed value cannot be opened: its key is missing, or the value was changed."""
+    """A sealed value cannot be decrypted: its key is missing, or the value was changed."""
 
 
 class Vault:
-    """Encrypts ("seals") single column values with AES-256-GCM.
+    """Encrypts ("seals") and decrypts values of database columns with AES-256-GCM.
 
-    A sealed value opens only for its own account and column, so that an attacker with write access
-    to the database cannot move credentials to another account.
+    A sealed value can be decrypted only for its own account and column, so that an attacker with
+    write access to the database cannot move credentials to another account.
     """
 
     def __init__(self, keys: Sequence[EncryptionKey]) -> None:
@@ -229,21 +237,24 @@ class Vault:
 
     @property
     def first(self) -> str:
-        """The id of the key that seals."""
+        """The id of the key that encrypts new values."""
         return self._active
 
     @property
     def key_ids(self) -> tuple[str, ...]:
-        """The ids of all keys, starting with the sealing key."""
+        """The ids of all keys; the first is that of the key that encrypts new values."""
         return tuple(self._ciphers)
 
     @property
     def prefix(self) -> str:
-        """The beginning of every value that the first key seals."""
+        """The prefix of all values that the first key encrypted."""
         return f"v1.{self._active}."
 
     def seal(self, plain: str | bytes, *, account_id: int, column: str) -> str:
-        """Return a text encrypted as `v1.<key id>.<base64 of nonce and ciphertext>`."""
+        """Encrypt a text for an account's column.
+
+        Return it in the form `v1.<key id>.<base64 of nonce and ciphertext>`.
+        """
         text = plain if isinstance(plain, str) else plain.decode()
         nonce = secrets.token_bytes(_NONCE_BYTES)
         bound = _bound_to(self._active, account_id, column)
@@ -251,7 +262,11 @@ class Vault:
         return self.prefix + base64.b64encode(nonce + ciphertext).decode()
 
     def open(self, sealed: str, *, account_id: int, column: str) -> str:
-        """Return the text sealed for this account and column; raises SealBroken."""
+        """Decrypt a text that was sealed for this account and column.
+
+        Raises SealBroken if the key is missing, or the value was changed or sealed for another
+        place.
+        """
         version, _, rest = sealed.partition(".")
         key_id, _, encoded = rest.partition(".")
         if version != "v1" or not encoded:

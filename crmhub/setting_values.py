@@ -1,7 +1,7 @@
-"""Parsers for the values of settings, as the environment or TOML gives them.
+"""Parsers for the values of settings from environment variables or the TOML file.
 
-A parser raises ValueError with a message that follows the setting's name. Messages about addresses
-and keys do not repeat the value, because it may contain a password.
+A parser raises ValueError with a message that continues a sentence after the setting's name.
+Messages about addresses and keys do not repeat the value, because it may contain a password.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ SECRET_KEY_LENGTH = 32
 
 
 def text(raw: Any) -> str:
-    """Return a text without surrounding space."""
+    """Return a text setting without surrounding blanks."""
     if not isinstance(raw, str):
         raise ValueError("is not text; put it in quotes")
     return raw.strip()
 
 
 def choice(*allowed: str) -> Parser:
-    """Return a parser of one of these texts, in any case."""
+    """Return a parser that accepts one of these words, in any case."""
 
     def parse(raw: Any) -> str:
         chosen = text(raw).lower()
@@ -46,13 +46,13 @@ def choice(*allowed: str) -> Parser:
 
 
 def whole(smallest: int, largest: int) -> Parser:
-    """Return a parser of whole numbers within these bounds."""
+    """Return a parser of whole numbers from `smallest` to `largest`."""
     noun = f"whole number from {smallest} to {largest}"
     return _number(int, r"[0-9]{1,9}", noun, smallest, largest)
 
 
 def seconds(smallest: float, largest: float) -> Parser:
-    """Return a parser of seconds within these bounds, with decimals."""
+    """Return a parser of numbers of seconds from `smallest` to `largest`, decimals allowed."""
     noun = f"number of seconds from {smallest:g} to {largest:g}"
     return _number(float, r"[0-9]{1,9}(\.[0-9]{1,9})?", noun, smallest, largest)
 
@@ -63,7 +63,7 @@ def _number(
     def parse(raw: Any) -> float:
         is_text = isinstance(raw, str) and re.fullmatch(rf"\s*{pattern}\s*", raw)
         number = convert(raw) if is_text else raw
-        # Not isinstance: a bool is an int.
+        # Not isinstance, since a bool is an int.
         if type(number) not in (int, convert) or not smallest <= number <= largest:
             raise ValueError(f"{_shown(raw)} is not a {noun}")
         return convert(number)
@@ -72,7 +72,7 @@ def _number(
 
 
 def duration(raw: Any) -> int:
-    """Return a duration such as 10m in milliseconds."""
+    """Parse a duration such as 10m; return it in milliseconds."""
     milliseconds = durations.milliseconds(text(raw))
     if not milliseconds:
         raise ValueError(f"{_shown(raw)} is not a time; give {durations.FORM}")
@@ -80,12 +80,12 @@ def duration(raw: Any) -> int:
 
 
 def path(raw: Any) -> Path:
-    """Return a path."""
+    """Parse a file path."""
     return Path(text(raw))
 
 
 def host(raw: Any) -> str:
-    """Return an address or a host name without a port."""
+    """Parse an IP address or host name without a port."""
     name = text(raw)
     if not re.fullmatch(r"[A-Za-z0-9_.:%-]+", name) or re.fullmatch(r"[^:]+:[0-9]+", name):
         raise ValueError(
@@ -96,7 +96,7 @@ def host(raw: Any) -> str:
 
 
 def networks(raw: Any) -> tuple[Network, ...]:
-    """Return networks from a list, or from a text with commas."""
+    """Parse IP networks in a list, or in a text separated by commas."""
     items = raw.split(",") if isinstance(raw, str) else raw
     if not isinstance(items, list):
         raise ValueError(f'{_shown(raw)} is not a list of networks, such as ["127.0.0.0/8"]')
@@ -133,7 +133,7 @@ def _shown(raw: Any) -> str:
 
 
 def secret_key(raw: Any) -> str:
-    """Return a secret of enough characters."""
+    """Return a secret of at least 32 characters."""
     key = text(raw)
     if len(key) < SECRET_KEY_LENGTH:
         raise ValueError(
@@ -143,13 +143,13 @@ def secret_key(raw: Any) -> str:
 
 
 def encryption_keys(raw: Any) -> tuple[EncryptionKey, ...]:
-    """Return encryption keys from a list, or from a text with commas."""
+    """Parse encryption keys in a list, or in a text separated by commas."""
     items = raw if isinstance(raw, list) else [raw]
     return parse_encryption_keys(",".join(text(item) for item in items))
 
 
 def webhook_secret(raw: Any) -> WebhookSecret:
-    """Return the secret that signs webhooks."""
+    """Parse the secret that signs webhook messages."""
     return parse_webhook_secret(text(raw))
 
 
@@ -157,7 +157,7 @@ def webhook_secret(raw: Any) -> WebhookSecret:
 
 
 def web_url(raw: Any) -> str:
-    """Return the URL of a webhook."""
+    """Return the URL of a webhook (https or http)."""
     url = text(raw)
     if not url.startswith(("https://", "http://")) or not _hostname(url):
         raise ValueError("is not the address of a webhook; give https://host/path")
@@ -165,7 +165,10 @@ def web_url(raw: Any) -> str:
 
 
 def database_url(raw: Any) -> str:
-    """Return the URL of a database for SQLAlchemy, after its driver has accepted its options."""
+    """Return the URL of a PostgreSQL or SQLite database in SQLAlchemy's form.
+
+    The database's driver checks the options of the URL.
+    """
     scheme, separator, rest = text(raw).partition("://")
     if separator and scheme in ("postgres", "postgresql", "postgresql+psycopg"):
         _hostname(f"postgresql://{rest}")
@@ -207,7 +210,7 @@ def _accepted_by_driver(url: str) -> str:
 
 
 def redis_url(raw: Any) -> str:
-    """Return the URL of a Redis, after its driver has accepted its options."""
+    """Return the URL of a Redis server, after its driver has checked the options of the URL."""
     url = text(raw)
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in ("redis", "rediss", "unix"):
@@ -232,7 +235,10 @@ def redis_url(raw: Any) -> str:
 
 
 def _hostname(url: str) -> str | None:
-    """Return the host of a URL, None without one; the errors of urlsplit show the password."""
+    """Return the host of a URL, or None.
+
+    Raises ValueError without the URL, since the errors of `urlsplit` may show a password.
+    """
     try:
         parts = urlsplit(url)
         _ = parts.port

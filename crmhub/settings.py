@@ -1,8 +1,8 @@
 """All settings of an installation, read once at the start.
 
-The environment (`CRMHUB_PORT`) overrides the file (`port` in config/crmhub.toml), which overrides
-the default. An empty value means not given. Values that may contain a password are shown neither in
-messages nor in `repr`.
+Environment variables (`CRMHUB_PORT`) override the file (`port` in config/crmhub.toml), which
+overrides the defaults. An empty value counts as missing. Values that may contain a password are
+shown neither in messages nor in `repr`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TEST_PREFIX = "CRMHUB_TEST_"
 _CONFIG = Path("config/crmhub.toml")
 _PLANS = Path("config/plans.toml")
 _SQLITE = "sqlite:///var/crmhub.db"
-# The secrets that development creates, and what production must give.
+# The secrets that are created in development and required in production.
 _NEW_SECRET: Mapping[str, Callable[[], str]] = {
     "secret_key": new_secret,
     "encryption_keys": lambda: new_encryption_key("k1"),
@@ -38,7 +38,7 @@ _SECRET_FORM = {
 
 
 class SettingsError(Exception):
-    """The settings are invalid; `problems` holds one sentence per fault."""
+    """The settings are invalid; `problems` has one sentence per error."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -46,9 +46,9 @@ class SettingsError(Exception):
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return the content of a TOML file; raises SettingsError."""
+    """Read a TOML file; raises SettingsError if the file cannot be read or parsed."""
     try:
-        # With or without the byte order mark that Windows editors write.
+        # utf-8-sig accepts the byte order mark of Windows editors.
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as exc:
         raise SettingsError([f"{path}: cannot be read as TOML in UTF-8: {exc}."]) from exc
@@ -62,25 +62,25 @@ def _setting(parser: Parser, default: Any = MISSING, *, secret: bool = False) ->
 class Settings:
     """The settings of an installation, as `Settings.load` reads them.
 
-    A field with a parser can be set in the file by its name, and in the environment by `CRMHUB_`
-    and its name in upper case.
+    Fields with a parser are read from the file under their name, and from the environment variable
+    `CRMHUB_` and the name in upper case.
     """
 
     root: Path
-    """The directory of `var/` and of relative paths: where the service was started."""
+    """The directory in which the service was started: the base of `var/` and of relative paths."""
     config: Path | None = None
-    """The file that was read, if any. Only the environment can set it (`CRMHUB_CONFIG`)."""
+    """The settings file that was read, or None; only `CRMHUB_CONFIG` can name another file."""
 
     env: Literal["development", "production"] = _setting(
         values.choice("development", "production"), "development"
     )
     database_url: str = _setting(values.database_url, secret=True)
-    """For SQLAlchemy: `postgresql+psycopg://…`, or `sqlite:///` and an absolute path."""
+    """SQLAlchemy's database URL: `postgresql+psycopg://…`, or `sqlite:///` and an absolute path."""
     redis_url: str | None = _setting(values.redis_url, None, secret=True)
     secret_key: str = _setting(values.secret_key, secret=True)
-    """Signs cursors and sessions; use it only through `secrets.derive`."""
+    """The secret behind the keys that sign cursors and sessions; see `secrets.derive`."""
     encryption_keys: tuple[EncryptionKey, ...] = _setting(values.encryption_keys, secret=True)
-    """Seal stored credentials; the first key seals (see `secrets.Vault`)."""
+    """The keys that encrypt stored credentials, the first for new ones; see `secrets.Vault`."""
     egress_allow: tuple[Network, ...] = _setting(values.networks, ())
     """Private networks that outgoing calls may reach."""
     trusted_proxies: tuple[Network, ...] = _setting(values.networks, ())
@@ -88,19 +88,19 @@ class Settings:
     plans: Path | None = _setting(values.path, None)
     """The file of plans; None means the built-in plans."""
     alert_url: str | None = _setting(values.web_url, None, secret=True)
-    """The webhook for alerts; None sends none."""
+    """The URL of the webhook for alerts; None if no alerts are sent."""
     alert_secret: WebhookSecret | None = _setting(values.webhook_secret, None, secret=True)
-    """Signs the alerts."""
+    """The secret that signs alerts."""
     alert_queue_age: int = _setting(values.duration, 600_000)
-    """The age of the oldest queued action at which an alert is sent (ms)."""
+    """The age in ms of the oldest queued action at which an alert is sent."""
     search_timeout_s: float = _setting(values.seconds(0.1, 3600), 5.0)
-    """The database time after which a search or list is stopped."""
+    """The seconds of database time after which a search or list is stopped."""
     host: str = _setting(values.host, "127.0.0.1")
     port: int = _setting(values.whole(1, 65535), 8080)
     workers: int = _setting(values.whole(1, 256), 2)
     threads: int = _setting(values.whole(1, 4096), 16)
     read_timeout_s: int = _setting(values.whole(1, 600), 30)
-    """The time in which a request must arrive completely, from its first byte on."""
+    """The seconds from its first byte in which a request must arrive completely."""
     connections_per_address: int = _setting(values.whole(1, 65535), 256)
     """The maximum of slow or idle connections from one address in each server process."""
     log_level: Literal["debug", "info", "warning", "error"] = _setting(
@@ -109,15 +109,16 @@ class Settings:
 
     @property
     def var(self) -> Path:
-        """The directory for the service's own files: SQLite's database, development's secrets."""
+        """The directory of the service's own files: SQLite's database and development's secrets."""
         return self.root / "var"
 
     @classmethod
     def load(cls, environ: Mapping[str, str] | None = None, root: Path | None = None) -> Settings:
-        """Return the settings of this process, or of `environ` and the directory `root`.
+        """Read the settings from environment variables and from the file in `root`.
 
-        In development, missing secrets are created and stored in `var/`. Raises SettingsError with
-        every fault.
+        `environ` and `root` default to the environment and the working directory of the process. In
+        development, missing secrets are created and stored in `var/`. Raises SettingsError with all
+        errors.
         """
         try:
             directory = (root or Path.cwd()).resolve()
@@ -145,7 +146,7 @@ def _parsers() -> dict[str, Parser]:
 
 
 class _Source:
-    """The environment and the file of one `load`, and the faults found in them."""
+    """The environment variables and the file from which settings are read, and their errors."""
 
     def __init__(self, environ: Mapping[str, str], root: Path) -> None:
         self.root = root
@@ -182,11 +183,11 @@ class _Source:
             self.problems.append(f"{name} ({self.config}): there is no such setting; {hint}")
 
     def is_given(self, name: str) -> bool:
-        """Return whether a setting has a value, valid or not."""
+        """Return whether a setting has a value, valid or invalid."""
         return _variable(name) in self._environ or name in self._file
 
     def require_both(self, name: str, other: str) -> None:
-        """Add a fault if only one of two settings is given."""
+        """Add an error if only one of two settings, `name` and `other`, is given."""
         if self.is_given(name) != self.is_given(other):
             given, missing = (name, other) if self.is_given(name) else (other, name)
             self._add_fault(given, f"needs {_variable(missing)} beside it.")
@@ -200,7 +201,7 @@ class _Source:
         self.problems.append(f"{self._place_of(name)}: {fault}")
 
     def value(self, name: str, parser: Parser) -> Any:
-        """Return the value of a setting, or None if it is missing or invalid."""
+        """Return the parsed value of a setting; None if it is missing or invalid."""
         if not self.is_given(name):
             return None
         try:
@@ -210,7 +211,10 @@ class _Source:
             return None
 
     def plans(self, given: Path | None) -> Path | None:
-        """Return the file of plans, or None without one."""
+        """Return the path of the file of plans; None if there is no such file.
+
+        `given`: the path in the settings; None for the usual path.
+        """
         return self._find_file(given, _PLANS, self._place_of("plans"))
 
     def _find_file(self, given: str | Path | None, usual: Path, place: str) -> Path | None:
@@ -220,7 +224,7 @@ class _Source:
             if path.is_file():
                 return path
         except OSError as exc:
-            # Also for the usual file: if it cannot be read, it may say that this is production.
+            # Also for the default file: an unreadable file may say that this is production.
             self.problems.append((f"{place}: " if given else "") + _inaccessible(path, exc))
             return None
         if given:
@@ -228,7 +232,11 @@ class _Source:
         return None
 
     def database_url(self, given: str | None) -> str | None:
-        """Return the URL, for SQLite with an absolute path; var/ is created if it is used."""
+        """Return the database's URL, with an absolute path for SQLite; None if it is invalid.
+
+        `given`: the URL in the settings; None for the default. Creates the directory var/ if
+        SQLite's file belongs there.
+        """
         if given is None and self.is_given("database_url"):
             return None
         url = given or _SQLITE
@@ -247,7 +255,11 @@ class _Source:
         return f"sqlite:///{path}"
 
     def stored_secret(self, name: str, env: str | None) -> Any:
-        """Return development's secret from var/, created if missing; in production, add a fault."""
+        """Return a secret of development from var/; create and store it if it is missing.
+
+        `env`: "development" or "production"; None if it is invalid or missing. In production, add
+        an error and return None.
+        """
         stored = self.root / "var" / name
         # With an invalid `env`, a new secret or a fault about it would mislead.
         if env is None and self.is_given("env"):
@@ -273,7 +285,7 @@ class _Source:
             return None
 
     def _make_var(self) -> bool:
-        """Create var/ and return True, or add a fault."""
+        """Create the directory var/ if missing; on failure, add an error and return False."""
         path = self.root / "var"
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -286,9 +298,10 @@ class _Source:
 
 
 def _create_once(path: Path, content: str) -> None:
-    """Write a file that only its owner can read, unless it exists.
+    """Write a file that only its owner can read, unless the file exists.
 
-    It appears complete or not at all, so processes that start together read the same secret.
+    The file appears only when it is complete, so processes that start together read the same
+    secret.
     """
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

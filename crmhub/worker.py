@@ -1,7 +1,7 @@
-"""The worker: it takes due actions from the journal and attempts them.
+"""The worker: it claims due actions from the journal and attempts them.
 
-Any number of workers may run, on any machine. A worker takes no more actions than it has free
-threads, gives every connection a share of the threads, and sends leads of one connection in batches
+Any number of workers may run, on any machine. A worker claims no more actions than it has free
+threads, gives every connection a share of the threads, and sends leads of a connection in batches
 if the adapter supports it. After a crash, the worker's leases expire by themselves.
 """
 
@@ -52,7 +52,7 @@ _PAUSE_S = 5.0
 _PAUSES = 9
 _END_S = 5.0
 _REDATING_S = 0.5
-# Waits are restarted only after a larger jump of the clock.
+# Only a larger jump of the clock restarts the waits.
 _JUMP_MS = 30_000
 _KEPT_MS = 30 * 86_400_000
 _log = logging.getLogger("crmhub.worker")
@@ -62,7 +62,7 @@ ConnectionKey = tuple[int, int]
 
 
 class Worker:
-    """A worker with a number of threads; `run` works until `stop` is called."""
+    """A worker that attempts due actions in `threads` threads, from `run` until `stop`."""
 
     def __init__(self, hub: Hub, *, threads: int) -> None:
         self._hub = hub
@@ -75,7 +75,7 @@ class Worker:
         self._ahead_ms = math.nan
 
     def stop(self) -> None:
-        """Start no more attempts; `run` returns when those in progress have ended."""
+        """Start no more attempts; `run` returns when the attempts in progress have ended."""
         self._stopping.set()
         self._wake.set()
 
@@ -127,7 +127,10 @@ class Worker:
             thread.join(_END_S)
 
     def _run_in_background(self, job: Callable[[], object], failure: str) -> None:
-        """Run a job again and again, with pauses, until `stop`; log `failure` when it fails."""
+        """Run a job repeatedly, with pauses, until `stop` is called.
+
+        `failure`: the message to log when the job fails.
+        """
         took_s = 0.0
         while not self._stopping.wait(max(_PAUSE_S, _PAUSES * took_s)):
             began = time.monotonic()
@@ -141,7 +144,10 @@ class Worker:
             took_s = time.monotonic() - began
 
     def _find_due(self) -> Due:
-        """Return the connections with due actions; after a jump of the clock, restart all waits."""
+        """Return the connections with due actions.
+
+        If the database's clock was set, correct all stored waits first.
+        """
         database = self._hub.database
         due = self._hub.journal.due()
         ahead_ms = due.moment - time.monotonic() * 1000
@@ -155,7 +161,7 @@ class Worker:
         return due
 
     def _delete_expired(self) -> bool:
-        """Delete a batch of expired rows; return whether more may be left."""
+        """Delete a batch of expired rows of several tables; return whether more may be left."""
         database, most = self._hub.database, _CLEANED_AT_ONCE
         deleted = (
             self._hub.journal.forget(before=now_ms() - _KEPT_MS, most=most),
@@ -166,7 +172,10 @@ class Worker:
         return most in deleted
 
     def _start_jobs(self, pool: ThreadPoolExecutor, due: Sequence[ConnectionKey]) -> int:
-        """Start jobs for due actions on free threads; return the number of jobs."""
+        """Start jobs for due actions in free threads; return the number of jobs.
+
+        `due`: the connections with due actions.
+        """
         jobs = 0
         for connection in due:
             share = self._free_share(connection, connections=len(due))
@@ -180,7 +189,10 @@ class Worker:
         return jobs
 
     def _free_share(self, connection: ConnectionKey, *, connections: int) -> int:
-        """Return how many more jobs this connection may run now."""
+        """Return how many more jobs this connection may start now.
+
+        `connections`: the number of connections with due actions, which share the threads.
+        """
         with self._lock:
             free = self._threads - self._running.total()
             used = self._running[connection]
@@ -190,7 +202,10 @@ class Worker:
         return min(free, most - used)
 
     def _claim_jobs(self, connection: ConnectionKey, share: int) -> list[list[Entry]]:
-        """Lease due actions of a connection; a job is a list of actions, several for a batch."""
+        """Claim due actions of a connection for up to `share` jobs.
+
+        A job is a list of actions: a single action, or several leads that are sent as a batch.
+        """
         size = self._batch_size(connection)
         if size == 1:
             return [[entry] for entry in self._claim(connection, share)]
@@ -220,13 +235,16 @@ class Worker:
             return 1
 
     def _load_account(self, connection: ConnectionKey) -> Account:
-        """Return the account with the connection for which the action was accepted."""
+        """Return the account with the connection for which the actions were accepted."""
         account_id, connection_id = connection
         with self._hub.database.reading() as reading:
             return accounts.load_on(reading, account_id, connection_id, self._hub.plans)
 
     def _run_job(self, connection: ConnectionKey, entries: Sequence[Entry]) -> None:
-        """Attempt the actions of a job and record the outcomes; release them if loading fails."""
+        """Attempt the actions of a job and record their outcomes.
+
+        If the account cannot be loaded, queue the actions again.
+        """
         try:
             with within(_CALL_S, queued=True):
                 account = self._load_account(connection)
@@ -247,7 +265,7 @@ class Worker:
             self._wake.set()
 
     def _listen(self) -> None:
-        """Wake the worker on PostgreSQL's notifications of new actions; polling is the fallback."""
+        """Wake the worker when PostgreSQL notifies of new actions; on SQLite, do nothing."""
         can_listen = self._hub.database.dialect == "postgresql"
         while can_listen and not self._stopping.is_set():
             try:
@@ -261,8 +279,11 @@ class Worker:
 
 
 def _pause_s(later: int | None) -> float:
-    """Return the seconds until the next look; `later` is the ms until the next due action."""
-    # Actions that are due already wait for a job to end, which wakes the worker.
+    """Return the seconds until the worker looks for due actions again.
+
+    `later`: the time in ms until the next action is due, None if there is none.
+    """
+    # Actions that are due already wait for a job to end, and the end wakes the worker.
     if later is None:
         return _POLL_S
     return min(_POLL_S, max(0.02, later / 1000))

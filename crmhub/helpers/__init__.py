@@ -1,1 +1,1 @@
-"""The webhook helpers as use-cases over the CRM of an account, a file for each."""
+"""The helpers that bots call as webhooks: they read and write in an account's CRM."""

@@ -1,4 +1,4 @@
-"""The helpers whose calls the journal keeps, by their names."""
+"""The helpers whose calls the journal stores, by name."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ HELPERS: dict[str, type[Action]] = {
 
 
 def action_of(helper: str, request: Mapping[str, Any]) -> Action:
-    """Return the action that the journal keeps of a helper's call."""
+    """Return the action of a helper from the request that the journal stored."""
     return HELPERS[helper](**request)

@@ -1,4 +1,4 @@
-"""One attempt of an action: the call to the CRM, its outcome, and what is stored with it."""
+"""An attempt of an action: the calls to the CRM, and the outcome that is stored."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Status = Literal["created", "updated", "unchanged", "queued", "ok"]
 
 _QUOTA_WAIT_S = 600.0
 _RIGHT_WAIT_S = 600.0
-# A lead that is in progress is looked for again after this.
+# Seconds until the next look at a lead that is in progress.
 _SOON_S = 5.0
 QUEUED = "The CRM could not take this yet; it will be tried again until it does."
 _FULL = "The account's plan is full; this will be tried again until there is room."
@@ -37,17 +37,18 @@ _FULL = "The account's plan is full; this will be tried again until there is roo
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The result of an action; what does not apply is empty.
+    """The result of an action; fields that do not apply are empty.
 
-    `values` are the action's values that the CRM stored; `duplicate` is another contact that may be
-    the same person. A queued action has the hub's id of the contact.
+    `contact_id`: the id in the CRM; for a queued action, the hub's id. `record_id` and `url`: of
+    the created record. `refused`: the properties that were not stored. `values`: the contact's
+    values that the CRM stored. `duplicate`: another contact that may be the same person.
     """
 
     status: Status
     contact_id: str = ""
     record_id: str = ""
     url: str | None = None
-    """The record's page, None where the CRM has no pages."""
+    """The URL of the record's page in the CRM; None if the CRM has no such pages."""
     refused: tuple[Problem, ...] = ()
     message: str = ""
     action_id: str = ""
@@ -58,9 +59,9 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """The properties of a call for the CRM, by the names that bots use, and those refused.
+    """The properties of a call for the adapter, by the names that bots use, and the refused ones.
 
-    `initial`: names written only if the contact has no value yet.
+    `initial`: the names of properties to write only if the contact has no value yet.
     """
 
     properties: Mapping[str, str] = field(repr=False)
@@ -74,20 +75,27 @@ def completed(
     properties: Mapping[str, str],
     refused: Sequence[Problem] = (),
 ) -> Mapped:
-    """Return the properties for the CRM, with the constants of the account's field map."""
+    """Return the properties for the adapter, with the constants of the account's field map added.
+
+    `record`: the kind of record. `refused`: the problems of properties already left out; a problem
+    is dropped if a constant replaces the property.
+    """
     complete, initial = account.connection.field_map.of(record).completed(properties)
     return Mapped(complete, tuple(one for one in refused if one.name not in complete), initial)
 
 
 def named_for(account: Account, name: str) -> dict[str, str]:
-    """Return a name as the account's CRM takes it: as a whole, or first and last name."""
+    """Return a person's name as properties for the account's CRM.
+
+    They are `name` if the CRM stores names as a whole, else `firstname` and `lastname`.
+    """
     if account.connection.field_map.whole_name:
         return {WHOLE_NAME: join_name(name)}
     return split_name(name)
 
 
 class Behind(Exception):
-    """An action is blocked: the lead that would create its contact is dead."""
+    """An action is blocked: the lead `lead_id`, which would create its contact, has failed."""
 
     def __init__(self, lead_id: str) -> None:
         super().__init__(lead_id)
@@ -95,37 +103,40 @@ class Behind(Exception):
 
 
 class Action(Protocol):
-    """A call of a writing helper, checked as far as possible without the CRM."""
+    """A call of a helper that writes to the CRM, with the checks that need no CRM."""
 
     kind: ClassVar[str]
     record: ClassVar[Written]
-    """The kind of record it writes."""
+    """The kind of record that the action writes."""
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     def enter(self, tx: Connection, account: Account) -> New:
-        """Find the action's contact and return the action as the journal stores it.
+        """Find the action's contact in the hub; return the action in the journal's form.
 
         Raises errors that the caller can fix, such as NotFound for an unknown contact.
         """
 
     def mapped(self, account: Account) -> Mapped:
-        """Return the properties for the adapter; calls neither the database nor the CRM."""
+        """Return the properties for the adapter; needs neither the database nor the CRM."""
 
     def exclusive(self, hub: Hub, account: Account, mapped: Mapped) -> AbstractContextManager[None]:
-        """Hold a lease against others that could create the same contact."""
+        """Return a lease that keeps parallel attempts from creating the same contact twice."""
         return nullcontext()
 
     def perform(
         self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
     ) -> Done:
-        """Carry the action out in the CRM; raises the adapter's errors, HubError and Behind."""
+        """Carry out the action in the CRM with the `mapped` properties; return its result.
+
+        Raises AdapterError, HubError, and Behind if a failed lead blocks the action.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Attempted:
-    """An attempt's result: `done`, or the `error` for the caller, or neither when it is queued.
+    """The result of an attempt: `done` if it succeeded, or the `error` for the caller.
 
-    `why` is the message of a queued one.
+    If both are None, the action is queued again, and `why` is the message for the caller.
     """
 
     done: Done | None = None
@@ -134,10 +145,10 @@ class Attempted:
 
 
 def attempt(hub: Hub, account: Account, entry: Entry, action: Action, *, waits: bool) -> Attempted:
-    """Run one attempt of an action and record its outcome.
+    """Run one attempt of an action and record its outcome in the journal.
 
-    `waits`: the caller waits for the answer and gets a final refusal as an error; without a caller
-    the action fails instead.
+    `waits`: whether a caller waits for the result. If the CRM refuses the action, the caller gets
+    the error; without a caller, the action fails and needs an operator.
     """
     began = time.monotonic()
     done: Done | None = None
@@ -149,8 +160,8 @@ def attempt(hub: Hub, account: Account, entry: Entry, action: Action, *, waits: 
             leases.enter_context(action.exclusive(hub, account, mapped))
             done = action.perform(hub, account, connect(hub, account), entry, mapped)
             outcome = Outcome("done", done.status, result=stored_result(done))
-        # Whatever an adapter raises must not lose the action. An error that the contract does not
-        # name is a bug: the action is retried until it is fixed.
+        # No exception of an adapter may lose the action. An error outside the contract is a bug:
+        # the action is retried until the bug is fixed.
         except Exception as exc:
             outcome = classify_error(exc, waits=waits, record=action.record)
             error = exc if outcome.state == "refused" else None
@@ -173,11 +184,14 @@ def attempt(hub: Hub, account: Account, entry: Entry, action: Action, *, waits: 
 
 
 def store_contact(tx: Connection, *, account: Account, entry: Entry, done: Done | None) -> None:
-    """Store with an outcome what it shows of the contact: its CRM id, values, duplicates."""
+    """Store what a successful attempt revealed of the contact: its CRM id, values, duplicates.
+
+    Runs in the transaction that records the outcome; does nothing if `done` is None.
+    """
     if done is None:
         return
     if phone := done.values.get("phone", ""):
-        # Of two contacts that get the same phone at once, neither would see the other.
+        # Without this lock, two contacts that get the same phone at once would not see each other.
         resolution.lock_phone(tx, account, phone)
     if entry.hub_id.startswith(bindings.HUB_ID):
         resolution.set_contact(
@@ -205,7 +219,10 @@ def store_contact(tx: Connection, *, account: Account, entry: Entry, done: Done 
 
 
 def _find_sharing(tx: Connection, account: Account, done: Done, phone: str) -> Duplicate | None:
-    """Return another contact whose binding has this phone; the CRM's search may lag behind."""
+    """Return another contact than that of `done` whose binding has this phone, or None.
+
+    The CRM's own search may not find a contact that was written a moment ago.
+    """
     other = bindings.with_phone(tx, account, phone, besides=done.contact_id)
     if other is None:
         return None
@@ -215,19 +232,20 @@ def _find_sharing(tx: Connection, account: Account, done: Done, phone: str) -> D
 def newest(
     hub: Hub, account: Account, entry: Entry, contact_id: str, properties: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the properties without those that a later action of this contact has written.
+    """Return the properties of an action that no later action has written to the contact.
 
-    Raises NotYet when another action of the contact must go first.
+    `contact_id`: the contact's id in the CRM. Raises NotYet if another action of the contact must
+    go first.
     """
     accepted = hub.journal.take_turn(account, entry, contact_id)
     return {n: v for n, v in properties.items() if accepted.get(n, 0) <= entry.accepted_at(n)}
 
 
 def crm_id_of(hub: Hub, account: Account, entry: Entry) -> str:
-    """Return the CRM's id of an action's contact.
+    """Return the CRM's id of the contact that an action is for.
 
-    Before a lead has created the contact, raises NotYet while an earlier lead is in progress,
-    Behind when one has failed, and NotFound when there is no lead to wait for.
+    If no lead has created the contact yet, raises NotYet while a lead is unfinished, Behind if a
+    lead has failed, and NotFound if there is no lead that could still create it.
     """
     if not entry.hub_id.startswith(bindings.HUB_ID):
         with hub.database.reading() as connection:
@@ -249,13 +267,16 @@ def crm_id_of(hub: Hub, account: Account, entry: Entry) -> str:
 def note_failure(
     hub: Hub, account: Account, exc: contract.AdapterError, *, record: str = "contacts"
 ) -> None:
-    """Open the circuit of a connection whose CRM failed a read of this kind of record."""
+    """Record a failed read from the account's CRM, and open the circuit if necessary.
+
+    `exc`: the adapter's error. `record`: the kind of record that was read.
+    """
     if isinstance(exc, Broken):
         return
     here = (account.id, account.connection.id)
     outcome = apply_circuit_breaker(hub, here, classify_error(exc, waits=True, record=record))
     if outcome.away:
-        # The read is answered, even while the database takes no writes.
+        # The read succeeds even if the database takes no writes.
         with suppress(Unwritable):
             hub.journal.open_circuit(account, outcome.away, outcome.word)
 
@@ -263,10 +284,11 @@ def note_failure(
 def apply_circuit_breaker(
     hub: Hub, here: tuple[int, int], outcome: Outcome, *, probing: bool = False
 ) -> Outcome:
-    """Return an attempt's outcome with the circuit breaker's decision.
+    """Return an attempt's outcome, changed if the attempt opens the circuit of its connection.
 
-    After one failure the action alone is retried. Several in a row, or a failed probe, open the
-    circuit: the whole connection waits.
+    `here`: the account id and connection id. `probing`: whether the attempt was a probe. After a
+    single failure only the action is retried. After several failures in a row, or a failed probe,
+    the outcome makes the whole connection wait.
     """
     if not outcome.trouble:
         if not (outcome.away or outcome.throttled):
@@ -275,15 +297,16 @@ def apply_circuit_breaker(
     if hub.health.failed(*here, after=outcome.ms / 1000) or probing:
         return replace(outcome, away=outcome.trouble)
     if outcome.wait_s or outcome.counts:
-        # The CRM's own wait wins; a counted failure has its schedule.
+        # A wait that the CRM asked for, or the retry schedule, has priority.
         return outcome
     return replace(outcome, wait_s=DELAYS_S[0] * random.uniform(0.8, 1.2))
 
 
 def classify_error(exc: Exception, *, waits: bool, record: str = "contacts") -> Outcome:
-    """Return the outcome of an attempt that ended with this error.
+    """Return the outcome of an attempt that ended with the error `exc`.
 
-    `record` is the kind of record that the action writes; `waits` as in `attempt`.
+    `record`: the kind of record that the action writes. `waits`: whether a caller waits for the
+    result.
     """
     word, message = _word(exc), getattr(exc, "message", "")
     correlation = getattr(exc, "correlation_id", "")
@@ -296,12 +319,12 @@ def classify_error(exc: Exception, *, waits: bool, record: str = "contacts") -> 
             blocked = "Blocked: the createLead of its contact failed. Retry or discard that one."
             return Outcome("parked", word, blocked, behind=exc.lead_id)
         case contract.LacksRight() if record != "contacts":
-            # Leads need another permission: they must not wait for this one.
+            # Leads need another permission, so they need not wait.
             return queued(wait_s=_RIGHT_WAIT_S)
         case contract.BadConfig() | contract.Denied():
             return queued(away=message)
         case contract.Throttled():
-            # A wait of 0, or a date in the past, says no time.
+            # A wait of 0 (or a date in the past) gives no time.
             wait_s = exc.retry_after or DELAYS_S[0]
             return queued(wait_s=wait_s, throttled=exc.scope != "search")
         case contract.NotYet():
@@ -313,7 +336,7 @@ def classify_error(exc: Exception, *, waits: bool, record: str = "contacts") -> 
         case errors.LimitExceeded():
             return queued(wait_s=_QUOTA_WAIT_S)
         case errors.TooManyRequests() | errors.Unavailable():
-            # The database may have become unavailable after the CRM had written.
+            # The CRM may have written before the database became unavailable.
             return queued(wait_s=float(exc.retry_after), doubt=True)
         case contract.AdapterError() | errors.NotFound() | errors.Semantic() | errors.Conflict():
             state: Literal["refused", "dead"] = "refused" if waits else "dead"
@@ -324,7 +347,10 @@ def classify_error(exc: Exception, *, waits: bool, record: str = "contacts") -> 
 
 
 def _word(exc: Exception) -> str:
-    """Return the name of an error, of the contract's class where an adapter derives from it."""
+    """Return the name of an error's class.
+
+    For a subclass that an adapter defines, return the name of the adapter contract's class.
+    """
     names = [
         each.__name__
         for each in type(exc).__mro__
@@ -334,7 +360,7 @@ def _word(exc: Exception) -> str:
 
 
 def stored_result(done: Done) -> dict[str, Any]:
-    """Return a result as the journal stores it."""
+    """Return an action's result as the mapping that the journal stores."""
     return {
         "status": done.status,
         "contact_id": done.contact_id,

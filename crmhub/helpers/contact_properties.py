@@ -1,4 +1,4 @@
-"""getProperties and setProperties: read and change the contact of a conversation."""
+"""The helpers getProperties and setProperties: read and change a conversation's contact."""
 
 from __future__ import annotations
 
@@ -42,26 +42,31 @@ _PARTS = ("firstname", "lastname")
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """The requested properties, "" for blank ones, and the names the CRM does not know."""
+    """The requested properties of a contact, "" for blank ones.
+
+    `missing`: the requested names that the CRM does not have. `url`: the contact's page in the CRM,
+    or None.
+    """
 
     values: Mapping[str, str]
     missing: tuple[str, ...]
     url: str | None = None
     stale: bool = False
-    """Whether these are the last known values, since the CRM could not be asked."""
+    """True for the last known values, since the CRM could not be read."""
     refused: tuple[Problem, ...] = ()
-    """The names that the builder did not fill in; they are not asked for."""
+    """The requested names that are unreplaced variables; they are not read."""
 
 
 def get_properties(
     hub: Hub, account: Account, *, contact_token: str, names: Sequence[str]
 ) -> Properties:
-    """Return the CRM's values of these properties for the contact of the conversation.
+    """Return the CRM's values of the named properties for the conversation's contact.
 
-    `name` is first and last name together. While the CRM is unavailable or does not have the
-    contact, or for a deferred call, the last known values are returned as `stale`. Raises NotFound
-    for a conversation without a contact, Semantic for unusable names, BadRequest for more names
-    than allowed, Unavailable without any known value, and TooManyRequests for a deferred call.
+    `contact_token` names the conversation. The property `name` is first and last name together. If
+    the CRM is unavailable or does not have the contact yet, or the call is deferred, the last known
+    values are returned as `stale`. Raises NotFound for a conversation without a contact, Semantic
+    if no name is usable, and BadRequest for too many names. Without known values, raises
+    Unavailable, or TooManyRequests for a deferred call.
     """
     token = filled(contact_token, "contactToken")
     asked = list(dict.fromkeys(name.strip() for name in names))
@@ -80,7 +85,7 @@ def get_properties(
 
 
 def _known(hub: Hub, account: Account, token: str, asked: Sequence[str]) -> Properties:
-    """Return the CRM's values of these properties, or the last known ones."""
+    """Return the CRM's values of the `asked` properties, or the last known values as `stale`."""
     with hub.database.reading() as connection:
         binding = _of_conversation(connection, account, token)
     if not binding.crm_id:
@@ -108,7 +113,7 @@ def _known(hub: Hub, account: Account, token: str, asked: Sequence[str]) -> Prop
                 raise
             return _last_known(binding, asked)
         except Unwritable:
-            # No call can be counted, so the CRM cannot be asked.
+            # Without a writable database no call can be counted, so the CRM is not called.
             if not binding.last_values:
                 raise
             return _last_known(binding, asked)
@@ -130,18 +135,21 @@ def _last_known(binding: Binding, asked: Sequence[str], reason: str = "") -> Pro
             f"The account's CRM cannot be asked now, and nothing is known yet. {reason}".strip(),
             retry_after=5,
         )
-    # Which of the two was kept depends on the field map of that time.
+    # The stored form of the name depends on the field map at the time of storing.
     known = {**known, WHOLE_NAME: known.get(WHOLE_NAME) or _whole_name(known)}
-    # What was never asked for may exist all the same: nothing is called missing.
+    # A property that was never read may exist, so none is reported as missing.
     return Properties({name: known.get(name, "") for name in asked}, (), stale=True)
 
 
 def _remember(hub: Hub, account: Account, binding: Binding, found: Mapping[str, str]) -> None:
-    """Store the values read, for when the CRM is unavailable, and note the call."""
+    """Store the values `found` in the CRM in the contact's binding, and the time of the call.
+
+    The values are the answer while the CRM is unavailable.
+    """
     note_chat_of_contact(hub.database, account, binding.crm_id)
     if all(binding.last_values.get(name) == value for name, value in found.items()):
         return
-    # The values are answered, even while the database takes no writes.
+    # The call succeeds even if the database takes no writes.
     with suppress(Unwritable):
         hub.database.transact(
             lambda tx: resolution.set_contact(
@@ -153,10 +161,11 @@ def _remember(hub: Hub, account: Account, binding: Binding, found: Mapping[str, 
 def set_properties(
     hub: Hub, account: Account, *, contact_token: str, properties: Sent, key: str = ""
 ) -> Done:
-    """Change properties of the contact of the conversation; `""` clears one.
+    """Change properties of the conversation's contact; the value "" clears a property.
 
-    `name` sets first and last name. Raises NotFound for a conversation without a contact, Semantic
-    if no value can be stored, BadRequest for more properties than allowed.
+    `contact_token` names the conversation. The property `name` sets first and last name. `key`: the
+    caller's Idempotency-Key. Raises NotFound for a conversation without a contact, Semantic if no
+    value can be stored, and BadRequest for too many properties.
     """
     token = filled(contact_token, "contactToken")
     _count(list(properties))
@@ -165,7 +174,7 @@ def set_properties(
 
 @dataclass(frozen=True, slots=True)
 class SetProperties(Action):
-    """A call of setProperties."""
+    """A call of setProperties, to be stored in the journal and attempted."""
 
     kind: ClassVar[str] = "setProperties"
     record: ClassVar[Written] = "contacts"
@@ -174,18 +183,18 @@ class SetProperties(Action):
     properties: Sent
 
     def enter(self, tx: Connection, account: Account) -> New:
-        """Find the contact of the conversation."""
+        """Find the conversation's contact; return the journal's action."""
         binding = _of_conversation(tx, account, self.contact_token)
         person = note_chat(tx, account, binding)
         if not person:
-            # Erased since it was read: the token may point to another person now.
+            # The binding was erased after it was read; the token may belong to another person now.
             binding = _of_conversation(tx, account, self.contact_token)
         resolution.keep_values(tx, account, binding, self.mapped(account).properties)
         request = {"contact_token": self.contact_token, "properties": dict(self.properties)}
         return New(self.kind, person or binding.person, binding.hub_id, request)
 
     def mapped(self, account: Account) -> Mapped:
-        """Return the usable properties, with `name` as the CRM takes it."""
+        """Return the usable properties, with `name` in the form that the CRM takes."""
         whole = account.connection.field_map.whole_name
         names = {WHOLE_NAME: whole_name_fault if whole else name_fault}
         properties, refused = usable(self.properties, {**PHONES, **names})
@@ -196,7 +205,7 @@ class SetProperties(Action):
     def perform(
         self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
     ) -> Done:
-        """Update the contact of the conversation at the time the call was accepted."""
+        """Update the contact that the conversation had when the call was accepted."""
         contact_id = crm_id_of(hub, account, entry)
         hold_back_update(adapter, entry.written_at)
         written: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""createLead: create or update the contact of a conversation."""
+"""The helper createLead: create or update the contact of a conversation."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def create_lead(
     phone: str | None,
     key: str = "",
 ) -> Done:
-    """Create or update the contact that the lead means (`adapter.matching`).
+    """Create the contact of a lead, or update it if it exists (`adapter.matching`).
 
-    Blank values change nothing; a phone of None stands for an array or an object. Raises Semantic
-    if a value that the account requires is blank or an unreplaced variable, or if no value can be
-    stored.
+    `contact_token` names the conversation, `key` is the caller's Idempotency-Key. Blank values
+    change nothing. A phone of None stands for an array or an object. Raises Semantic if a required
+    value is blank or an unreplaced variable, or if no value can be stored.
     """
     token = filled(contact_token, "contactToken")
     lead = CreateLead(token, name.strip(), email.strip(), phone and phone.strip())
@@ -55,7 +55,10 @@ def create_lead(
 
 
 def demand(account: Account, lead: CreateLead) -> None:
-    """Raise Semantic unless the lead has a name and an email, or an allowed phone alone."""
+    """Raise Semantic unless the lead has all values that the account requires.
+
+    These are name and email; if the account allows it, a phone can replace both.
+    """
     checked = {"name": name_fault(lead.name), "email": key_fault(lead.email)}
     faults = [(where, fault) for where, fault in checked.items() if fault]
     by_phone = account.switches.lead_requires == "email_or_phone"
@@ -74,15 +77,15 @@ _LEASE_S = 60.0
 
 
 def lease_key(phone: str) -> str:
-    """Return the key of the lease for leads that have this phone and no email."""
+    """Return the key of the lease for leads with this phone and without an email."""
     return f"phone {phone}"
 
 
 @dataclass(frozen=True, slots=True)
 class CreateLead(Action):
-    """A call of createLead: a token, and at least an email or a phone.
+    """A call of createLead, to be stored in the journal and attempted.
 
-    `before` is the hub id to which the conversation pointed until this call.
+    `before`: the hub's id of the contact to which the conversation belonged before this call.
     """
 
     kind: ClassVar[str] = "createLead"
@@ -95,7 +98,7 @@ class CreateLead(Action):
     before: str = ""
 
     def enter(self, tx: Connection, account: Account) -> New:
-        """Point the conversation to the binding with this email."""
+        """Point the conversation to the binding with this email; return the journal's action."""
         mapped = self.mapped(account)
         email, phone = mapped.properties.get("email", ""), mapped.properties.get("phone", "")
         resolved = resolution.resolve_binding(
@@ -107,7 +110,7 @@ class CreateLead(Action):
             values=mapped.properties,
         )
         if not (email or phone or resolved.before):
-            # Without either, nobody could tell whose name this is.
+            # Without email and phone, the name cannot be assigned to a contact.
             raise refusal(mapped.refused, "Neither email nor phone can be used.")
         request = asdict(replace(self, before=resolved.before))
         return New(
@@ -117,13 +120,14 @@ class CreateLead(Action):
     def perform(
         self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
     ) -> Done:
-        """Upsert the contact."""
+        """Create or update the lead's contact in the CRM."""
         lead = self.lead(hub, account, entry, mapped)
 
         def write(properties: Mapping[str, str]) -> SavedLead:
             if not (lead.contact_id or properties.get("email") or properties.get("phone")):
                 raise Rejected([], "Neither email nor phone can be used.")
-            # An email or phone that the CRM refuses still tells whom the lead is not about.
+            # The lead keeps an email or phone that the CRM refuses: it shows which contacts are not
+            # meant.
             return upsert_contact(
                 adapter,
                 replace(lead, properties=properties),
@@ -136,7 +140,7 @@ class CreateLead(Action):
         return self.done(adapter, stored.saved, stored.refused)
 
     def lead(self, hub: Hub, account: Account, entry: Entry, mapped: Mapped) -> Lead:
-        """Return the lead for the adapter, with the CRM's ids that the hub knows."""
+        """Return the lead for the adapter, with the CRM's ids of contacts that it may mean."""
         phone = mapped.properties.get("phone", "")
         with hub.database.reading() as connection:
             known = bindings.find_candidates(
@@ -154,14 +158,14 @@ class CreateLead(Action):
             tried_ms=entry.doubt_since,
             written_ms=entry.written_at,
             initial=mapped.initial,
-            # An email that cannot be used is no reason to take the lead for one without an email.
+            # A lead with an unusable email does not count as a lead by phone alone.
             by_phone_alone=not self.email and account.switches.lead_requires == "email_or_phone",
             phone_identifies=account.switches.phone_identifies,
             talked_by_phone=known.by_phone,
         )
 
     def done(self, adapter: Adapter, saved: SavedLead, refused: Sequence[Problem]) -> Done:
-        """Return the result of a saved lead."""
+        """Return the result of a lead that the CRM saved; `refused` are the properties left out."""
         other = saved.duplicate
         message = ""
         if other is not None:
@@ -177,14 +181,14 @@ class CreateLead(Action):
         )
 
     def exclusive(self, hub: Hub, account: Account, mapped: Mapped) -> AbstractContextManager[None]:
-        """Hold the phone's lease for a lead without email: no CRM keeps phones unique."""
+        """Return a lease on the phone of a lead without email: CRMs allow duplicate phones."""
         phone = mapped.properties.get("phone", "")
         if not phone or "email" in mapped.properties:
             return nullcontext()
         return lease(hub, account, lease_key(phone), _LEASE_S)
 
     def mapped(self, account: Account) -> Mapped:
-        """Return the values to store, normalised for lookups, and the refused ones."""
+        """Return the properties to store, in canonical form, and the refused ones."""
         properties: dict[str, str] = {}
         sent = {"email": self.email, "phone": self.phone}
         said, refused = usable(sent, {"phone": phone_fault})
@@ -200,6 +204,6 @@ class CreateLead(Action):
         properties |= {name: text for name, text in named.items() if text}
         mapped = completed(account, self.record, properties, refused)
         if WHOLE_NAME in named and whole_name_fault(self.name):
-            # A part of a name must not erase the others.
+            # A name with missing words must not replace a complete one.
             return replace(mapped, initial=mapped.initial | {WHOLE_NAME})
         return mapped

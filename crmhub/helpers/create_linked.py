@@ -1,4 +1,4 @@
-"""createDeal and createTicket: create a record that is linked to a contact."""
+"""The helpers createDeal and createTicket: create a record that is linked to a contact."""
 
 from __future__ import annotations
 
@@ -36,23 +36,29 @@ _TITLES: Mapping[Linked, str] = {"deals": "dealname", "tickets": "subject"}
 def create_deal(
     hub: Hub, account: Account, *, contact_id: str, properties: Sent, key: str = ""
 ) -> Done:
-    """Create a deal for the contact; see `_create`."""
+    """Create a deal linked to the contact.
+
+    `key`: the caller's Idempotency-Key. Errors and repeated calls: see `_create`.
+    """
     return _create(hub, account, CreateDeal(contact_id, properties), key)
 
 
 def create_ticket(
     hub: Hub, account: Account, *, contact_id: str, properties: Sent, key: str = ""
 ) -> Done:
-    """Create a ticket for the contact; see `_create`."""
+    """Create a ticket linked to the contact.
+
+    `key`: the caller's Idempotency-Key. Errors and repeated calls: see `_create`.
+    """
     return _create(hub, account, CreateTicket(contact_id, properties), key)
 
 
 def _create(hub: Hub, account: Account, action: CreateForContact, key: str) -> Done:
-    """Create a record linked to the contact, whose id is the hub's or the CRM's own.
+    """Create a record linked to a contact, which is named by the hub's or the CRM's id.
 
-    Blank properties are left out. An equal call within a minute is `unchanged`, unless it has
-    another `key`. Raises NotFound for the contact, and Semantic for a kind, pipeline or stage that
-    the CRM does not have.
+    Blank properties are left out. An equal call within a minute creates no second record, unless it
+    has another Idempotency-Key (`key`). Raises NotFound for an unknown contact, and Semantic for a
+    kind of record, pipeline or stage that the CRM does not have.
     """
     contact_id = filled(action.contact_id, "contactId")
     if not _may_exist(hub, account, contact_id):
@@ -64,13 +70,13 @@ _RIGHT_ID = "send the contactId that createLead answered, or the id of a contact
 
 
 def _may_exist(hub: Hub, account: Account, contact_id: str) -> bool:
-    """Return whether a binding has this contact id, or it has the form of the CRM's ids."""
+    """Return whether a binding has this contact id, or the id has the form of the CRM's ids."""
     try:
         with sound():
             if hub.registry.load(account.connection.adapter).may_be_id(contact_id):
                 return True
     except (contract.BadConfig, Broken):
-        # Nobody can tell: the action waits until the adapter is repaired.
+        # Unknown while the adapter is broken: the action is accepted and waits.
         return True
     with hub.database.reading() as connection:
         return bindings.of_contact(connection, account, contact_id) is not None
@@ -78,7 +84,10 @@ def _may_exist(hub: Hub, account: Account, contact_id: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CreateForContact(Action):
-    """A call of createDeal or createTicket."""
+    """A call of createDeal or createTicket, to be stored in the journal and attempted.
+
+    `linked`: the kind of record.
+    """
 
     kind: ClassVar[str]
     record: ClassVar[Written]
@@ -88,14 +97,14 @@ class CreateForContact(Action):
     properties: Sent
 
     def enter(self, tx: Connection, account: Account) -> New:
-        """Find the contact of the record."""
+        """Find the contact in the hub; return the journal's action."""
         contact_id = filled(self.contact_id, "contactId")
         bound = bindings.of_contact(tx, account, contact_id)
         person = chats.note_chat(tx, account, bound) if bound is not None else ""
         if bound is not None and not person:
-            # Erased since it was read.
+            # The binding was erased after it was read.
             bound = bindings.of_contact(tx, account, contact_id)
-        # Whom the hub has not seen goes to the CRM as they are: it knows whether they exist.
+        # A contact without a binding is named by its id; the CRM checks whether it exists.
         hub_id = bound.hub_id if bound else contact_id
         person = person or (bound.person if bound else contact_id)
         request = {"contact_id": contact_id, "properties": dict(self.properties)}
@@ -104,7 +113,7 @@ class CreateForContact(Action):
         return New(self.kind, person, hub_id, request, identity)
 
     def mapped(self, account: Account) -> Mapped:
-        """Return the usable, filled properties, with the field map's constants."""
+        """Return the usable properties that are not blank, with the field map's constants."""
         properties, refused = usable(self.properties)
         properties = {name: value for name, value in properties.items() if value.strip()}
         mapped = completed(account, self.linked, properties, refused)
@@ -116,7 +125,7 @@ class CreateForContact(Action):
     def perform(
         self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
     ) -> Done:
-        """Create the record with its link to the contact."""
+        """Create the record in the CRM, linked to its contact."""
         contact_id = crm_id_of(hub, account, entry)
         places = _places(account, self.linked)
         if not mapped.properties or any(one.name in places for one in mapped.refused):
@@ -147,14 +156,14 @@ class CreateForContact(Action):
         properties: Mapping[str, str],
         entry: Entry,
     ) -> Saved:
-        """Create the record for the contact, or for the one that it was merged into."""
+        """Create the record in the CRM for the contact, or for the contact it was merged into."""
         try:
             return self._write_once(hub, adapter, contact_id, properties, entry)
         except contract.NotFound as exc:
             found = adapter.get_contact(contact_id, [])
             if found.id != contact_id:
                 return self._write_once(hub, adapter, found.id, properties, entry)
-            # Where the contact is there, it is the place for such records that is not.
+            # The contact exists, so the CRM's address for such records must be missing.
             words = f"{adapter.title} takes no {self.linked} at its address: {exc.message}."
             raise contract.Unavailable(words) from exc
 
@@ -166,7 +175,10 @@ class CreateForContact(Action):
         properties: Mapping[str, str],
         entry: Entry,
     ) -> Saved:
-        """Create the record, unless an earlier try has done so; raises NotYet while it may."""
+        """Create the record in the CRM, unless an earlier attempt has created it.
+
+        Raises NotYet while a write of an earlier attempt may still arrive.
+        """
 
         def earlier(since_ms: int) -> Saved | None:
             return adapter.find_apart(
@@ -190,7 +202,7 @@ class CreateForContact(Action):
             try:
                 found = earlier(began) if can_tell else None
             except (contract.AdapterError, HubError):
-                # It cannot be told now: what is known is still no more than the doubt.
+                # The search failed, so it remains unknown whether the record was created.
                 found = None
             if found is None:
                 raise doubt
@@ -198,7 +210,7 @@ class CreateForContact(Action):
 
 
 def _places(account: Account, kind: Linked) -> Collection[str]:
-    """Return the names of pipeline and stage, with the names that the account's bots use."""
+    """Return the names of the pipeline and stage properties, and the bots' names for them."""
     rules = account.connection.field_map.of(kind)
     return PLACES.union(map(rules.hub_name, PLACES))
 

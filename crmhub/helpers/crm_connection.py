@@ -1,4 +1,4 @@
-"""The connection from an account to its CRM: the adapter, its credentials, and its errors."""
+"""An account's connection to its CRM: the adapter, its credentials and its errors."""
 
 from __future__ import annotations
 
@@ -47,19 +47,18 @@ AWAY = (
     contract.Unavailable,
     contract.Uncertain,
 )
-"""What leaves what was last known as the best answer."""
+"""The errors of the CRM upon which helpers answer with the last known values."""
 
 
 class Broken(contract.Unavailable):
-    """The adapter has a bug, which says nothing about its CRM."""
+    """The adapter has a bug; this does not mean that the CRM is unavailable."""
 
 
 def connect(hub: Hub, account: Account, *, anew: bool = False) -> Adapter:
-    """Return the account's adapter, which takes the hub's names; calls no CRM yet.
+    """Return the account's adapter, which uses the hub's property names; calls no CRM yet.
 
-    The adapter is kept while the account does not change, and may cache what its CRM told. With
-    `anew` it starts with empty caches. Raises BadConfig for an adapter that is not installed or
-    rejects the stored settings.
+    The adapter and its caches are reused until the account changes; with `anew`, a new adapter is
+    made. Raises BadConfig if the adapter is not installed or rejects the stored settings.
     """
 
     def make() -> Adapter:
@@ -71,13 +70,13 @@ def connect(hub: Hub, account: Account, *, anew: bool = False) -> Adapter:
 
 
 class _Credentials(Protocol):
-    """A store of an adapter's credentials."""
+    """A store of the credentials of an adapter."""
 
     def load(self) -> Mapping[str, str]:
-        """Return the present credentials; raises BadConfig."""
+        """Return the present credentials; raises BadConfig if they cannot be decrypted."""
 
     def save(self, rotated: Mapping[str, str]) -> None:
-        """Replace the credentials."""
+        """Replace the credentials by `rotated`, the new credentials that the CRM issued."""
 
 
 def _made(hub: Hub, account: Account, kept: _Credentials) -> Adapter:
@@ -109,7 +108,7 @@ def _made(hub: Hub, account: Account, kept: _Credentials) -> Adapter:
             store=OwnRecords(hub.records, account),
             session=hub.egress,
             budget=budget,
-            # Apart from the hub's own: it may hold one of the same name around this very call.
+            # With a prefix, since the hub may hold a lease of the same name around this call.
             lease=lambda key, seconds: lease(hub, account, f"adapter {key}", seconds),
             remaining=remaining,
             load_credentials=load_credentials,
@@ -119,16 +118,17 @@ def _made(hub: Hub, account: Account, kept: _Credentials) -> Adapter:
 
 
 def lease(hub: Hub, account: Account, key: str, seconds: float) -> AbstractContextManager[None]:
-    """Hold `key` of this connection, alone among all processes, for up to `seconds`.
+    """Return a context manager that holds the lease `key` of the account's connection.
 
-    Raises NotYet if it does not become free within the deadline of the call.
+    The lease expires after `seconds`. Raises NotYet if another call holds it until the deadline of
+    the current call.
     """
     connection_id = account.connection.id
     return hub.leases.hold(account.id, connection_id, key, seconds=seconds, patience=remaining())
 
 
 class _Stored:
-    """The credentials in the database, of the account's connection."""
+    """The credentials of the account's connection in the database."""
 
     def __init__(self, hub: Hub, account: Account) -> None:
         self._hub = hub
@@ -152,7 +152,7 @@ class _Stored:
 
 
 class _InMemory:
-    """Credentials that are not stored yet."""
+    """Credentials that are not stored in the database."""
 
     def __init__(self, credentials: Mapping[str, str]) -> None:
         self.credentials = credentials
@@ -166,10 +166,10 @@ class _InMemory:
 
 @contextmanager
 def as_hub_errors(account: Account) -> Iterator[None]:
-    """Turn an adapter's errors into the errors that callers of the helpers get.
+    """Convert an adapter's errors in the block into the errors that callers of helpers get.
 
-    Callers can fix values and ids. Errors of the connection become a 503 that tells the operator
-    what to fix.
+    Errors about values and ids, which callers can fix, keep their meaning. Errors of the connection
+    become a 503 that says what the operator has to fix.
     """
     name = account.connection.adapter
     try:
@@ -206,19 +206,19 @@ def as_hub_errors(account: Account) -> Iterator[None]:
 
 @contextmanager
 def sound() -> Iterator[None]:
-    """Raise Broken for any exception of an adapter that the contract does not name."""
+    """Convert exceptions that the adapter contract does not define into Broken, in the block."""
     try:
         yield
     except (AdapterError, errors.HubError):
         raise
-    # A bug of an adapter breaks the accounts that use it, and nothing of the hub.
+    # A bug of an adapter must affect only the accounts that use the adapter.
     except Exception as exc:
         raise Broken(f"Its adapter failed with {noted(exc)}, which is a bug of its own.") from exc
 
 
 def noted(exc: Exception) -> str:
-    """Log where an adapter's bug occurred, and return the exception's name."""
-    # Where it happened and no word of what was in it: that may be personal.
+    """Log the place in the code where an adapter's bug occurred; return the exception's name."""
+    # Only the place, since the message may contain personal data.
     frame = traceback.extract_tb(exc.__traceback__)[-1]
     word = type(exc).__name__
     _log.error("An adapter failed with %s at %s:%s.", word, frame.filename, frame.lineno)
@@ -226,12 +226,15 @@ def noted(exc: Exception) -> str:
 
 
 def check(hub: Hub, account: Account) -> str:
-    """Test the account's CRM; return what is wrong, "" if nothing is."""
+    """Test the connection to the account's CRM; return the error message, "" if it works."""
     return in_words(_asked(lambda: connect(hub, account)))
 
 
 def ask(hub: Hub, account: Account, question: Callable[[Adapter], T]) -> T:
-    """Return an answer of the account's CRM for an operator; raises the adapter's errors."""
+    """Call `question` with the account's adapter and return its result, within 20 s.
+
+    Raises the adapter's errors.
+    """
     with within(_CHECK_S), sound():
         return question(connect(hub, account))
 
@@ -239,11 +242,12 @@ def ask(hub: Hub, account: Account, question: Callable[[Adapter], T]) -> T:
 def try_out(
     hub: Hub, account: Account, credentials: Mapping[str, str] | None
 ) -> tuple[AdapterError | None, Mapping[str, str] | None]:
-    """Test a CRM with settings and credentials that are not stored yet.
+    """Test the account's connection with settings or credentials that are not stored yet.
 
-    Returns what is wrong and the credentials afterwards: the CRM may have replaced them, and then
-    only the new refresh token works. None stands for the account's stored credentials; replaced
-    ones are stored then.
+    `credentials`: the new credentials; None for the stored ones. Return the error, or None if the
+    test passed, and the new credentials after the test: the CRM may have replaced their refresh
+    token, which makes the old token invalid. For stored credentials, the second value is None, and
+    a new refresh token is stored.
     """
     if credentials is None:
         return _asked(lambda: _made(hub, account, _Stored(hub, account))), None
@@ -252,7 +256,7 @@ def try_out(
 
 
 def in_words(wrong: AdapterError | None) -> str:
-    """Return a CRM's error as a message, "" if there is none."""
+    """Return the message of the error `wrong` of a CRM, "" if it is None."""
     if isinstance(wrong, contract.Unsupported):
         return f"{wrong.message} Its settings are complete."
     return "" if wrong is None else wrong.message

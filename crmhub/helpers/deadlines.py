@@ -1,7 +1,6 @@
-"""The deadline of the present call, and whether a caller waits for its answer.
+"""The deadline of the current helper call, and whether a caller waits for its answer.
 
-They belong to the call and not to its connection, so a context variable holds them instead of
-arguments through every adapter.
+Context variables store both, so that adapters need no arguments for them.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 _UNHURRIED_S = 30.0
-# Most actions take two or three calls.
+# A quarter, since most actions take two or three calls.
 _FIRST_SHARE = 0.25
 
 
@@ -31,9 +30,10 @@ _deferred: ContextVar[bool] = ContextVar("deferred", default=False)
 
 @contextmanager
 def since(moment: float, *, deferred: bool = False) -> Iterator[None]:
-    """Count the deadline of calls in the block from their arrival, by `time.monotonic`.
+    """Set the time when the current call arrived, by `time.monotonic`, for the block.
 
-    `deferred`: the call is accepted and not attempted, since its account uses all its threads.
+    Deadlines inside the block count from this time. `deferred`: the call must only be queued, since
+    its account uses all the threads it may use.
     """
     before, was_deferred = _arrived.set(moment), _deferred.set(deferred)
     try:
@@ -44,21 +44,22 @@ def since(moment: float, *, deferred: bool = False) -> Iterator[None]:
 
 
 def is_deferred() -> bool:
-    """Return whether the present call is accepted and not attempted."""
+    """Return whether the current call must be queued without an attempt."""
     return _deferred.get()
 
 
 def arrived() -> float:
-    """Return when the present call arrived; now, outside of `since`."""
+    """Return when the current call arrived, by `time.monotonic`; now, if `since` is not used."""
     moment = _arrived.get()
     return time.monotonic() if moment is None else moment
 
 
 @contextmanager
 def within(seconds: float, *, queued: bool = False) -> Iterator[None]:
-    """Limit the block to so many seconds, within the deadline around it.
+    """Set a deadline for the block: `seconds` after the current call arrived.
 
-    `queued`: no caller waits for the answer, so interactive calls go first.
+    In nested blocks, the earliest deadline counts. `queued`: no caller waits for the answer, so
+    interactive calls have priority.
     """
     outer = _call.get()
     until = arrived() + seconds
@@ -71,16 +72,16 @@ def within(seconds: float, *, queued: bool = False) -> Iterator[None]:
 
 
 def remaining() -> float:
-    """Return how many seconds are left of the deadline, at least 0."""
+    """Return the seconds until the deadline of the current call, at least 0; 30 without one."""
     call = _call.get()
     return _UNHURRIED_S if call is None else max(0.0, call.until - time.monotonic())
 
 
 def patience() -> float:
-    """Return how many seconds the present call may wait for its turn in a budget.
+    """Return how many seconds the current call may wait for its turn to call the CRM.
 
-    The first call of an attempt may wait for a share of the time left: an attempt that begins too
-    late would not end in time, and would waste its turns.
+    For an interactive call, the first wait may take a quarter of the time to the deadline: an
+    attempt that begins too late could not end in time. Later waits may take all of it.
     """
     call = _call.get()
     if call is None or call.queued or call.under_way:
@@ -90,6 +91,6 @@ def patience() -> float:
 
 
 def is_queued() -> bool:
-    """Return whether no caller waits for the answer."""
+    """Return whether no caller waits for the answer of the current call."""
     call = _call.get()
     return call is not None and call.queued

@@ -1,4 +1,4 @@
-"""A helper's call on its way: accepted into the journal, then attempted now or by the worker."""
+"""The way of a helper's call: stored in the journal, then attempted now or later by the worker."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from crmhub.journal.schedule import GRACE_MS
 
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.02, 0.2
 _STOPPED = "The CRM does not have this yet; the operator has to fix the cause and retry it."
-# Time that the caller's deadline leaves for storing the outcome.
+# Time that is reserved for storing the outcome before the caller's deadline.
 _WRITING_S = 0.15
 
 
 def run(hub: Hub, account: Account, action: Action, *, key: str = "") -> Done:
-    """Accept an action and attempt it once; return its result, or `queued` for a later attempt.
+    """Store an action in the journal, attempt it once, and return its result.
 
-    `key` is the caller's Idempotency-Key. Raises NotFound, Semantic and Conflict for what the
-    caller can fix; after the CRM's failures the action stays in the queue.
+    The result is `queued` if the CRM was not available or is not called now; the worker attempts
+    the action later. `key`: the caller's Idempotency-Key. Raises NotFound, Semantic and Conflict
+    for errors that the caller can fix.
     """
     deadline_s, began = account.switches.deadline_s, arrived()
     action_id = ""
@@ -47,7 +48,7 @@ def run(hub: Hub, account: Account, action: Action, *, key: str = "") -> Done:
                     account,
                     partial(action.enter, account=account),
                     lease_s=deadline_s + GRACE_MS / 1000,
-                    # The outcome of what begins now could not be stored either.
+                    # While outcomes wait for the database, no attempt is begun.
                     now=free and rate.allowed and not hub.unwritten.many,
                     wait_s=0.0 if rate.allowed else rate.retry_after,
                     key=key,
@@ -61,7 +62,10 @@ def run(hub: Hub, account: Account, action: Action, *, key: str = "") -> Done:
 
 
 def _attempt(hub: Hub, account: Account, action: Action, accepted: Accepted, *, late: bool) -> Done:
-    """Attempt an accepted action, unless it is `late` or somebody else attempts it."""
+    """Attempt an accepted action and return its result; `queued` if it cannot be attempted now.
+
+    `late`: too little time is left, so the action goes back to the queue.
+    """
     try:
         if accepted.behind:
             accepted = _wait_for_turn(hub, account, accepted)
@@ -70,7 +74,7 @@ def _attempt(hub: Hub, account: Account, action: Action, accepted: Accepted, *, 
         if late:
             hub.unwritten.write(partial(hub.journal.release, [accepted.entry]))
             return _queued(accepted)
-        # As the journal has it: accepting has added what only the hub knows.
+        # The stored request, since accepting may have added values to it.
         stored = replace(action, **accepted.entry.request)
         attempted = attempt(hub, account, accepted.entry, stored, waits=True)
     except errors.Unavailable:
@@ -84,7 +88,11 @@ def _attempt(hub: Hub, account: Account, action: Action, accepted: Accepted, *, 
 
 
 def _wait_for_turn(hub: Hub, account: Account, accepted: Accepted) -> Accepted:
-    """Wait for the contact's earlier actions while the caller waits; a worker may take over."""
+    """Wait until the contact's earlier actions have ended, then claim the `accepted` action.
+
+    Waits up to the deadline of the call. The result has the entry if this call claimed the action,
+    or the worker's result in `earlier` if the worker was faster.
+    """
     pause = _FIRST_LOOK_S
     lease_s = account.switches.deadline_s + GRACE_MS / 1000
     while remaining() > pause:
@@ -101,7 +109,10 @@ def _wait_for_turn(hub: Hub, account: Account, accepted: Accepted) -> Accepted:
 
 
 def _earlier_result(accepted: Accepted) -> Done:
-    """Return the result of an action that was accepted before, or `queued` without a result."""
+    """Return the stored result of an accepted action, or `queued` if there is none yet.
+
+    Raises the stored error if the action was refused.
+    """
     if accepted.earlier is None:
         return replace(_queued(accepted), replayed=accepted.replayed)
     if accepted.refused:
@@ -120,7 +131,7 @@ _REFUSALS = (errors.NotFound, errors.Conflict)
 
 
 def _refusal(result: Mapping[str, Any]) -> errors.HubError:
-    """Return the error with which the first call of a refused action was answered."""
+    """Return the error that a refused action stored as its result."""
     named = {each.__name__: each for each in _REFUSALS}
     error = named.get(result["error"], errors.Semantic)(result["message"])
     error.replayed = True
@@ -137,9 +148,9 @@ def _queued(accepted: Accepted, why: str = QUEUED) -> Done:
 
 
 def _is_remote(hub: Hub, account: Account) -> bool:
-    """Return whether attempts on this account wait for a CRM outside of the hub."""
+    """Return whether the account's CRM is outside of the hub, so that calls take time."""
     try:
         return hub.registry.load(account.connection.adapter).remote
     except contract.BadConfig:
-        # The attempt fails with the same error, and records it.
+        # The attempt will fail with the same error and record it.
         return True

@@ -1,7 +1,7 @@
-"""getType: the active workflow of a contact, and the hub's own enrolments.
+"""getType: the active workflow of a contact; and the hub's own enrolments in workflows.
 
-An enrolment belongs to a connection, like bindings. Enrolments answer if the CRM cannot tell in
-which workflows a contact is.
+An enrolment belongs to a connection, as a binding does. The hub answers from its enrolments if the
+CRM cannot report the workflows of a contact.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from crmhub.journal.slots import too_many_at_once
 
 _HOUR_MS = 3_600_000
 _MOST_HOURS = 1_000_000
-"""More than a century: longer ago is as good as always."""
+"""The greatest number of hours, over a century; larger values count as this."""
 _LONGEST_ID = 255
 _COME_BACK_S = 5
 
@@ -98,9 +98,9 @@ _LEAD_WAITS = Statement(
 
 @dataclass(frozen=True, slots=True)
 class ActiveWorkflow:
-    """The active workflow of a contact, or the `reason` why there is none.
+    """The id of a contact's active workflow, or "" and the `reason` why there is none.
 
-    `stale`: the CRM was unavailable, or does not have the contact yet.
+    `stale`: the hub answered alone, since the CRM was unavailable or does not have the contact yet.
     """
 
     workflow_id: str
@@ -110,7 +110,11 @@ class ActiveWorkflow:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A call of getType, with its hours as moments (ms)."""
+    """The parameters of a call of getType; `number` is the phone.
+
+    `since` and `quiet_since`: the moments (ms since 1970) that lie `look_back` and `silence` hours
+    ago.
+    """
 
     number: str
     look_back: Decimal
@@ -122,13 +126,12 @@ class _Asked:
 def get_type(
     hub: Hub, account: Account, *, phone: str, look_back: Decimal, silence: Decimal
 ) -> ActiveWorkflow:
-    """Return the newest workflow that the contact with this phone entered in the last hours.
+    """Return the workflow that the contact with this phone entered last, within `look_back` hours.
 
-    `look_back` is in hours. With `silence`, only if the contact's last helper call was that many
-    hours ago. While the CRM is unavailable, or for a deferred call, the hub answers for contacts
-    with a binding if it keeps the enrolments, and for contacts whose lead has not reached the CRM.
-    Raises Semantic for an unusable phone and for negative hours, Unavailable, and TooManyRequests
-    for a deferred call.
+    `silence`: the hours that must have passed since the last helper call for the contact, 0 for no
+    such condition. If the CRM is unavailable or the call is deferred, the hub answers alone where
+    it can. Otherwise raises Unavailable, or TooManyRequests for a deferred call. Raises Semantic
+    for a blank phone, an unreplaced variable, or negative hours.
     """
     asked = _Asked(
         filled(phone, "contactnumber"),
@@ -171,7 +174,7 @@ def get_type(
 
 
 def _last_known(hub: Hub, account: Account, asked: _Asked) -> ActiveWorkflow | None:
-    """Return the hub's own answer without the CRM, if it has one."""
+    """Return the hub's own answer, None if only the CRM can answer."""
     phones = readings(asked.number, account.switches.region)
     contact_id = next(filter(None, (_seen_with(hub, account, phone) for phone in phones)), "")
     if not contact_id:
@@ -184,7 +187,7 @@ def _last_known(hub: Hub, account: Account, asked: _Asked) -> ActiveWorkflow | N
 
 
 def _of_waiting_lead(hub: Hub, account: Account, asked: _Asked) -> ActiveWorkflow | None:
-    """Return the answer for a phone whose lead is queued, None without such a lead."""
+    """Return the answer for a phone whose lead is unfinished, None without such a lead."""
     with hub.database.reading() as connection:
         phones = readings(asked.number, account.switches.region)
         waits = connection.row(_LEAD_WAITS, connection_key(account) | {"phones": phones})
@@ -217,10 +220,10 @@ def _active_now(
 def enrol(
     hub: Hub, account: Account, *, workflow_id: str, contact_id: str, by: Author | None = None
 ) -> None:
-    """Store that the contact entered the workflow now; a repetition makes it the newest.
+    """Store that the contact entered the workflow now, also if it entered it before.
 
-    `by` is the operator; None stands for an integrator. Raises NotFound for a contact that the CRM
-    does not have, BadRequest for a longer id than allowed, Unavailable.
+    `by`: the operator, for the audit log; None for a call of the public API. Raises NotFound for a
+    contact that the CRM does not have, BadRequest for an invalid id, and Unavailable.
     """
     row = _row(account, workflow_id, contact_id)
     with as_hub_errors(account):
@@ -240,7 +243,7 @@ def unenrol(
 ) -> None:
     """Delete the contact's enrolment in the workflow; raises NotFound if there is none.
 
-    `by` is the operator; None stands for an integrator.
+    `by`: the operator, for the audit log; None for a call of the public API.
     """
     row = _row(account, workflow_id, contact_id)
 
@@ -261,7 +264,7 @@ def unenrol(
 
 @dataclass(frozen=True, slots=True)
 class Enrolment:
-    """A contact's entry into a workflow; `at` in ms since 1970."""
+    """A contact's entry into a workflow; `at` is its time in ms since 1970."""
 
     workflow_id: str
     contact_id: str
@@ -277,9 +280,10 @@ def enrolments(
     after: tuple[str, str] = ("", ""),
     limit: int,
 ) -> list[Enrolment]:
-    """Return up to `limit` enrolments of the account's present connection, behind `after`.
+    """Return up to `limit` enrolments of the account's present connection.
 
-    They are sorted by contact and workflow; empty filters select all.
+    They are sorted by contact and workflow. `after`: contact id and workflow id of the previous
+    page's last enrolment. Empty filters match all.
     """
     rows = db.rows(
         _LIST,
@@ -297,9 +301,10 @@ def enrolments(
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The changes made by `move`, by workflow: when each of the two contacts had entered it.
+    """The changes made by `move`: times (ms) by workflow id at which contacts entered a workflow.
 
-    0 stands for never.
+    `merged`: all entries of the merged contact. `kept`: the former entries of the kept contact that
+    were replaced, 0 for none.
     """
 
     merged: Mapping[str, int]
@@ -307,7 +312,10 @@ class Moved:
 
 
 def move(tx: Connection, account: Account, merged_id: str, kept_id: str) -> Moved:
-    """Give a contact the enrolments of the contact merged into it; the later entry counts."""
+    """Move the enrolments of a merged contact to the contact that was kept.
+
+    If both had entered a workflow, the later time remains.
+    """
     merged, kept = (_entered(tx, account, contact_id) for contact_id in (merged_id, kept_id))
     later = {name: at for name, at in merged.items() if at > kept.get(name, 0)}
     for name, at in later.items():
@@ -318,7 +326,10 @@ def move(tx: Connection, account: Account, merged_id: str, kept_id: str) -> Move
 
 
 def move_back(tx: Connection, account: Account, merged_id: str, kept_id: str, moved: Moved) -> None:
-    """Undo `move`, except where the kept contact has entered or left a workflow since."""
+    """Undo `move`, whose result was `moved`.
+
+    Workflows that the kept contact has entered or left since stay as they are.
+    """
     now = _entered(tx, account, kept_id)
     for name, before in moved.kept.items():
         if now.get(name) == moved.merged[name]:
@@ -328,13 +339,13 @@ def move_back(tx: Connection, account: Account, merged_id: str, kept_id: str, mo
 
 
 def _entered(tx: Connection, account: Account, contact_id: str) -> dict[str, int]:
-    """Return when a contact entered each of its workflows (ms)."""
+    """Return the times in ms at which a contact entered its workflows, by workflow id."""
     rows = tx.rows(_ENTERED, connection_key(account) | {"contact_id": contact_id})
     return {row.workflow_id: row.enrolled_at for row in rows}
 
 
 def _set_entered(tx: Connection, account: Account, contact_id: str, name: str, at: int) -> None:
-    """Store when a contact entered a workflow; 0 deletes the enrolment."""
+    """Store the time `at` (ms) at which a contact entered the workflow `name`; 0 deletes it."""
     row = {"contact_id": contact_id, "workflow_id": name, "enrolled_at": at}
     tx.run(_ENROL if at else _UNENROL, connection_key(account) | row)
 
@@ -352,7 +363,7 @@ def _row(account: Account, workflow_id: str, contact_id: str) -> dict[str, str |
 
 
 def _contact(hub: Hub, account: Account, adapter: Adapter, number: str) -> Contact | None:
-    """Return the contact with this phone, by its binding or else by a search in the CRM."""
+    """Return the contact with this phone, by its binding or by a search in the CRM; or None."""
     for phone in readings(number, account.switches.region):
         contact = _met(hub, account, adapter, phone) or adapter.find_contact(phone=phone)
         if contact is not None:
@@ -361,7 +372,10 @@ def _contact(hub: Hub, account: Account, adapter: Adapter, number: str) -> Conta
 
 
 def _met(hub: Hub, account: Account, adapter: Adapter, phone: str) -> Contact | None:
-    """Return the contact of the newest binding with this phone: a CRM's search may lag behind."""
+    """Return the CRM's contact of the newest binding with this phone, or None.
+
+    The CRM's own search may not find a contact that was written a moment ago.
+    """
     contact_id = _seen_with(hub, account, phone)
     if not contact_id:
         return None

@@ -1,4 +1,4 @@
-"""Checks of the values that helpers receive, and messages about the unusable ones."""
+"""Checks of the values that callers send to helpers, and the messages for invalid ones."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ from crmhub.identity.placeholders import (
     is_unfilled_id,
 )
 
-# Keys by which many people would be one if a value that is not filled in counted.
+# Parameters that identify a person: an unreplaced variable would merge many people.
 _IDS = frozenset({"contactToken", "contactId"})
 
 
 def filled(value: str, where: str) -> str:
-    """Return an id or a number without surrounding blanks; raises Semantic for an unusable one."""
+    """Return an id or number without surrounding blanks.
+
+    `where`: the parameter's name. Raises Semantic for a blank value or an unreplaced template
+    variable.
+    """
     text = value.strip()
     if not text:
         raise Semantic(f"{where}: it is blank; send a value")
@@ -28,33 +32,36 @@ def filled(value: str, where: str) -> str:
 
 
 def check_filled(text: str, where: str) -> None:
-    """Raise Semantic for an id or a number that is an unreplaced template variable."""
+    """Raise Semantic if an id or number is an unreplaced template variable.
+
+    `where`: the parameter's name.
+    """
     if is_unfilled_id(text) if where in _IDS else find_in_key(text):
         raise Semantic(f"{where}: {unfilled(text)}")
 
 
 def unfilled(text: str) -> str:
-    """Return the message for an unreplaced template variable."""
+    """Return the message about a value that is an unreplaced template variable."""
     return f"the builder sent {shortened(text)} instead of its value; check the variable's name"
 
 
 def shortened(text: str, room: int = 60) -> str:
-    """Return the text for a message: shortened, printable characters only."""
+    """Return a text for use in a message: at most `room` characters, all printable."""
     cut = text if len(text) <= room else text[:room] + "…"
     return cut if cut.isprintable() else "".join(c if c.isprintable() else "�" for c in cut)
 
 
 Sent = Mapping[str, str | None]
-"""Property values as a bot sent them; None stands for an array or an object."""
+"""Property values by name, as a bot sent them; None stands for an array or an object."""
 
 
 def usable(
     sent: Sent, checks: Mapping[str, Callable[[str], str]] | None = None
 ) -> tuple[dict[str, str], list[Problem]]:
-    """Return the values that can be stored, and a problem for each other value.
+    """Split the sent values into those that can be stored and the problems of the others.
 
-    `checks` has the checks of properties that `text_fault` does not fit. A blank value is usable:
-    it may clear a property.
+    `checks`: functions by property name that return the error message for a value, or "";
+    `text_fault` is the default. A blank value can be stored, since it may clear a property.
     """
     good: dict[str, str] = {}
     problems: list[Problem] = []
@@ -69,22 +76,22 @@ def usable(
     return good, problems
 
 
-# Each says why a value cannot be stored, "" when it can.
+# Check functions: they return the error message for a value, "" if it can be stored.
 
 
 def text_fault(text: str) -> str:
-    """Check a property that takes any text."""
+    """Return the error message for a value of a property that takes any text, "" if valid."""
     found = find_in_text(text)
     return unfilled(found) if found else ""
 
 
 def key_fault(text: str) -> str:
-    """Check an email or a number."""
+    """Return the error message for an email address or a number, "" if it is valid."""
     return unfilled(text.strip()) if find_in_key(text) else ""
 
 
 def phone_fault(text: str) -> str:
-    """Check a phone number."""
+    """Return the error message for a phone number, "" if it is valid."""
     if fault := key_fault(text):
         return fault
     if is_junk_phone(text):
@@ -93,36 +100,43 @@ def phone_fault(text: str) -> str:
 
 
 def name_fault(text: str) -> str:
-    """Check a name; one usable word is enough."""
+    """Return the error message for a name, "" if it is valid.
+
+    It is valid if at least one of its words is usable.
+    """
     words = filled_words(text)
     return "" if not words or any(words) else unfilled(text.strip())
 
 
 def whole_name_fault(text: str) -> str:
-    """Check a name that replaces the stored one: all its words must be usable."""
+    """Return the error message for a name that replaces the stored name, "" if it is valid.
+
+    It is valid if all of its words are usable.
+    """
     return "" if all(filled_words(text)) else unfilled(text.strip())
 
 
 PHONES: Mapping[str, Callable[[str], str]] = dict.fromkeys(("phone", "mobilephone"), phone_fault)
-"""The checks of contact properties that hold a phone number."""
+"""The check functions of the contact properties with phone numbers, by property name."""
 
 
 def split_name(name: str) -> dict[str, str]:
-    """Return `firstname` (the first word) and `lastname` (the rest), blank if missing.
+    """Split a name into `firstname` (the first word) and `lastname` (the rest).
 
-    A part without a usable word is left out.
+    Words that are unreplaced variables are dropped. A part that is missing in `name` is blank; a
+    part of which no usable word remains is left out.
     """
     words = filled_words(name)
     if not words:
         return {"firstname": "", "lastname": ""}
     first, last = words[0], " ".join(filter(None, words[1:]))
     parts = {"firstname": first} if first else {}
-    # One word says that there is no last name, a word that is not filled in says nothing.
+    # A single usable word means that there is no last name; an unreplaced variable does not.
     if last or (first and len(words) == 1):
         parts["lastname"] = last
     return parts
 
 
 def join_name(name: str) -> str:
-    """Return the usable words of a name as one text."""
+    """Return a name without the words that are unreplaced variables."""
     return " ".join(filter(None, filled_words(name)))

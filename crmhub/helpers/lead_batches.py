@@ -1,4 +1,4 @@
-"""One attempt of several leads together, in few calls to an account's CRM."""
+"""One attempt of several leads together, in few calls to the CRM of an account."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from crmhub.journal.models import Entry, Outcome
 
 
 def attempt_one(hub: Hub, account: Account, entry: Entry) -> None:
-    """Attempt a single action of the journal and record its outcome."""
+    """Attempt a single action of the journal, without a caller, and record its outcome."""
     attempt(hub, account, entry, action_of(entry.kind, entry.request), waits=False)
 
 
 def attempt_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:
-    """Attempt leads of one connection in few calls; record an outcome for every lead.
+    """Attempt the leads of a connection in few calls to the CRM; record each outcome.
 
-    Leads that cannot be sent in a batch, and leads that the CRM rejected there, are attempted
-    singly.
+    Leads that cannot be sent in a batch, or that the CRM rejected in the batch, are attempted
+    separately.
     """
     began = time.monotonic()
     try:
@@ -54,7 +54,7 @@ def attempt_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:
         action = CreateLead(**entry.request)
         mapped = action.mapped(account)
         lead = action.lead(hub, account, entry, mapped)
-        # A lead without an email needs a lease of its own; a strict lead with faults is refused.
+        # A lead without email needs its own lease; a strict lead with faults is refused.
         if lead.email and not (mapped.refused and lead.strict):
             batch.append((entry, action, mapped, lead))
         else:
@@ -90,9 +90,9 @@ def attempt_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:
 def _apply_circuit_breaker(
     hub: Hub, attempts: Sequence[tuple[Entry, Outcome, Done | None]]
 ) -> list[tuple[Entry, Outcome, Done | None]]:
-    """Return the batch's outcomes with the circuit breaker's waits.
+    """Return the attempts of a batch, with changed outcomes if they open the circuit.
 
-    Leads that failed for the same reason count as one failure, since they were in one call.
+    Leads that failed for the same reason count as one failure, since one call sent them.
     """
     by_trouble: dict[str, Outcome] = {}
     for entry, outcome, _ in sorted(attempts, key=lambda item: bool(item[1].trouble)):
@@ -116,7 +116,7 @@ def _with_wait_of(checked: Outcome, outcome: Outcome) -> Outcome:
 def _to_outcome(
     adapter: Adapter, action: CreateLead, mapped: Mapped, outcome: SavedLead | Exception
 ) -> tuple[Outcome, Done | None]:
-    """Return the outcome of a saved or failed lead, with its result if it was saved."""
+    """Return the outcome of a lead that was saved or failed, and its result if it was saved."""
     if isinstance(outcome, Exception):
         return classify_error(outcome, waits=False), None
     refused = (*mapped.refused, *outcome.refused)
@@ -127,7 +127,7 @@ def _to_outcome(
 def _finish_all(
     hub: Hub, account: Account, attempts: Sequence[tuple[Entry, Outcome, Done | None]]
 ) -> None:
-    """Record outcomes in the journal and contacts in the hub, in one transaction."""
+    """Record the outcomes of attempts and store their contacts, in one transaction."""
     for _, outcome, _ in attempts:
         metrics.attempted(account.connection.adapter, outcome.word, outcome.ms / 1000)
     # All processes lock contacts in the same order, so that no deadlock arises.

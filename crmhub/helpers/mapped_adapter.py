@@ -1,10 +1,9 @@
-"""An account's adapter behind its field map: called in the hub's names and values.
+"""An adapter wrapped with the account's field map: its callers use the hub's names and values.
 
-This is the one place where a field map acts. Above it everything has the names that bots use: what
-the journal keeps, what is refused, what is remembered for times without the CRM. So an action that
-is tried again is mapped anew, by the map as it is then: what an operator mends in the map mends
-the actions that wait, and one that is moved to another CRM gets that one's map. Constants alone
-are added before (`FieldMap.completed`), so that one that is refused is left out like any property.
+Only this module applies field maps. Journal, refusals and stored values use the names of bots, so a
+retried action is mapped again by the present map. An operator's correction of the map thus applies
+to waiting actions, and an action moved to another CRM gets that CRM's map. Only the map's constants
+are added earlier (`FieldMap.completed`), so that a refused constant is left out like any property.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ from crmhub.adapter import (
 
 
 class Translated(Adapter):
-    """Wraps the CRM's adapter: translates each call into its names, and each answer back."""
+    """Wraps an adapter: translates calls into the CRM's names, and answers back into the hub's."""
 
     def __init__(self, inner: Adapter, field_map: FieldMap) -> None:
         super().__init__(inner.context)
         self._inner = inner
         self._map = field_map
         self._contacts = field_map.of("contacts")
-        # What a class declares, as the inner one does.
+        # Class attributes of the wrapped adapter.
         vars(self).update(
             title=inner.title,
             settings=inner.settings,
@@ -166,7 +165,7 @@ class Translated(Adapter):
     def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
         return self._inner.may_land_for(kind, self._map.of(kind).sent(properties))
 
-    # What the CRM tells of itself is in its own names.
+    # Methods that need no translation.
 
     def active_workflow(self, contact_id: str, *, since_ms: int) -> str:
         return self._inner.active_workflow(contact_id, since_ms=since_ms)
@@ -183,7 +182,7 @@ class Translated(Adapter):
     def owners(self) -> list[Owner]:
         return self._inner.owners()
 
-    # There and back.
+    # Translation.
 
     def _asked(self, names: Sequence[str]) -> list[str]:
         asked = (self._contacts.crm_name(name) for name in names)
@@ -199,7 +198,10 @@ class Translated(Adapter):
 
 
 def _sent(rules: KindMap, properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties in the CRM's names; raises Rejected for values it cannot have."""
+    """Return the properties under the CRM's names, with the CRM's values, by the map `rules`.
+
+    Raises Rejected for properties that have no name in the CRM.
+    """
     if nameless := rules.nameless(properties):
         raise Rejected([Problem(name, reason) for name, reason in nameless])
     return rules.sent(properties)
@@ -213,7 +215,7 @@ def _saved(rules: KindMap, saved: Saved) -> Saved:
 
 @contextmanager
 def _told(rules: KindMap) -> Iterator[None]:
-    """Let errors name properties as bots do."""
+    """Translate property names in errors of the block into the bots' names, by the map `rules`."""
     try:
         yield
     except (Rejected, Conflict) as exc:

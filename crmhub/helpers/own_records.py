@@ -1,4 +1,4 @@
-"""The hub's own records of one account, as an adapter sees them (`context.store`)."""
+"""The hub's own records of an account, in the form that adapters use (`context.store`)."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ from crmhub.records.search.filters import iso
 from crmhub.records.store import RecordStore
 from crmhub.records.writing import Change, NewRecord, Record
 
-# What every record has, by the names that HubSpot's users know.
+# Fields of every record, by HubSpot's names.
 _FIELDS: Mapping[str, PropertyType] = {
     "hs_object_id": "number",
     "createdate": "datetime",
     "lastmodifieddate": "datetime",
 }
 
-# Not the smallest id: each process gives ids from a block of its own.
+# Ordered by time, not by id: each process assigns ids from its own block.
 _OLDEST_WITH_VALUE = Statement(
     sa.select(records.c.id)
     .join_from(
@@ -73,7 +73,7 @@ _OLDEST_WITH_VALUE = Statement(
 
 
 class OwnRecords:
-    """Implements `adapter.Store` on the records of the public API."""
+    """Implements `adapter.Store` with the account's records of the public API."""
 
     def __init__(self, records: RecordStore, account: Account) -> None:
         self._records = records
@@ -82,9 +82,9 @@ class OwnRecords:
     def find(
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
     ) -> Contact | None:
-        """Return the oldest contact with this email or phone, or None.
+        """Return the oldest contact with this email or phone, with the named properties; or None.
 
-        The email of a merged contact leads to the kept contact.
+        The email of a merged contact finds the contact that was kept.
         """
         found = self._holder(email=email, phone=phone)
         if found is None:
@@ -92,11 +92,11 @@ class OwnRecords:
         try:
             return self.get(str(found), names)
         except NotFound:
-            # Archived between the two reads.
+            # The contact was archived between the two reads.
             return None
 
     def get(self, contact_id: str, names: Sequence[str]) -> Contact:
-        """Return the contact with the named properties; raises NotFound."""
+        """Return a contact with the named properties; raises NotFound."""
         record = self._record(contact_id)
         catalogue = self._records.catalogue(self._account, CONTACTS)
         fields = {
@@ -120,7 +120,11 @@ class OwnRecords:
         contact_id: str | None = None,
         mark: str = "",
     ) -> Saved:
-        """Create a record, linked to a contact if one is named; see `adapter.Store.create`."""
+        """Create a record, linked to the contact `contact_id` if given.
+
+        `mark`: the action's id, which prevents a second record of the action. See
+        `adapter.Store.create`.
+        """
         if contact_id is None:
             return self._create(kind, properties, None, mark)
         contact = self._record(contact_id)
@@ -135,7 +139,10 @@ class OwnRecords:
     def _create(
         self, kind: Kind, properties: Mapping[str, str], contact: Record | None, mark: str
     ) -> Saved:
-        """Create a record; define its pipeline or stage first where the account lacks them."""
+        """Create a record, linked to `contact` if given; `mark` is the action's id.
+
+        If the record's pipeline or stage does not exist, create that first.
+        """
         new = NewRecord(properties, {} if contact is None else {"contacts": [contact.id]})
         made: frozenset[str] = frozenset()
         while True:
@@ -146,7 +153,7 @@ class OwnRecords:
                         KINDS[kind],
                         [new],
                         define_unknown=True,
-                        # A lead that lacks a required property is better than no lead.
+                        # Better a lead that lacks a required property than no lead.
                         may_lack=True,
                         mark=mark,
                     )
@@ -163,7 +170,10 @@ class OwnRecords:
                     raise Rejected(others) from exc
 
     def update(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
-        """Change the named properties of a contact; raises NotFound, Rejected, Conflict."""
+        """Change properties of a contact.
+
+        Raises NotFound, Rejected for invalid values, and Conflict for a value that must be unique.
+        """
         contact = self._record(contact_id)
         try:
             return self._update(contact, properties)
@@ -182,7 +192,7 @@ class OwnRecords:
         return Saved(str(after.id), "unchanged" if same else "updated")
 
     def describe(self, kind: Kind) -> list[Described]:
-        """Return the properties of a kind, with the read-only ones of the hub."""
+        """Return the properties of a kind of record, including the read-only ones."""
         known = self._records.catalogue(self._account, KINDS[kind])
         fields = [Described(name, name, type, read_only=True) for name, type in _FIELDS.items()]
         return [_described(one) for one in known] + [
@@ -190,14 +200,14 @@ class OwnRecords:
         ]
 
     def pipelines(self, kind: Linked) -> list[Pipeline]:
-        """Return the pipelines of a kind with their stages."""
+        """Return the pipelines of a kind of record, with their stages."""
         return [
             Pipeline(one.id, one.label, tuple(Choice(each.id, each.label) for each in one.stages))
             for one in self._records.catalogue(self._account, KINDS[kind]).pipelines
         ]
 
     def _record(self, contact_id: str) -> Record:
-        """Return a contact, or the one it was merged into; raises NotFound."""
+        """Return a contact, or the contact that it was merged into; raises NotFound."""
         if not is_record_id(contact_id):
             raise _no_contact(contact_id)
         try:
@@ -211,7 +221,7 @@ class OwnRecords:
 
     @contextmanager
     def _contract_errors(self, kind: Kind, properties: Mapping[str, str]) -> Iterator[None]:
-        """Turn the store's errors into those of the adapter contract."""
+        """Convert the record store's errors in the block into the adapter contract's errors."""
         try:
             yield
         except Closed as exc:
@@ -227,13 +237,13 @@ class OwnRecords:
         except NoRecord as exc:
             raise NotFound(exc.message) from exc
         except Semantic as exc:
-            # No room for further properties: those that are known can be stored all the same.
+            # The account cannot have more properties; existing ones can still be stored.
             catalogue = self._records.catalogue(self._account, KINDS[kind])
             new = [name for name in properties if catalogue.get(name) is None]
             raise Rejected([Problem(name, exc.message) for name in new], exc.message) from exc
 
     def _holder(self, *, email: str, phone: str) -> int | None:
-        """Return the id of the oldest contact with this email or phone, or None."""
+        """Return the id of the oldest contact with this email or else this phone, or None."""
         catalogue = self._records.catalogue(self._account, CONTACTS)
         emails = [values.for_search("email", email)] if email else []
         phones = forms(phone, self._account.switches.region) if phone else []

@@ -1,4 +1,4 @@
-"""Partial writes: a refused property does not lose the lead; the others are stored."""
+"""Partial writes: if the CRM refuses some properties of a record, the others are stored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from crmhub.adapter import Conflict, Problem, Rejected, Saved
 from crmhub.errors import listed
 from crmhub.helpers.inputs import shortened
 
-# A deal in the wrong place is worse than a clear error, so these are never left out.
+# These are never left out: a deal in the wrong pipeline is worse than an error.
 PLACES = frozenset({"pipeline", "dealstage", "hs_pipeline", "hs_pipeline_stage"})
 
 
@@ -19,7 +19,7 @@ S = TypeVar("S", bound=Saved)
 
 @dataclass(frozen=True, slots=True)
 class Stored(Generic[S]):
-    """The written record, and the problems of the properties left out."""
+    """The result of a write: the saved record, and the problems of the properties left out."""
 
     saved: S
     refused: tuple[Problem, ...]
@@ -33,11 +33,11 @@ def write_accepted_properties(
     strict: bool,
     places: Collection[str] = PLACES,
 ) -> Stored[S]:
-    """Write `properties`, leaving out what the CRM refuses.
+    """Call `write` with the properties, and again without those that the CRM refuses.
 
-    `refused` is what was left out before. With `strict` nothing may be left out, and `places`
-    never may. Raises Rejected, naming everything that is wrong, when a value cannot be left out
-    or none is left.
+    `refused`: the problems of properties left out before this call. With `strict`, no property may
+    be left out; otherwise all may, except those named in `places`. Raises Rejected with all
+    problems if a refused property may not be left out, or if no property remains.
     """
     rest = dict(properties)
     left_out = list(refused)
@@ -63,6 +63,6 @@ def write_accepted_properties(
 
 
 def refusal(problems: Sequence[Problem], message: str = "") -> Rejected:
-    """Return the error that names these problems, with a further message."""
+    """Return the Rejected error with these problems, and `message` at the end of its text."""
     told = listed([(shortened(one.name), one.reason) for one in problems])
     return Rejected(problems, ". ".join(filter(None, (told, message))))

@@ -1,7 +1,8 @@
-"""Pipelines and stages that a bot names before an operator has set them up.
+"""Pipelines and stages that a bot names before an operator has created them.
 
 An account starts with HubSpot's default pipelines. So that a bot built for other pipelines works at
-once, the hub adds what helpers name, until somebody edits the account's pipelines.
+once, the hub creates the pipelines and stages that helpers name, until somebody edits the account's
+pipelines.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ _SET_STAGES = Statement(
 def make(
     records: RecordStore, account: Account, kind: Kind, properties: Mapping[str, str]
 ) -> frozenset[str]:
-    """Add the pipeline and stage in `properties` if they do not exist.
+    """Create the pipeline and stage that `properties` name, if they do not exist.
 
-    Returns the names of the properties whose pipeline or stage exists now; another call may have
-    added it. Returns none if nothing may be added.
+    `kind`: the kind of record. Return the names of the properties whose pipeline or stage exists
+    afterwards; an empty set if the hub may not create them.
     """
     named = _Named(
         properties.get(kind.pipeline, "").strip(), properties.get(kind.stage, "").strip()
@@ -60,7 +61,7 @@ def make(
         if changed is not None:
             catalogue.change(tx, account.id)
             _store(tx, known, changed)
-        # Added by another call meanwhile is as good.
+        # Another call may have added it meanwhile; the result is the same.
         return frozenset({kind.pipeline, kind.stage})
 
     return records.catalogues.edit(account.id, kind, work)
@@ -68,13 +69,16 @@ def make(
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """The pipeline and stage that a bot named; either may be empty."""
+    """The ids of a pipeline and a stage that a bot named; either may be empty."""
 
     pipeline: str
     stage: str
 
     def new_in(self, known: Catalogue) -> Pipeline | None:
-        """Return the pipeline with what must be added, None if nothing must."""
+        """Return the pipeline to store, with the new stage, for the catalogue `known`.
+
+        None if nothing has to be added, or if the pipeline or stage must not be added.
+        """
         if not (_can_be(self.pipeline) and _can_be(self.stage)) or self._meant(known):
             return None
         stages = (Stage(self.stage, self.stage),) if self.stage else ()
@@ -83,21 +87,21 @@ class _Named:
             full = len(known.pipelines) >= MAX_PIPELINES
             return None if full else Pipeline(self.pipeline, self.pipeline, stages)
         if not self.stage or any(each.has(self.stage) for each in known.pipelines):
-            # A stage of another pipeline than the one named is a mistake and nothing new.
+            # A stage that exists in another pipeline is a mistake, not a new stage.
             return None
         pipeline = pipeline or known.pipelines[0]
         full = len(pipeline.stages) >= MAX_STAGES
         return None if full else replace(pipeline, stages=pipeline.stages + stages)
 
     def is_in(self, known: Catalogue) -> bool:
-        """Return whether the pipeline and stage exist."""
+        """Return whether the catalogue `known` has the pipeline and stage."""
         pipelines = [one for one in known.pipelines if self.pipeline in ("", one.id)]
         return any(not self.stage or one.has(self.stage) for one in pipelines)
 
     def _meant(self, known: Catalogue) -> bool:
-        """Return whether a known place was named, by its label or in another case.
+        """Return whether the bot named an existing pipeline or stage by label or in another case.
 
-        The refusal then names the id to send, which is better than a second place of that name.
+        `known`: the catalogue. In this case the hub creates none: the error names the id to send.
         """
         pipelines = {each.id: each.label for each in known.pipelines}
         stages = {each.id: each.label for one in known.pipelines for each in one.stages}
@@ -105,7 +109,7 @@ class _Named:
 
 
 def _can_be(text: str) -> bool:
-    # It becomes the label, too, which the pipelines endpoints take back as they show it.
+    # The id also becomes the label, so it must be a valid label.
     return len(text) <= _LONGEST_ID and not label_problems("", text)
 
 

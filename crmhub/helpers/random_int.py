@@ -1,13 +1,12 @@
 """getRandomInt: the number by which a bot picks one of several agents.
 
-Without an account it is random. An account's rotation may hand the numbers out in turn: then a
-row counts the draws of each range, one statement draws, and the number follows from the count
-alone, so that any number of processes at once are fair to each other.
+Without an account the number is random. An account's rotation may assign the numbers of a range
+evenly. Then a database row counts the draws from the range, and each number follows from the count
+alone, so any number of processes can draw at the same time.
 
-- `round_robin`: one after the other.
-- `shuffle_bag`: in an order that is new for each round, nobody twice in a row.
-- `weighted`: by a cycle in which each number comes as often as its weight says, spread evenly.
-  By chance it would be fair only in the long run, and few leads a day are no long run.
+- `round_robin`: one number after the other.
+- `shuffle_bag`: each round has every number once, in a new order; no number twice in a row.
+- `weighted`: a fixed cycle in which each number occurs as often as its weight, evenly spread.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ from crmhub.database.tables import rotation as rotation_table
 from crmhub.errors import Semantic
 from crmhub.helpers import sticky_assignments
 
-# Beyond these a number is not the same in every program that reads JSON.
+# JSON parsers may round integers beyond this.
 LARGEST = 2**53 - 1
 LARGEST_BAG = 10_000
-"""Numbers that a shuffle bag may hold: it is laid out in memory."""
+"""The largest range of a shuffle bag, which is built in memory."""
 MOST_RANGES = 1_000
-"""Ranges of an account that are counted; what was used longest ago starts again at its first."""
+"""The most ranges counted per account; the least recently used one is deleted."""
 
 _random = secrets.SystemRandom()
 
@@ -42,7 +41,7 @@ _random = secrets.SystemRandom()
 def random_int(*, smallest: int, largest: int) -> int:
     """Return a random integer from `smallest` to `largest`, both included.
 
-    Raises Semantic for an empty range.
+    Raises Semantic if `smallest` is greater than `largest`.
     """
     _check(smallest, largest)
     return _random.randint(smallest, largest)
@@ -62,11 +61,12 @@ def int_of_account(
     contact_id: str = "",
     contact_token: str = "",
 ) -> int:
-    """Return an integer of the range, both ends included, by the account's rotation.
+    """Return an integer from `smallest` to `largest` by the account's rotation.
 
-    With a sticky assignment, a named contact gets the same number again. Only `random` without
-    sticky assignment needs no database. Raises Semantic for an empty range, a range that does not
-    fit the rotation, and a contact that is an unreplaced variable.
+    With sticky assignment, a call that names a contact returns the contact's earlier number. Raises
+    Semantic if `smallest` is greater than `largest`, if the rotation cannot serve the range, or if
+    a contact id is an unreplaced variable. Raises Unavailable if the rotation needs the database
+    and it is unavailable.
     """
     turns = _Turns(account.id, smallest, largest, read_rotation(account.switches.rotation))
     turns.check()
@@ -84,7 +84,7 @@ def int_of_account(
 
 @dataclass(slots=True)
 class _Turns:
-    """The draws of one range; `first` is set by the first draw."""
+    """The draws from one range of an account; `first` becomes true with the range's first draw."""
 
     account_id: int
     smallest: int
@@ -97,7 +97,7 @@ class _Turns:
         return self.largest - self.smallest + 1
 
     def check(self) -> None:
-        """Raise Semantic when the range is empty or the rotation cannot serve it."""
+        """Raise Semantic if the range is empty or the rotation cannot serve it."""
         _check(self.smallest, self.largest)
         rotation, size = self.rotation, self.size
         shown = f"min, max: {self.smallest} to {self.largest} are {size} numbers, but the account's"
@@ -114,13 +114,13 @@ class _Turns:
             )
 
     def holds(self, value: int) -> bool:
-        """Return whether a draw could give this number."""
+        """Return whether a draw could return this number."""
         weights = self.rotation.weights
         inside = self.smallest <= value <= self.largest
         return inside and (not weights or weights[value - self.smallest] > 0)
 
     def draw(self, tx: Connection) -> int:
-        """Return the next number."""
+        """Draw the next number of the range and count the draw."""
         if self.rotation.how == RANDOM:
             return random_int(smallest=self.smallest, largest=self.largest)
         drawn = tx.row(
@@ -139,7 +139,7 @@ class _Turns:
 
 
 def _drawing(insert: Insert) -> Any:
-    """Return the statement that counts a draw; a changed strategy restarts the count."""
+    """Return the statement that counts a draw; a changed strategy restarts the count at 0."""
     row, new = rotation_table.c, insert(rotation_table)
     same = row.strategy == new.excluded.strategy
     return (
@@ -164,7 +164,11 @@ _DRAW = Statement(_drawing)
 
 
 def _offset(rotation: Rotation, draws: int, seed: int, size: int) -> int:
-    """Return the offset in the range, from 0 on, after so many draws."""
+    """Return the offset of the next number from the start of the range, at least 0.
+
+    `draws`: the number of earlier draws. `seed`: determines the order of a shuffle bag. `size`: the
+    number of integers in the range.
+    """
     if rotation.how == WEIGHTED:
         cycle = _cycle(rotation.weights)
         return cycle[draws % len(cycle)]
@@ -175,9 +179,10 @@ def _offset(rotation: Rotation, draws: int, seed: int, size: int) -> int:
 
 @lru_cache(maxsize=64)
 def _cycle(weights: tuple[int, ...]) -> array[int]:
-    """Return each index as often as its weight says, evenly spread.
+    """Return a cycle of the indexes of `weights`; each index occurs as often as its weight.
 
-    Turn n of an index of weight w is due in the middle of the n-th of w equal parts of the cycle.
+    The occurrences are evenly spread: for an index of weight w, the cycle is divided into w equal
+    parts, and an occurrence is due in the middle of each part.
     """
     turns = [
         ((2 * n + 1) / weight, index) for index, weight in enumerate(weights) for n in range(weight)
@@ -187,20 +192,26 @@ def _cycle(weights: tuple[int, ...]) -> array[int]:
 
 @lru_cache(maxsize=64)
 def _bag(seed: int, number: int, size: int) -> array[int]:
-    """Return the order of a round; its first number differs from the last of the round before."""
+    """Return the order of the indexes below `size` in round `number` of a shuffle bag.
+
+    `seed` determines the orders of all rounds. The first index of a round differs from the last
+    index of the previous round.
+    """
     if size == 2:
-        # The only order that repeats nothing where two rounds meet.
+        # With two numbers, only a constant order avoids repetitions between rounds.
         number = 0
     bag = _shuffled(seed, number, size)
     if size > 2 and number and bag[0] == _shuffled(seed, number - 1, size)[-1]:
-        # The last stays where it is, so that the next round need not know of this.
+        # The last index stays, so the next round can be computed without this change.
         bag[0], bag[1] = bag[1], bag[0]
     return bag
 
 
 def _shuffled(seed: int, number: int, size: int) -> array[int]:
-    """Return the indexes in the order of their hashes: every process, whatever its Python's
-    shuffle, comes to the same."""
+    """Return the indexes below `size` in the order of their hashes with `seed` and `number`.
+
+    So all processes get the same order, whatever their version of Python.
+    """
 
     def rank(index: int) -> bytes:
         return hashlib.blake2b(f"{seed}/{number}/{index}".encode(), digest_size=16).digest()

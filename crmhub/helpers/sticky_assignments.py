@@ -1,8 +1,7 @@
-"""Sticky assignments: the number that a contact keeps, by the account's rotation.
+"""Sticky assignments: a contact gets the same number of getRandomInt each time.
 
-A contact is known by its `contactId`, its `contactToken`, and the person behind them. The number is
-stored under each, so that any of them finds it again. Only hashes are stored: an id or a token may
-be a phone number.
+A number is stored for the contact's `contactId`, its `contactToken` and its person, so that any of
+them finds the number again. Only hashes of them are stored, since they may be phone numbers.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from crmhub.identity import bindings
 
 _DAY_MS = 86_400_000
 KEPT_MS = 90 * _DAY_MS
-"""For so long after a contact was last there its number is kept."""
+"""The time in ms after which an unused number is deleted."""
 MOST_KEPT = 300_000
-"""Rows of an account; what was used longest ago makes room."""
-# One new contact in so many pays for the tidying up.
+"""The most numbers per account; the least recently used are deleted."""
+# Old rows are deleted after one in this many new contacts, by chance.
 _SWEEP = 500
 
 
@@ -66,23 +65,23 @@ _SHARE = Statement(_sharing)
 
 
 class Turns(Protocol):
-    """The source of numbers for contacts without one."""
+    """A source of numbers for contacts that have no number yet."""
 
     smallest: int
     largest: int
 
     def holds(self, value: int) -> bool:
-        """Return whether a draw could give this number."""
+        """Return whether a draw could return this number."""
 
     def draw(self, tx: Connection) -> int:
-        """Return the next number."""
+        """Draw the next number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """A contact as the bot names it, "" for what it did not send.
+    """A contact as the bot names it: contactId and contactToken, "" for a missing one.
 
-    Raises Semantic for an unreplaced variable, which all contacts would share.
+    Raises Semantic for an unreplaced variable, since all contacts would have the same id.
     """
 
     id: str
@@ -93,7 +92,7 @@ class Contact:
             check_filled(text, where)
 
     def keys(self, connection: Connection, account: Account) -> list[str]:
-        """Return the hashes of the contact's ids, the most reliable first."""
+        """Return the hashes of the person, contactId and contactToken, in this order."""
         here = account.connection.id
         person = self._person(connection, account)
         keys = [of_person(here, person)] if person else []
@@ -105,24 +104,24 @@ class Contact:
         try:
             bound = self.id and bindings.of_contact(connection, account, self.id)
         except NotFound:
-            # An id of another CRM's days is a name like any other here.
+            # The id belongs to a former CRM; it is only used as a name here.
             bound = None
         bound = bound or (self.token and bindings.of_token(connection, account, self.token))
         return bound.person if bound else ""
 
 
 def of_person(connection_id: int, person: str) -> str:
-    """Return the hash of a person."""
+    """Return the hash of a person of a connection, under which the person's numbers are stored."""
     return _hashed(f"person/{connection_id}/{person}")
 
 
 def of_id(connection_id: int, id: str) -> str:
-    """Return the hash of a contact's id as bots send it."""
+    """Return the hash of a contactId, under which its numbers are stored."""
     return _hashed(f"id/{connection_id}/{id}")
 
 
 def of_token(token: str) -> str:
-    """Return the hash of a contactToken."""
+    """Return the hash of a contactToken, under which its numbers are stored."""
     return _hashed(f"token/{token}")
 
 
@@ -131,7 +130,10 @@ def _hashed(name: str) -> str:
 
 
 def of_contact(database: Database, account: Account, contact: Contact, turns: Turns) -> int:
-    """Return the contact's number; draw one if it has none that `turns` still holds."""
+    """Return the number stored for a contact; draw and store a number if there is none.
+
+    A stored number that `turns` can no longer draw is replaced.
+    """
     with database.reading() as connection:
         keys = contact.keys(connection, account)
         kept = _kept(connection, account, keys, turns)
@@ -139,7 +141,7 @@ def of_contact(database: Database, account: Account, contact: Contact, turns: Tu
         return kept.value
 
     def work(tx: Connection) -> tuple[int, bool]:
-        # Two calls for a new contact at once are to get one number; in order, against deadlocks.
+        # Two parallel calls for a new contact must get the same number; sorted against deadlocks.
         for key in sorted(keys):
             hold(tx, account.id, "kept_number", key)
         kept = _kept(tx, account, keys, turns)
@@ -155,7 +157,7 @@ def of_contact(database: Database, account: Account, contact: Contact, turns: Tu
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A stored number; `settled` if nothing needs to be written."""
+    """A number stored for a contact; `settled`: no row has to be written."""
 
     value: int
     settled: bool
@@ -164,9 +166,10 @@ class _Kept:
 def _kept(
     connection: Connection, account: Account, keys: Sequence[str], turns: Turns
 ) -> _Kept | None:
-    """Return the number stored for this range, else for another range with the same start.
+    """Return the number stored for the range, else for another range with the same start.
 
-    A team grows and shrinks at its end, and no contact should lose its agent by that.
+    So contacts keep their agents when agents are added or removed at the end of the range. `keys`:
+    the hashes of the contact.
     """
     now = now_ms()
     rows = connection.rows(
@@ -210,15 +213,18 @@ def _keep(tx: Connection, account: Account, keys: Sequence[str], turns: Turns, v
 
 
 def share(tx: Connection, account: Account, of: str, to: str) -> None:
-    """Copy the numbers of one contact to another, where that has none.
+    """Copy the numbers of the contact with hash `of` to the contact with hash `to`.
 
-    Both are hashes, as `of_person` and `of_id` return them.
+    Numbers that `to` already has stay. The hashes are those of `of_person` or `of_id`.
     """
     tx.run(_SHARE, {"account_id": account.id, "of": of, "to": to})
 
 
 def forget(database: Database, table: sa.Table, account_id: int, *, most: int) -> None:
-    """Delete rows unused for KEPT_MS, and the least recently used beyond about `most`."""
+    """Delete an account's rows that were unused for 90 days, and the oldest beyond `most`.
+
+    `table`: a table with the columns `account_id` and `used_at`. Oldest means used longest ago.
+    """
     of_account = table.c.account_id == param("account_id")
     last_used = sa.select(table.c.used_at).where(of_account).order_by(table.c.used_at.desc())
     oldest_kept = Statement(last_used.limit(1).offset(most - 1))

@@ -1,1 +1,1 @@
-"""Which contact a lead means, and what the hub remembers of a conversation."""
+"""Identity: which contact a lead is about, and the contact of each conversation."""

@@ -1,9 +1,10 @@
-"""Bindings: what the hub remembers of the people its bots talk to, for each connection to a CRM.
+"""Bindings: the people that bots talk to, as the hub stores them for each connection to a CRM.
 
-A binding is a `hub_id` that is valid for ever, and the id of the CRM's contact as soon as it is
-known. A conversation (its `contactToken`) points to one binding at a time. When it turns out to be
-about somebody else, the token moves to another binding, and the old one stays as it was. Bindings
-of one person share `person`: the person's actions keep their order by it. `resolution` writes them.
+A binding has a `hub_id`, which never becomes invalid, and the id of the CRM's contact once there is
+one. A conversation (its `contactToken`) belongs to one binding at a time. If it turns out to be
+about another person, the token moves to another binding, and the old binding stays unchanged.
+Bindings of the same person share the value `person`, by which the person's actions keep their
+order. The module `resolution` writes bindings.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ from crmhub.errors import NotFound
 from crmhub.identity import merged_contacts
 
 HUB_ID = "hub-"
-"""What the hub's own contact ids begin with."""
+"""The prefix of the hub's own contact ids."""
 LONGEST = 255
-"""Longest contactToken or contact id, in characters: what an index of both databases can hold."""
+"""The greatest length of a contactToken or contact id, in characters: a limit of the indexes."""
 MAX_VALUES = 200
-"""Most values that are remembered of a contact."""
-# A phone that more contacts have is a switchboard's.
+"""The most values that a binding stores of its contact."""
+# A phone of more contacts than this belongs to a switchboard.
 _MOST_SHARING = 50
 
 _b = binding.c
 OF_CONNECTION = sa.and_(
     _b.account_id == param("account_id"), _b.connection_id == param("connection_id")
 )
-"""The bindings of one connection; `connection_key` returns its parameters."""
+"""The condition for the bindings of a connection; `connection_key` returns its parameters."""
 IS_BINDING = sa.and_(OF_CONNECTION, _b.hub_id == param("hub_id"))
 LOOKUP_COLUMNS = {"token": _b.contact_token, "email": _b.email, "phone": _b.phone}
 """The columns by which a lead's binding is looked up."""
@@ -49,7 +50,7 @@ COLUMNS = (
     _b.last_values,
     _b.contact_token.is_(None).label("free"),
 )
-"""What `as_binding` reads."""
+"""The columns that `as_binding` reads."""
 
 
 def _newest_with(column: sa.ColumnElement[Any]) -> Statement:
@@ -65,7 +66,7 @@ def _newest_with(column: sa.ColumnElement[Any]) -> Statement:
 _BY_TOKEN = _newest_with(_b.contact_token)
 _BY_HUB_ID = _newest_with(_b.hub_id)
 _BY_CRM_ID = _newest_with(_b.crm_id)
-# Of several contacts the oldest.
+# If several contacts have the phone, the oldest one counts.
 _CONTACT_WITH_PHONE = Statement(
     sa.select(_b.crm_id)
     .where(OF_CONNECTION, _b.phone == param("phone"), _b.crm_id.is_not(None))
@@ -89,7 +90,7 @@ _ACCEPTED = Statement(
     .order_by(_b.last_chat_at.desc())
     .limit(20)
 )
-# Of all accounts: the contactToken is all that the call names.
+# Searches all accounts, since such a call names only a contactToken.
 _ACCOUNTS_OF_TOKEN = Statement(
     sa.select(_b.account_id)
     .distinct()
@@ -108,7 +109,10 @@ _ACCOUNTS_OF_TOKEN = Statement(
 
 @cache
 def _with_any(names: tuple[str, ...]) -> Statement:
-    """Return the query of the newest binding with the token, the one with the email, and so on."""
+    """Return the query of the newest bindings that have a given token, email or phone.
+
+    `names`: which of the three are given. The query returns at most one binding per name.
+    """
     newest = (_b.last_chat_at.desc(), _b.hub_id)
     parts = [
         sa.select(
@@ -124,11 +128,12 @@ def _with_any(names: tuple[str, ...]) -> Statement:
 
 
 def same_contact(of: Any) -> sa.ColumnElement[bool]:
-    """Return the condition that an action is for the contact `hub_id`, the hub's id or the CRM's.
+    """Return the condition that an action is for the contact with the parameter `hub_id`.
 
-    `of` is the table `action` or an alias of it. Actions of one person may be for several
-    contacts. Until the CRM has a contact, bindings with the same email count as one contact; where
-    neither has an email, those with the same phone.
+    `of`: the table `action` or an alias of it. The parameter may be an id of the hub or of the CRM.
+    An action's person does not suffice, since a person may have several contacts. As long as the
+    CRM does not have a contact, bindings with the same email count as one contact; if neither has
+    an email, those with the same phone.
     """
     own, meant = binding.alias("o"), binding.alias("m")
     is_own = sa.and_(_of_action(own, of), own.c.hub_id == of.c.hub_id)
@@ -160,7 +165,10 @@ def _of_action(row: Any, of: Any) -> sa.ColumnElement[bool]:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A person as a connection knows them; `crm_id` is "" until the CRM has a contact for them."""
+    """A person in a connection; `crm_id` is "" until the CRM has a contact for the person.
+
+    `last_values`: the last known properties of the contact.
+    """
 
     hub_id: str
     person: str
@@ -168,28 +176,29 @@ class Binding:
     email: str
     last_values: Mapping[str, str]
     free: bool = True
-    """Whether no conversation points to it."""
+    """True if no conversation belongs to the binding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """The CRM's ids of the contacts that a lead may mean, "" for none.
 
-    They are found by the conversation, by the email and by the phone.
+    `contact_id`: the contact of the conversation. `email_id` and `phone_id`: the contacts with the
+    lead's email and phone.
     """
 
     contact_id: str
     email_id: str
     phone_id: str
     by_phone: bool
-    """Whether only a phone led the conversation to its contact: it has never sent an email."""
+    """True if the conversation has never sent an email, so that only a phone led to its contact."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContactBindings:
-    """All bindings of one contact of the CRM: their hub ids and persons, the oldest first.
+    """The hub ids and persons of all bindings of a contact of the CRM, the oldest first.
 
-    `accepted` says when each value of the contact was accepted last (ms).
+    `accepted`: when the hub last accepted each value of the contact (ms, by property name).
     """
 
     hub_ids: tuple[str, ...]
@@ -198,20 +207,20 @@ class ContactBindings:
 
 
 def of_token(connection: Connection, account: Account, token: str) -> Binding | None:
-    """Return the binding to which a conversation points; None for an unknown contactToken."""
+    """Return the binding of a conversation; None for an unknown contactToken."""
     return _newest(connection, account, _BY_TOKEN, token)
 
 
 def of_hub_id(connection: Connection, account: Account, hub_id: str) -> Binding | None:
-    """Return the binding with this hub id, None where there is none."""
+    """Return the binding with this hub id, or None."""
     return _newest(connection, account, _BY_HUB_ID, hub_id)
 
 
 def of_contact(connection: Connection, account: Account, contact_id: str) -> Binding | None:
-    """Return the binding of a contact id as a bot sends it: the hub's, or the CRM's own.
+    """Return the binding of a contact id as bots send it: an id of the hub or of the CRM.
 
-    None for an id of the CRM that no binding has. Raises NotFound for an id in the hub's form that
-    was never issued for this connection.
+    None for an id of the CRM without a binding. Raises NotFound for an id in the hub's form that
+    this connection does not have.
     """
     if not contact_id.startswith(HUB_ID):
         crm_id = merged_contacts.merged_into(connection, account, contact_id[:LONGEST])
@@ -226,7 +235,7 @@ def of_contact(connection: Connection, account: Account, contact_id: str) -> Bin
 
 
 def with_crm_id(connection: Connection, account: Account, crm_id: str) -> Binding | None:
-    """Return the newest binding of a contact of the CRM, None where there is none."""
+    """Return the newest binding of a contact of the CRM, or None."""
     return _newest(connection, account, _BY_CRM_ID, crm_id)
 
 
@@ -235,8 +244,9 @@ def find_candidates(
 ) -> Candidates:
     """Return the CRM's ids of the contacts that a lead may mean.
 
-    `hub_id` is the lead's binding; `before` is the hub id to which the conversation pointed until
-    this lead, "" for a new conversation. They differ where the email decided.
+    `hub_id`: the binding of the lead. `before`: the hub id to which the conversation belonged
+    before the lead, "" for a new conversation. They differ if the lead's email led to another
+    binding.
     """
     mine = of_hub_id(connection, account, before) if before else None
     theirs = of_hub_id(connection, account, hub_id) if hub_id != before else None
@@ -264,7 +274,10 @@ def of_crm_id(connection: Connection, account: Account, crm_id: str) -> ContactB
 def with_phone(
     connection: Connection, account: Account, phone: str, *, besides: str
 ) -> Binding | None:
-    """Return the oldest binding of another contact whose CRM took this phone, None for none."""
+    """Return the oldest binding of another contact that has this phone in the CRM, or None.
+
+    `besides`: the CRM's id of the contact that does not count.
+    """
     rows = connection.rows(
         _OTHERS_WITH_PHONE,
         connection_key(account)
@@ -275,13 +288,16 @@ def with_phone(
 
 
 def last_accepted(tx: Connection, account: Account, person: str) -> int:
-    """Return when the hub last accepted a value of a person (ms), 0 for never."""
+    """Return when the hub last accepted a value of a person (ms since 1970), 0 for never."""
     rows = tx.rows(_ACCEPTED, connection_key(account) | {"person": person})
     return max((at for row in rows for at in json.loads(row.accepted).values()), default=0)
 
 
 def accounts_of_token(database: Database, token: str) -> list[int]:
-    """Return the ids of up to 1,000 accounts whose present connection has this contactToken."""
+    """Return the ids of the accounts with a binding that has this contactToken.
+
+    Only bindings of present connections count; at most 1,000 ids are returned.
+    """
     with database.reading() as connection:
         rows = connection.rows(_ACCOUNTS_OF_TOKEN, {"token": token})
     return [row.account_id for row in rows]
@@ -290,7 +306,10 @@ def accounts_of_token(database: Database, token: str) -> list[int]:
 def find_all(
     connection: Connection, account: Account, said: Mapping[str, str]
 ) -> dict[str, Binding]:
-    """Return the newest bindings with this token, email and phone, by these words."""
+    """Return the newest bindings with this token, email and phone.
+
+    `said` and the result have the keys "token", "email" and "phone", as far as they apply.
+    """
     rows = connection.rows(_with_any(tuple(said)), {**connection_key(account), **said})
     return {row.said: as_binding(row) for row in rows}
 
@@ -314,7 +333,7 @@ def as_binding(row: Any) -> Binding:
 
 
 def latest_times(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Return the latest time for each name, of the last `MAX_VALUES` names."""
+    """Return the latest time of each name in several mappings; at most the last 200 names."""
     latest: dict[str, int] = {}
     for times in several:
         for name, moment in times.items():

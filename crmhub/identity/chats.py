@@ -1,4 +1,4 @@
-"""Chats: when a helper was last called for a contact."""
+"""Chats: the time at which a helper was last called for a contact."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from crmhub.database.statements import Statement, param, params
 from crmhub.identity.bindings import IS_BINDING, OF_CONNECTION, Binding, connection_key
 from crmhub.identity.resolution import get_or_create
 
-# A read must not write each time: calls within this time count as one.
+# Calls within this time count as one, so that not every read causes a write.
 _SAME_CALL_MS = 5_000
 
 _b = tables.binding.c
@@ -27,29 +27,29 @@ _NOTE_CHAT = Statement(
 
 
 def last_chat(connection: Connection, account: Account, crm_id: str) -> int:
-    """Return when a helper was last called for this contact of the CRM (ms), 0 for never."""
+    """Return when a helper was last called for a contact of the CRM (ms), 0 for never."""
     moment: int | None = connection.scalar(_LAST_CHAT, connection_key(account) | {"crm_id": crm_id})
     return moment or 0
 
 
 def note_chat_of_contact(database: Database, account: Account, crm_id: str) -> None:
-    """Store that a helper was called for this contact of the CRM now."""
+    """Store that a helper is being called for a contact of the CRM now."""
     with database.reading() as connection:
-        # The last chat lies ahead of a clock that was set back.
+        # abs(), since the last chat is in the future if the clock was set back.
         if abs(now_ms() - last_chat(connection, account, crm_id)) < _SAME_CALL_MS:
             return
-    # The helper answers what it has read, even while the database takes no writes.
+    # The helper's read succeeds even if the database takes no writes.
     with suppress(Unwritable):
         database.transact(lambda tx: note_chat(tx, account, get_or_create(tx, account, crm_id)))
 
 
 def note_chat(tx: Connection, account: Account, binding: Binding) -> str:
-    """Store that a helper was called for a binding now; return its person, "" for an erased one.
+    """Store that a helper is being called for a binding now; return the binding's person.
 
-    The person may have been merged with another one since the binding was read. It is locked until
-    the transaction ends.
+    The person may have changed since the binding was read; it is locked until the transaction ends.
+    "" if the binding was erased.
     """
-    # Not in all bindings of a contact: each was the one of a conversation that has moved on.
+    # Only in this binding: other bindings of the contact had conversations that moved on.
     person: str | None = tx.scalar(
         _NOTE_CHAT, connection_key(account) | {"hub_id": binding.hub_id, "last_chat_at": now_ms()}
     )

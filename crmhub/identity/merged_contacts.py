@@ -1,4 +1,4 @@
-"""Merged contacts: their bindings lead to the kept contact, and back after an unmerge."""
+"""Merged contacts: their bindings move to the contact that is kept, and back when unmerged."""
 
 from __future__ import annotations
 
@@ -83,19 +83,25 @@ _PART = tuple(
 
 
 def merged_into(connection: Connection, account: Account, crm_id: str) -> str:
-    """Return the contact into which this contact of the CRM was merged; its own id if none."""
+    """Return the id of the contact into which a contact was merged, else the contact's own id."""
     kept_id: str | None = connection.scalar(_MERGED_INTO, _of(account) | {"crm_id": crm_id})
     return kept_id or crm_id
 
 
 def with_former_email(connection: Connection, account: Account, email: str) -> str:
-    """Return the kept contact of a merge in which this email was dropped, "" for none."""
+    """Return the id of the contact that took over a merged contact with this email.
+
+    "" if no merged contact had the email.
+    """
     kept_id: str | None = connection.scalar(_WITH_FORMER_EMAIL, _of(account) | {"email": email})
     return kept_id or ""
 
 
 def hold_contact(tx: Connection, account: Account, crm_id: str) -> str:
-    """Lock a contact of the CRM, or the one it was merged into, and return its id."""
+    """Lock a contact of the CRM, or the contact that it was merged into; return the locked id.
+
+    The lock lasts until the transaction ends.
+    """
     hold_contacts(tx, account, [crm_id])
     kept_id = merged_into(tx, account, crm_id)
     if kept_id != crm_id:
@@ -104,7 +110,10 @@ def hold_contact(tx: Connection, account: Account, crm_id: str) -> str:
 
 
 def hold_contacts(tx: Connection, account: Account, crm_ids: Sequence[str]) -> None:
-    """Lock contacts of the CRM: no other binding gets them until the transaction ends."""
+    """Lock contacts of the CRM until the transaction ends.
+
+    Meanwhile no other transaction can assign these contacts to bindings.
+    """
     names = [(account.id, account.connection.id, "contact", crm_id) for crm_id in sorted(crm_ids)]
     hold_all(tx, names)
 
@@ -112,8 +121,8 @@ def hold_contacts(tx: Connection, account: Account, crm_ids: Sequence[str]) -> N
 def hold_actions(tx: Connection, account: Account, crm_ids: Sequence[str]) -> None:
     """Lock the unfinished actions of these contacts until the transaction ends.
 
-    An outcome is recorded under its action's lock, then its contact's lock: call this before
-    `hold_contacts`.
+    Call this before `hold_contacts`: a process that records an outcome locks the action first, then
+    the contact.
     """
     rows = tx.rows(_PERSONS_OF, _of(account) | {"crm_ids": crm_ids})
     persons = sorted({*crm_ids, *(row.person for row in rows)})
@@ -122,9 +131,10 @@ def hold_actions(tx: Connection, account: Account, crm_ids: Sequence[str]) -> No
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The changes made by `join`: the hub ids moved, and the former persons.
+    """The changes made by `join`, for undoing them.
 
-    `persons` maps ids, as actions name their contact, to the person before the merge.
+    `person`: the common person. `hub_ids`: the bindings that moved to the kept contact. `persons`:
+    the former person by contact id, for ids of the hub and of the CRM.
     """
 
     person: str
@@ -133,9 +143,10 @@ class Joined:
 
 
 def join(tx: Connection, account: Account, merged_id: str, kept_id: str) -> Joined:
-    """Move the bindings of a merged contact to the kept one; both become one person.
+    """Move the bindings of a merged contact to the kept contact; make both one person.
 
-    The caller has locked both contacts. The actions of both keep the order of their acceptance.
+    The caller must have locked both contacts. The actions of both contacts keep the order in which
+    they were accepted.
     """
     here = _of(account)
     contacts = {"merged": merged_id, "kept": kept_id}
@@ -143,8 +154,7 @@ def join(tx: Connection, account: Account, merged_id: str, kept_id: str) -> Join
     of_kept = [row.person for row in rows if row.crm_id == kept_id]
     of_merged = [row.person for row in rows if row.crm_id == merged_id]
     person = [*of_kept, *of_merged, kept_id][0]
-    # Actions may name a contact by the CRM's id, which is then their person as long as no binding
-    # is known.
+    # Actions may name a contact by the CRM's id. Without a binding, this id is also their person.
     own = {merged_id: [*of_merged, merged_id][0], kept_id: [*of_kept, kept_id][0]}
     former = sorted({*of_kept, *of_merged, *own, *own.values()} - {person})
     changed = tx.rows(_OF_PERSONS, here | {"persons": former})
@@ -155,7 +165,10 @@ def join(tx: Connection, account: Account, merged_id: str, kept_id: str) -> Join
 
 
 def merge_persons(tx: Connection, account: Account, persons: Set[str], into: str) -> None:
-    """Make one person of several: their actions keep one order from now on."""
+    """Replace `persons` by the person `into`, in bindings and actions.
+
+    From now on their actions are attempted in one common order.
+    """
     if persons:
         values = _of(account) | {"persons": sorted(persons), "person": into}
         for statement in _MERGE_PERSONS:
@@ -163,9 +176,10 @@ def merge_persons(tx: Connection, account: Account, persons: Set[str], into: str
 
 
 def part(tx: Connection, account: Account, merged_id: str, kept_id: str, joined: Joined) -> None:
-    """Undo `join`: the moved bindings lead to their former contact again.
+    """Undo `join`, whose result was `joined`.
 
-    They get their former person back, and so do their actions, later ones included.
+    Move the bindings back to the merged contact, and restore the former persons. Actions accepted
+    since the merge get the former person of their binding, too.
     """
     here = _of(account)
     contacts = {"merged": merged_id, "kept": kept_id}

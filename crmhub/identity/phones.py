@@ -1,9 +1,8 @@
-"""One phone number in the notations people and builders write it in.
+"""The different notations of a phone number.
 
-Messengers hand numbers over as bare international digits (`4915112345678`), people write `00` for
-the plus. Neither can be told from a national number in general, so nothing is stored under such a
-reading where the account's region allows another one; but who is looked for is looked for under
-each.
+Messengers write bare international digits (`4915112345678`), people write `00` for the plus. A
+national number may look the same. So a number is stored in one reading, by the account's region,
+but a search tries all possible readings.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ _MOST_DIGITS = 15
 
 
 def readings(text: str, region: str) -> list[str]:
-    """Return the numbers a text may mean, the likeliest first, in E.164 if possible.
+    """Return the phone numbers that a text may mean, the likeliest first, in E.164 if possible.
 
-    `region` is the account's country code, "" for none.
+    `region`: the account's country code, "" if it has none.
     """
     text = values.number_of(text).strip()
     stored = _stored(text, region)
@@ -31,14 +30,17 @@ def readings(text: str, region: str) -> list[str]:
 
 
 def forms(number: str, region: str) -> list[str]:
-    """Return the texts under which this number may be stored, itself first."""
+    """Return all texts under which a phone number may be stored, the number itself first.
+
+    `region`: the account's country code, "" if it has none.
+    """
     plus = _with_country(_digits(number))
     if not plus:
         return [number]
     found = [number]
     for e164 in filter(None, (plus, former(plus))):
         digits = e164[1:]
-        # The last is what became of bare digits where they were taken for a national number.
+        # The last form results from bare digits that were read as a national number.
         found += [e164, digits, f"00{digits}", _stored(digits, region)]
     return list(dict.fromkeys(found))
 
@@ -52,11 +54,11 @@ def _digits(text: str) -> str:
 
 
 def _with_country(digits: str) -> str:
-    """Return these digits as an E.164 number with its country code, "" if they are none."""
+    """Return digits that begin with a country code as an E.164 number, "" if that is impossible."""
     if not digits or len(digits) > _MOST_DIGITS:
         return ""
     number = _stored(f"+{digits}", "")
-    # Imported here: it is large, and many calls bring no phone.
+    # Imported here, since the module is large and many calls have no phone.
     import phonenumbers
 
     try:

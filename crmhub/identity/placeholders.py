@@ -1,18 +1,19 @@
-"""Values that a builder did not fill in: they identify nobody and overwrite nothing.
+"""Values without content that builders send: they identify nobody and overwrite nothing.
 
-A builder that has no value for a variable sends the variable itself, a word that programs print
-for no value, or a dummy such as `0`. How much counts as not filled in depends on the value's use:
+A builder that has no value for a variable sends the variable itself, a word that programs print for
+a missing value, or a dummy such as `0`. Which values count as empty depends on their use:
 
 - contactToken, contactId, Idempotency-Key (`is_unfilled_id`): a variable anywhere in it, a word for
-  no value in any case, `0`, `-`, `N/A`, and a bare `@x`, `[x]` or `<x>`.
-- email, contactnumber and numbers (`find_in_key`): a variable anywhere in it, a word for no value.
+  a missing value in any case, `0`, `-`, `N/A`, and a bare `@x`, `[x]` or `<x>`.
+- email, contactnumber and numbers (`find_in_key`): a variable anywhere in it, a word for a missing
+  value.
 - name (`filled_words`): the same, word by word.
-- phone and mobilephone (`is_junk_phone`): also whatever is no possible phone number.
-- any other property (`find_in_text`): nothing but variables, a word for no value, and in a longer
+- phone and mobilephone (`is_junk_phone`): also any text that cannot be a phone number.
+- any other property (`find_in_text`): only variables, a word for a missing value, and in a longer
   text a variable that cannot be anything else.
 
-`FORMS` are the ways to write a variable, `BUILDERS` says who writes them so. Each pattern is
-bounded and none is nested, so that the longest value takes milliseconds.
+`FORMS` are the notations of variables, `BUILDERS` names the builders that use them. All patterns
+are bounded and not nested, so that the longest value takes milliseconds.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ from typing import Literal, NamedTuple
 from crmhub.adapter.phones import current
 from crmhub.properties import values
 
-# A letter of any alphabet or _ begins a variable's name.
+# The name of a variable begins with a letter of any alphabet or _.
 _NAME = r"[^\W\d][\w.\-]{0,99}"
 _WORDS_OF_NAME = r"[^\W\d][\w.\- |/]{0,99}"
-# A GUID in braces is somebody's id, as Windows writes it.
+# Windows writes GUIDs in braces, and a GUID may be a real id.
 _NO_GUID = r"(?![0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-)"
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One way to write a variable.
+    """A notation of variables.
 
-    `counts` says where it is recognised: inside a longer `text`; inside a longer `key` (id, email,
-    number, name); as the `whole` of any value; or only as the whole of an `id`. Each place includes
-    the ones after it in this list.
+    `counts` says where the notation is recognised: inside a longer `text`; inside a longer `key`
+    (id, email, number, name); as the `whole` of any value; or only as the whole of an `id`. A
+    notation that is recognised in one of these places is also recognised in those listed after it.
     """
 
     example: str
@@ -67,7 +68,8 @@ FORMS: tuple[Form, ...] = (
     Form("[showVar=x]", "text", r"\[showVar=[^\[\]]{1,100}\]"),
     Form("<? $x ?>", "text", r"<\?\s{0,3}\$[^<>\n]{1,100}\?>"),
     Form("%7B%7Bx%7D%7D", "text", r"(?:%7[Bb]){2}[^%{}<>\n]{1,100}(?:%7[Dd]){2}"),
-    # One brace or a percent sign has other uses: there, only a word of its own with one name in it.
+    # Single braces and percent signs have other uses, so these forms must be separate words and
+    # contain one name.
     Form("{x}", "text", rf"(?<![\w\\{{]){{{_NO_GUID}{_NAME}}}(?![\w}}])"),
     Form("%x%", "text", rf"(?<![^\W_])%{_NAME}%(?![^\W_])"),
     Form("{x y}", "key", rf"\{{{_NO_GUID}\s{{0,3}}{_WORDS_OF_NAME}\}}"),
@@ -84,7 +86,7 @@ FORMS: tuple[Form, ...] = (
 
 
 class Builder(NamedTuple):
-    """A builder, examples of its variables' forms, and the page that documents them."""
+    """A chatbot builder, examples of its notations of variables, and their documentation's page."""
 
     name: str
     forms: tuple[str, ...]
@@ -181,12 +183,13 @@ _IN_KEY = _any_of("text", "key")
 _WHOLE = _any_of("whole")
 _WHOLE_ID = _any_of("whole", "id")
 
-# What programs print for no value, exactly so. In another case it may be somebody's name.
+# Words that programs print for a missing value. In another case they may be names.
 _NOTHING = frozenset({"undefined", "null", "None", "NaN", "[object Object]"})
 _OBJECT = "[object Object]"
 _NO_ID = frozenset(word.casefold() for word in _NOTHING) | {"0", "-", "n/a"}
 _WORDS_FOR_NO_ID = frozenset({"undefined", "null", "none", "nan"})
-# JavaScript's words are nobody's, also as a part of an id: channel:undefined.
+# Words of JavaScript for a missing value never occur in a real id, not even as a part:
+# channel:undefined.
 _PRINTED_IN_ID = re.compile(r"(?<![^\W_])undefined(?![^\W_])|\[object Object\]")
 _SEPARATORS = re.compile(r"[\W_]+")
 
@@ -195,7 +198,10 @@ _PLUS = re.compile(r"[^\d+\uff0b]{0,20}[+\uff0b]")
 
 
 def find_in_text(text: str) -> str:
-    """Return the unreplaced variable in a property's value, "" if the value can be stored."""
+    """Return the unreplaced variable, or the word for a missing value, in a property's value.
+
+    "" if the value can be stored.
+    """
     whole = text.strip()
     if whole in _NOTHING or _WHOLE.fullmatch(whole):
         return whole
@@ -206,7 +212,10 @@ def find_in_text(text: str) -> str:
 
 
 def find_in_key(text: str) -> str:
-    """Return the unreplaced variable in an email or a number, "" for none."""
+    """Return the unreplaced variable, or the word for a missing value, in an email or number.
+
+    "" if the value can be used.
+    """
     whole = text.strip()
     if whole in _NOTHING or _WHOLE.fullmatch(whole):
         return whole
@@ -215,7 +224,7 @@ def find_in_key(text: str) -> str:
 
 
 def is_unfilled_id(text: str) -> bool:
-    """Return whether an id is an unreplaced variable, which many people would share."""
+    """Return whether an id is an unreplaced variable or a word for a missing value."""
     whole = text.strip()
     words = {word for word in _SEPARATORS.split(whole.casefold()) if word}
     return bool(
@@ -228,8 +237,11 @@ def is_unfilled_id(text: str) -> bool:
 
 
 def filled_words(name: str) -> list[str]:
-    """Return the words of a name, with "" in place of each unreplaced variable."""
-    # No text of a helper holds U+0000.
+    """Return the words of a name.
+
+    "" stands in place of each unreplaced variable and of each word for a missing value.
+    """
+    # U+0000 cannot occur in the text of a helper call.
     marked = _IN_KEY.sub("\0", name.replace(_OBJECT, "\0"))
     return [
         "" if "\0" in word or word in _NOTHING or _WHOLE.fullmatch(word) else word
@@ -240,7 +252,7 @@ def filled_words(name: str) -> list[str]:
 def is_junk_phone(text: str) -> bool:
     """Return whether a text cannot be a phone number.
 
-    A national number may lack its country code.
+    A number is not refused for lacking a country code, since it may be a national number.
     """
     number = values.number_of(text.strip())
     digits = _digits(number)
@@ -249,7 +261,7 @@ def is_junk_phone(text: str) -> bool:
         digits = digits[2:]
     if not _FEWEST_DIGITS <= len(digits) <= _MOST_DIGITS or len(set(digits)) == 1:
         return True
-    # Imported here: it is large, and many calls bring no phone.
+    # Imported here, since the module is large and many calls have no phone.
     import phonenumbers
 
     try:
@@ -259,13 +271,13 @@ def is_junk_phone(text: str) -> bool:
     repeated = len(set(phonenumbers.national_significant_number(parsed))) == 1
     if with_plus:
         return repeated or not phonenumbers.is_possible_number(parsed)
-    # Without a plus it need not begin with a country: only a number of full length surely does.
+    # Without a plus the number may lack a country code, so only a full-length number is checked.
     reason = phonenumbers.is_possible_number_with_reason(parsed)
     return repeated and reason == phonenumbers.ValidationResult.IS_POSSIBLE
 
 
 def _digits(number: str) -> str:
-    """Return the digits before an extension; of a long text, only the first."""
+    """Return the digits of a phone number before its extension, at most the first 18."""
     digits = ""
     for character in number:
         if character.isdecimal():

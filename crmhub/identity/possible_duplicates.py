@@ -1,7 +1,8 @@
-"""Possible duplicates: pairs of contacts that may be one person, listed for operators.
+"""Possible duplicates: pairs of contacts that may be the same person, listed for operators.
 
-A pair belongs to a connection, like bindings. On `local`, `operations.merge_contacts` merges a pair
-and can undo that. Contacts of another CRM are merged there, and the pair is closed.
+A pair belongs to a connection, as a binding does. Contacts in the hub's own CRM (`local`) are
+merged by `operations.merge_contacts`, which can also undo that. Contacts of another CRM are merged
+in that CRM, and the pair is then closed here.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from crmhub.identity.bindings import LONGEST, connection_key
 State = Literal["open", "merged", "dismissed"]
 STATES: tuple[State, ...] = get_args(State)
 UNMERGE_MS = 30 * 86_400_000
-"""For so long a merge can be undone."""
+"""The time in ms during which a merge can be undone."""
 
 _p = possible_duplicate.c
 _HERE = sa.and_(_p.account_id == param("account_id"), _p.connection_id == param("connection_id"))
@@ -107,10 +108,12 @@ _MERGES_INTO = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two contacts, the smaller id first, and the values they share (`phone`, `name`).
+    """Two contacts that may be the same person; `one` is the smaller id in text order.
 
-    `decided_by` is who merged or dismissed it at `decided_at` (ms since 1970); "" for the CRM
-    itself. `kept_id` is the contact that remains of a merged pair, as far as the hub knows.
+    `shares`: the names of the properties that both share, such as `phone` and `name`. `decided_by`:
+    the author who merged or dismissed the pair at `decided_at` (ms since 1970), "" for the CRM
+    itself. `kept_id` and `merged_id`: of a merged pair, as far as the hub knows. `undoable`:
+    whether the data for undoing the merge exist.
     """
 
     one: str
@@ -126,17 +129,17 @@ class Pair:
 
     @property
     def ids(self) -> tuple[str, str]:
-        """Both ids."""
+        """The ids of the pair's two contacts."""
         return self.one, self.other
 
     @property
     def unmerge_until(self) -> int:
-        """Until when the merge can be undone (ms since 1970), 0 for never."""
+        """Until when the merge can be undone (ms since 1970), 0 if it cannot be undone."""
         until = self.decided_at + UNMERGE_MS
         return until if self.undoable and now_ms() < until else 0
 
     def but(self, contact_id: str) -> str:
-        """Return the other id."""
+        """Return the id of the pair's other contact."""
         return self.other if contact_id == self.one else self.one
 
 
@@ -144,12 +147,12 @@ class Pair:
 
 
 def note(tx: Connection, account: Account, one: str, other: str, *, shares: Sequence[str]) -> None:
-    """List two contacts of the account's CRM as possible duplicates, in any order.
+    """Store two contacts of the account's CRM, in any order, as possible duplicates.
 
-    `shares` names the values they share. A listed pair stays as it is; a dismissed or merged pair
-    is listed again only if it shares more than before.
+    `shares`: the names of the properties that both share. A stored pair changes only if it shares
+    more than before; if it was dismissed or merged, it is opened again.
     """
-    # No CRM has longer ids, and no index takes them.
+    # No CRM has longer ids, and the index cannot hold them.
     if not (one and other) or max(len(one), len(other)) > LONGEST:
         return
     ids = sorted(merged_contacts.hold_contact(tx, account, id) for id in sorted((one, other)))
@@ -158,7 +161,7 @@ def note(tx: Connection, account: Account, one: str, other: str, *, shares: Sequ
 
 
 def _add(tx: Connection, account: Account, new: Pair) -> None:
-    """Store an open pair, or add what it shares to a stored one."""
+    """Store an open pair; if the pair is stored already, add the further shared properties."""
     if _insert(tx, account, new):
         return
     known = find(tx, account, *new.ids, lock=True)
@@ -180,9 +183,10 @@ def listed(
     after: tuple[int, str, str] | None = None,
     limit: int,
 ) -> list[Pair]:
-    """Return the pairs of the account's present connection, the newest first.
+    """Return up to `limit` pairs of the account's present connection, the newest first.
 
-    `state` selects some; `after` is `found_at` and the ids of the previous page's last pair.
+    `state`: return only pairs in this state. `after`: `found_at` and both ids of the previous
+    page's last pair.
     """
     query = sa.select(*_PAIR).where(_HERE)
     values = _of(account) | {"limit": limit}
@@ -199,15 +203,15 @@ def listed(
 
 
 def count_open(db: Connection, account: Account) -> int:
-    """Return how many pairs await a decision."""
+    """Return the number of open pairs of the account's present connection."""
     count: int = db.scalar(_COUNT_OPEN, _of(account))
     return count
 
 
 def find(db: Connection, account: Account, one: str, other: str, *, lock: bool = False) -> Pair:
-    """Return the pair of two contacts, in any order; raises NotFound.
+    """Return the pair of two contacts, named in any order; raises NotFound.
 
-    With `lock`, nobody else changes the pair until the transaction ends.
+    With `lock`, the pair is locked until the transaction ends.
     """
     ids = sorted((one, other))
     row = db.row(_LOCK if lock else _FIND, _of(account) | {"one": ids[0], "other": ids[1]})
@@ -220,7 +224,10 @@ def find(db: Connection, account: Account, one: str, other: str, *, lock: bool =
 
 
 def close(database: Database, account: Account, pair: Pair, kept_id: str) -> Pair:
-    """Close an open pair that the CRM has merged into `kept_id`; return the closed pair."""
+    """Close an open pair whose contacts the CRM has merged; return the pair as it is stored now.
+
+    `kept_id`: the id of the contact that the CRM kept.
+    """
 
     def work(tx: Connection) -> Pair:
         merged_contacts.hold_contacts(tx, account, pair.ids)
@@ -241,7 +248,10 @@ def close(database: Database, account: Account, pair: Pair, kept_id: str) -> Pai
 
 
 def forget(database: Database, *, most: int = 1000) -> int:
-    """Delete the undo data of up to `most` merges older than 30 days; return how many."""
+    """Delete the data for undoing merges that are older than 30 days, of up to `most` merges.
+
+    Return the number of these merges.
+    """
     before, has_undo = now_ms() - UNMERGE_MS, _p.undo.is_not(None)
     old = find_expired(database, _p.decided_at, before=before, most=most, where=has_undo)
     key = {"account_id": "int", "connection_id": "int", "one": "text", "other": "text"}
@@ -254,7 +264,10 @@ def forget(database: Database, *, most: int = 1000) -> int:
 
 
 def erase(tx: Connection, account: Account, contacts: Collection[tuple[int, str]]) -> int:
-    """Delete every pair of these contacts, given as connection and id; return how many."""
+    """Delete all pairs of these contacts; return the number of deleted pairs.
+
+    `contacts`: pairs of connection id and contact id.
+    """
     rows = [(account.id, *contact) for contact in sorted(contacts)]
     types = {"account_id": "int", "connection_id": "int"}
     return sum(
@@ -267,9 +280,10 @@ def erase(tx: Connection, account: Account, contacts: Collection[tuple[int, str]
 
 
 def take_over(tx: Connection, account: Account, merged: Pair) -> dict[str, Any]:
-    """After a merge, list the kept contact in place of the merged one; return data for `give_back`.
+    """After a merge, replace the merged contact by the kept contact in all other pairs.
 
-    Contacts merged into the merged one now lead to the kept one, too.
+    Contacts that were merged into the merged contact now lead to the kept contact. Return the data
+    with which `give_back` undoes this.
     """
     rows = tx.rows(_OF_MERGED, _of(account, merged) | {"merged_id": merged.merged_id})
     pairs = []
@@ -294,9 +308,10 @@ def give_back(
     *,
     exists: Callable[[str], bool],
 ) -> None:
-    """Undo `take_over` for a pair that is unmerged.
+    """Undo `take_over` when a merge is undone; `undo` is the data that `take_over` returned.
 
-    A pair returns if its third contact `exists`; a pair decided since stays as it is.
+    `exists` tells whether a contact still exists; pairs with deleted contacts are not restored.
+    Pairs that an operator has decided on since stay as they are.
     """
     for one, other in undo["followers"]:
         follower = _of(account) | {"one": one, "other": other}
@@ -311,7 +326,7 @@ def give_back(
 
 
 def _instead(former: Pair, merged: Pair) -> Pair:
-    """Return a pair of the merged contact as a pair of the kept contact."""
+    """Return the pair `former` of a merged contact, with the kept contact in its place."""
     one, other = sorted((merged.kept_id, former.but(merged.merged_id)))
     return replace(former, one=one, other=other)
 
@@ -320,24 +335,27 @@ def _instead(former: Pair, merged: Pair) -> Pair:
 
 
 def undo_of(tx: Connection, account: Account, pair: Pair) -> dict[str, Any]:
-    """Return the undo data of a pair's merge."""
+    """Return the data for undoing the merge of a pair."""
     undo: dict[str, Any] = json.loads(tx.scalar(_UNDO, _of(account, pair)))
     return undo
 
 
 def merges_into(tx: Connection, account: Account, contact_id: str) -> list[Pair]:
-    """Return the merges that can be undone in which this contact was kept and still remains."""
+    """Return the merges into this contact that can be undone.
+
+    Only merges in which it was one of the two contacts are returned.
+    """
     rows = tx.rows(_MERGES_INTO, _of(account) | {"kept_id": contact_id})
     return [_pair(row) for row in rows]
 
 
 def set_undo(tx: Connection, account: Account, pair: Pair, undo: Mapping[str, Any]) -> None:
-    """Replace the undo data of a pair's merge."""
+    """Replace the data for undoing the merge of a pair."""
     tx.run(_SET_UNDO, _of(account, pair) | {"undo": json.dumps(undo)})
 
 
 def _insert(tx: Connection, account: Account, pair: Pair) -> bool:
-    """Store a pair unless these contacts have one; return whether it was stored."""
+    """Store a pair unless the two contacts have one already; return whether it was stored."""
     return bool(tx.run(_INSERT, _of(account, pair) | _stored(pair)))
 
 
@@ -349,7 +367,11 @@ def update(
     email: str | None = None,
     undo: Mapping[str, Any] | None = None,
 ) -> None:
-    """Store a pair's present state, its undo data included."""
+    """Store the present state of a pair.
+
+    `email`: the email that the merge dropped, or None. `undo`: the data for undoing the merge; None
+    deletes these data.
+    """
     tx.run(
         _UPDATE,
         _of(account, pair)

@@ -1,4 +1,4 @@
-"""Resolution: which binding a lead is about, and which contact of the CRM a binding stands for."""
+"""Resolution: find the binding that a lead is about, and store the CRM's contact of a binding."""
 
 from __future__ import annotations
 
@@ -111,7 +111,8 @@ _CLEAR_TOKEN = Statement(
     .where(OF_CONNECTION, _b.contact_token == param("token"))
     .values(contact_token=None)
 )
-# No index is to answer what is null: after an outage that may be all.
+# coalesce() keeps the database from using an index on NULL, which may match most rows after an
+# outage.
 _NO_CONTACT = sa.func.coalesce(_b.crm_id, "") == ""
 _OTHERS_WITHOUT_CONTACT = {
     "email": Statement(
@@ -119,7 +120,7 @@ _OTHERS_WITHOUT_CONTACT = {
             OF_CONNECTION, _b.hub_id != param("hub_id"), _NO_CONTACT, _b.email == param("email")
         )
     ),
-    # Where neither has an email.
+    # Applies if neither binding has an email.
     "phone": Statement(
         sa.select(_b.hub_id).where(
             OF_CONNECTION,
@@ -164,8 +165,8 @@ _PERSON_ALIKE = Statement(
 class Resolution:
     """The binding that a lead is about.
 
-    `before` is the hub id to which the conversation pointed until now, "" for a new conversation.
-    `new` says that no other action can be of this person yet.
+    `before`: the hub's id of the contact to which the conversation belonged until now, "" for a new
+    conversation. `new`: the person is new, so the journal has no other action of the person.
     """
 
     binding: Binding
@@ -182,19 +183,21 @@ def resolve_binding(
     phone: str,
     values: Mapping[str, str] | None = None,
 ) -> Resolution:
-    """Point a conversation to the binding with this email, and store what the lead sent.
+    """Point the conversation of a lead to the lead's binding, and store the lead's values.
 
-    An email that differs from the conversation's former one may mean another contact, which only
-    the CRM can decide: the conversation then gets a new binding, and the former one stays as it
-    was. `values` can be read from the binding until the CRM has them.
+    The binding is found by the conversation or the email, or else created. `token`: the
+    contactToken of the conversation. `values`: the lead's properties; getProperties reads them from
+    the binding until the CRM has them. An email that differs from the conversation's former email
+    may mean another contact, which only the CRM can decide. The conversation then gets another
+    binding, and the former binding stays unchanged.
     """
     said = {"token": token, "email": email[:LONGEST], "phone": phone[:LONGEST]}
     said = {name: text for name, text in said.items() if text}
-    # Without these locks, two calls of one person at once would each add a binding.
+    # Without these locks, parallel calls for one person would each create a binding.
     hold_all(tx, [(account.id, account.connection.id, *one) for one in said.items()])
     found = find_all(tx, account, said)
     before, theirs = found.get("token"), found.get("email")
-    # Another email, or a first one, may mean another contact.
+    # A new or first email may mean another contact.
     if before is not None and said.get("email", before.email) == before.email:
         binding = before
     elif theirs is not None and theirs.free:
@@ -226,9 +229,9 @@ def resolve_binding(
 
 
 def _person_now(tx: Connection, account: Account, binding: Binding) -> str:
-    """Return the binding's person and lock it until the transaction ends.
+    """Return the present person of a binding, and lock it until the transaction ends.
 
-    It may have been merged with another person since the binding was read.
+    The person may have changed since the binding was read.
     """
     person: str | None = tx.scalar(
         _PERSON_NOW, connection_key(account) | {"hub_id": binding.hub_id}
@@ -245,12 +248,12 @@ def set_contact(
     values: Mapping[str, str],
     accepted: Mapping[str, int] | None = None,
 ) -> None:
-    """Store which contact of the CRM a binding stands for, and the contact's present values.
+    """Store the CRM's contact of a binding, and the contact's present values.
 
-    `accepted` says when the hub accepted each value (ms); None for values that were read from the
-    CRM. The persons of all bindings of one contact become one person.
+    `accepted`: when the hub accepted each value (ms, by property name); None for values read from
+    the CRM. The persons of all bindings of the contact become one person.
     """
-    # Without this lock, another binding that gets the same contact now would not be seen.
+    # Without this lock, a parallel assignment of the same contact would not be seen.
     crm_id = merged_contacts.hold_contact(tx, account, crm_id)
     here = connection_key(account) | {"hub_id": hub_id, "crm_id": crm_id}
     row = tx.row(_BEFORE_CONTACT, here)
@@ -269,7 +272,7 @@ def set_contact(
         | {"accepted": json.dumps(latest) if latest else None},
     )
     person = row.other_person or binding.person
-    # Actions that named the contact by the CRM's id, when no binding had it yet.
+    # Actions accepted before the binding existed have the CRM's id as their person.
     named = [crm_id] if row.named_by_crm_id else []
     merged_contacts.merge_persons(tx, account, {binding.person, *named} - {person}, person)
 
@@ -277,7 +280,10 @@ def set_contact(
 def keep_values(
     tx: Connection, account: Account, binding: Binding, values: Mapping[str, str]
 ) -> None:
-    """Store values of a contact that the CRM does not have yet, so that they can be read."""
+    """Store values of a contact in its binding as long as the CRM does not have the contact.
+
+    getProperties reads them from there.
+    """
     if (kept := _kept(binding, values)) is not None:
         tx.run(
             _SET_LAST_VALUES,
@@ -286,10 +292,10 @@ def keep_values(
 
 
 def get_or_create(tx: Connection, account: Account, crm_id: str) -> Binding:
-    """Return the binding of a contact of the CRM; create it where there is none."""
+    """Return the binding of a contact of the CRM; create it if there is none."""
     crm_id = merged_contacts.hold_contact(tx, account, crm_id)
     found = with_crm_id(tx, account, crm_id)
-    # Earlier actions for the contact have the CRM's id as their person, too.
+    # Actions accepted before the binding existed have the CRM's id as their person.
     return found or _add(tx, account, crm_id, crm_id, {}, {})
 
 
@@ -301,7 +307,7 @@ def _add(
     said: Mapping[str, str],
     values: Mapping[str, str],
 ) -> Binding:
-    """Add a binding with the token, email and phone that a lead sent."""
+    """Create a binding; `said`: a lead's token, email and phone, `values`: its properties."""
     now = now_ms()
     here = connection_key(account) | {
         "hub_id": _new_id(),
@@ -326,9 +332,11 @@ def _detach_token(tx: Connection, account: Account, token: str) -> None:
 def set_contact_of_others(
     tx: Connection, account: Account, hub_id: str, *, crm_id: str, values: Mapping[str, str]
 ) -> None:
-    """Store the CRM's contact in other bindings that have the email of a stored lead.
+    """Store the CRM's contact of a saved lead in other bindings that mean the same person.
 
-    Where neither binding has an email, the phone decides. Their own leads may have failed.
+    These are bindings without a contact that have the lead's email, or its phone if neither has an
+    email. Their own leads may have failed. `hub_id`: the binding of the lead. `values`: its
+    properties.
     """
     email, phone = values.get("email", "")[:LONGEST], values.get("phone", "")[:LONGEST]
     if not (email or phone):
@@ -351,10 +359,11 @@ def correct(
     said: Mapping[str, str],
     values: Mapping[str, str],
 ) -> None:
-    """Store corrected values of a binding; `said` are its email and phone, "" for none.
+    """Store the values of a binding that an operator corrected.
 
-    Its person is merged with the person of another binding that has its email; where neither has
-    an email, that has its phone.
+    `said`: the corrected email and phone, "" for a deleted one. The binding's person is merged with
+    the person of another binding with the same email, or with the same phone if neither has an
+    email.
     """
     said = {name: text[:LONGEST] for name, text in said.items()}
     hold_all(tx, [(account.id, account.connection.id, *one) for one in said.items() if one[1]])
@@ -374,18 +383,24 @@ def correct(
 
 
 def lock_phone(tx: Connection, account: Account, phone: str) -> None:
-    """Lock a phone: no other outcome with it is recorded until the transaction ends."""
+    """Lock a phone until the transaction ends.
+
+    Meanwhile no other transaction can record an outcome with this phone.
+    """
     hold(tx, account.id, account.connection.id, "outcome of phone", phone[:LONGEST])
 
 
 def set_crm_id(tx: Connection, account: Account, hub_id: str, crm_id: str) -> bool:
-    """Move a binding to a contact of the CRM; return whether that changed it."""
+    """Store the CRM's contact of a binding; return whether the contact has changed."""
     changed = tx.run(_SET_CRM_ID, connection_key(account) | {"hub_id": hub_id, "crm_id": crm_id})
     return bool(changed)
 
 
 def _kept(binding: Binding, values: Mapping[str, str]) -> str | None:
-    """Return the binding's values with these as JSON; None where the CRM has the contact."""
+    """Return the JSON text of a binding's values together with new `values`.
+
+    None if the CRM has the contact, since the binding then stores only values of the CRM.
+    """
     return None if binding.crm_id else json.dumps(merged_values(binding.last_values, values))
 
 

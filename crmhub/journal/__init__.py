@@ -1,1 +1,1 @@
-"""The durable queue: every action that a helper accepted, until the CRM has it."""
+"""The durable queue of the actions that helpers accepted and that the CRM may not have yet."""

@@ -1,4 +1,4 @@
-"""Accepting an action: store it, or answer with the same action that was accepted before."""
+"""Accept an action: store it, or return the result of an equal action that was accepted before."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from crmhub.journal.schedule import IDENTITY_MS, KEY_MS, LONGEST_MS
 from crmhub.secrets import BASE36
 from crmhub.secrets import token as random_token
 
-# What a call is told under the Idempotency-Key of one that an operator has discarded.
+# The answer to a repeated call whose action an operator has discarded.
 _DISCARDED = {
     "error": "Conflict",
     "message": "The operator discarded this call; use a new Idempotency-Key to send it again",
@@ -83,7 +83,7 @@ _WITH_IDENTITY = Statement(
         _a.idempotency_key.is_(None),
         sa.or_(
             _UNFINISHED,
-            # What seems to have ended later than that did so before the clock was set back.
+            # An action that ended after this time ended before the clock was set back.
             sa.and_(
                 one_of(_a.state, "done"), _a.finished_at.between(param("since"), param("until"))
             ),
@@ -96,7 +96,7 @@ _WITH_IDENTITY = Statement(
 
 
 class _Replayed(Exception):
-    """Rolls back the transaction: the journal has an action with this Idempotency-Key."""
+    """Rolls back the transaction because the Idempotency-Key belongs to an accepted action."""
 
     def __init__(self, accepted: Accepted) -> None:
         super().__init__()
@@ -113,7 +113,10 @@ def accept(
     wait_s: float,
     key: str,
 ) -> Accepted:
-    """Store an action; see `Journal.accept`."""
+    """Call `prepare` and store the action that it returns, in one transaction with its writes.
+
+    The parameters are those of `Journal.accept`.
+    """
 
     def work(tx: Connection) -> Accepted:
         moment = tx.now_ms()
@@ -121,27 +124,28 @@ def accept(
         request = as_json(new.request)
         earlier = None
         if key:
-            # A different key always makes a second action.
+            # A call with a new key is a new action, even if it equals an earlier one.
             earlier = _with_key(tx, account, new, key, moment)
         elif new.identity:
             earlier = _with_identity(tx, account, new, moment)
         if earlier is not None:
             if earlier.replayed:
-                # What `prepare` wrote was written then; others have spoken since.
+                # `prepare` ran in the first call already; repeating its writes could undo later
+                # ones.
                 raise _Replayed(earlier)
             return earlier
         last, waits_until, said = _before(tx, account, new)
         if last is not None:
-            # What stands before it may have come while this one waited for the person's lock.
+            # An earlier action may have been accepted while this call waited for the lock.
             moment = tx.now_ms()
         outage = Outage(tx, account.id, account.connection.id)
         free, behind = now and last is None, False
         if free:
-            # A caller does not wait to find out whether a CRM is back: the worker does.
+            # No probe for a call that somebody waits for: only the worker probes the CRM.
             free, _ = outage.may_call(moment, probe=False)
         elif now and (waits_until or 0) <= moment:
             behind = not outage.lasts()
-        # In the order in which they came, also where the clock was set back in between.
+        # Keeps the order of acceptance even if the clock was set back in between.
         created_at = max(moment, said + 1)
         row: dict[str, Any] = {
             "account_id": account.id,
@@ -155,7 +159,7 @@ def accept(
             "run_at": moment + int((lease_s if free else wait_s) * 1000),
             "give_up_at": moment + LONGEST_MS,
             "lease": random_token(96, BASE36) if free else None,
-            # Before any claim, which takes a doubt of its own moment for none.
+            # A claim treats a `doubt_since` of its own moment as no doubt, so use an earlier time.
             "doubt_since": moment - 1 if free else None,
             "identity": new.identity or None,
             "idempotency_key": key or None,
@@ -190,26 +194,30 @@ def accept(
 
 
 def _before(tx: Connection, account: Account, new: New) -> tuple[int | None, int | None, int]:
-    """Return when a person's last unfinished action was accepted, and how long any of them waits.
+    """Return when the earlier actions of a new action's person were accepted and are due (ms).
 
-    The third value is when any action of the person was accepted last. All in ms, 0 or None for
-    none.
+    Three values: when the latest unfinished action was accepted, when the last queued action is
+    due, and when the latest action in any state was accepted. Without such an action, the first two
+    are None and the third is 0.
     """
     if new.first:
         return None, None, 0
-    # Two of one person at once would each see nothing before them.
+    # Without this lock, two actions of one person at once would not see each other.
     hold(tx, account.id, "person", new.person)
     row = tx.row(_BEFORE, {"account_id": account.id, "person": new.person})
     return row.last, row.waits_until, row.said or 0
 
 
 def _with_key(tx: Connection, account: Account, new: New, key: str, moment: int) -> Accepted | None:
-    """Return the action that was accepted with this Idempotency-Key before."""
+    """Return the action accepted with this Idempotency-Key in the last 24 hours, or None.
+
+    `moment`: the present in ms. Raises Semantic if that action differs from the new one.
+    """
     hold(tx, account.id, "idempotency key", key)
     row = tx.row(_WITH_KEY, {"account_id": account.id, "idempotency_key": key})
     if row is None:
         return None
-    # One that was dropped when the account got another CRM was never answered.
+    # An action dropped by a change of the CRM has no answer to repeat.
     dropped = row.state == "refused" and row.result is None
     if dropped or row.created_at < moment - KEY_MS:
         tx.run(_CLEAR_KEY, {"account_id": account.id, "id": row.id})
@@ -228,7 +236,7 @@ def _with_key(tx: Connection, account: Account, new: New, key: str, moment: int)
 
 
 def _with_identity(tx: Connection, account: Account, new: New, moment: int) -> Accepted | None:
-    """Return an equal action of the contact that was accepted within the last minute."""
+    """Return an action equal to `new` that was accepted within the last minute, or None."""
     hold(tx, account.id, "identity", new.person, new.identity)
     row = tx.row(
         _WITH_IDENTITY,
@@ -250,12 +258,15 @@ def _with_identity(tx: Connection, account: Account, new: New, moment: int) -> A
 
 
 def _said(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the caller's part of a request, without what the hub added."""
+    """Return the part of a request that the caller sent, without the hub's additions."""
     return {name: value for name, value in request.items() if name != "before"}
 
 
 def _as_accepted(request: str, versions: str | None) -> Mapping[str, Any]:
-    """Return the request as it was accepted, before any correction."""
+    """Return an action's first request, before any correction by an operator.
+
+    `request` and `versions`: the present and the earlier requests, as JSON texts.
+    """
     kept: Mapping[str, Any] = (
         json.loads(versions)[0]["request"] if versions else json.loads(request)
     )

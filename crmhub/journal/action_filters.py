@@ -1,4 +1,4 @@
-"""The selection of actions by account, state, contact or age, as conditions of a statement."""
+"""Selections of actions (by account, state, contact, age), and their SQL conditions."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from crmhub.journal.models import earliest_id, is_id
 
 STATES = ("running", "queued", "done", "refused", "dead", "parked", "discarded")
 KINDS = ("createLead", "setProperties", "createDeal", "createTicket")
-# As the indexes of the schema say it: only what says the same lets a database choose them.
+# These must equal the conditions of the partial indexes, or no database uses them.
 STOPPED = ("refused", "dead", "parked", "discarded")
 _UNFINISHED = ("running", "queued")
 
 ACTION = tables.action.alias("a")
-"""The actions that conditions narrow."""
+"""The table of actions, under the alias that the conditions use."""
 Conditions = list[sa.ColumnElement[bool]]
 
 _a = ACTION.c
 _crm = tables.connection.c
 _binding = tables.binding.c
 _ALL_ACCOUNTS = sa.select(tables.account.c.id)
-# By whether an account is named.
+# The key is whether the selection names an account.
 _PERSONS_OF_CONTACT = {
     of_account: Statement(
         sa.union_all(
@@ -56,11 +56,12 @@ _PERSONS_OF_CONTACT = {
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A selection of actions; an empty field selects all.
+    """A selection of actions by all its fields together; an empty field does not restrict it.
 
-    `contact` is the hub's or a CRM's id; `phone` may have any notation; `reason` is a part of the
-    text, in any case. `older_than_ms` is the least age, `newer_than_ms` the greatest. `after` is
-    the last id of the previous page.
+    `contact`: the contact's id in the hub or in a CRM. `phone`: in any notation. `reason`: a part
+    of the last error's message, ignoring case. `older_than_ms` and `newer_than_ms`: the least and
+    the greatest age in ms. `after`: the last action id of the previous page; only older actions
+    follow.
     """
 
     account: Account | None = None
@@ -77,12 +78,15 @@ class Wanted:
 
     @property
     def narrows(self) -> bool:
-        """Whether the selection has any condition."""
+        """True if any field restricts the selection."""
         return self != Wanted()
 
 
 def conditions_of(connection: Connection, wanted: Wanted) -> tuple[Conditions, dict[str, Any]]:
-    """Return the conditions on an action `a`, and the values of their parameters."""
+    """Return the SQL conditions of a selection on the table `ACTION`, and their parameters.
+
+    Raises BadRequest if `after` is no action id.
+    """
     conditions: Conditions = []
     values: dict[str, Any] = {}
 
@@ -121,7 +125,7 @@ def conditions_of(connection: Connection, wanted: Wanted) -> tuple[Conditions, d
         earliest = max(0, now_ms() - wanted.newer_than_ms)
         add(_a.id >= param("since"), since=earliest_id(earliest))
     if wanted.after:
-        # Any other text sorts before or behind every id.
+        # A text that is no id would select all actions or none.
         if not is_id(wanted.after):
             raise BadRequest(f"after: {wanted.after[:60]!r} is not the id of an action.")
         add(_a.id < param("after"), after=wanted.after)
@@ -129,21 +133,24 @@ def conditions_of(connection: Connection, wanted: Wanted) -> tuple[Conditions, d
 
 
 def _phones(wanted: Wanted) -> list[str]:
-    """Return all forms in which bindings may have the phone."""
+    """Return all forms in which bindings may store the selection's phone."""
     region = wanted.account.switches.region if wanted.account is not None else ""
     numbers = readings(wanted.phone, region) if wanted.phone else []
     return sorted({form for number in numbers for form in forms(number, region)})
 
 
 def _of_people(wanted: Wanted, column: sa.ColumnElement[Any], name: str) -> sa.ColumnElement[bool]:
-    """Return the condition that an action's person has one of these values."""
+    """Return the condition that an action's person has a binding with a listed value in `column`.
+
+    `name`: the statement's parameter with the list of values.
+    """
     has_value = in_list(column, name)
     if wanted.account is not None:
         people = sa.select(_binding.person).where(
             _binding.account_id == param("account_id"), has_value
         )
         return _a.person.in_(people)
-    # Of each account by itself, since that is how the indexes begin.
+    # The condition lists accounts because the indexes begin with the account.
     of_all = sa.select(_binding.account_id, _binding.person).where(
         _binding.account_id.in_(_ALL_ACCOUNTS), has_value
     )
@@ -151,17 +158,20 @@ def _of_people(wanted: Wanted, column: sa.ColumnElement[Any], name: str) -> sa.C
 
 
 def _people_of_contact(connection: Connection, wanted: Wanted) -> list[str]:
-    """Return the persons of the selection's contact id."""
+    """Return the persons, as actions name them, that have the selection's contact id."""
     values: dict[str, Any] = {"contact": wanted.contact}
     if wanted.account is not None:
         values["account_id"] = wanted.account.id
     rows = connection.rows(_PERSONS_OF_CONTACT[wanted.account is not None], values)
-    # Whom the hub has not met goes by the id that the CRM knows them by.
+    # The person of a contact without a binding is its id in the CRM.
     return sorted({wanted.contact, *(row.person for row in rows)})
 
 
 def of_states(states: Sequence[str]) -> sa.ColumnElement[bool]:
-    """Return the condition that an action `a` is in one of these states."""
+    """Return the condition that an action is in one of these states.
+
+    Raises ValueError for an unknown state.
+    """
     if unknown := set(states) - set(STATES):
         raise ValueError(f"{', '.join(sorted(unknown))}: no state of an action")
     return one_of(_a.state, *states)

@@ -1,4 +1,4 @@
-"""Queries of the journal for operators, and how they change many actions at once."""
+"""Queries of the journal's actions for operators, and batches for changing many actions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from crmhub.journal.action_filters import STATES as STATES
 from crmhub.journal.action_filters import Wanted as Wanted
 
 MOST = 500
-# So many at once come back, so that a transaction is short whatever is chosen.
+# Actions per batch: keeps the transactions of large changes short.
 AT_ONCE = 1_000
 _a = ACTION.c
 _blocked = tables.action.alias("e")
@@ -31,7 +31,7 @@ _e = _blocked.c
 _try = tables.action_try.c
 _outage = tables.outage.c
 _crm = tables.connection.c
-# What waits with its whole connection is not tried before that.
+# A queued action is not attempted before the outage of its connection ends.
 _OUTAGE_ENDS = (
     sa.select(_outage.until)
     .where(
@@ -99,15 +99,15 @@ _BLOCKED = Statement(
 BLOCKED_BEHIND = sa.and_(
     in_list(tables.action.c.behind, "ids"), one_of(tables.action.c.state, "parked")
 )
-"""An action is blocked behind one of `ids`."""
+"""The condition that one of the actions `ids` blocks an action."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """An action as lists show it; times in ms since 1970, 0 for none.
+    """An action as lists show it, without its request and attempts.
 
-    `attempts` is the number of attempts; `behind` is the id of the failed lead that blocks it, or
-    "".
+    Times are in ms since 1970; `finished_at` is 0 for an unfinished action. `attempts`: the number
+    of attempts. `behind`: the id of the failed lead that blocks the action, or "".
     """
 
     account_id: int
@@ -127,7 +127,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """One attempt of an action; `ms` is its duration."""
+    """One attempt of an action; `began_at` in ms since 1970, `ms` is the attempt's duration."""
 
     number: int
     began_at: int
@@ -139,7 +139,10 @@ class Try:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A request before a correction: when it was replaced (ms), and by whom."""
+    """The request of an action as it was before an operator's correction.
+
+    `at`: when the correction replaced it (ms). `by`: the operator.
+    """
 
     at: int
     by: str
@@ -150,10 +153,10 @@ class Version:
 class Full:
     """An action with its request, attempts and result.
 
-    `adapter`: the CRM it was accepted for. `mapped`: what its last attempt sent, in the CRM's
-    names; None before the first. `versions`: the requests before each correction, the oldest first.
-    `corrected`: when each value was corrected last (ms). `blocked`: ids of the first 500 actions
-    that it blocks.
+    `adapter`: the adapter of the CRM that the action is for. `mapped`: the values that the last
+    attempt sent, by the CRM's property names; None before the first attempt. `versions`: the
+    requests before each correction, the oldest first. `corrected`: when each value was last
+    corrected (ms), by name. `blocked`: the ids of the actions that this action blocks, at most 500.
     """
 
     summary: Summary
@@ -168,7 +171,7 @@ class Full:
 
 
 def listed(database: Database, wanted: Wanted, *, limit: int = 50) -> list[Summary]:
-    """Return the newest selected actions, up to `limit` (at most 500)."""
+    """Return summaries of the selected actions, the newest first, up to `limit` (at most 500)."""
     with database.reading() as connection:
         rows = _newest(connection, wanted, _COLUMNS, limit)
         found = _of_shown(connection, _ATTEMPTS, rows)
@@ -177,14 +180,20 @@ def listed(database: Database, wanted: Wanted, *, limit: int = 50) -> list[Summa
 
 
 def listed_whole(database: Database, wanted: Wanted, *, limit: int = 50) -> list[Full]:
-    """Return the newest selected actions with requests, attempts and results."""
+    """Return the selected actions with requests, attempts and results, the newest first.
+
+    `limit`: the greatest number of actions, at most 500.
+    """
     with database.reading() as connection:
         rows = _newest(connection, wanted, (*_COLUMNS, *_WHOLE), limit)
         return _whole(connection, rows)
 
 
 def shown(database: Database, action_id: str, account: Account | None = None) -> Full:
-    """Return an action with its attempts; raises NotFound."""
+    """Return an action with its request, attempts and result.
+
+    Raises NotFound if there is no such action, or none of `account` if an account is given.
+    """
     found = listed_whole(database, Wanted(account=account, ids=(action_id,)), limit=1)
     if not found:
         raise NotFound(f"There is no action {action_id[:60]}.")
@@ -194,8 +203,8 @@ def shown(database: Database, action_id: str, account: Account | None = None) ->
 def _newest(
     connection: Connection, wanted: Wanted, columns: Sequence[sa.ColumnElement[Any]], limit: int
 ) -> list[Any]:
-    # Of one person there are few: sorted by a value that no index has, they are not looked for in
-    # a walk through all there are, as SQLite would.
+    # A person has few actions. Sorting by an expression without an index keeps SQLite from scanning
+    # all actions in the order of their ids.
     of_one = wanted.contact_token or wanted.contact or wanted.phone
     conditions, values = conditions_of(connection, wanted)
     statement = (
@@ -232,7 +241,7 @@ def _whole(connection: Connection, rows: Sequence[Any]) -> list[Full]:
 
 
 def _of_shown(connection: Connection, statement: Statement, rows: Sequence[Any]) -> list[Any]:
-    """Run a statement for the actions in these rows and return its rows."""
+    """Run a statement for the actions of these rows; return its rows."""
     if not rows:
         return []
     accounts = sorted({row.account_id for row in rows})
@@ -241,15 +250,16 @@ def _of_shown(connection: Connection, statement: Statement, rows: Sequence[Any])
 
 
 def _rows(connection: Connection, statement: Statement, values: Mapping[str, Any]) -> list[Any]:
-    """Return the rows of a query over the actions of one account or of several."""
+    """Return the rows of a query that reads actions of one account or of several accounts."""
     return connection.rows(statement, values)
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """How many actions a retry or discard would change, by state.
+    """The numbers of actions that a retry or discard would change, by state.
 
-    `blocked`: how many more change with them, because these actions block them.
+    `blocked`: the number of further actions that would change because the selected actions block
+    them.
     """
 
     states: Mapping[str, int]
@@ -257,14 +267,14 @@ class Chosen:
 
     @property
     def total(self) -> int:
-        """The number of actions that would change."""
+        """The number of actions that would change, including blocked ones."""
         return sum(self.states.values()) + self.blocked
 
 
 def chosen(database: Database, wanted: Wanted, states: Sequence[str], *, most: int) -> Chosen:
-    """Count the selected actions in these states, up to the newest `most`.
+    """Count the selected actions that are in one of `states`, and the actions that they block.
 
-    A selection without states and ids means the failed actions.
+    Counting stops at `most`. A selection without states and ids selects the failed actions.
     """
     with database.reading() as connection:
         conditions, values = conditions_of(connection, failed_by_default(wanted))
@@ -281,7 +291,10 @@ def _count_by_state(conditions: Conditions) -> sa.Select[Any]:
 
 
 def _count_blocked(conditions: Conditions) -> sa.Select[Any]:
-    """Return the query that counts actions blocked by selected ones and not selected themselves."""
+    """Return the query that counts actions blocked by selected actions.
+
+    It leaves out actions that are selected themselves.
+    """
     one: sa.Select[Any] = sa.select(sa.literal_column("1"))
     taken = one.select_from(ACTION).where(_a.account_id == _e.account_id, *conditions)
     blocked = (
@@ -298,25 +311,28 @@ def _count_blocked(conditions: Conditions) -> sa.Select[Any]:
 
 
 def wrong_state(state: str, rule: str) -> Conflict:
-    """Return the error for an action whose state does not allow an operation."""
+    """Return the error for an operation on an action in the wrong `state`.
+
+    `rule`: the part of the message that says which states allow the operation.
+    """
     if state == "running":
         return Conflict("The action is in progress; look again in a moment.")
     return Conflict(f"The action is {state}; {rule}.")
 
 
 def listing(words: Sequence[str]) -> str:
-    """Join words for a sentence: `dead, parked and queued`."""
+    """Join words for a sentence, such as `dead, parked and queued`."""
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 Part = tuple[int, int, str]
-"""How many actions a step has changed, how many it looked at, and the last one of those."""
+"""The result of one batch: numbers of changed and of read actions, and the last action's id."""
 
 
 def in_parts(database: Database, wanted: Wanted, step: Callable[[Wanted, Connection], Part]) -> int:
-    """Run `step` on batches of the selected actions, each in its own transaction.
+    """Run `step` for batches of the selected actions, each batch in its own transaction.
 
-    Returns how many actions it changed.
+    `step` gets the remaining selection and the transaction. Return the number of changed actions.
     """
     changed, found = 0, AT_ONCE
     while found == AT_ONCE:
@@ -327,12 +343,15 @@ def in_parts(database: Database, wanted: Wanted, step: Callable[[Wanted, Connect
 
 
 def failed_by_default(wanted: Wanted) -> Wanted:
-    """Return the selection; one without ids and states selects the failed actions."""
+    """Return the selection; if it has no ids and no states, select the failed actions."""
     return wanted if wanted.ids or wanted.states else replace(wanted, states=("dead",))
 
 
 def newest(tx: Connection, wanted: Wanted, states: Sequence[str]) -> dict[str, int]:
-    """Return the newest selected actions in these states, up to `AT_ONCE`: account id by id."""
+    """Return the newest selected actions that are in one of `states`, at most 1,000 (`AT_ONCE`).
+
+    The result maps the id of each action to its account's id.
+    """
     conditions, values = conditions_of(tx, wanted)
     statement = (
         sa.select(_a.id, _a.account_id)
@@ -345,7 +364,7 @@ def newest(tx: Connection, wanted: Wanted, states: Sequence[str]) -> dict[str, i
 
 
 def by_account(found: Mapping[str, int]) -> list[tuple[int, list[str]]]:
-    """Group the ids of actions, given with their accounts' ids, by account."""
+    """Group action ids by account id; `found` maps each action id to its account id."""
     ids: dict[int, list[str]] = {}
     for action_id, account_id in found.items():
         ids.setdefault(account_id, []).append(action_id)
@@ -359,7 +378,11 @@ def note(
     found: Mapping[str, int],
     counts: Mapping[str, int],
 ) -> None:
-    """Write a change of actions to the audit log; `found` maps their ids to account ids."""
+    """Write an operator's change of actions to the audit log.
+
+    `by`: the operator. `verb`: the kind of change. `found` maps the actions' ids to account ids.
+    `counts`: numbers of changed actions by name, for the entry.
+    """
     ids, accounts = list(found), set(found.values())
     audit.note(
         tx,

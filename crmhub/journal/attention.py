@@ -1,7 +1,7 @@
-"""How many actions need an operator: the one count of all pages, commands, alerts and metrics.
+"""The number of actions that need an operator, as all pages, commands, alerts and metrics show it.
 
-These are the failed actions (`dead`). Actions blocked behind them (`parked`) share their decision
-and are counted apart.
+These are the failed actions (state `dead`). The actions that they block (state `parked`) are
+counted separately, since the operator's decision on the failed action decides on them too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from crmhub.database.tables import action
 
 _a = action.c
 _FAILED = one_of(_a.state, "dead")
-# As the index says it: it alone holds these states.
+# The condition equals that of the partial index, which has only these states.
 _COUNTED = (
     sa.select(
         _a.account_id,
@@ -38,15 +38,16 @@ _OF_ALL_ACCOUNTS = Statement(
     .group_by(_a.state)
 )
 BY_CONNECTION = Statement(_COUNTED).text("sqlite")
-"""SQL: `account_id`, `connection_id`, `failed`, `blocked`; when the first failed, and the last.
+"""SQL text: the numbers of failed and blocked actions by account and connection.
 
-Both databases have the same text for it, and it has no parameter.
+`since` and `newest` are when the first and the last of them failed (ms). The text has no parameters
+and runs on SQLite and PostgreSQL.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """How many actions failed, and how many are blocked behind them."""
+    """The number of failed actions, and the number of actions blocked by failed ones."""
 
     failed: int = 0
     blocked: int = 0
@@ -60,7 +61,7 @@ class Attention:
 
 
 def of_accounts(db: Connection, account_ids: Sequence[int]) -> Mapping[int, Attention]:
-    """Return the count of each of these accounts."""
+    """Return the numbers of failed and blocked actions by account id."""
     found = dict.fromkeys(account_ids, Attention())
     for row in _rows_of_several(db, _OF_ACCOUNTS, {"account_ids": account_ids}):
         before = found[row.account_id]
@@ -71,7 +72,7 @@ def of_accounts(db: Connection, account_ids: Sequence[int]) -> Mapping[int, Atte
 
 
 def of_all(db: Connection) -> Attention:
-    """Return the count over all accounts, from an index alone."""
+    """Return the numbers of failed and blocked actions of all accounts together."""
     counts = {row.state: row.count for row in _rows_of_several(db, _OF_ALL_ACCOUNTS)}
     return Attention(int(counts.get("dead", 0)), int(counts.get("parked", 0)))
 
@@ -79,5 +80,5 @@ def of_all(db: Connection) -> Attention:
 def _rows_of_several(
     db: Connection, statement: Statement, params: Mapping[str, Any] | None = None
 ) -> list[Any]:
-    """Return the rows of a query over several accounts."""
+    """Return the rows of a query that reads the actions of several accounts."""
     return db.rows(statement, params)

@@ -1,4 +1,4 @@
-"""What an action waits for, and how many actions wait for it."""
+"""The reasons why an unfinished action waits, and the number of actions that it blocks."""
 
 from __future__ import annotations
 
@@ -57,11 +57,12 @@ _BLOCKED = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The blockers of an action, and how many actions it blocks.
+    """The reasons why an action waits, and the number of actions that it blocks.
 
-    `left`: the account has switched to another CRM since the action was accepted. `turn`: the
-    person's first unfinished action before it, "" for none. `away`: why the whole connection waits,
-    and `until` when (ms). `blocked`: how many actions it blocks.
+    `left`: whether the account has switched to another CRM since the action was accepted. `turn`:
+    the id of the person's first earlier unfinished action, or "". `away`: why the whole connection
+    waits, or "". `until`: when that wait ends (ms since 1970), or 0. `blocked`: the number of
+    actions that this action blocks.
     """
 
     left: bool
@@ -72,7 +73,7 @@ class Standing:
 
 
 def standing(database: Database, action: Summary) -> Standing:
-    """Return what an action waits for now."""
+    """Return why an action waits at present, and how many actions it blocks."""
     of = {
         "account_id": action.account_id,
         "id": action.id,

@@ -1,13 +1,13 @@
-"""Where budgets are stored: rows of the database, or Redis while it is available.
+"""Storage of the budgets of calls to CRMs: in the database, or in Redis while it is available.
 
-A budget is a row that says when the next call is due (`tat`, the theoretical arrival time of the
-generic cell rate algorithm). A call reserves its turn in one statement. A tenth of the limit may be
-called at once and the rest trickles through the window:
+A budget stores when the next call is due (`tat`, the theoretical arrival time of the generic cell
+rate algorithm). A call reserves its turn in one statement. A tenth of the allowed calls may be made
+at once (the burst), the others in equal steps:
 
     burst = calls / 10    step = seconds / (calls - burst)
 
-so that no window of that length, wherever it begins, holds more calls than the limit; a bucket
-as large as the limit would let twice as many through. All times are those of the database or of
+so that no period of `seconds`, wherever it begins, has more calls than allowed. A burst of all
+allowed calls would let twice as many through. All times come from the clock of the database or of
 Redis, so the clocks of the hosts do not matter.
 """
 
@@ -26,24 +26,28 @@ from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import budget
 
-# No call waits longer for a turn, and no pause is longer; what lies further ahead was written
-# before the clock was set back.
+# Longest wait of a call, and longest pause. Times further ahead were written before the clock was
+# set back.
 LONGEST_WAIT_MS = 60_000.0
 LONGEST_PAUSE_MS = 86_400_000.0
 _KEPT_MS = 7 * 86_400_000
-# Some CRMs say that there is no limit with the largest number they have; the column ends here.
+# Some CRMs report a huge number for no limit; this is the largest value of the column.
 _LARGEST_BURST = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A CRM's limit: `burst` calls at once, then one call each `step` ms."""
+    """A limit on the calls to a CRM: `burst` calls at once, then one call every `step` ms."""
 
     burst: int
     step: float
 
     @classmethod
     def of(cls, calls: int, seconds: float) -> Limit:
+        """Return the limit that allows `calls` calls in any `seconds` seconds.
+
+        Raises ValueError for less than one call or an invalid time.
+        """
         if calls < 1 or not 0 < seconds < math.inf:
             raise ValueError(f"{calls} calls in {seconds} s is no limit; both must be above 0")
         burst = min(max(1, calls // 10), _LARGEST_BURST)
@@ -52,7 +56,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The connection and lane whose calls are counted, and the limit to start with."""
+    """The key of a budget (account, connection, lane) and the budget's first limit, `start`."""
 
     account: int
     connection: int
@@ -61,6 +65,7 @@ class Key:
 
     @property
     def params(self) -> dict[str, Any]:
+        """The key's columns, as parameters of a statement."""
         return {
             "account_id": self.account,
             "connection_id": self.connection,
@@ -70,7 +75,10 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """When a call is due: `wait` ms from now, under `limit`; `granted` if it is reserved."""
+    """The answer to a reservation: whether a call was reserved (`granted`), and when it is due.
+
+    `wait`: the time until then in ms, also without a reservation. `limit`: the present limit.
+    """
 
     granted: bool
     wait: float
@@ -85,7 +93,7 @@ _HERE = sa.and_(
 )
 _NOW = param("now")
 _BURST_USED = param("share") * _b.burst
-# How far the theoretical arrival time may lie ahead while a call is due at once.
+# The lead of the theoretical arrival time up to which a call is due at once.
 _SLACK = sa.case((_BURST_USED > 1, _BURST_USED - 1), else_=0) * _b.step
 _EMPTY = (_b.burst - 1) * _b.step
 _RESERVE = Statement(
@@ -131,18 +139,21 @@ _OPEN = Statement(
 
 
 class DatabaseBudgets:
-    """Budgets as rows of the table `budget`."""
+    """The budgets of calls, stored as rows of the table `budget`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        # SQLite lets one write and has the others ask again in ever longer intervals.
+        # SQLite admits one writer, and the others poll at growing intervals; a lock is faster.
         one_writer = database.dialect == "sqlite"
         self._writing: AbstractContextManager[object] = (
             threading.Lock() if one_writer else nullcontext()
         )
 
     def reserve(self, key: Key, patience: float, share: float) -> Turn:
-        """Reserve the next turn if it comes within `patience` ms, using `share` of the burst."""
+        """Reserve the next call of a budget if it is due within `patience` ms.
+
+        `share`: the part of the burst that the call may use, from 0 to 1.
+        """
         params = key.params | {"patience": patience, "share": share}
         with self._writing, self._database.reading() as connection:
             while True:
@@ -154,16 +165,19 @@ class DatabaseBudgets:
                     return turn
 
     def _refused(self, connection: Connection, key: Key, params: dict[str, Any]) -> Turn | None:
-        """Return when a call would be due, or None when it may try again."""
+        """Return when a refused call would be due, or None to try the reservation again.
+
+        It is None if the budget was created or corrected just now, or changed by another process.
+        """
         row = connection.row(_LOOK, params)
         if row is None:
             self._open(connection, key, params["now"])
             return None
         if row.wait <= params["patience"]:
-            # Opened, or given another limit, since the reservation found nothing to update.
+            # The budget was created, or got another limit, after the reservation failed.
             return None
         limit = Limit(row.burst, row.step)
-        # No process writes a time further ahead than that, unless the clock was set back since.
+        # Times further ahead were written before the clock was set back.
         farthest = max(0.0, row.paused) + (limit.burst + 1) * limit.step + LONGEST_WAIT_MS
         if row.paused > LONGEST_PAUSE_MS or row.ahead > farthest:
             connection.run(_START_AFRESH, params)
@@ -171,18 +185,18 @@ class DatabaseBudgets:
         return Turn(False, max(0.0, row.wait), limit)
 
     def paused(self, key: Key) -> float:
-        """Return for how many more ms no call is allowed."""
+        """Return the rest of a pause that the CRM asked for, in ms; 0 or less if there is none."""
         with self._database.reading() as connection:
             end = connection.scalar(_PAUSED_UNTIL, key.params)
             return end - connection.now_ms() if end else 0.0
 
     def set_limit(self, key: Key, limit: Limit) -> None:
-        """Store another limit."""
+        """Replace the limit of a budget."""
         params = key.params | {"burst": limit.burst, "step": limit.step}
         self._change(key, _FOLLOW, params)
 
     def pause(self, key: Key, ms: float) -> None:
-        """Allow no call for so many ms, and start afterwards without a burst."""
+        """Allow no call of a budget for `ms` milliseconds, and no burst right after that."""
         self._change(key, _PAUSE, key.params | {"ms": ms})
 
     def _change(self, key: Key, statement: Statement, params: dict[str, Any]) -> None:
@@ -197,7 +211,7 @@ class DatabaseBudgets:
         connection.run(_OPEN, key.params | start)
 
     def close(self) -> None:
-        """Close the connections that belong to the budgets alone: here, none."""
+        """Do nothing, since budgets in the database have no connections of their own."""
 
 
 # --- In Redis ---------------------------------------------------------------------------------
@@ -242,7 +256,7 @@ return {mine, string.format('%.3f', wait), burst, string.format('%.17g', step),
 
 
 class RedisBudgets(DatabaseBudgets):
-    """Budgets in Redis, by the same rules; in the database while Redis is unavailable."""
+    """The budgets of calls, stored in Redis; in the database while Redis is unavailable."""
 
     def __init__(self, database: Database, url: str) -> None:
         import redis

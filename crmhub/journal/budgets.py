@@ -1,8 +1,8 @@
-"""The calls a CRM allows, shared by every process that calls it.
+"""The number of calls that a CRM allows in a time, shared by all processes that call the CRM.
 
 A call reserves its turn in the budget of its connection (`budget_stores`) and sleeps until then.
-Interactive calls may reserve a turn ahead. Queued ones never do, and leave a quarter of the burst
-alone, so that a caller who waits for an answer finds the way free.
+Interactive calls may reserve turns in the future. Calls from the queue take only turns that are
+free now, and leave a quarter of the burst to interactive calls.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from crmhub.journal.budget_stores import (
     Turn,
 )
 
-# After so long a sleep a call looks whether the CRM has asked for a pause meanwhile.
+# After a sleep of at least this many ms, a call checks whether the CRM asked for a pause.
 _LOOK_AGAIN_MS = 50.0
 _COME_BACK = 1.0
-# The share of the burst that queued calls may use.
+# The share of the burst that queued calls may use, and the share for other calls.
 _QUEUED, _ALL = 0.75, 1.0
 
 
 class Budgets:
-    """The budgets of all connections; one object serves all threads of a process.
+    """The budgets of all connections; a process has one object for all its threads.
 
-    They are stored in Redis if it is configured, and in the database while Redis is unavailable.
+    Budgets are stored in Redis if it is configured, and in the database while Redis is unavailable.
     """
 
     def __init__(self, database: Database, redis_url: str | None = None) -> None:
@@ -57,11 +57,12 @@ class Budgets:
         patience: Callable[[], float],
         queued: Callable[[], bool],
     ) -> LaneBudget:
-        """Return the budget of a connection's lane, which starts with `calls` in any `seconds`.
+        """Return the budget of one lane (a CRM's separate limit) of a connection.
 
-        Another limit to start with is another budget: an operator's change counts at once.
-        `patience` says how many seconds the present caller may still wait, `queued` whether
-        nobody waits for its answer. Raises ValueError for a limit below one call.
+        The budget allows `calls` calls in any `seconds` seconds until the CRM reports another
+        limit. If an operator changes these values, a new budget begins. `patience` returns how many
+        seconds the current call may wait for its turn; `queued` returns whether the current call
+        comes from the queue. Raises ValueError for a limit of less than one call.
         """
         start = Limit.of(calls, seconds)
         key = Key(account_id, connection_id, f"{lane} {calls}/{seconds:g}", start)
@@ -77,7 +78,7 @@ class Budgets:
 
 
 class _Lane:
-    """A budget's state that the threads of this process share."""
+    """The state of one lane's budget that the threads of this process share."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -86,7 +87,7 @@ class _Lane:
 
 
 class LaneBudget:
-    """A lane of a connection's budget, as an adapter uses it."""
+    """The budget of one lane of a connection, as the CRM's adapter uses it."""
 
     def __init__(
         self,
@@ -103,16 +104,16 @@ class LaneBudget:
         self._queued = queued
 
     def take(self) -> None:
-        """Wait for the turn of one call.
+        """Wait until the CRM may be called once.
 
-        Raises Throttled if it would come later than the caller may wait, and Unavailable without a
-        database.
+        Raises Throttled if the wait would be longer than the current call allows, and Unavailable
+        if the database is unavailable.
         """
         until = time.monotonic() + min(self._patience(), LONGEST_WAIT_MS / 1000)
         if not self._queued():
             self._take_ahead(until)
             return
-        # One thread of each process is enough to watch for the next free turn.
+        # One thread per process polls for the next free turn; the others wait for it.
         if not self._lane.queue.acquire(timeout=max(0.0, until - time.monotonic())):
             raise self._throttled(_COME_BACK)
         try:
@@ -121,21 +122,22 @@ class LaneBudget:
             self._lane.queue.release()
 
     def follow(self, calls: int, seconds: float) -> None:
-        """Store the limit that the CRM reports: so many calls in any so many seconds.
+        """Set the limit that the CRM reports: `calls` calls in any `seconds` seconds.
 
-        Writes only a changed limit, and ignores numbers that are no limit.
+        Write only a limit that differs from the stored limit. Ignore numbers below one call or an
+        invalid time.
         """
         if calls < 1 or not 0 < seconds < math.inf:
             return
         limit = Limit.of(calls, seconds)
         if limit != self._lane.limit:
-            # Whoever tells of it has an answer in hand, which counts more; the next tells it again.
+            # The CRM has answered the call, so this write may fail; the next answer repeats it.
             with suppress(Unavailable):
                 self._store.set_limit(self._key, limit)
                 self._lane.limit = limit
 
     def pause(self, seconds: float) -> None:
-        """Allow no call for so many seconds (a day at most): the CRM refused a call."""
+        """Allow no call for `seconds` (at most a day), since the CRM refused a call as too many."""
         if seconds > 0:
             self._store.pause(self._key, min(seconds * 1000.0, LONGEST_PAUSE_MS))
 
@@ -151,13 +153,14 @@ class LaneBudget:
                 return
             rest = self._store.paused(self._key)
             if rest < _LOOK_AGAIN_MS:
-                # No new pause: SQLite's clock is rounded, and this one may seem to last a moment.
+                # Not a new pause: SQLite rounds its clock, so the old pause may seem to last
+                # longer.
                 time.sleep(max(0.0, rest) / 1000)
                 return
 
     def _take_free(self, until: float) -> None:
         while not (turn := self._reserve(0.0, _QUEUED)).granted:
-            # Processes that wait for the same moment take turns by chance.
+            # The random part lets processes that wait for the same moment take turns.
             wait = (turn.wait + random.uniform(0.1, 0.2) * min(turn.limit.step, 10.0)) / 1000
             if time.monotonic() + wait > until:
                 raise self._throttled(turn.wait / 1000)

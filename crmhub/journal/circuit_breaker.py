@@ -1,4 +1,4 @@
-"""The circuit breaker's count of failed calls, for each connection in this process."""
+"""Counts failed calls per connection in this process, to decide when a circuit opens."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 
 _FAILURES = 3
-# Of many calls at once some fail in a row while others succeed: it is away who does nothing else.
+# Of many parallel calls, some may fail in a row by chance, so failures must last this long.
 _LASTING_S = 1.0
 
 
@@ -18,21 +18,24 @@ class _Failing:
 
 
 class Health:
-    """Counts each connection's failures since its last success."""
+    """Counters of failed calls per connection; a counter is reset when the CRM answers."""
 
     def __init__(self) -> None:
         self._failing: dict[tuple[int, int], _Failing] = {}
         self._lock = threading.Lock()
 
     def answered(self, account_id: int, connection_id: int) -> None:
-        """Reset a connection's count: its CRM has answered, with a result or an error."""
-        # Read without the lock: what matters is that a healthy CRM costs nothing.
+        """Reset a connection's count: its CRM has answered, with a result or with an error."""
+        # Reading without the lock keeps calls to a healthy CRM fast.
         if (account_id, connection_id) in self._failing:
             with self._lock:
                 self._failing.pop((account_id, connection_id), None)
 
     def failed(self, account_id: int, connection_id: int, *, after: float) -> bool:
-        """Count a call that failed `after` seconds; return whether to open the circuit."""
+        """Count a failed call to a connection's CRM; `after`: how long the call took, in seconds.
+
+        Return True if the circuit must open: at least 3 failures in a row, over at least 1 s.
+        """
         now = time.monotonic()
         with self._lock:
             failing = self._failing.setdefault(

@@ -1,4 +1,4 @@
-"""Claim: take due actions of a connection under a lease, and find connections with due actions."""
+"""Claim due actions under a lease, and find the connections that have due actions."""
 
 from __future__ import annotations
 
@@ -25,18 +25,22 @@ _OF_ACCOUNT = _a.account_id == param("account_id")
 
 @cache
 def _claim(narrowed: str) -> Statement:
-    """Return the claim statement: of one action (`only`), of a kind, or of all other kinds."""
+    """Return the statement that claims due actions of a connection.
+
+    `narrowed` selects the actions: "only" (the one with parameter `id`), "of_kind",
+    "of_other_kinds", or "" for all.
+    """
     due, first, other = (action.alias(name) for name in ("a", "e", "r"))
     only_queued = sa.and_(due.c.id == param("id"), one_of(due.c.state, "queued"))
     conditions = {
         "": sa.true(),
         "of_kind": due.c.kind == param("kind"),
         "of_other_kinds": due.c.kind != param("kind"),
-        # A lease that has ended is the worker's to take over: it knows when the clock has jumped.
+        # Not `running`: only the worker takes over expired leases, since it detects clock jumps.
         "only": only_queued,
     }
-    # Asked for each row: as a join it would go through all that is due for each, where the planner
-    # has not yet heard how much that is.
+    # A subquery per row: as a join, it could read all due actions for each row while the planner
+    # has no statistics.
     first_of_person = (
         sa.select(first.c.id)
         .where(
@@ -48,7 +52,7 @@ def _claim(narrowed: str) -> Statement:
         .limit(1)
         .scalar_subquery()
     )
-    # A retried action may stand before one that is in progress.
+    # A retried action may be older than an action in progress.
     in_progress = sa.exists(
         sa.select(sa.literal_column("1")).where(
             other.c.account_id == param("account_id"),
@@ -57,7 +61,7 @@ def _claim(narrowed: str) -> Statement:
             other.c.run_at > param("now"),
         )
     )
-    # Not a subquery of the update: PostgreSQL might run it, and lock, again and again.
+    # A CTE, since PostgreSQL might run a subquery of the update, with its locks, repeatedly.
     taken = (
         sa.select(due.c.id)
         .where(
@@ -82,7 +86,7 @@ def _claim(narrowed: str) -> Statement:
             lease=param("lease"),
             run_at=param("run_at"),
             doubt_since=sa.func.coalesce(_a.doubt_since, param("now")),
-            # A process that died may have sent a write until its lease ended.
+            # A process that died may have written to the CRM until its lease expired.
             written_at=sa.case((one_of(_a.state, "running"), _a.run_at), else_=_a.written_at),
         )
         .returning(
@@ -101,7 +105,7 @@ def _claim(narrowed: str) -> Statement:
     )
 
 
-# By whether the doubt of an earlier attempt stays.
+# The key is whether the doubt of an earlier attempt stays.
 _RELEASE = {
     in_doubt: Statement(
         sa.update(action)
@@ -123,11 +127,12 @@ _SPARE = Statement(
 
 
 def _due_of_all_accounts() -> Statement:
-    """Return the look at what is due: it asks the index once for each connection.
+    """Return the statement that finds when the actions of each connection are due.
 
-    So its cost grows with the connections and not with the number of queued actions. A recursion
-    from one busy account to the next would cost less where most of 10,000 accounts are idle (5
-    instead of 8 to 20 ms), but an engine that distributes the tables refuses it.
+    It reads an index once per connection, so its cost grows with the connections and not with the
+    queued actions. A recursion from one busy account to the next would cost less where most of
+    10,000 accounts are idle (5 instead of 8 to 20 ms), but a database that distributes the tables
+    rejects it.
     """
     of_connection = sa.and_(
         _a.account_id == connection.c.account_id,
@@ -170,7 +175,10 @@ def claim(
     kinds: tuple[str, bool] | None,
     only: str,
 ) -> list[Entry]:
-    """Claim up to `most` due actions of one connection; see `Journal.claim`."""
+    """Claim up to `most` due actions of a connection with leases of `lease_s` seconds.
+
+    The parameters are those of `Journal.claim`.
+    """
     kind, is_kind = kinds or ("", False)
     narrowed = "only" if only else ""
     if kinds:
@@ -197,7 +205,7 @@ def claim(
             },
         )
         if probing and not rows:
-            # Nobody finds out now: the next one may, and must not wait for it.
+            # No action could be claimed, so no probe takes place: allow the next one at once.
             outage.probe_again(moment)
         return [_entry(account_id, connection_id, row, token, moment, probing) for row in rows]
 
@@ -207,7 +215,7 @@ def claim(
 def _entry(
     account_id: int, connection_id: int, row: Any, token: str, moment: int, probing: bool
 ) -> Entry:
-    # A doubt of this moment was set by this claim itself, when there was none.
+    # This claim itself set a doubt of this moment; there was none before.
     none_before = row.doubt_since == moment and row.written_at is None
     doubt_since = 0 if none_before else row.doubt_since
     return Entry(
@@ -225,14 +233,14 @@ def _entry(
         give_up_at=row.give_up_at,
         probing=probing,
         corrected=json.loads(row.corrected or "{}"),
-        # A version before this column has left only the doubt. A restored backup, or that version
-        # itself, may name a time ahead: then a write may have been sent until now.
+        # Rows of versions before this column have only the doubt. Times in the future (from a
+        # restored backup) mean that a write may have been sent until now.
         written_at=min(row.written_at or doubt_since, moment),
     )
 
 
 def release(database: Database, entries: Sequence[Entry]) -> None:
-    """Queue claimed actions again that were not attempted."""
+    """Queue claimed actions again that were not attempted, and give up their leases."""
 
     def work(tx: Connection) -> None:
         moment = tx.now_ms()
@@ -245,7 +253,7 @@ def release(database: Database, entries: Sequence[Entry]) -> None:
 
 
 def spare(database: Database) -> None:
-    """Extend all leases for a moment; see `Journal.spare`."""
+    """Extend all expired leases of actions by 2 s, so that their processes can record outcomes."""
 
     with database.reading() as reading:
         ids = account_ids(reading)
@@ -260,7 +268,7 @@ def spare(database: Database) -> None:
 
 
 def due(database: Database) -> Due:
-    """Return the connections with actions to attempt, and when more fall due."""
+    """Return the connections that have due actions, and the time until further actions are due."""
     with database.reading() as reading:
         moment = reading.now_ms()
         rows = reading.rows(_DUE_OF_ALL_ACCOUNTS, {"now": moment})
@@ -272,7 +280,7 @@ def due(database: Database) -> Due:
         now.append((first, account_id, connection_id))
         if following is not None:
             later.append(following)
-    # What has waited longest comes first.
+    # The connection whose action has waited longest comes first.
     soonest = min(later, default=None)
     return Due(
         [(one[1], one[2]) for one in sorted(now)], soonest and max(0, soonest - moment), moment

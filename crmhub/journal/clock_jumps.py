@@ -1,7 +1,7 @@
-"""Adjusts stored times after the database's clock was set.
+"""Corrections of stored times after the clock of the database's host was set.
 
-Only its own monotonic clock tells a process that the clock was set: the worker compares both each
-time it looks for due actions. Adjusting twice for one jump does no harm.
+The worker detects such a jump by comparing the database's clock with its own monotonic clock each
+time it looks for due actions. Correcting the times twice for one jump does no harm.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from crmhub.journal.schedule import IDENTITY_MS, LONGEST_LEASE_MS
 
 _a = action.c
 _UNFINISHED = one_of(_a.state, "running", "queued")
-# Of these times none lies ahead of now unless the clock was set back.
+# None of these times is in the future unless the clock was set back.
 _TIMES = sa.union_all(
     sa.select(sa.func.max(_a.created_at).label("moment")).where(_UNFINISHED),
     sa.select(sa.func.max(outage.c.since)),
@@ -38,10 +38,11 @@ _RESTART = tuple(
     map(
         Statement,
         (
-            # Whoever works on an action keeps it for one more lease; then the dead lose theirs.
+            # Attempts in progress keep their leases for one more period; leases of dead processes
+            # then expire.
             _update(action).where(one_of(_a.state, "running")).values(run_at=param("lease_end")),
             _update(lease).values(expires_at=param("lease_end")),
-            # A wait of seconds must not last as long as the clock was ahead.
+            # Without this, a short wait would last as long as the clock was ahead.
             _update(action)
             .where(one_of(_a.state, "queued"), _a.run_at > param("now"))
             .values(run_at=param("now")),
@@ -49,14 +50,15 @@ _RESTART = tuple(
             _update(budget)
             .where(budget.c.paused_until > param("now"))
             .values(paused_until=param("now")),
-            # A write that may still land is waited for again, and looked for early enough.
+            # Wait again for writes that may still arrive, and search for them from an early enough
+            # time.
             _update(action)
             .where(_UNFINISHED, _a.written_at.is_not(None))
             .values(written_at=param("now")),
             _update(action)
             .where(_UNFINISHED, _a.doubt_since.is_not(None))
             .values(doubt_since=_a.doubt_since - param("back")),
-            # What was done within the last minute still answers for the same action.
+            # Actions done within the last minute still answer equal calls.
             _update(action)
             .where(
                 one_of(_a.state, "done"),
@@ -70,14 +72,21 @@ _RESTART = tuple(
 
 
 def set_back_ms(database: Database) -> int:
-    """Return by how many ms, at least, the clock was set back, judged by the stored times."""
+    """Return by how many ms the database's clock was set back at least, 0 if it was not.
+
+    The estimate is how far the newest stored times lie in the future.
+    """
     with database.reading() as connection:
         newest = connection.scalar(_NEWEST_OF_ALL_ACCOUNTS, {"lease_ms": LONGEST_LEASE_MS})
         return max(0, int(newest or 0) - connection.now_ms())
 
 
 def restart_waits(database: Database, jump_ms: int) -> None:
-    """Make waiting actions due now and renew all leases; the clock was set by `jump_ms`."""
+    """Make all waiting actions due now, end all pauses, and renew all leases.
+
+    Called after the database's clock was set by `jump_ms` milliseconds, negative if it was set
+    back.
+    """
 
     with database.reading() as db:
         ids = account_ids(db)

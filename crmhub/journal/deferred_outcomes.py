@@ -1,8 +1,8 @@
-"""Outcomes that the database could not store: kept in memory and stored as soon as possible.
+"""Outcomes of attempts that could not be stored in the database: repeated until they can be.
 
-The attempt is over, and this process still holds the action's lease. An outcome is stored under
-that lease only: if another process has taken the action over, that one decides. When the process
-ends, unstored outcomes are lost, and their leases expire.
+The outcomes wait in memory while this process holds the leases of their actions. An outcome is
+stored only under its lease: if the lease has expired and another process has the action, the
+outcome is dropped. Outcomes that are not stored when the process ends are lost.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from crmhub.errors import Unavailable
 T = TypeVar("T")
 
 _AGAIN_S = 0.3
-# By then the action's lease has ended, and so has all that an attempt may have sent: whoever looks
-# it up in the CRM need not wait.
+# After this time the lease has expired and no write of the attempt can still arrive, so another
+# process can safely look in the CRM.
 _KEPT_S = 300.0
 _MANY = 8
 _log = logging.getLogger("crmhub.actions")
@@ -30,7 +30,7 @@ _log = logging.getLogger("crmhub.actions")
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A write to repeat, and the leases to hold until it succeeds."""
+    """A database write that is to be repeated, and the leases to hold until it has succeeded."""
 
     write: Callable[[], object]
     locks: ExitStack
@@ -38,7 +38,7 @@ class _Kept:
 
 
 class Unwritten:
-    """The outcomes that this process has yet to store; one object serves all threads."""
+    """The outcomes that this process could not store yet; one object serves all threads."""
 
     def __init__(self) -> None:
         self._kept: list[_Kept] = []
@@ -48,14 +48,14 @@ class Unwritten:
 
     @property
     def many(self) -> bool:
-        """Whether so many outcomes wait that no action should be begun."""
+        """True if so many outcomes wait that no further action should be attempted."""
         return len(self._kept) >= _MANY
 
     def write(self, write: Callable[[], T], locks: ExitStack | None = None) -> T | None:
-        """Return what `write` returns; None if the database is unavailable.
+        """Call `write` and return its result; None if the database is unavailable.
 
-        Then it is repeated until it succeeds, so a rollback must undo all it does. `locks` are
-        taken over and released afterwards.
+        In that case a thread calls `write` again until it succeeds, so a failed call of `write`
+        must leave nothing behind. The leases `locks` stay held until then.
         """
         try:
             return write()
@@ -70,7 +70,7 @@ class Unwritten:
         return None
 
     def close(self) -> None:
-        """Try once more to store the outcomes; the leases of the rest expire."""
+        """Try once more to store the waiting outcomes; drop the others and release their leases."""
         with self._lock:
             self._closing.set()
             thread = self._thread
@@ -95,13 +95,13 @@ class Unwritten:
             try:
                 kept.write()
             except Away:
-                # Nobody is there, also for the others.
+                # The database is unreachable, so the other writes would fail, too.
                 return
             except Unavailable:
                 if time.monotonic() - kept.since < _KEPT_S:
                     continue
                 _log.error("What an attempt came to could not be written; its lease ends.")
-            # A bug of ours must not keep the others from being written; the lease ends here too.
+            # A bug must not keep the other outcomes from being written; the lease of this one ends.
             except Exception:
                 _log.exception("What an attempt came to could not be written.")
             with self._lock:

@@ -1,7 +1,7 @@
-"""Discard: close actions for good, with a reason.
+"""Discard: an operator closes actions for good and gives a reason.
 
-Actions blocked behind a discarded one are discarded with it, since nothing could send them any
-more. Discarded actions are kept as long as other finished ones, and never retried.
+Actions that are blocked by a discarded action are discarded with it, since they could never be
+sent. Discarded actions cannot be retried; they are deleted when other finished actions are.
 """
 
 from __future__ import annotations
@@ -49,21 +49,24 @@ def _close_in(states: tuple[str, ...]) -> Statement:
 
 
 def narrowed(wanted: Wanted) -> Wanted:
-    """Return the part of a selection that can be discarded; by default the failed actions."""
+    """Return the selection limited to actions that can be discarded.
+
+    A selection without states and ids becomes a selection of the failed actions.
+    """
     wanted = action_queries.failed_by_default(wanted)
     return replace(wanted, states=[one for one in DISCARDED if one in (wanted.states or DISCARDED)])
 
 
 def discardable(database: Database, wanted: Wanted, *, most: int) -> Chosen:
-    """Count the actions that `discard` would close; see `action_queries.chosen`."""
+    """Return the numbers of actions that `discard` would close, counting up to `most`."""
     return action_queries.chosen(database, wanted, DISCARDED, most=most)
 
 
 def discard_one(database: Database, action_id: str, *, reason: str, by: Author) -> int:
-    """Discard an action as `discard` does; return how many actions are closed.
+    """Discard an action and the actions that it blocks; return how many actions were closed.
 
-    Raises NotFound, Semantic for an invalid reason, and Conflict for an action that cannot be
-    discarded.
+    Raises NotFound for an unknown action, Semantic for an invalid reason, and Conflict for an
+    action whose state does not allow it.
     """
     count = discard(database, Wanted(ids=(action_id,)), reason=reason, by=by)
     if not count:
@@ -75,10 +78,11 @@ def discard_one(database: Database, action_id: str, *, reason: str, by: Author) 
 
 
 def discard(database: Database, wanted: Wanted, *, reason: str, by: Author) -> int:
-    """Close the selected failed, blocked or queued actions; return how many, blocked ones included.
+    """Close the selected failed, blocked or queued actions and the actions that they block.
 
-    A selection without states and ids means the failed actions. `reason` replaces the message of
-    the last error; raises Semantic unless it has 1 to 500 printable characters.
+    Return the number of all closed actions. A selection without states and ids selects the failed
+    actions. `reason` replaces the message of each action's last error. `by`: the operator, for the
+    audit log. Raises Semantic unless the reason has 1 to 500 printable characters.
     """
     why = reason.strip()
     if not why or len(why) > LONGEST_REASON or not why.isprintable():
@@ -119,6 +123,9 @@ def _close(
 
 
 def _close_marks(tx: Connection, account_id: int, closed: Sequence[Any]) -> None:
-    """Keep a process that has lost its lease from creating the hub's records for these actions."""
+    """Keep other processes from creating records of the hub for the `closed` actions.
+
+    Such a process may still attempt an action although its lease has expired.
+    """
     if doubted := [one.id for one in closed if one.doubt_since is not None]:
         marks.close(tx, account_id, doubted)

@@ -1,7 +1,7 @@
-"""Statistics over time: actions accepted, their outcomes, and their durations.
+"""Statistics over time: the numbers of actions accepted and ended, and the actions' durations.
 
-One statement reads the actions that ended in the span and the unfinished ones, from an index alone.
-Finished actions are deleted after 30 days, so longer spans show nothing.
+One query on an index reads the unfinished actions and those that ended in the period. Finished
+actions are deleted after 30 days, so the statistics go back no further.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ _DAY_MS = 24 * _HOUR_MS
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A period to look back on: `parts` parts of `part_ms` each, at full hours and days (UTC)."""
+    """A period of statistics up to now: `parts` intervals of `part_ms` milliseconds each.
+
+    The intervals begin at multiples of `part_ms` since 1970 (UTC).
+    """
 
     part_ms: int
     parts: int
@@ -37,12 +40,13 @@ SPANS = {
 
 @dataclass(slots=True)
 class Part:
-    """The statistics of one part of a span.
+    """The statistics of the actions in one interval of a period.
 
-    `dead` includes blocked actions; discarded ones are neither failed nor done. `p50` and `p95` are
-    from acceptance to the end, in ms to two digits, None where nothing was done. `oldest` is the
-    greatest age of an unfinished action, in ms, 0 for none; `waiting` is how many were unfinished
-    at the end.
+    `begins_at`: the start of the interval, in ms since 1970. `dead`: the actions that failed or are
+    blocked. Discarded actions count only as accepted. `p50` and `p95`: percentiles of the time from
+    acceptance to success, in ms with two significant digits; None if no action succeeded. `oldest`:
+    the greatest age of an unfinished action in ms, 0 if there was none. `waiting`: the number of
+    unfinished actions at the end of the interval.
     """
 
     begins_at: int
@@ -58,17 +62,21 @@ class Part:
 
     @property
     def ended(self) -> int:
-        """How many actions ended."""
+        """The number of actions that succeeded, were refused, failed or were blocked."""
         return self.done + self.refused + self.dead
 
     @property
     def success(self) -> float | None:
-        """The share of ended actions that were done, None where nothing ended."""
+        """The share of ended actions that succeeded, from 0 to 1; None if no action ended."""
         return self.done / self.ended if self.ended else None
 
 
 def history(database: Database, span: Span, account: Account | None = None) -> list[Part]:
-    """Return the parts of the span, the oldest first; the last part is still running."""
+    """Return the statistics of each interval of `span`, the oldest first.
+
+    The last interval ends in the future. Without `account`, the actions of all accounts are
+    counted.
+    """
     moment = now_ms()
     last = moment // span.part_ms
     first = last - span.parts + 1
@@ -76,12 +84,12 @@ def history(database: Database, span: Span, account: Account | None = None) -> l
     with database.reading() as db:
         rows = _counted(db, span, first, moment, account)
     for row in rows:
-        # Where another machine's clock is ahead, something happens in a part that is yet to come.
+        # If another host's clock is ahead, an action may seem to be accepted in the future.
         begun = min(row.accepted_in - first, span.parts - 1)
         over = span.parts if row.state == "queued" else min(row.ended_in - first, span.parts - 1)
         if begun >= 0:
             parts[begun].accepted += row.count
-        # What ended in a later part waited at the end of each one before.
+        # An action that ended in a later part was unfinished at the end of all parts before.
         for part in parts[max(begun, 0) : over]:
             until = min(part.begins_at + span.part_ms, moment)
             part.oldest = max(part.oldest, until - row.earliest)
@@ -105,7 +113,10 @@ def _end(part: Part, state: str, took: int, count: int, longest: int) -> None:
 
 
 def _percentile(part: Part, share: int) -> int | None:
-    """Return the time within which this share of the done actions ended."""
+    """Return the duration (ms) that `share` percent of the successful actions did not exceed.
+
+    None if no action was successful.
+    """
     wanted = -(-part.done * share // 100)
     for took in sorted(part._lasted):
         wanted -= part._lasted[took]
@@ -117,11 +128,12 @@ def _percentile(part: Part, share: int) -> int | None:
 def _counted(
     db: Connection, span: Span, first: int, moment: int, account: Account | None
 ) -> list[Any]:
-    """Return groups of actions by part of acceptance, part of end, state and duration.
+    """Return the numbers of actions, grouped by interval of acceptance and of end, state, duration.
 
-    Durations have two digits. Each group has its size, earliest acceptance and longest duration.
-    Actions accepted before the span are in the part before it; unfinished ones are `queued`, in no
-    part.
+    Durations are rounded down to two digits. Each group has its number of actions, its earliest
+    time of acceptance and its longest duration. `first` is the number of the first interval.
+    Actions accepted earlier are in interval `first - 1`. Unfinished actions have the state `queued`
+    and no real interval of end.
     """
     values: dict[str, int] = {
         "part": span.part_ms,
@@ -168,7 +180,7 @@ def _build_count(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
 
 
 def _two_digits(value: Any) -> list[tuple[Any, Any]]:
-    """Return the cases that round a number down to two digits, from 100 up to a week."""
+    """Return SQL cases that round a duration in ms down to two significant digits."""
     cuts = [(value < 10 ** (power + 2), value // 10**power * 10**power) for power in range(1, 8)]
     rest = (sa.true(), value // 10**8 * 10**8)
     return [(value < 0, 0), (value < 100, value), *cuts, rest]

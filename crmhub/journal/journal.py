@@ -1,15 +1,17 @@
-"""The journal: every action that a helper accepted, committed before any CRM is called.
+"""The journal: all actions that helpers accepted, committed before the CRM is called.
 
-A row is `running` while a process works on it, `queued` while it waits for its next try, and ends
-as `done`, `refused` (the caller was told why), `dead` (nobody waited any more, or no try helped),
-`parked` while the lead that would create its contact is dead, or `discarded` by an operator.
-Whoever works on a row holds its lease, a token that `finish` must bring back; `run_at` is then when
-the lease ends, so that the row of a process that died falls due by itself.
+An action is `running` while a process attempts it and `queued` while it waits for its next attempt.
+It ends as `done`, as `refused` (the caller got the error), or as `discarded` by an operator. It is
+`dead` if it has failed and its caller is gone or no retry helped, and `parked` while it is blocked
+by the failed lead that would create its contact. A process that attempts an action holds its lease,
+a token that `finish` checks. `run_at` is then the end of the lease, so that the action of a process
+that died becomes due again.
 
-An action waits for every earlier unfinished one of the same person, so that older values never
-overwrite newer ones. A dead action holds back only what needs it: each action finds out by itself,
-in its turn, whether its contact is missing (`leads_of`), and the first lead that creates the
-contact queues them all again. A connection whose CRM is away waits as a whole (`outages`).
+An action waits for every earlier unfinished action of the same person, so that older values never
+overwrite newer ones. A failed action blocks only the actions that need its contact: each of them
+checks at its turn whether the contact is missing (`leads_of`), and the first lead that creates the
+contact queues all of them again. All actions of a connection wait while its CRM is unavailable
+(`outages`).
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from crmhub.journal.outages import Outage
 from crmhub.records import marks
 
 Tried = tuple[Entry, Outcome, Callable[[Connection], None]]
-"""An action, its attempt's outcome, and what else is written with it."""
+"""An action, the outcome of its attempt, and further writes for the same transaction."""
 
 _RESULT = Statement(
     sa.select(action.c.result).where(
@@ -54,7 +56,7 @@ _ENDED = Statement(
 
 
 class Journal:
-    """The journal of all accounts."""
+    """The journal of the actions of all accounts."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -69,18 +71,19 @@ class Journal:
         wait_s: float = 0.0,
         key: str = "",
     ) -> Accepted:
-        """Store an action, in one transaction with what `prepare` writes.
+        """Call `prepare` and store the action that it returns, in one transaction with its writes.
 
-        With `now`, and if nothing blocks the action, it is returned as an entry whose lease lasts
-        `lease_s` seconds; else it is queued for at least `wait_s` seconds. `key` is the caller's
-        Idempotency-Key. Raises what `prepare` raises, and Semantic for a key of another action.
+        If `now` is true and nothing blocks the action, the result has an entry with a lease of
+        `lease_s` seconds. Otherwise the action is queued and due in `wait_s` seconds. `key`: the
+        caller's Idempotency-Key. Raises the errors of `prepare`, and Semantic if the key belongs to
+        another action.
         """
         return accepting.accept(
             self._database, account, prepare, lease_s=lease_s, now=now, wait_s=wait_s, key=key
         )
 
     def release(self, entries: Sequence[Entry]) -> None:
-        """Queue claimed actions again that were not attempted."""
+        """Queue claimed actions again that were not attempted, and give up their leases."""
         claiming.release(self._database, entries)
 
     def finish(
@@ -88,7 +91,7 @@ class Journal:
     ) -> bool:
         """Record an attempt's outcome and run `extra_writes` in the same transaction.
 
-        Returns False and writes nothing if the lease is gone: another process has taken the action
+        Return False, without writing, if the lease is lost because another process took the action
         over.
         """
         return self._database.transact(
@@ -98,7 +101,10 @@ class Journal:
         )
 
     def finish_all(self, tries: Sequence[Tried]) -> None:
-        """Record the outcomes of several attempts in one transaction; see `finish`."""
+        """Record the outcomes of several attempts in one transaction.
+
+        An outcome is skipped if the action's lease is lost.
+        """
 
         def record(tx: Connection) -> None:
             moment = tx.now_ms()
@@ -108,7 +114,10 @@ class Journal:
         self._database.transact(record)
 
     def open_circuit(self, account: Account, reason: str, word: str = "") -> None:
-        """Open the circuit of an account's connection after a failed read: the error `word`."""
+        """Open the circuit of the account's connection, since reading from its CRM failed.
+
+        `reason`: the message for operators. `word`: the name of the error.
+        """
         outcome = Outcome("queued", word, away=reason)
 
         def work(tx: Connection) -> None:
@@ -118,7 +127,7 @@ class Journal:
         self._database.transact(work)
 
     def outage_reason(self, account: Account) -> str:
-        """Return why the account's circuit is open, "" if it is closed."""
+        """Return why the circuit of the account's connection is open, "" if it is closed."""
         with self._database.reading() as connection:
             return Outage(connection, account.id, account.connection.id).reason()
 
@@ -132,11 +141,12 @@ class Journal:
         kinds: tuple[str, bool] | None = None,
         only: str = "",
     ) -> list[Entry]:
-        """Claim up to `most` due actions of one connection, the longest waiting first.
+        """Claim up to `most` due actions of a connection with leases of `lease_s` seconds.
 
-        None of them has an earlier unfinished action of the same person. While the circuit is open,
-        at most one is returned, as a probe. `kinds` is a kind, and whether to claim it or all
-        others; `only` is the id of the one action that a caller waits for.
+        The result has the oldest actions first, and none that must wait for an earlier action of
+        its person. While the circuit is open, it has at most one action, as a probe. `kinds`: a
+        kind, and True to claim only this kind or False to claim all other kinds. `only`: the id of
+        the single action that may be claimed.
         """
         return claiming.claim(
             self._database,
@@ -149,49 +159,52 @@ class Journal:
         )
 
     def take_turn(self, account: Account, entry: Entry, crm_id: str) -> Mapping[str, int]:
-        """Reserve a contact for an action; return when the contact's values were accepted.
+        """Reserve the contact `crm_id` of the CRM, which the CRM has named, for an action.
 
-        Only the CRM may show which contact an action is for. From then on all actions for the
-        contact belong to one person and keep their order. Returns ms by property name, for the
-        values that the hub wrote. Raises NotYet while another action for the contact is in progress
-        or must go first.
+        From now on all actions of the contact belong to one person and keep their order. Return
+        when each value that the hub wrote to the contact was accepted (ms, by property name).
+        Raises NotYet while another action of the contact is in progress or must go first.
         """
         return turns.take_turn(self._database, account, entry, crm_id)
 
     def due(self) -> Due:
-        """Return the connections with actions to attempt, and when more fall due."""
+        """Return the connections with due actions, and the time until further actions are due."""
         return claiming.due(self._database)
 
     def spare(self) -> None:
-        """Extend all leases for a moment, after the database took no writes for a while.
+        """Extend expired leases of actions by 2 s after the database took no writes for a while.
 
-        The processes that hold the leases record their outcomes first.
+        This lets the processes that hold the leases record their outcomes first.
         """
         claiming.spare(self._database)
 
     def result(self, account_id: int, action_id: str) -> Mapping[str, Any] | None:
-        """Return an action's result, None until it is done."""
+        """Return the result of an action, None unless the action is `done`."""
         with self._database.reading() as connection:
             return as_result(
                 connection.scalar(_RESULT, {"account_id": account_id, "id": action_id})
             )
 
     def leads_of(self, account: Account, person: str, entry: Entry) -> dict[str, State]:
-        """Return the contact's leads, accepted before an action, that are not in the CRM.
+        """Return the states, by action id, of a contact's leads that are not in the CRM.
 
-        They are returned with their states, the newest first. `person` is the present person of the
-        contact. Later leads wait for the action.
+        Only unfinished and failed leads accepted before the action `entry` are returned, the newest
+        first. `person`: the contact's present person.
         """
         return turns.leads_of(self._database, account, person, entry)
 
     def records_of_others(self, entry: Entry) -> frozenset[str]:
-        """Return the ids of records that the person's other actions of this kind have created."""
+        """Return the ids of the records that other actions of the person created in the CRM.
+
+        Only actions of the same kind as `entry` count.
+        """
         return turns.records_of_others(self._database, entry)
 
     def forget(self, *, before: int, most: int = 1000) -> int:
-        """Delete up to `most` actions that ended before this moment (ms); return how many.
+        """Delete up to `most` actions that ended before `before` (ms since 1970).
 
-        Failed and blocked actions stay until an operator decides, with the records they created.
+        Return how many were deleted. Failed and blocked actions stay until an operator decides on
+        them.
         """
 
         found = find_expired(
@@ -202,7 +215,7 @@ class Journal:
             ids.setdefault(account_id, []).append(action_id)
 
         def work(tx: Connection) -> int:
-            # An action that an operator retries at this moment is left out.
+            # Leaves out actions that an operator is retrying at this moment.
             rows = [
                 row
                 for account_id, own in sorted(ids.items())

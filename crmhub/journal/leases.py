@@ -1,8 +1,8 @@
-"""Leases: locks between processes, held during a CRM call without a database connection.
+"""Leases: locks between processes that need no open database connection while they are held.
 
-A lease is a row. A process that dies leaves it behind; it expires, and the next process takes it
-over. All times are the database's, so that hosts with different clocks agree. Only a hash of each
-key is stored: a key may be a phone number.
+A lease is a row with an expiry time. The lease of a process that died expires, and another process
+takes it over. All times come from the database's clock, so the clocks of the hosts need not agree.
+The row stores only a hash of the lease's key, since a key may be a phone number.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from crmhub.secrets import token as random_token
 Params = Mapping[str, Any]
 
 _FIRST_POLL, _SLOWEST_POLL = 0.0075, 0.1
-# A process that hands a lease from thread to thread lets others have a try after so many.
+# After this many turns in a row, a process lets other processes try.
 _TURNS = 10
-# So many releases, and what the dead left behind on that connection is deleted.
+# Releases after which expired leases of the connection are deleted.
 _SWEEP = 100
 _COME_BACK = 1.0
 _log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ _EXPIRES_AT = Statement(sa.select(_l.expires_at).where(_HERE, _l.key == param("k
 _RELEASE = Statement(
     sa.delete(lease).where(_HERE, _l.key == param("key"), _l.token == param("token"))
 )
-# Locked in the order of the keys, since two may sweep at once.
+# Locked in the order of the keys, since two processes may delete at the same time.
 _SWEEP_ENDED = Statement(
     sa.delete(lease).where(
         _HERE,
@@ -79,7 +79,7 @@ _TAKE = Statement(_build_take)
 
 @dataclass(slots=True)
 class _Queue:
-    """The threads of this process that wait for one lease; only the first asks the database."""
+    """The threads of this process that wait for one lease; only the first polls the database."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     threads: int = 0
@@ -87,7 +87,7 @@ class _Queue:
 
 
 class Leases:
-    """The leases of every account; one object serves all threads of a process."""
+    """The leases of all accounts; a process has one object for all its threads."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -99,10 +99,10 @@ class Leases:
     def hold(
         self, account_id: int, connection_id: int, key: str, *, seconds: float, patience: float
     ) -> Iterator[None]:
-        """Hold a key of a connection until the block ends, alone among all processes.
+        """Hold the lease `key` of a connection during the block; no other process can hold it.
 
-        After `seconds` another process may take the lease over. Waits up to `patience` seconds for
-        it, then raises NotYet; raises Unavailable without a database.
+        The lease expires after `seconds`. Waits up to `patience` seconds for a lease that is held
+        elsewhere, then raises NotYet. Raises Unavailable if the database is unavailable.
         """
         until = time.monotonic() + patience
         row = {
@@ -121,7 +121,10 @@ class Leases:
 
     @contextmanager
     def _turn(self, row: Params, until: float) -> Iterator[None]:
-        """Wait for the earlier threads of this process."""
+        """Wait until the earlier threads of this process have released the lease of `row`.
+
+        `until`: when to stop waiting, by `time.monotonic`; then raises NotYet.
+        """
         name = (row["account_id"], row["connection_id"], row["key"])
         with self._lock:
             queue = self._queues.setdefault(name, _Queue())
@@ -153,7 +156,7 @@ class Leases:
     def _try(self, row: Params) -> bool:
         with self._database.reading() as connection:
             now = connection.now_ms()
-            # Looking first spares a write for each look of each waiter.
+            # A read first, since a write for each poll of each waiting process costs more.
             ends = connection.scalar(_EXPIRES_AT, row)
             if ends is not None and ends > now:
                 return False
@@ -167,12 +170,12 @@ class Leases:
                 if next(self._releases) % _SWEEP == 0:
                     _sweep(connection, row)
         except errors.Unavailable:
-            # What was done under the lease is done; the lease runs out by itself.
+            # The work under the lease is finished; the lease expires by itself.
             _log.warning("A lease could not be given back; it runs out by itself.")
 
 
 def forget(tx: Connection, account_id: int, keys: Collection[str]) -> None:
-    """Delete the leases with these keys on all connections of the account, held ones included."""
+    """Delete the account's leases with these keys on all its connections, even leases in use."""
     rows = [(account_id, _hashed(key)) for key in sorted(keys)]
     tx.delete("lease", {"account_id": "int", "key": "text"}, rows)
 

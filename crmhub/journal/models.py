@@ -1,4 +1,4 @@
-"""The journal's models: an accepted action, an entry under a lease, an attempt's outcome."""
+"""The journal's models: actions to accept, actions under a lease, and outcomes of attempts."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _ID = re.compile(r"act-[0-9a-z]{24}", re.ASCII)
 class New:
     """An action to accept.
 
-    `identity`: equal for equal actions of one contact. Within a minute, the first one's result
-    answers the others. "" turns that off.
+    `identity`: a hash that equal actions of a contact share; a repetition within a minute gets the
+    first action's result. "" turns this off.
 
-    `first`: the person is new, so no other action can be of this person.
+    `first`: the person is new, so the journal cannot have another action of this person.
     """
 
     kind: str
@@ -39,11 +39,11 @@ class New:
 class Entry:
     """An action whose lease this process holds.
 
-    Times are the database's, in ms since 1970, 0 for none. `doubt_since`: start of the first
-    attempt that may have written something. `written_at`: the latest time at which such an attempt
-    may have sent a write. `probing`: the circuit is open, and this attempt finds out whether the
-    CRM is back. `corrected`: when an operator corrected each value, by property name or key of the
-    request.
+    Times are in ms since 1970 by the database's clock, 0 for a missing time. `tries`: counted
+    attempts so far. `doubt_since`: the start of the first attempt that may have written to the CRM.
+    `written_at`: the latest time at which such an attempt may have written. `probing`: the circuit
+    is open, and this attempt probes the CRM. `corrected`: when an operator last corrected each
+    value, by property name or by key of the request.
     """
 
     account_id: int
@@ -63,18 +63,19 @@ class Entry:
     written_at: int = 0
 
     def accepted_at(self, name: str) -> int:
-        """Return when a property's value was accepted or, if later, corrected (ms)."""
-        # A name is sent as a whole.
+        """Return when the action's value of a property was accepted or last corrected (ms)."""
+        # Both parts of a name are sent together.
         keys = (name, "name") if name in ("firstname", "lastname") else (name,)
         return max(self.created_at, *(self.corrected.get(key, 0) for key in keys))
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The result of accepting an action: `entry` if it may be attempted now, else it is queued.
+    """The result of accepting an action; `entry` is set if the action may be attempted now.
 
-    `earlier`: the result of the same action accepted before; None for a new action, or while the
-    earlier one is unfinished. `refused`: `earlier` holds an error.
+    `hub_id`: the hub's id of the contact. `earlier`: the result of an equal action accepted before;
+    None if there is no such action or it is unfinished. `refused`: `earlier` is an error.
+    `replayed`: the equal action was accepted with the same Idempotency-Key.
     """
 
     action_id: str
@@ -84,23 +85,24 @@ class Accepted:
     refused: bool = False
     replayed: bool = False
     behind: bool = False
-    """Whether it waits for nothing but an earlier action of the same person."""
+    """True if the action waits only for an earlier action of the same person."""
     stopped: bool = False
-    """Whether it waits for an operator's decision."""
+    """True if the equal earlier action has failed or is blocked and needs an operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of one attempt.
+    """The outcome of one attempt of an action.
 
-    `mapped`: the properties sent to the CRM. `behind`: the failed action that blocks a `parked`
-    one. A `queued` action is retried after `wait_s`; if that is 0 and the attempt `counts`, after
-    the delay of the schedule.
+    `state`: the action's new state. `word`: the status or the name of the error. `mapped`: the
+    properties sent, by the CRM's names. `behind`: the id of the failed action that blocks a
+    `parked` action. `wait_s`: seconds until a `queued` action is retried; if it is 0 and the
+    attempt `counts`, the retry schedule applies.
 
-    `away`: the message of an open circuit; the whole connection waits. `throttled`: the whole
-    connection waits `wait_s`, with its circuit closed. `trouble`: the message of a failed call.
-    `doubt`: the attempt may have written something. `ended`: when it ended, by `time.monotonic`; 0
-    for now.
+    `away`: why the circuit is open, so that the whole connection waits. `throttled`: the whole
+    connection waits `wait_s`, with a closed circuit. `trouble`: the message of a call for which the
+    CRM is to blame. `doubt`: the attempt may have written to the CRM. `ms`: its duration. `ended`:
+    its end by `time.monotonic`, 0 for now.
     """
 
     state: State
@@ -122,9 +124,9 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The connections with actions to attempt, as (account, connection), at a `moment` (ms).
+    """The connections with due actions at a `moment` (ms), as (account id, connection id).
 
-    `later`: ms until more actions fall due, None for never.
+    `later`: the time in ms until further actions are due, None if there are none.
     """
 
     now: list[tuple[int, int]]
@@ -133,22 +135,22 @@ class Due:
 
 
 def shown(text: str) -> str:
-    """Return a CRM's message as the database stores it: shortened, printable characters only."""
+    """Return a CRM's message in the form that the database stores: 500 printable characters."""
     return "".join(c if c.isprintable() else "�" for c in text[:_SHOWN])
 
 
 def new_id(moment: int) -> str:
-    """Return a new action id; ids sort by their moment (ms)."""
+    """Return a new random action id; ids sort by their time `moment` (ms since 1970)."""
     return earliest_id(moment) + random_token(77, BASE36)
 
 
 def is_id(text: str) -> bool:
-    """Return whether `text` has the form of an action id; the action need not exist."""
+    """Return whether `text` has the form of an action id, whether or not the action exists."""
     return _ID.fullmatch(text) is not None
 
 
 def earliest_id(moment: int) -> str:
-    """Return a text that sorts before all ids of this moment (ms) and after all earlier ids."""
+    """Return a text that sorts before all action ids of `moment` (ms) and after all older ids."""
     # Nine digits of base 36 last until the year 5188.
     digits = ""
     for _ in range(9):
@@ -158,12 +160,12 @@ def earliest_id(moment: int) -> str:
 
 
 def as_json(value: Mapping[str, Any]) -> str:
-    """Return a value as the journal stores it."""
+    """Return a request or result as the JSON text that the journal stores."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def as_result(text: str | None) -> Mapping[str, Any] | None:
-    """Return a stored result as a mapping, None for no result."""
+    """Return the mapping of a stored JSON result; None if there is no result."""
     if text is None:
         return None
     result: Mapping[str, Any] = json.loads(text)

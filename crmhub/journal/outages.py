@@ -1,7 +1,7 @@
-"""Outages (table `outage`): a connection waits as a whole while its CRM is unavailable.
+"""Outages (table `outage`): all actions of a connection wait while its CRM is unavailable.
 
-It also waits for a pause that its CRM asked for. Only the worker probes whether the CRM is back:
-one action at a time, after ever longer waits.
+They also wait during a pause that the CRM asked for. Only the worker probes whether the CRM is
+available again: it attempts one action at a time, after ever longer waits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from crmhub.journal.models import Outcome, shown
 
 _FIRST_MS, _LONGEST_MS = 2_000, 60_000
 _PROBE_MS = 5_000
-# What a try ends with where the operator must mend the account's connection.
+# Outcomes that require the operator to fix the account's connection.
 _CREDENTIALS = ("BadConfig", "Denied", "LacksRight")
 
 _o = outage.c
@@ -42,16 +42,17 @@ _NOTE = Statement(_build_note)
 
 
 class Outage:
-    """The outage of one connection, within a transaction."""
+    """The outage of one connection, read and changed in one transaction."""
 
     def __init__(self, tx: Connection, account_id: int, connection_id: int) -> None:
         self._tx = tx
         self._of = {"account_id": account_id, "connection_id": connection_id}
 
     def may_call(self, moment: int, *, probe: bool) -> tuple[bool, bool]:
-        """Return whether the CRM may be called, and whether the call is a probe.
+        """Return whether the CRM may be called at `moment` (ms), and whether the call is a probe.
 
-        While the circuit is open, only a caller with `probe` may call.
+        `probe`: whether the caller may probe an unavailable CRM. Other callers must wait until a
+        probe has succeeded.
         """
         row = self._tx.row(_FIND, self._of)
         if row is None:
@@ -63,20 +64,20 @@ class Outage:
             return True, False
         if not probe:
             return False, False
-        # Who sets the next time may try; the others wait for what it finds.
+        # The process that sets the next time may probe; the others wait for its result.
         mine = self._tx.run(_PROBE, self._of | {"later": moment + _PROBE_MS, "until": row.until})
         return bool(mine), True
 
     def probe_again(self, moment: int) -> None:
-        """Allow another probe at once; this attempt never reached the CRM."""
+        """Allow the next probe at `moment` (ms), since the last probe did not reach the CRM."""
         self._tx.run(_PROBE_AGAIN, self._of | {"until": moment})
 
     def lasts(self) -> bool:
-        """Return whether the connection waits as a whole now."""
+        """Return whether an outage or pause of the connection is stored."""
         return self._tx.row(_FIND, self._of) is not None
 
     def reason(self) -> str:
-        """Return the message of the open circuit, "" if it is closed."""
+        """Return why the connection's circuit is open, "" if it is closed."""
         row = self._tx.row(_FIND, self._of)
         if row is None or not row.failures or row.until <= self._tx.now_ms():
             return ""
@@ -84,13 +85,14 @@ class Outage:
         return reason
 
     def note(self, outcome: Outcome, moment: int, *, probing: bool) -> None:
-        """Make the connection wait: as long as the CRM asked for, or longer after each failure.
+        """Make the connection wait, because the attempt with this outcome failed.
 
-        `probing`: the attempt was a probe.
+        It waits for the time that the CRM asked for, or for a time that doubles with each failure
+        (2 to 60 s). `moment`: the present in ms. `probing`: whether the attempt was a probe.
         """
         row = self._tx.row(_FIND_AND_LOCK, self._of)
         failures, until = (row.failures, row.until) if row else (0, 0)
-        # Several that fail together are one failure.
+        # Parallel calls that fail together count as one failure.
         if outcome.away and (probing or not failures or until <= moment):
             failures += 1
             until = moment + min(_FIRST_MS * 2 ** min(failures - 1, 10), _LONGEST_MS)
@@ -107,5 +109,5 @@ class Outage:
         )
 
     def end(self) -> None:
-        """Close the circuit: the CRM has answered."""
+        """Close the circuit of the connection: its CRM has answered."""
         self._tx.run(_DELETE, self._of)

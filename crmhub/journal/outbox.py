@@ -1,7 +1,7 @@
 """Messages to the operator's webhook, by Standard Webhooks (https://www.standardwebhooks.com).
 
-A message is delivered at least once: if its answer is lost, it is sent again under the same
-`webhook-id`.
+A message may be delivered more than once, with the same `webhook-id`: a message whose answer is
+lost is sent again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from crmhub.records.search.filters import iso
 from crmhub.secrets import BASE36, WebhookSecret, token
 
 _SECONDS = 10.0
-# Longer than a call takes: who was killed meanwhile leaves the message to another worker.
+# Longer than a call takes; if a worker dies, another one sends the message after this.
 _LEASE_MS = 30_000
 _AT_ONCE = 20
 _o = outbox.c
@@ -52,13 +52,19 @@ _log = logging.getLogger("crmhub.outbox")
 
 
 def message(type: str, data: Mapping[str, object]) -> tuple[str, str]:
-    """Return the id and the body of a message."""
+    """Return the id and the JSON body of a new message about an event.
+
+    `type`: the event's name. `data`: its details.
+    """
     told = {"type": type, "timestamp": iso(now_ms()), "data": data}
     return f"msg_{token(128, BASE36)}", json.dumps(told, ensure_ascii=False)
 
 
 def add(tx: Connection, type: str, data: Mapping[str, object]) -> None:
-    """Put a message into the outbox, in the transaction of the event."""
+    """Add a message about an event to the outbox, in the transaction that stores the event.
+
+    `type`: the event's name. `data`: its details.
+    """
     id, body = message(type, data)
     now = now_ms()
     tx.run(_ADD, {"id": id, "body": body, "created_at": now, "run_at": now})
@@ -71,10 +77,11 @@ def send_due(
     secret: WebhookSecret,
     stopping: threading.Event | None = None,
 ) -> int:
-    """Send due messages, the oldest first, until `stopping`; return how many were accepted.
+    """Send the due messages to the webhook at `url`, the oldest first.
 
-    After the last attempt (delays as in the journal) a message is dropped with a line in the log.
-    Raises Unavailable.
+    Stop early once `stopping` is set. `secret` signs the messages. Return the number of messages
+    that the webhook accepted. A failed message is retried after the journal's delays; after the
+    last attempt it is logged and deleted. Raises Unavailable if the database is unavailable.
     """
     with database.reading() as db:
         due = db.rows(_DUE, {"now": now_ms()})
@@ -102,7 +109,10 @@ def _run(database: Database, statement: Statement, **values: Any) -> int:
 
 
 def send(egress: Egress, url: str, secret: WebhookSecret, id: str, body: str) -> str:
-    """Send a message once; return what went wrong, "" if it was accepted (2xx)."""
+    """Send the message `body` with the id `id` once, signed with `secret`.
+
+    Return the error as a text, or "" if the webhook accepted the message (HTTP status 2xx).
+    """
     content = body.encode()
     try:
         answer = egress.post(

@@ -1,4 +1,4 @@
-"""Recording an attempt's outcome, and queuing or blocking the actions behind it."""
+"""Record an attempt's outcome, and queue or block the actions of the same contact."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from crmhub.journal.outages import Outage
 from crmhub.journal.schedule import DELAYS_S, LONGEST_MS
 
 _JITTER = 0.2
-# What a try ends with that has not asked the CRM anything.
+# Outcomes of attempts that did not call the CRM.
 _UNASKED = ("Behind", "NotYet", "LimitExceeded", "TooManyRequests")
 
 _a, _b = action.c, binding.c
@@ -31,8 +31,8 @@ _IS_BINDING = sa.and_(
     _b.connection_id == param("connection_id"),
     _b.hub_id == param("hub_id"),
 )
-# By whether there is a doubt of an earlier attempt: it stays as it stands there, since it may have
-# been dated anew.
+# The key is whether an earlier attempt left a doubt: then `doubt_since` stays, since it may have
+# been corrected in the meantime.
 _RECORD = {
     in_doubt: Statement(
         sa.update(action)
@@ -48,7 +48,7 @@ _RECORD = {
     for in_doubt in (False, True)
 }
 _GIVEN = ("account_id", "action_id", "began_at", "ms", "outcome", "message", "correlation_id")
-# Not a subquery among values: an engine that distributes the table refuses one there.
+# INSERT FROM SELECT, since a database that distributes the table rejects a subquery in VALUES.
 _RECORD_ATTEMPT = Statement(
     sa.insert(action_try).from_select(
         [*_GIVEN, "number"],
@@ -68,7 +68,7 @@ _UNBLOCK = Statement(
         _a.account_id == param("account_id"),
         _a.connection_id == param("connection_id"),
         one_of(_a.state, "parked"),
-        # The lead may have shown that two persons are one.
+        # The lead may have merged two persons, so read the person now.
         _a.person == sa.select(_b.person).where(_IS_BINDING).scalar_subquery(),
         same_contact(action),
     )
@@ -91,12 +91,13 @@ def finish(
     outcome: Outcome,
     extra_writes: Callable[[Connection], None],
 ) -> bool:
-    """Record an attempt's outcome in a transaction that began at `moment` (ms).
+    """Record the outcome of an attempt in the transaction `tx`, and run `extra_writes` in it.
 
-    See `Journal.finish`.
+    `moment`: the start of the transaction in ms since 1970. Return False, without writing, if this
+    process has lost the action's lease.
     """
     if outcome.state == "parked" and not _is_blocked(tx, entry, outcome.behind):
-        # No longer, since this attempt looked: nothing would queue this action again.
+        # The lead was retried or discarded meanwhile, so nothing would queue this action again.
         outcome = replace(outcome, state="queued", behind="", wait_s=DELAYS_S[0])
     state, run_at, tries = _next(entry, outcome, moment)
     if not _record(tx, entry, outcome, moment, state, run_at, tries):
@@ -119,12 +120,15 @@ def _record(
     run_at: int,
     tries: int,
 ) -> bool:
-    """Store the action's state and the attempt; return False if the lease is gone."""
+    """Store an action's new state and its attempt; return False if its lease is lost.
+
+    `run_at`: when a queued action is due (ms). `tries`: the number of counted attempts.
+    """
     ended = moment
     if outcome.ended:
         ended -= round((time.monotonic() - outcome.ended) * 1000)
     began = ended - outcome.ms
-    # A doubt lasts until the action is done: a try that could not look has not settled it.
+    # The doubt stays until the action is done: an attempt that could not look does not end it.
     held = tx.run(
         _RECORD[bool(entry.doubt_since)],
         {
@@ -161,7 +165,7 @@ def _record(
 
 
 def _note_outage(tx: Connection, entry: Entry, outcome: Outcome, moment: int) -> None:
-    """Open or close the connection's circuit, as this outcome demands."""
+    """Open, extend or close the circuit of the action's connection, according to the outcome."""
     outage = Outage(tx, entry.account_id, entry.connection_id)
     if outcome.away or outcome.throttled:
         outage.note(outcome, moment, probing=entry.probing)
@@ -173,10 +177,10 @@ def _note_outage(tx: Connection, entry: Entry, outcome: Outcome, moment: int) ->
 
 
 def _next(entry: Entry, outcome: Outcome, moment: int) -> tuple[State, int, int]:
-    """Return the state after an attempt, when it falls due (ms), and the counted attempts."""
+    """Return an action's state after an attempt, when it is due (ms), and its counted attempts."""
     if outcome.state != "queued":
         return outcome.state, moment, entry.tries + 1
-    # While its CRM is away, an action uses up none of its tries.
+    # Attempts while the CRM is unavailable do not count.
     tries = entry.tries + (1 if outcome.counts and not entry.probing else 0)
     if tries > len(DELAYS_S) or moment > entry.give_up_at:
         return "dead", moment, tries
@@ -188,13 +192,13 @@ def _next(entry: Entry, outcome: Outcome, moment: int) -> tuple[State, int, int]
 
 
 def _is_blocked(tx: Connection, entry: Entry, lead_id: str) -> bool:
-    """Return whether a failed lead still blocks an action, and lock the lead.
+    """Return whether the failed lead `lead_id` still blocks an action; lock the lead.
 
-    Whoever retries or discards the lead, or creates its contact, waits for this transaction, and
-    then finds the blocked action.
+    If it does, a process that retries or discards the lead, or creates its contact, waits for this
+    transaction and finds the blocked action.
     """
     of = {"account_id": entry.account_id}
-    # In the order in which others lock these rows.
+    # The same order of locks as everywhere, to avoid deadlocks.
     tx.row(_LOCK, of | {"id": entry.id})
     if tx.scalar(_LOCK, of | {"id": lead_id}) not in ("dead", "parked"):
         return False
@@ -203,7 +207,7 @@ def _is_blocked(tx: Connection, entry: Entry, lead_id: str) -> bool:
 
 
 def unblock(tx: Connection, entry: Entry, moment: int) -> int:
-    """Queue the blocked actions of a lead's contact, which the CRM has now; return how many."""
+    """Queue the blocked actions of a contact that the CRM has now; return how many were queued."""
     return tx.run(
         _UNBLOCK,
         {

@@ -1,6 +1,7 @@
-"""Retry: queue failed, refused, blocked or waiting actions again.
+"""Retry: an operator queues failed, refused, blocked or waiting actions again.
 
-Each keeps its id, its place in the person's order, and the doubt whether it was written before.
+A retried action keeps its id, its place among its person's actions, and the mark that an earlier
+attempt may have written to the CRM.
 """
 
 from __future__ import annotations
@@ -41,14 +42,15 @@ _QUEUE_BLOCKED = _queue_where(action_queries.BLOCKED_BEHIND)
 
 
 def retriable(database: Database, wanted: Wanted, *, most: int) -> Chosen:
-    """Count the actions that `retry` would queue; see `chosen`."""
+    """Return the numbers of actions that `retry` would queue, counting up to `most`."""
     return action_queries.chosen(database, wanted, RETRIED, most=most)
 
 
 def retry_one(database: Database, action_id: str, *, by: Author) -> int:
-    """Retry an action as `retry` does; return how many actions are queued.
+    """Queue an action and the actions that it blocks again; return how many actions were queued.
 
-    Raises NotFound, and Conflict for an action that cannot be retried.
+    Raises NotFound for an unknown action, and Conflict for an action whose state does not allow a
+    retry.
     """
     count = retry(database, Wanted(ids=(action_id,)), by=by)
     if not count:
@@ -60,11 +62,11 @@ def retry_one(database: Database, action_id: str, *, by: Author) -> int:
 
 
 def retry(database: Database, wanted: Wanted, *, by: Author) -> int:
-    """Queue the selected failed, refused, blocked or waiting actions; return how many.
+    """Queue the selected failed, refused, blocked or waiting actions again.
 
-    A selection without states and ids means the failed actions. Actions that a failed one blocks
-    are queued with it and counted. Each keeps its id, its place in the person's order, and the
-    doubt whether it was written before.
+    Return the number of queued actions, including the actions that the selected ones blocked. A
+    selection without states and ids selects the failed actions. `by`: the operator, for the audit
+    log.
     """
     return action_queries.in_parts(
         database, action_queries.failed_by_default(wanted), partial(_retry, by=by)
@@ -83,7 +85,7 @@ def _retry(wanted: Wanted, tx: Connection, *, by: Author) -> Part:
 
 
 def queue_blocked(tx: Connection, account_id: int, ids: Sequence[str]) -> int:
-    """Queue an account's actions that are blocked behind these; return how many."""
+    """Queue an account's actions that the actions `ids` block; return how many were queued."""
     return _queue(tx, _QUEUE_BLOCKED, account_id, ids)
 
 

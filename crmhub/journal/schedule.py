@@ -1,12 +1,12 @@
-"""The delays of retries, the length of leases, and how long repeated calls are recognised."""
+"""Time limits of actions: retry delays, lease lengths, windows for repeated calls."""
 
 from __future__ import annotations
 
-# How long after which failed try the next one follows.
+# Seconds until the next attempt, after the first, second, … failed attempt.
 DELAYS_S = (5, 30, 120, 600, 3_600, 10_800, 21_600, 43_200)
 LONGEST_MS = 7 * 86_400_000
 LONGEST_LEASE_MS = 60_000
 IDENTITY_MS = 60_000
 KEY_MS = 24 * 3_600_000
-# What a process needs beyond the call itself, to write down what came of it.
+# Time that a process needs after the call to store the outcome.
 GRACE_MS = 2_000

@@ -1,4 +1,4 @@
-"""Limits on the calls that one process handles at once: waiting, writing, per account."""
+"""Limits on the number of calls that one server process handles at the same time."""
 
 from __future__ import annotations
 
@@ -11,52 +11,52 @@ from contextlib import contextmanager
 from crmhub.errors import TooManyRequests
 
 _FREE_THREADS = 4
-# What comes after the journal's first write takes about as long again, besides the CRM.
+# The rest of a call, without the CRM, takes about as long as its first write.
 _MOST_OF_DEADLINE = 0.5
 _FORGOTTEN_S = 1.0
-# More would wait for each other inside, and hold up those who have been at their CRM.
+# More writers would wait for each other and delay calls that return from their CRM.
 _WRITERS = 8
-# Batch reads at a time: each may hold 13 MB of records three times over.
+# Parallel batch reads: each may need three times 13 MB of memory.
 _LONG_ANSWERS = 2
-# Of the threads, for one account at most.
+# The greatest share of the threads for one account.
 _SHARE = 0.5
-# So many calls of one account wait for a place of its share, and each for so long. A request takes
-# 1 to 2 ms of a process: what comes at once is answered, and bots are told `queued` early enough.
+# Calls of one account that may wait for a thread, and their longest wait in seconds. A request
+# takes 1 to 2 ms, so short bursts are answered, and long ones get `queued` soon.
 _LINE = 64
 _LINE_S = 1.0
 
 
 class Gate:
-    """A semaphore that admits callers in the order in which they came (`with gate:`).
+    """A counting semaphore that admits threads in the order of their arrival (`with gate:`).
 
-    The standard library's semaphore may starve a thread among hundreds. Groups (`with
-    gate.of(group):`) take turns: each waiting group is admitted once before any group is admitted
-    again.
+    Python's own semaphore may keep one of hundreds of threads waiting forever. Threads may belong
+    to groups (`with gate.of(group):`); waiting groups are admitted in rotation, one thread per
+    turn.
     """
 
     def __init__(self, size: int) -> None:
         self._size = self._free = size
-        # The group whose turn is next comes first.
+        # The first group is the next to be admitted.
         self._waiting: dict[str, deque[threading.Lock]] = {}
         self._lock = threading.Lock()
 
     @property
     def empty(self) -> bool:
-        """Whether nobody is inside and nobody waits."""
+        """True if no thread is inside the gate and no thread waits for admission."""
         return self._free == self._size
 
     @property
     def waiting(self) -> int:
-        """How many callers wait."""
+        """The number of threads that wait for admission."""
         with self._lock:
             return sum(map(len, self._waiting.values()))
 
     def of(self, group: str) -> Turn:
-        """Return a turn for a caller of this group."""
+        """Return a context manager that admits one call of this group to the gate."""
         return Turn(self, group)
 
     def enter(self, group: str = "") -> None:
-        """Wait for admission."""
+        """Wait until the gate admits the calling thread, as a member of `group`."""
         with self._lock:
             if self._free:
                 self._free -= 1
@@ -67,7 +67,7 @@ class Gate:
         turn.acquire()
 
     def leave(self) -> None:
-        """Leave the gate and admit the next caller."""
+        """Leave the gate and admit the next waiting thread."""
         with self._lock:
             if not self._waiting:
                 self._free += 1
@@ -85,7 +85,7 @@ class Gate:
 
 
 class Turn:
-    """One caller's admission to a gate (`with turn:`), which it may leave for a while."""
+    """The admission of one call to a gate (`with turn:`); the call may leave it for a while."""
 
     __slots__ = ("_gate", "_group")
 
@@ -101,7 +101,10 @@ class Turn:
 
     @contextmanager
     def outside(self) -> Iterator[None]:
-        """Admit another caller during the block; wait for admission again at its end."""
+        """Leave the gate during the block, so that another thread may enter.
+
+        At the end of the block, wait until the gate admits this call again.
+        """
         self._gate.leave()
         try:
             yield
@@ -110,11 +113,11 @@ class Turn:
 
 
 class Slots:
-    """One slot for each thread that may wait for a CRM; the other threads stay free.
+    """The slots of the threads that may wait for a CRM; at least four threads never do.
 
-    No slot is given while accepting takes most of a deadline: the caller's time would be over
-    before the CRM answers, and the worker sends queued actions in fewer calls. `writing` limits the
-    calls that accept at once, `long_answers` the answers that need much memory.
+    No slot is given while storing a new action takes over half of a call's deadline: the CRM could
+    not answer within the rest. `writing` limits the calls that store actions at the same time,
+    `long_answers` the batch reads, which need much memory.
     """
 
     def __init__(self, threads: int) -> None:
@@ -126,7 +129,10 @@ class Slots:
 
     @contextmanager
     def one(self, deadline_s: float) -> Iterator[bool]:
-        """Hold a slot during the block; yield whether the call may wait for the CRM."""
+        """Try to take a slot for the block; yield whether the call may wait for the CRM.
+
+        `deadline_s`: the deadline of the call in seconds.
+        """
         is_fresh = time.monotonic() - self._seen_at < _FORGOTTEN_S
         is_late = is_fresh and self._behind_s > deadline_s * _MOST_OF_DEADLINE
         free = not is_late and self._free.acquire(blocking=False)
@@ -137,16 +143,17 @@ class Slots:
                 self._free.release()
 
     def took(self, seconds: float, deadline_s: float) -> bool:
-        """Store how many seconds a call took until it was accepted.
+        """Record that storing the action of a call took `seconds`.
 
-        Returns whether too little of its deadline is left to wait for the CRM.
+        Return True if this is over half of the call's deadline (`deadline_s`), so that too little
+        time is left for the CRM.
         """
         self._behind_s, self._seen_at = seconds, time.monotonic()
         return seconds > deadline_s * _MOST_OF_DEADLINE
 
 
 class Shares:
-    """Limits each account to half of the threads, so that no account keeps the others waiting."""
+    """Limits each account to half of a process's threads, so that it cannot block the others."""
 
     def __init__(self, threads: int) -> None:
         self._most = max(1, int(threads * _SHARE))
@@ -155,11 +162,11 @@ class Shares:
         self._lock = threading.Lock()
 
     def take(self, account_id: int, turn: Turn | None = None) -> bool:
-        """Take a place of the account's share; return whether there was one.
+        """Take one of the threads that the account may use; return False if all of them are in use.
 
-        `turn` is the call's admission to the gate that it has passed. Without a free place the call
-        leaves the gate and waits a moment for one, in the order of arrival. A call without a gate
-        would block a thread, so it does not wait.
+        `turn`: the call's admission to the gate that it passed. Such a call leaves the gate and
+        waits up to 1 s for a thread, in the order of arrival. A call without `turn` does not wait,
+        since it would block a thread.
         """
         with self._lock:
             taken = self._taken.get(account_id, 0)
@@ -179,28 +186,28 @@ class Shares:
             if place in line:
                 line.remove(place)
                 return False
-        # It was handed over just now.
+        # `release` gave the place to this call just after the timeout.
         return True
 
     def release(self, account_id: int) -> None:
-        """Free a place, or hand it to the account's first waiting call."""
+        """Free a thread of the account, or hand it to the account's first waiting call."""
         with self._lock:
             if line := self._lines.get(account_id):
                 line.popleft().release()
             elif self._taken[account_id] > 1:
                 self._taken[account_id] -= 1
             else:
-                # Accounts come and go.
+                # Deleted, so that the mapping does not grow with accounts.
                 del self._taken[account_id]
                 self._lines.pop(account_id, None)
 
     def waiting(self, account_id: int) -> int:
-        """Return how many calls of the account wait for a place."""
+        """Return the number of calls of the account that wait for a thread."""
         return len(self._lines.get(account_id, ()))
 
 
 def too_many_at_once() -> TooManyRequests:
-    """Return the error for a call of an account whose share is used up."""
+    """Return the error for a call of an account that uses all the threads it may use."""
     return TooManyRequests(
         "The account has as many calls in progress as a server process takes of one account;"
         " try again in 1 s, or send fewer at a time.",

@@ -1,4 +1,4 @@
-"""Turns: the order of an action among the other actions of its person."""
+"""The order in which the actions of one person are attempted."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from crmhub.identity.bindings import same_contact
 from crmhub.journal.models import Entry, State, as_result
 from crmhub.journal.outcomes import unblock
 
-# More than anybody makes for one person while a single write of theirs is in doubt.
+# More actions than a person has while a write is in doubt.
 _OTHERS = 1_000
-# An action whose contact has another one in progress is retried after this.
+# Seconds until a retry while another action of the contact is in progress.
 _TURN_S = 1.0
 
 _a = action.c
@@ -39,7 +39,7 @@ _GOES_FIRST = Statement(
     )
     .limit(1)
 )
-# Only a former version parks a lead: in its place comes what it is parked behind.
+# Only earlier versions blocked leads; the action that blocks such a lead takes its place.
 _LEADS_OF = Statement(
     sa.select(sa.func.coalesce(_a.behind, _a.id).label("id"), _a.state)
     .where(
@@ -68,7 +68,10 @@ _RESULTS_OF_OTHERS = Statement(
 
 
 def take_turn(database: Database, account: Account, entry: Entry, crm_id: str) -> Mapping[str, int]:
-    """Reserve a contact for an action; see `Journal.take_turn`."""
+    """Reserve the contact `crm_id` of the CRM for an action; see `Journal.take_turn`.
+
+    Return when each value that the hub wrote to the contact was accepted (ms, by property name).
+    """
     with database.reading() as connection:
         known = bindings.of_crm_id(connection, account, crm_id)
     if entry.hub_id in known.hub_ids and known.persons == (entry.person,):
@@ -84,7 +87,7 @@ def take_turn(database: Database, account: Account, entry: Entry, crm_id: str) -
         hold(tx, account.id, "person", person)
         moment = tx.now_ms()
         other = tx.row(_GOES_FIRST, of | {"person": person, "now": moment})
-        # What waited for a lead to create the contact goes on behind this one: it exists.
+        # Actions blocked until a lead creates the contact can go on: the contact exists.
         if found and unblock(tx, entry, moment):
             tx.notify_workers()
         return other is not None
@@ -96,7 +99,10 @@ def take_turn(database: Database, account: Account, entry: Entry, crm_id: str) -
 
 
 def leads_of(database: Database, account: Account, person: str, entry: Entry) -> dict[str, State]:
-    """Return the contact's earlier leads that are not in the CRM; see `Journal.leads_of`."""
+    """Return the states, by action id, of a contact's earlier leads that are not in the CRM.
+
+    `person`: the contact's present person. Leads accepted after the action `entry` do not count.
+    """
     with database.reading() as connection:
         rows = connection.rows(
             _LEADS_OF,
@@ -112,7 +118,10 @@ def leads_of(database: Database, account: Account, person: str, entry: Entry) ->
 
 
 def records_of_others(database: Database, entry: Entry) -> frozenset[str]:
-    """Return the ids of records that the person's other actions of this kind have created."""
+    """Return the ids of the records that other actions of the person created in the CRM.
+
+    Only actions of the same kind as `entry` count.
+    """
     with database.reading() as connection:
         rows = connection.rows(
             _RESULTS_OF_OTHERS,

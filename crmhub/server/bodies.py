@@ -1,4 +1,4 @@
-"""Reads request bodies completely before the app processes the requests."""
+"""Reads the body of a request completely before the app processes the request."""
 
 from __future__ import annotations
 
@@ -29,18 +29,17 @@ _HELPERS = ("chatbot", "crm-api-interface")
 
 
 class BodyBuffer:
-    """A WSGI middleware that passes complete requests to the app, at most `turns` at a time.
+    """A WSGI middleware that passes complete requests to the app, at most `turns` at the same time.
 
     granian calls the app as soon as the headers have arrived; the request's thread then reads the
-    body, however long that takes. Here such a thread holds no turn while it reads, so that slow
-    senders delay nobody. `connections` limits how many slow senders there are, and for how long. A
+    body, however long that takes. While such a thread reads, it takes no turn from other requests,
+    so slow senders delay nobody. `connections` limits the number of slow senders and their time. A
     body of more than `largest` bytes is not read.
 
-    When a client hangs up, granian ends the body as if it were complete. Flask stops reading a
-    chunked body at the size limit instead of refusing it. Here the app gets an error in both cases
-    when it reads the body. If an answer is sent before the body was read, granian closes the
-    connection, and the next request that a client or proxy sends on it is lost. So the body is
-    always read first.
+    If a client hangs up, granian ends the body as if it were complete; and Flask cuts a chunked
+    body at the size limit instead of refusing it. In both cases the app gets an error here when it
+    reads the body. If an answer were sent before the body was read, granian would close the
+    connection, and the next request on it would be lost. So the body is always read first.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class BodyBuffer:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the app has answered every complete request."""
+        """True if the app has answered every complete request."""
         return self._turns.empty and self._long_turns.empty
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -90,7 +89,10 @@ class BodyBuffer:
             del self._requests[thread_id]
 
     def _read_body(self, request: Request, stream: Any, length: int | None) -> bytes | _InvalidBody:
-        """Return a body of `length` bytes; None means a chunked body of unknown length."""
+        """Read the body of a request from `stream`; return an invalid body if that fails.
+
+        `length`: the number of bytes; None for a chunked body of unknown length.
+        """
         if length is not None and length > self._largest:
             return _InvalidBody(RequestEntityTooLarge)
         data: bytes = stream.read(SHORT_BODY)
@@ -108,7 +110,7 @@ class BodyBuffer:
 
 
 def _find_account(path: str) -> str:
-    """Return the account named in the path, so that accounts take turns.
+    """Return the account named in a request's path, for taking turns between accounts.
 
     The name is not verified: a request with an invented account is soon refused.
     """
@@ -123,7 +125,7 @@ class _InvalidBody:
         self._error = error
 
     def read(self, _size: int = -1) -> bytes:
-        """Raise the error; nothing is ever returned."""
+        """Raise the error of the body."""
         raise self._error
 
 

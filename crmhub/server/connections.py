@@ -1,15 +1,15 @@
-"""Limits on connections, so that no caller locks others out by holding many.
+"""Limits on connections, so that no client blocks others by keeping many connections open.
 
 granian accepts a number of connections in each process, and gives a request a thread as soon as its
-headers have arrived. It waits without limit for a body, and for a caller to read an answer. So each
+headers have arrived. It waits without limit for a body, and for a client to read an answer. So each
 process checks its own connections and closes some of them, by these rules:
 
-1. No connection is closed while its request is processed or waits for its turn.
+1. No connection is closed while its request is processed or waits for a thread.
 2. A request must be complete `CRMHUB_READ_TIMEOUT_S` after its first byte. In any other state a
    connection may stay unchanged for 80 s: unread answers and idle connections
    (granian itself closes an idle one after 75 s).
 3. Above a limit, connections are closed: first slow ones, then idle ones, always starting with the
-   one unchanged for longest. A caller is slow while sending a request, while not reading an answer,
+   one unchanged for longest. A client is slow while sending a request, while not reading an answer,
    or before sending anything. The limits are:
    - for one address, `CRMHUB_CONNECTIONS_PER_ADDRESS` connections that were slow or idle for more
      than a second. A /64 of IPv6 counts as one address; trusted proxies have no such limit;
@@ -45,7 +45,7 @@ _CHECK_SECONDS, _CROWDED_CHECK_SECONDS = 0.5, 0.05
 _LOG_SECONDS = 10.0
 # granian itself closes an idle connection after 75 s.
 _UNCHANGED_SECONDS = 80.0
-# A busy caller has connections in any state at any moment; only longer-lasting states count.
+# A busy client has connections in any state at any moment; only longer-lasting states count.
 _NEW_SECONDS = 1.0
 # The longest and the usual time between a request's last byte and the app's knowledge of it.
 _LATE_SECONDS, _USUAL_SECONDS = 10.0, 0.25
@@ -65,7 +65,10 @@ _network = lru_cache(4096)(network_of)
 
 
 class Request:
-    """A request whose headers have arrived; `complete_at` is set when its body has, too."""
+    """A request whose headers have arrived.
+
+    `complete_at`: when its body has arrived, too (`time.monotonic`), or None.
+    """
 
     __slots__ = (
         "_candidates",
@@ -89,11 +92,12 @@ class Request:
         self._candidates: list[tuple[TcpConnection, int]] | None = None
 
     def has_hung_up(self) -> bool:
-        """Return whether the caller has hung up; False if this is unknown.
+        """Return whether the client has hung up; False if this is unknown.
 
-        The first call stores the candidates: open connections of the same address with an
-        unanswered request. Later calls remove those that were closed, and those that were answered,
-        since these belong to other requests. The caller has hung up when no candidate is left.
+        The first call stores the candidates: the open connections from the same address that have
+        an unanswered request. Later calls remove candidates that were closed, and candidates that
+        were answered, since these belong to other requests. The client has hung up when no
+        candidate is left.
         """
         if self._candidates is None:
             self._candidates = self._connections.find_candidates(self)
@@ -109,8 +113,9 @@ class Request:
 class Connections:
     """The connections of this process to `port`, and the requests that arrived on them.
 
-    `room` is the number of connections that granian accepts, `per_address` the limit for one
-    address; addresses in `trusted` networks are proxies without that limit.
+    `read_timeout`: the seconds in which a request must arrive. `per_address`: the limit of
+    connections from one address. `room`: the number of connections that granian accepts. `trusted`:
+    networks of proxies, which have no limit per address.
     """
 
     def __init__(
@@ -123,7 +128,7 @@ class Connections:
         trusted: Sequence[Network] = (),
     ) -> None:
         self.requests = dict[int, Request]()
-        """The requests by the id of the thread that processes them."""
+        """The requests in progress, by the id of the thread that processes the request."""
         self._port = port
         self._read_timeout = read_timeout
         self._per_address = per_address
@@ -136,7 +141,7 @@ class Connections:
 
     @property
     def has_closed_recently(self) -> bool:
-        """Whether a connection was closed within the last ten seconds."""
+        """True if a connection was closed by a check within the last ten seconds."""
         return time.monotonic() - self._closed_at < _ENDING_SECONDS
 
     def start_checks(self) -> None:
@@ -160,7 +165,7 @@ class Connections:
             pause = max(pause, now - began)
 
     def close_excess(self) -> Counter[str]:
-        """Close the connections that break a rule; return their number by reason."""
+        """Close the connections that break a rule; return the number closed for each reason."""
         began = time.monotonic()
         lines = [line for line in self._list_open() if line.refresh()]
         in_progress = self._find_in_progress(lines)
@@ -174,7 +179,10 @@ class Connections:
         return closed
 
     def find_candidates(self, request: Request) -> list[tuple[TcpConnection, int]]:
-        """Return the connections that may be the request's, and the bytes sent on each."""
+        """Return the connections on which a request may have arrived.
+
+        Each result is a pair of a connection and the number of bytes sent on it so far.
+        """
         # A `100 Continue` that is sent after the body has arrived looks like an answer.
         if not has_tcp_info() or request.expects_continue:
             return []
@@ -195,12 +203,12 @@ class Connections:
         return candidates
 
     def _list_open(self) -> list[TcpConnection]:
-        """Return the open connections, always with the same object for the same connection.
+        """Return the open connections; the same connection is always the same object.
 
-        No descriptor is created or closed. A second descriptor of a file must never be closed:
+        No file descriptor is created or closed. A second descriptor of a file must never be closed:
         POSIX would drop all locks of this process on that file. These include SQLite's locks, and
-        another process could take the database for unused
-        (https://sqlite.org/howtocorrupt.html, 2.2).
+        another process could take the database for unused (https://sqlite.org/howtocorrupt.html,
+        2.2).
         """
         before, sockets = self._sockets, dict[int, TcpConnection | None]()
         for name in os.listdir("/proc/self/fd"):
@@ -220,7 +228,7 @@ class Connections:
         return [line for line in sockets.values() if line]
 
     def _inspect_socket(self, descriptor: int, inode: int) -> TcpConnection | None:
-        """Return the connection of a new socket, None for a socket that is not one to `port`.
+        """Return the connection of a new socket; None unless it is a connection to `port`.
 
         Raises OSError for a socket without a peer.
         """
@@ -235,7 +243,7 @@ class Connections:
         return TcpConnection(descriptor, inode, _network(peer), is_trusted(peer, self._trusted))
 
     def _find_in_progress(self, lines: Iterable[TcpConnection]) -> set[TcpConnection]:
-        """Return the connections whose requests are complete and not answered yet."""
+        """Return the connections of `lines` whose requests are complete but not answered yet."""
         complete = defaultdict(list)
         for request in list(self.requests.values()):
             if request.complete_at is not None:
@@ -263,8 +271,8 @@ class Connections:
     ) -> dict[TcpConnection, str]:
         """Return the connections to close, with the reasons.
 
-        `lines` are those without a request in progress, in the order of closing; `total` is the
-        number of all connections.
+        `lines`: the connections without a request in progress, in the order of closing. `total`:
+        the number of all connections. `now`: the present by `time.monotonic`.
         """
         chosen: dict[TcpConnection, str] = {}
         for line in lines:
@@ -290,10 +298,10 @@ class Connections:
     def _choose_stalled_bodies(
         self, lines: list[TcpConnection], now: float
     ) -> tuple[list[TcpConnection], int, str]:
-        """Return connections with stalled long bodies, how many to close, and the reason.
+        """Return connections with a long body that stalls, how many to close, and the reason.
 
-        Bodies that wait for a place are not read and make no progress either, but they began later
-        than those that have a place.
+        Bodies that wait for a place are not read, so they make no progress either; but they began
+        later than the bodies that have a place.
         """
         requests = list(self.requests.values())
         waiting = sum(0 < request.waiting_since < now - _NEW_SECONDS for request in requests)
@@ -302,7 +310,10 @@ class Connections:
         return stalled, min(waiting, len(stalled) - max(0, without_place)), _ROOM
 
     def _close(self, line: TcpConnection, *, since: float) -> bool:
-        """Close a connection, unless a request has arrived on it `since`; return whether."""
+        """Close a connection and return True, unless a request has arrived on it.
+
+        `since`: the moment after which a request counts, by `time.monotonic`.
+        """
         was_slow, received = line.is_slow, line.received
         if not line.refresh() or (line.received != received and not was_slow):
             return False

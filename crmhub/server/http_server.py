@@ -1,4 +1,4 @@
-"""The HTTP server of a server process: granian with the hub's limits."""
+"""The HTTP server of a server process: granian, configured with crmhub's limits."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ _BACKLOG = 4096
 
 
 def serve(settings: Settings, address: str) -> None:
-    """Serve requests until SIGTERM or SIGINT; exit with code 1 if granian's own process ends.
+    """Serve HTTP requests on `address` until SIGTERM or SIGINT.
 
-    granian runs the application in a child of this process. It has only one child, and the hub's
-    supervisor replaces this process when the child ends: granian itself would stop for good if a
-    child was killed twice within 5.5 s. All server processes share the port by SO_REUSEPORT.
+    Exits with code 1 if granian's child process ends. granian runs the application in a child of
+    this process. It has only one child, and crmhub's supervisor replaces this process when the
+    child ends: granian itself would stop for good if a child was killed twice within 5.5 s. All
+    server processes listen on the same port by SO_REUSEPORT.
     """
     processes.stop_with_parent()
     server = Server(
@@ -61,7 +62,7 @@ def serve(settings: Settings, address: str) -> None:
 
 
 def _log_config() -> dict[str, Any]:
-    """Return a logging configuration that passes granian's lines to the hub's log."""
+    """Return the logging configuration that passes granian's messages to crmhub's log."""
     return {
         "formatters": {},
         "handlers": {},

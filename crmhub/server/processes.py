@@ -1,4 +1,4 @@
-"""The processes of `crmhub serve`: loading the app, ending a process, announcing the address."""
+"""Parts of the server processes: loading the app, stopping, announcing the address."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ _UNSENT_SECONDS, _SENDING_SECONDS = 1.0, 1.0
 
 
 def connection_limit(settings: Settings) -> int:
-    """Return how many connections a server process accepts at a time.
+    """Return the greatest number of connections that a server process accepts.
 
-    Half of its file descriptors are reserved for the database, CRMs and files.
+    It is lowered so that half of the process's file descriptors remain for the database, CRMs and
+    files.
     """
     limit = settings.threads + _WAITING_CONNECTIONS
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -46,7 +47,7 @@ def connection_limit(settings: Settings) -> int:
 
 
 def load() -> Flask:
-    """Return the application of a server process; its hub is closed when the process ends."""
+    """Return the web application of a server process; close its hub when the process ends."""
     gc.disable()
     _limit_memory_use()
     from crmhub import logs, metrics
@@ -82,7 +83,7 @@ def load() -> Flask:
 
 
 def _limit_memory_use() -> None:
-    """Make glibc return freed memory to the system, and let threads share arenas.
+    """Make the C library return freed memory to the system, and let threads share arenas.
 
     By default glibc raises its threshold for separately mapped blocks to 32 MB, and every thread
     keeps an arena of its largest size so far (mallopt(3)).
@@ -94,11 +95,11 @@ def _limit_memory_use() -> None:
 
 
 def reset_signal_handlers() -> None:
-    """Replace the supervisor's signal handlers in a process that was just forked from it.
+    """Reset the signal handlers in a process that was just forked from the supervisor.
 
-    With the supervisor's handlers the process would ignore SIGTERM until granian sets its own.
-    Ctrl-C and a hangup are ignored: they reach every process of a terminal, but only the supervisor
-    acts on them.
+    With the supervisor's handlers the process would ignore SIGTERM until granian sets its own
+    handlers. SIGINT (Ctrl-C) and SIGHUP are ignored: they reach every process of a terminal, but
+    only the supervisor may act on them.
     """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -106,10 +107,10 @@ def reset_signal_handlers() -> None:
 
 
 def _exit_on_signal(buffer: BodyBuffer, close: Callable[[], object]) -> None:
-    """Exit after SIGTERM or SIGINT as soon as all complete requests are answered.
+    """After SIGTERM or SIGINT, exit as soon as all complete requests are answered.
 
-    granian would also wait for incomplete requests until it is killed, and other calls would be
-    delayed until the next start.
+    `buffer` reports whether they are. `close`: called before the exit. granian would also wait for
+    incomplete requests until it is killed, and new calls would be delayed until the next start.
     """
     signals, wakeup = os.pipe()
     os.set_blocking(wakeup, False)
@@ -130,7 +131,7 @@ def _exit_on_signal(buffer: BodyBuffer, close: Callable[[], object]) -> None:
 
 
 def stop_with_parent() -> None:
-    """Stop this process when its parent is gone, so that it does not keep the port."""
+    """Start a thread that terminates this process when its parent is gone, to free the port."""
     threading.Thread(target=_stop_with_parent, daemon=True).start()
 
 
@@ -142,7 +143,7 @@ def _stop_with_parent() -> None:
 
 
 def announce(settings: Settings, address: str) -> None:
-    """Print the address of the service as soon as the service answers there."""
+    """Start a thread that prints the URL of the service as soon as the service answers."""
     threading.Thread(target=_announce, args=(settings, address), daemon=True).start()
 
 
@@ -176,10 +177,10 @@ def _answers(host: str, port: int) -> bool:
 
 
 def local_host(host: str) -> str:
-    """Return the host name by which this machine reaches a service that listens on `host`."""
+    """Return the host name with which this machine reaches a service that listens on `host`."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
 def origin(host: str, port: int) -> str:
-    """Return the address of the service as a URL without path."""
+    """Return the URL, without a path, of a service at this host and port."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

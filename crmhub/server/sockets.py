@@ -1,4 +1,4 @@
-"""The check of the address on which the service listens."""
+"""Checks, before the start, whether the service can listen on its address."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import rich_click as click
 def free_address(host: str, port: int) -> str:
     """Return the IP address of `host`; raise ClickException if nothing can listen on it.
 
-    The server itself would not notice that another service listens on the port, because its own
-    processes share it.
+    The check is necessary because the server processes share the port: they would not notice that
+    another service listens on it.
     """
     try:
         candidates = socket.getaddrinfo(

@@ -19,19 +19,19 @@ _log = logging.getLogger("crmhub.server")
 
 
 class Supervisor:
-    """Runs `serve` in a number of processes, and starts a new process when one ends."""
+    """Runs `serve` in several processes, and starts a new process when one of them ends."""
 
     def __init__(self, serve: Callable[[], None], processes: int) -> None:
         self._slots = [_Slot(serve) for _ in range(processes)]
         self._ended, self._signal = os.pipe()
 
     def handle(self, *signals: int) -> None:
-        """Register handlers for these signals, which make `run` return."""
+        """Register a handler for these signals that makes `run` return."""
         for number in signals:
             signal.signal(number, lambda *_: self.end())
 
     def end(self) -> None:
-        """Make `run` return; the processes keep running until `stop`."""
+        """Make `run` return; the server processes keep running until `stop` is called."""
         # Only a write, because the signal may arrive while the loop holds a lock.
         os.write(self._signal, b".")
 
@@ -53,7 +53,7 @@ class Supervisor:
                 slot.clear_if_ended()
 
     def stop(self, seconds: float) -> None:
-        """Stop all processes; kill those that still process requests after `seconds`."""
+        """Terminate all processes; kill those that are still running after `seconds`."""
         processes = [slot.process for slot in self._slots if slot.process]
         for process in processes:
             process.terminate()
@@ -66,7 +66,7 @@ class Supervisor:
 
 
 class _Slot:
-    """A slot for one server process at a time, with the pause before the next start."""
+    """A place for one server process, and the pause before the next process may start there."""
 
     def __init__(self, serve: Callable[[], None]) -> None:
         self.process: BaseProcess | None = None
@@ -76,7 +76,7 @@ class _Slot:
 
     @property
     def pause(self) -> float:
-        """The seconds until a process may start."""
+        """The seconds until the next process may start, 0 if it may start now."""
         return max(0.0, self._due_at - time.monotonic())
 
     def start_when_due(self) -> None:

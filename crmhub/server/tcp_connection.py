@@ -1,7 +1,7 @@
-"""The state of a caller's TCP connection, as the Linux kernel reports it.
+"""The state of a client's TCP connection, as the Linux kernel reports it.
 
-The kernel reports when data was last received and last sent on a connection, and how many bytes.
-Data received after the last answer is a request, complete or not.
+The kernel reports when data were last received and last sent on a connection, and how many bytes.
+Data received after the last answer belong to a request, which may be incomplete.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _TCP_INFO = struct.Struct("=B43xI4xI72xQ8xI52xQ")
 
 
 class TcpConnection:
-    """A TCP connection of a caller, and its state at the last `refresh`.
+    """A TCP connection of a client, and its state at the last call of `refresh`.
 
-    It is identified by granian's file descriptor together with the socket's inode. Times are
-    those of `time.monotonic`.
+    granian's file descriptor and the socket's inode identify it. Times are those of
+    `time.monotonic`.
     """
 
     __slots__ = (
@@ -62,7 +62,7 @@ class TcpConnection:
         self._sent_before_answer = 0
 
     def read_tcp_info(self) -> tuple[int, ...]:
-        """Return the fields of `_TCP_INFO` as the kernel reports them; raises OSError."""
+        """Return the fields of `_TCP_INFO` from the kernel; raises OSError for a closed socket."""
         # Python closes a socket with its object, and granian owns this one: the object is detached.
         handle = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, self.descriptor)
         try:
@@ -103,7 +103,10 @@ class TcpConnection:
         return True
 
     def is_unanswered(self, sent: int) -> bool:
-        """Return whether the connection is open and no byte was sent on it beyond `sent`."""
+        """Return whether the connection is open and nothing was sent on it since an earlier moment.
+
+        `sent`: the number of bytes sent up to that moment.
+        """
         try:
             is_same = os.fstat(self.descriptor).st_ino == self.inode
             state, *_, sent_now = self.read_tcp_info()

@@ -1,4 +1,4 @@
-"""The worker that `crmhub serve` runs beside its server processes."""
+"""The worker process that `crmhub serve` runs in addition to its server processes."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ os.register_at_fork(
 
 @contextmanager
 def keep_worker() -> Iterator[Callable[[], None]]:
-    """Run a worker process during the `with` block, and restart it when it ends.
+    """Run a worker process during the `with` block, and restart it whenever it ends.
 
-    Yields a function that stops the worker early, without waiting for its end.
+    Yields a function that stops the worker before the end of the block; it does not wait until the
+    worker has ended.
     """
     keeper = _Keeper()
     thread = threading.Thread(target=keeper.keep, daemon=True)
@@ -50,7 +51,7 @@ class _Keeper:
         self._process: subprocess.Popen[bytes] | None = None
 
     def keep(self) -> None:
-        """Run the worker and restart it, until `stop` is called."""
+        """Run the worker, and restart it whenever it ends, until `stop` is called."""
         self._stopping.wait(_AFTER_SERVERS)
         command = [sys.executable, "-m", "crmhub", "worker", "--of", str(os.getpid())]
         while not self._stopping.is_set():
@@ -67,7 +68,7 @@ class _Keeper:
             self._stopping.wait(max(0.1, _SHORTEST_LIFE - (time.monotonic() - began)))
 
     def _run(self, command: list[str]) -> int | None:
-        """Run the worker until it ends and return its exit code; return None after `stop`."""
+        """Run the worker until it ends; return its exit code, None if `stop` was called before."""
         with _starting:
             if self._stopping.is_set():
                 return None
@@ -76,7 +77,7 @@ class _Keeper:
         return self._process.wait()
 
     def stop(self) -> None:
-        """Stop the worker after its attempts in progress, and do not restart it."""
+        """Terminate the worker, which ends its attempts in progress first; do not restart it."""
         with _starting:
             self._stopping.set()
             if self._process is not None and self._process.poll() is None:
