@@ -1,1 +1,4 @@
-"""The HTTP API: routes and schemas. No package below it knows wire names (createdAt)."""
+"""The HTTP API: routes, and schemas of bodies, queries and answers.
+
+Only this package uses the names of JSON keys, such as `createdAt`.
+"""
