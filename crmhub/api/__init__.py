@@ -1,4 +1,4 @@
 """The HTTP API: routes, and schemas of bodies, queries and answers.
 
-Only this package uses the names of JSON keys, such as `createdAt`.
+The packages below it use other names than the JSON keys: `created_at` for `createdAt`.
 """

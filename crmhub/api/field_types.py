@@ -225,7 +225,7 @@ class Between(Number):
 
 
 class Choice(Text):
-    """Field for a text that must be a key of `words`; the mapping's values are not used."""
+    """Field for a text that must be one of the keys of `words`."""
 
     def __init__(self, words: Mapping[str, Any], **kwargs: Any) -> None:
         super().__init__(validate=validate.OneOf(list(words)), **kwargs)

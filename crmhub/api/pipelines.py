@@ -39,7 +39,8 @@ _NEW_ID = {"pattern": f"^{ID.pattern}$", "description": "Without one the hub iss
 class StageGiven(Strict):
     """Schema of a stage in a change of its pipeline.
 
-    A stage with the id of an existing one changes it, and keeps the values that are not sent.
+    An existing stage is found by its `id`, and its values that are not sent stay. Any other stage
+    is added; without an `id`, the hub issues one.
     """
 
     id = Text(metadata={"maxLength": 100, "description": "Without one the hub issues one."})

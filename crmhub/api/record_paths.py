@@ -22,7 +22,7 @@ class RecordId(BaseConverter):
     """
 
     regex = r"(?!search\Z)[^/]+"
-    # Else Werkzeug would no longer accept the path with a slash at its end.
+    # Without this, Werkzeug would not accept the path with a slash at its end.
     part_isolating = True
 
 
@@ -36,7 +36,8 @@ def kind_in_path(name: str) -> Kind:
 def number(kind: Kind, id: str) -> int:
     """Return the record id in a path as an integer.
 
-    Raises BadRequest for a text that is not a number, and NotFound for a number above all ids.
+    Raises BadRequest for a text that is not a number, and NotFound for a number that cannot be an
+    id.
     """
     if not (id.isascii() and id.isdigit()):
         raise BadRequest(f"id: {id[:60]!r} is not a number.")
@@ -50,7 +51,8 @@ def number(kind: Kind, id: str) -> int:
 def linkable_number(kind: Kind, to_id: str) -> int:
     """Return the id of the record to link to, `to_id` in the path, as an integer.
 
-    Raises BadRequest for a text that is not a number, and Semantic for a number above all ids.
+    Raises BadRequest for a text that is not a number, and Semantic for a number that cannot be an
+    id.
     """
     try:
         return number(kind, to_id)

@@ -304,9 +304,9 @@ def _numbered(inputs: Sequence[dict[str, Any]]) -> list[tuple[str, dict[str, Any
 
 
 def search_limit() -> SearchLimit:
-    """Return the limits of a search in the present request.
+    """Return the limit for a search in the present request.
 
-    They are the configured search timeout, and the moment when the caller hangs up.
+    The search ends after the configured timeout, or as soon as the caller hangs up.
     """
     return SearchLimit(
         hub().settings.search_timeout_s, hung_up=flask_proxies.request().environ.get(HUNG_UP)

@@ -68,7 +68,7 @@ SWITCHES = (
         "The public API stores an unknown property as text instead of refusing it.",
     ),
 )
-"""The switches that are on or off: name, label, explanation."""
+"""The switches of an account that are on or off: name, label, explanation."""
 _OTHERS = ("name", "plan", "lead_requires", "deadline_s", "region", "rotation", "portal_alias")
 # Prefix of hidden fields: the values as the page showed them, to tell which were edited.
 _SHOWN = "shown."
@@ -84,7 +84,7 @@ def account_context(client_id: str) -> dict[str, Any]:
 def tabs(account: Account) -> list[tuple[str, str]]:
     """Return the label and endpoint of each tab of an account's pages.
 
-    The label of the tab for possible duplicates contains the number of open ones.
+    The label of the tab for possible duplicates contains the number of open pairs.
     """
     with hub().database.reading() as db:
         count = possible_duplicates.count_open(db, account)
@@ -95,7 +95,7 @@ def tabs(account: Account) -> list[tuple[str, str]]:
 def installed(name: str) -> Installed:
     """Return the installed adapter with this name.
 
-    Without one, the result is an `Installed` whose `error` says so.
+    If there is none, the result is an `Installed` whose `error` says so.
     """
     for adapter in hub().registry.installed():
         if adapter.name == name:

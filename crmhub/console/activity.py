@@ -250,9 +250,9 @@ def _selection(given: dict[str, str], *, after: str = "") -> Wanted:
 
 
 def _count_attention(account: Account | None) -> Attention:
-    """Return the numbers of failed and of blocked actions.
+    """Return the numbers of failed actions and of actions that they block.
 
-    They are those of the given account, or of all accounts if it is None.
+    Only actions of `account` count; if it is None, the actions of all accounts count.
     """
     with hub().database.reading() as db:
         if account is None:

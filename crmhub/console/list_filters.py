@@ -39,9 +39,9 @@ def age(given: dict[str, str], name: str, label: str) -> int:
 
 
 def one_of(given: dict[str, str], name: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the comma-separated values of the query parameter `name`, () without it.
+    """Return the comma-separated values of the query parameter `name`.
 
-    Raises BadRequest for a value that is not in `allowed`.
+    The result is () without this parameter. Raises BadRequest for a value that is not in `allowed`.
     """
     values = tuple(given[name].split(",")) if name in given else ()
     if unknown := [value for value in values if value not in allowed]:
@@ -50,9 +50,9 @@ def one_of(given: dict[str, str], name: str, allowed: tuple[str, ...]) -> tuple[
 
 
 def account(given: dict[str, str]) -> Account | None:
-    """Return the account that the query parameter `account` names, None without it.
+    """Return the account that the query parameter `account` names.
 
-    Raises NotFound for an unknown account.
+    The result is None without this parameter. Raises NotFound for an unknown account.
     """
     return hub().load_account(given["account"]) if "account" in given else None
 

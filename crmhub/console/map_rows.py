@@ -126,7 +126,10 @@ class Draft:
                 place[0].notes.append(words)
 
     def _filled_rows(self) -> Iterator[tuple[Written, int, Row]]:
-        """Yield kind, number on the page (from 1) and row, for each row with a rule."""
+        """Yield kind, number on the page (from 1) and row, for each row with a rule.
+
+        Blank rows and rows that the user marked for removal are left out.
+        """
         for kind, rows in self.rows.items():
             for number, row in enumerate(rows, 1):
                 if not (row.blank or row.remove):

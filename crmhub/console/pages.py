@@ -25,7 +25,7 @@ HEAD = (
     ("Activity", "console.activity", "activity"),
     ("Audit log", "console.audit_log", "audit"),
 )
-"""The pages linked in the header: label, endpoint, and the first segment of their paths."""
+"""The pages that the header links to: label, endpoint, and the first segment of their paths."""
 
 # Only this service's own styles and scripts load; Bootstrap draws its arrows with data: URLs.
 _POLICY = (
@@ -64,7 +64,7 @@ def page(template: str, status: int = 200, /, **context: Any) -> flask.Response:
         **context,
     )
     response = flask.Response(text, status=status, content_type="text/html; charset=utf-8")
-    # A failure with a body of its own.
+    # Tells `failures.in_shape` to keep this page, even if its status is an error.
     flask.g.is_page = True
     if flask.request.cookies.get(_MESSAGE_COOKIE):
         response.delete_cookie(_MESSAGE_COOKIE, path=PREFIX)

@@ -28,7 +28,10 @@ _Pipeline = tuple[str, str, list[tuple[str, str]]]
 
 @dataclass(frozen=True, slots=True)
 class CrmAnswer:
-    """A list that the CRM returned; if the CRM failed, `wrong` is its error message."""
+    """A list for the catalogue page, from the CRM or from the hub.
+
+    If the CRM failed, `wrong` is its error message.
+    """
 
     values: Sequence[object] = ()
     wrong: str = ""

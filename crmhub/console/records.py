@@ -25,7 +25,7 @@ from crmhub.records.search.pages import PageRequest
 from crmhub.records.search.query import Query
 
 ROWS = 5
-"""The number of filter rows in the form."""
+"""The number of rows for filters in the form above a list of records."""
 SORTS = (
     ("updated_at", "Changed last"),
     ("updated_at asc", "Changed first"),

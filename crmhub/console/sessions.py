@@ -62,9 +62,10 @@ def guard() -> None:
 
 
 def recognise() -> None:
-    """Store the session of the request's cookie in `flask.g.signed_in`, None without one.
+    """Store the session that belongs to the request's cookie in `flask.g.signed_in`.
 
-    Further calls for the same request do nothing. Raises Unavailable without the database.
+    Without a valid session, None is stored. Further calls for the same request do nothing. Raises
+    Unavailable without the database.
     """
     if "signed_in" in flask.g:
         return

@@ -227,4 +227,4 @@ BUILDERS = (
     ("n8n", "Copy it, click on the canvas of a workflow, and paste.", n8n),
     ("Node-RED", "Menu, Import, paste. Its input is a message with these values.", node_red),
 )
-"""The builders: name, instructions, and the function that makes the snippet."""
+"""The tools that snippets are made for: name, instructions, and function that makes the snippet."""

@@ -56,7 +56,8 @@ def property_columns(
 def _property_of_title(catalogue: Catalogue, title: str, by: str) -> str:
     """Return the name of the property whose name or label is this title.
 
-    Returns "" without a match, or with several.
+    Returns "" without a match, with several matches, and for columns that an export or the file of
+    refused rows adds. The title `id` is returned if `by` is `id`.
     """
     if title == "id" == by:
         return title

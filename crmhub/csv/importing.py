@@ -273,7 +273,7 @@ class Import:
         return tally
 
     def _write(self, rows: Sequence[_ParsedRow]) -> tuple[int, int]:
-        """Write rows to records; return the numbers of created and of updated records.
+        """Store rows as records; return the numbers of created and of updated records.
 
         Raises _RowsRefused for invalid values, and for unique values that other records have.
         """
@@ -363,9 +363,9 @@ class Import:
 
 @contextmanager
 def _map_errors(rows: Sequence[_ParsedRow]) -> Iterator[None]:
-    """Raise _RowsRefused in place of the errors that name every invalid row of `rows`.
+    """Context manager that raises _RowsRefused for InvalidProperties and DuplicateValue.
 
-    These are InvalidProperties and DuplicateValue.
+    These errors of the record store name every invalid row of `rows`.
     """
     try:
         yield

@@ -15,7 +15,7 @@ from crmhub.csv.spreadsheets import Row, Sheet, escape_formula, unescape_formula
 from crmhub.errors import Conflict
 
 ADDED_COLUMNS = ("crmhub_line", "crmhub_refused")
-"""The columns that the file adds to the cells of a row."""
+"""The titles of the two columns after the cells of a row: its line number, and the reason."""
 
 
 class RefusedRows:
@@ -36,8 +36,8 @@ class RefusedRows:
     def open(self, size: int, *, behind: int | None) -> None:
         """Continue the file after its first `size` bytes, which an earlier run wrote.
 
-        `behind` is the last imported line, None for a new import. Raises Conflict if the file
-        contains anything else than what this import wrote.
+        `behind` is the last imported line of the imported file, None for a new import. Raises
+        Conflict if the file contains anything that this import did not write.
         """
         existing_size = self._path.stat().st_size if self._path.exists() else 0
         if existing_size and (behind is None or not self._is_own_leftover(size, behind)):
@@ -49,9 +49,9 @@ class RefusedRows:
         self.size = self._kept_size = size if existing_size else 0
 
     def _is_own_leftover(self, size: int, behind: int) -> bool:
-        """Return whether the content after `size` bytes is a rest of a killed run of this import.
+        """Return whether a killed run of this import left the content after `size` bytes.
 
-        Such a rest has only rows for lines after `behind`; the last row may be incomplete.
+        Such content has only rows for lines after `behind`; the last row may be incomplete.
         """
         with self._path.open("rb") as file:
             file.seek(max(size - 1, 0))

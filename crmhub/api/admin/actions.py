@@ -43,7 +43,7 @@ class ActionId(BaseConverter):
     """
 
     regex = r"(?!(?:retry|discard)\Z)[^/]+"
-    # Else Werkzeug would no longer accept the path with a slash at its end.
+    # Without this, Werkzeug would not accept the path with a slash at its end.
     part_isolating = True
 
 

@@ -55,7 +55,7 @@ class CheckInput(_Given):
 
 
 class SaveQuery(Strict):
-    """Schema of the query option `check`: whether the CRM is asked before values are saved."""
+    """Schema of the query option `check`: whether values are tested with the CRM before saving."""
 
     check = Choice(
         {"true": True, "false": False},

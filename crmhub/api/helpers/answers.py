@@ -34,11 +34,11 @@ from crmhub.identity.placeholders import is_unfilled_id
 _F = TypeVar("_F", bound=Callable[..., Any])
 _T = TypeVar("_T")
 
-# The hub's own keys stay under 2,000 bytes together; of what bots store no byte is cut.
+# Bytes of JSON. The hub's own keys take less than 2,000 together; property values are never cut.
 _MESSAGE_ROOM = 700
 NAMES_ROOM = 500
 _LONGEST_KEY = 255
-# Builders give up after 4 s, and what was sent must be written down by then.
+# Builders give up after 4 s; by then, the call must be stored.
 _PATIENCE_S = 2.0
 
 _KEY_OF_CALL = IDEMPOTENCY_KEY | {
@@ -72,7 +72,7 @@ def of_done(done: Done, **own: str) -> dict[str, Any]:
     reasons, refused = named(done.refused)
     message = ". ".join(filter(None, (done.message, reasons)))
     answer = told(done.status, message=message, refused=refused, action_id=done.action_id, **own)
-    # Not a key of the answer, but a header of it.
+    # `answered` turns this key into a header.
     answer[REPLAYED] = done.replayed
     return answer if done.url is None else {**answer, "url": done.url}
 
@@ -88,9 +88,9 @@ def answered(
 ) -> flask.Response:
     """Run `work`, which returns a helper's JSON answer, and return the HTTP response.
 
-    The status is 202 for a queued action, else 200. If the account has the switch `soft_errors`, an
-    error is also answered with status 200; the helper's own keys, which `keys` returns, are then
-    blank. Otherwise the error is raised.
+    The status is 202 for a queued action, else 200. An error is raised, unless the account has the
+    switch `soft_errors`: then the error is answered with status 200, and the helper's own keys,
+    which `keys` returns, are blank.
     """
     try:
         placed = take_place(flask.request.environ, hub(), account)
@@ -104,7 +104,7 @@ def answered(
     except (HubError, HTTPException) as exc:
         if not account.switches.soft_errors:
             raise
-        # Flask itself refuses what it cannot read as a body.
+        # Flask raises an HTTPException for a body that it cannot read (too large).
         failed = exc if isinstance(exc, HubError) else in_words(exc)
         flask.g.failed_with = failed.status
         own = told("error", message=failed.message, action_id=failed.action_id)
@@ -114,8 +114,8 @@ def answered(
 
 
 def _patiently(work: Callable[[], _T], deadline_s: float = math.inf) -> _T:
-    # Bots do not ask again, so they wait for a database that is being restarted. What it wrote down
-    # before it hung up is known again, or done before the same once more, which changes nothing.
+    # Bots do not repeat a call, so the call waits while the database restarts. If `work` had
+    # already committed when the connection broke, running it again changes nothing.
     until = flask.g.began + min(deadline_s, _PATIENCE_S)
     return hub().database.retry_while_unavailable(until, work)
 
@@ -129,8 +129,8 @@ def idempotency_key() -> str:
     key = flask.request.headers.get(HEADER, "")
     if key and not (len(key) <= _LONGEST_KEY and key.isascii() and key.isprintable()):
         raise BadRequest(f"{HEADER}: send 1 to {_LONGEST_KEY} printable ASCII characters")
-    # Under a key that the builder did not fill in the first call would be taken, and all later ones
-    # refused, since they say something else under the same key.
+    # With an unreplaced variable as key, the first call would be accepted, and all later calls
+    # refused as different calls with the same key.
     return "" if is_unfilled_id(key) else key
 
 
@@ -161,14 +161,14 @@ def _size(text: str) -> int:
     return len(orjson.dumps(text)) - 2
 
 
-# What OpenAPI says of them.
+# The description of the helpers for the OpenAPI document.
 
 
 class Answer(Shown):
     """Schema of the keys that the answers of all helpers share."""
 
     class Meta:
-        # Asked properties are keys of their own, and later versions may add some.
+        # Requested properties are further keys, and later versions may add keys.
         unknown = ma.INCLUDE
 
     status = fields.String(required=True, metadata={"enum": list(STATUSES)})

@@ -31,7 +31,7 @@ _MOST_FIELDS = 1000
 _FORM_TYPE = "application/x-www-form-urlencoded"
 _PARTS_TYPE = "multipart/form-data"
 _NESTED = re.compile(r"(props|properties)\[([^\[\]]*)\]", re.DOTALL)
-# What OpenAPI says of numbers that come as text.
+# Patterns in the OpenAPI document for numbers that are sent as text.
 _TEXTS = {
     "number": r"^\s*[+-]?[0-9]{1,30}(\.[0-9]{1,30})?\s*$",
     "integer": r"^\s*[+-]?[0-9]{1,15}(\.0{1,30})?\s*$",
@@ -47,7 +47,7 @@ def body() -> dict[str, Any]:
     raw = flask.request.get_data().removeprefix(b"\xef\xbb\xbf").strip()
     if flask.request.mimetype == _PARTS_TYPE and raw.startswith(b"--"):
         raise BadRequest(f"body: {_PARTS_TYPE} is not taken; send JSON, or a form as {_FORM_TYPE}.")
-    # By content first: builders send JSON under a form's Content-Type.
+    # The content decides first, since builders send JSON with the Content-Type of a form.
     is_form = raw[:1] not in (b"{", b"[") and (
         flask.request.mimetype == _FORM_TYPE or (b"=" in raw and raw[:1] not in (b'"', b""))
     )
@@ -62,7 +62,8 @@ def body() -> dict[str, Any]:
 def load(schema: ma.Schema, posted: dict[str, Any]) -> dict[str, Any]:
     """Return the dict `posted` as the schema loads it.
 
-    Raises BadRequest with every value that does not match the schema, and the Semantic of a field.
+    Raises BadRequest with every value that does not match the schema, and Semantic for blank values
+    and unreplaced template variables in fields that refuse them.
     """
     try:
         taken: dict[str, Any] = schema.load(posted)
@@ -213,7 +214,7 @@ class Phone(_Field[str | None]):
         if isinstance(value, list | dict):
             return None
         text = scalar(value)
-        # 12025550100.0 has no digit more than the number has.
+        # The JSON number 12025550100.0 is the phone number 12025550100.
         return text.removesuffix(".0") if isinstance(value, Decimal) else text
 
 
@@ -307,7 +308,7 @@ class Whole(Hours):
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
         number = super()._deserialize(value, attr, data, **kwargs)
-        # Before anything is computed from it: 1e999999 is a short text and a very long number.
+        # Checked before any calculation: 1e999999 is short as a text, but huge as an integer.
         if abs(number) > LARGEST:
             raise ma.ValidationError(f"must lie between -{LARGEST} and {LARGEST}")
         if number != number.to_integral_value():

@@ -1,9 +1,9 @@
 """Find the account for which a webhook helper is called, and authenticate the call.
 
-Chatbot builders cannot log in. An unguessable id in the path identifies the account, and an
-account may also require its webhook secret in a header. A call that finds no account or has a
-wrong secret counts as a failed authentication of its address; after too many of them, further
-failed calls from this address get 429. Calls that find their account are never limited so.
+Chatbot builders cannot log in. An unguessable id in the path identifies the account, and an account
+may also require its webhook secret in a header. A call that finds no account or has a wrong secret
+counts as a failed authentication of its address; after too many of them, further failed calls from
+this address get 429. Successful calls are never refused for this reason.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def of_conversation(generated_id: str | None, token: Callable[[], str], *, scope
 
 
 def _by_path(value: str, name: str, purposes: tuple[Purpose, ...]) -> tuple[Account, Purpose]:
-    # Copied with a blank or the end of the line behind it.
+    # Builders may copy an id with a blank or a line break after it.
     found = hub().directory.by_webhook_id(value.strip())
     if found is None:
         raise _missed(NotFound(f"{name}: no account has it; send the one issued for the account."))

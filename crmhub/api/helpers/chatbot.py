@@ -44,7 +44,7 @@ blueprint = Blueprint(
 
 _BY_PATH: list[dict[str, list[str]]] = [{}, {"WebhookSecret": []}]
 _BY_ANYTHING: list[dict[str, list[str]]] = [*_BY_PATH, {"ApiKey": []}]
-# Beyond the usual room, as long as this helper has nothing else to say.
+# More than NAMES_ROOM, for answers without refused properties.
 _MISSING_ROOM = 1200
 
 
@@ -77,7 +77,7 @@ def create_lead(generated_id: str) -> flask.Response:
     account = of_generated_id(generated_id)
 
     def work() -> dict[str, Any]:
-        # An account that takes a lead by phone alone does not miss the others.
+        # If the account accepts leads with only a phone, name and email may be missing.
         by_phone = account.switches.lead_requires == "email_or_phone"
         lead = load(LeadBody(partial=("name", "email") if by_phone else ()), body())
         said = {"name": "", "email": "", **lead}
@@ -97,7 +97,8 @@ class GetBody(HelperBody):
 class PropertiesAnswer(Answer):
     """Schema of getProperties' answer.
 
-    Every requested property is a key of its own, and again a key of the object `properties`.
+    Every requested property is a key of the object `properties`, and also a key of the answer
+    itself unless all helpers use this key (such as `status`). Unknown properties are in `missing`.
     """
 
     properties = fields.Dict(keys=fields.String(), values=fields.String(), required=True)
@@ -141,7 +142,7 @@ def _get_properties(account: Account) -> flask.Response:
         reasons, refused = named(found.refused)
         own = told("ok", message=reasons, refused=refused)
         own["stale"] = "true" if found.stale else ""
-        # The hub's keys win; a property of such a name is found under `properties`.
+        # A property with the name of one of the hub's own keys is only under `properties`.
         answer = {**own, **{name: v for name, v in found.values.items() if name not in own}}
         answer["properties"] = dict(found.values)
         answer["missing"] = joined(found.missing, NAMES_ROOM if refused else _MISSING_ROOM)

@@ -30,7 +30,7 @@ class JsonAnswer(flask.Response):
     default_mimetype = "application/json"
     automatically_set_content_length = False
     value: Any = None
-    """The JSON value that the body was printed from, if there is one."""
+    """The JSON value that the body contains; None if the body was given as bytes."""
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         body = b"".join(self.iter_encoded())

@@ -32,7 +32,7 @@ TURN = "crmhub.turn"
 # no thread was free. The app releases it at the end of the request.
 PLACE = "crmhub.place"
 PUBLIC_API = re.compile(r"/([^/]+)/api/v1(?:/|$)")
-"""The paths of the public API, with the client id."""
+"""Pattern for the beginning of the public API's paths; its group is the client id."""
 # For a plan without a limit, because every answer has the RateLimit headers.
 _NO_LIMIT = RateStatus(limit=10**9, remaining=10**9)
 _NO_SUCH_KEY = (
@@ -87,7 +87,8 @@ def authenticate(request: flask.Request, client_id: str) -> None:
 def take_place(environ: WSGIEnvironment, here: Hub, account: Account) -> bool:
     """Take a thread of the account's share for this request; return whether one was free.
 
-    A second call for the same request returns the first result. The app returns the thread later.
+    A second call for the same request returns the first result. The app releases the thread at the
+    end of the request.
     """
     if PLACE not in environ:
         free = here.shares.take(account.id, environ.get(TURN))
@@ -96,7 +97,7 @@ def take_place(environ: WSGIEnvironment, here: Hub, account: Account) -> bool:
 
 
 def lacks_scope(caller: Caller | Operator, scope: str) -> Forbidden:
-    """Return the Forbidden for a caller whose API key or admin token lacks this scope."""
+    """Return the Forbidden error for a caller whose API key or admin token lacks this scope."""
     return Forbidden(f"This {caller.credential} lacks the scope {scope}; create one that has it.")
 
 

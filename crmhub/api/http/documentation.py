@@ -323,7 +323,10 @@ def _add_errors(doc: dict[str, Any], documented: Documented, method: str) -> Non
 
 
 def _words(view: Callable[..., Any]) -> dict[str, str]:
-    """Return the description of a view: its docstring without the first paragraph; {} if empty."""
+    """Return a view's key `description` for its OpenAPI object; {} without a description.
+
+    The description is the view's docstring without the first paragraph.
+    """
     _, _, below = (inspect.getdoc(view) or "").partition("\n\n")
     return {"description": below} if below else {}
 

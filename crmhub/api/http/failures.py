@@ -62,7 +62,7 @@ def _http(error: HTTPException) -> flask.Response:
 
 
 def duplicate(error: DuplicateValue, kind: str) -> flask.Response:
-    """Return the 409 for a unique value that another record already has.
+    """Return the response with status 409 for a unique value that another record has.
 
     `kind` is the name of the kind of record. The header Location has the path of the other record.
     """
@@ -83,7 +83,7 @@ def in_words(error: HTTPException) -> HubError:
 
 
 def _helpers_named(path: str) -> list[str]:
-    """Return the paths of the helpers that a wrong path names, for instance without an id."""
+    """Return the helper paths that a wrong path may mean, such as one that lacks its webhook id."""
     words = path.casefold().split("/")
     return [
         rule.rule

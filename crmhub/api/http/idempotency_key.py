@@ -46,10 +46,10 @@ class Rebuild:
 def once(view: _F, rebuild: Rebuild) -> _F:
     """Return a view that answers a POST with a repeated Idempotency-Key as the first time.
 
-    `view` and the storing of its answer share a transaction. If an answer is longer than
-    MAX_KEPT_ANSWER_BYTES, it is stored as `rebuild.shorten` returns it. Put this wrapper around the
-    decorators that read the body, and inside those that check the caller's rights, since rights are
-    checked for repetitions too.
+    The execution of `view` and the storing of its answer share a transaction. If an answer is
+    longer than MAX_KEPT_ANSWER_BYTES, it is stored as `rebuild.shorten` returns it. Put this
+    wrapper around the decorators that read the body, and inside those that check the caller's
+    rights, since rights are checked for repetitions too.
     """
 
     @wraps(view)
@@ -115,9 +115,9 @@ def _fingerprint(request: flask.Request) -> str:
 
 
 def _answer_of(view: Callable[[], flask.Response]) -> flask.Response:
-    """Return the view's response; an error below 500 other than 429 is returned as response too.
+    """Return the view's response; errors that are to be stored become responses too.
 
-    Status 429 and 5xx are raised, so that their answers are not stored.
+    Errors with status 429 or 5xx are raised, since their answers are not stored.
     """
     try:
         return view()

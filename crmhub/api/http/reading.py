@@ -287,7 +287,7 @@ class Blueprint(flask.Blueprint):
         super().__init__(name, import_name, url_prefix=url_prefix)
         self.description = description
         self.routes: list[Route] = []
-        """In the order of the document."""
+        """The registered routes, in the order of the OpenAPI document."""
         self._refuses_queries = "/v1" in url_prefix
 
     def add_url_rule(
