@@ -1,1 +1,4 @@
-"""The HTTP API: routes and schemas. No package below it knows wire names (createdAt)."""
+"""The HTTP API: routes, and schemas of bodies, queries and answers.
+
+The packages below it use other names than the JSON keys: `created_at` for `createdAt`.
+"""

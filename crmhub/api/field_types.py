@@ -1,4 +1,7 @@
-"""The types of JSON fields. They are strict: a string is no number, a boolean is no integer."""
+"""The marshmallow fields of JSON bodies and query strings, all strictly typed.
+
+The text "1" is no number, and `true` is no integer.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ Messages = dict[str, str | list[Any] | dict[Any, Any]]
 
 
 class Strict(ma.Schema):
-    """An object that refuses keys it does not know."""
+    """Base schema of JSON objects that refuse unknown keys."""
 
     error_messages: dict[str, str] = {"type": "must be a JSON object"}
 
@@ -30,7 +33,7 @@ class Strict(ma.Schema):
 
 
 class Text(fields.String):
-    """A JSON string; no other value is converted to one."""
+    """Field for a JSON string; values of other types are refused, not converted."""
 
     default_error_messages: Messages = {
         "invalid": "must be a string",
@@ -45,7 +48,7 @@ class Text(fields.String):
 
 
 class Number(fields.Integer):
-    """A JSON integer; `1.0`, `"1"` and `true` are rejected."""
+    """Field for a JSON integer; `1.0`, `"1"` and `true` are refused."""
 
     default_error_messages: Messages = {
         "invalid": "must be an integer",
@@ -60,7 +63,7 @@ class Number(fields.Integer):
 
 
 class Flag(fields.Boolean):
-    """A JSON boolean."""
+    """Field for a JSON boolean; texts and numbers are refused."""
 
     default_error_messages: Messages = {
         "invalid": "must be true or false",
@@ -78,7 +81,10 @@ _MAX_FAULTS = 25
 
 
 class Items(fields.List[Any]):
-    """A JSON array with at most `maxItems` (in its metadata) items."""
+    """Field for a JSON array with at most as many items as `maxItems` in its metadata.
+
+    Loading stops after 25 faulty items.
+    """
 
     default_error_messages: Messages = {
         "invalid": "must be an array",
@@ -109,7 +115,7 @@ class Items(fields.List[Any]):
 
 
 class Inner(fields.Nested):
-    """A JSON object inside another."""
+    """Field for a JSON object inside another one; its schema is the first argument."""
 
     default_error_messages: Messages = {
         "type": "must be an object",
@@ -122,9 +128,9 @@ SCALARS = ["string", "number", "boolean"]
 
 
 class Scalar(fields.Field[str]):
-    """A JSON string, number, boolean or null, loaded as text; null becomes "".
+    """Field for a JSON string, number, boolean or null, loaded as text; null becomes "".
 
-    Booleans are rejected if the metadata gives a `type` without "boolean".
+    Booleans are refused if the metadata gives a `type` without "boolean".
     """
 
     default_error_messages: Messages = {
@@ -146,7 +152,10 @@ class Scalar(fields.Field[str]):
 
 
 def scalar(value: Any) -> str:
-    """Return a JSON scalar as text, or raise ValidationError."""
+    """Return a JSON string, number, boolean or null as text.
+
+    Raises ValidationError for other values.
+    """
     try:
         return from_json(value)
     except NotScalar as exc:
@@ -154,7 +163,10 @@ def scalar(value: Any) -> str:
 
 
 class Properties(fields.Field[dict[str, str]]):
-    """A map of property name to value."""
+    """Field for a JSON object of property names and values, loaded as texts.
+
+    Too many properties and too long values are refused.
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         shape = {
@@ -193,7 +205,10 @@ class Properties(fields.Field[dict[str, str]]):
 
 
 class Between(Number):
-    """An integer between two bounds, both included; with `in_query`, given as ASCII digits."""
+    """Field for an integer from `lowest` to `highest`, both included.
+
+    With `in_query`, the integer is a text of ASCII digits, as query strings hold it.
+    """
 
     def __init__(self, lowest: int, highest: int, *, in_query: bool = False, **kwargs: Any) -> None:
         super().__init__(validate=validate.Range(lowest, highest), **kwargs)
@@ -210,7 +225,7 @@ class Between(Number):
 
 
 class Choice(Text):
-    """One of the given words."""
+    """Field for a text that must be one of the keys of `words`."""
 
     def __init__(self, words: Mapping[str, Any], **kwargs: Any) -> None:
         super().__init__(validate=validate.OneOf(list(words)), **kwargs)
@@ -223,7 +238,10 @@ class Choice(Text):
 
 
 class Words(fields.List[Any]):
-    """A JSON array of strings without repetitions; with `words`, only these are accepted."""
+    """Field for a JSON array of strings, loaded as a tuple without repetitions.
+
+    If `words` are given, other strings are refused.
+    """
 
     _SHAPE = "must be an array of strings"
     default_error_messages: Messages = {"null": f"{_SHAPE}, not null"}
@@ -245,7 +263,7 @@ class Words(fields.List[Any]):
 
 
 class Joined(Words):
-    """Names in a query string, joined by commas."""
+    """Field for names joined by commas in a query string, loaded as a tuple without repetitions."""
 
     _SHAPE = "must be names joined by commas"
 

@@ -21,7 +21,7 @@ _DOCS = {
 
 
 def register(app: flask.Flask) -> None:
-    """Add the routes to `app`."""
+    """Add the routes /healthz, /readyz, /metrics and /docs to the app."""
     app.add_url_rule("/healthz", view_func=_healthy, endpoint="healthz")
     app.add_url_rule("/readyz", view_func=_ready, endpoint="readyz")
     gauges = QueueGauges(app.extensions["crmhub"].database)

@@ -1,4 +1,4 @@
-"""The routes of pipelines and their stages (`/pipelines/{deals|tickets}`)."""
+"""The public API's routes for pipelines and their stages (`/pipelines/{deals|tickets}`)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,11 @@ _NEW_ID = {"pattern": f"^{ID.pattern}$", "description": "Without one the hub iss
 
 
 class StageGiven(Strict):
-    """A stage. An existing one is found by its id, and values that are not given stay."""
+    """Schema of a stage in a change of its pipeline.
+
+    An existing stage is found by its `id`, and its values that are not sent stay. Any other stage
+    is added; without an `id`, the hub issues one.
+    """
 
     id = Text(metadata={"maxLength": 100, "description": "Without one the hub issues one."})
     label = Text(metadata={**_LABEL, "description": "Shown to people; a new stage needs one."})
@@ -53,7 +57,7 @@ class StageGiven(Strict):
 
 
 class NewStage(StageGiven):
-    """A stage of a new pipeline."""
+    """Schema of a stage in a request for a new pipeline."""
 
     id = Text(metadata=_NEW_ID)
     label = Text(required=True, metadata=_LABEL)
@@ -67,7 +71,7 @@ _STAGES = {
 
 
 class PipelineInput(Strict):
-    """A pipeline to add."""
+    """Schema of the body of a request for a new pipeline."""
 
     id = Text(metadata=_NEW_ID)
     label = Text(required=True, metadata=_LABEL)
@@ -75,7 +79,10 @@ class PipelineInput(Strict):
 
 
 class PipelineChange(Strict):
-    """The values of a pipeline to change; `stages` replaces the whole list."""
+    """Schema of the values of a pipeline to change; values that are not sent stay.
+
+    `stages` replaces the complete list of stages.
+    """
 
     label = Text(metadata=_LABEL)
     stages = Items(
@@ -89,7 +96,7 @@ class PipelineChange(Strict):
 
 
 class StageShown(Shown):
-    """A stage of a pipeline."""
+    """Schema of a stage in an answer."""
 
     id = fields.String(required=True)
     label = fields.String(required=True)
@@ -100,7 +107,7 @@ class StageShown(Shown):
 
 
 class PipelineShown(Shown):
-    """A pipeline with its stages in order."""
+    """Schema of a pipeline in an answer, with its stages in their order."""
 
     id = fields.String(required=True)
     label = fields.String(required=True)
@@ -108,7 +115,10 @@ class PipelineShown(Shown):
 
 
 class PipelinePageShown(Exactly):
-    """All pipelines of a resource on one page; new records start in the first one."""
+    """Schema of the list of all pipelines for deals or for tickets, on a single page.
+
+    New records start in the first pipeline.
+    """
 
     total = fields.Integer(required=True, metadata={"minimum": 0})
     results = fields.List(fields.Nested(PipelineShown), required=True)
@@ -137,7 +147,10 @@ def _without_stages(shown: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_stages(kept: dict[str, Any]) -> dict[str, Any]:
-    """Return the pipeline with its present stages; a deleted pipeline has none."""
+    """Add the present stages to a pipeline's stored JSON, which `_without_stages` shortened.
+
+    If the pipeline was deleted since then, its list of stages stays empty.
+    """
     kind = _KINDS[(flask.request.view_args or {})["resource"]]
     try:
         return _shown(pipelines.find(hub().records, account(), kind, kept["id"]))

@@ -1,4 +1,4 @@
-"""The routes of property definitions (`/properties/{resource}`)."""
+"""The public API's routes for property definitions (`/properties/{resource}`)."""
 
 from __future__ import annotations
 
@@ -44,8 +44,9 @@ def of_kind(
 ) -> Callable[[_F], _F]:
     """Return a decorator that turns a view's path parameter `resource` into its argument `kind`.
 
-    The view raises NotFound for a resource that is not in `kinds`, and Forbidden if the caller's
-    key lacks the `right` (read or write) to it. With `rebuild`, a POST accepts an Idempotency-Key.
+    The view raises NotFound if `resource` is not a key of `kinds`, and Forbidden if the caller's
+    API key lacks the scope `{resource}:{right}`; `right` is read or write. With `rebuild`, a POST
+    accepts an Idempotency-Key.
     """
 
     def decorator(view: _F) -> _F:
@@ -66,12 +67,12 @@ def of_kind(
 
 
 def in_path(name: str, **schema: Any) -> dict[str, Any]:
-    """Return the OpenAPI object of a path parameter."""
+    """Return the OpenAPI object of a path parameter, a string; `schema` adds to its JSON schema."""
     return {"in": "path", "name": name, "required": True, "schema": {"type": "string", **schema}}
 
 
 def all_of(shown: Sequence[dict[str, Any]]) -> flask.Response:
-    """Return all items as one page, in the form of every list."""
+    """Return the answer to a list request: a single page with all items, given as JSON objects."""
     cursor = {"next": "", "nextLink": ""}
     page = {"total": len(shown), "results": shown, "cursor": cursor, "hasMore": False}
     return as_json(page)
@@ -85,7 +86,7 @@ LINE = r"^[^\u0000-\u001f\u007f-\u009f]*$"
 
 
 class OptionInput(Strict):
-    """An option of an enumeration; without a label its value is shown."""
+    """Schema of an option of an enumeration; without a label, people see its value."""
 
     value = Text(
         required=True,
@@ -102,7 +103,7 @@ class OptionInput(Strict):
 
 
 class PropertyChange(Strict):
-    """The values of a property definition to change; values that are not named stay."""
+    """Schema of the changes to a property definition; values that are not sent stay."""
 
     name = Text(metadata={"description": "Cannot be changed."})
     label = Text(
@@ -138,7 +139,7 @@ class PropertyChange(Strict):
 
 
 class PropertyInput(PropertyChange):
-    """A property to define."""
+    """Schema of the body of a request for a new property."""
 
     name = Text(
         required=True,
@@ -151,7 +152,7 @@ class PropertyInput(PropertyChange):
 
 
 class DeleteQuery(Strict):
-    """Whether a property is deleted together with its values."""
+    """Schema of a deletion's query: whether records' values of the property are deleted too."""
 
     force = Choice(
         {"true": True, "false": False},
@@ -160,14 +161,14 @@ class DeleteQuery(Strict):
 
 
 class OptionShown(Exactly):
-    """An option of an enumeration."""
+    """Schema of an option of an enumeration in an answer."""
 
     value = fields.String(required=True)
     label = fields.String(required=True)
 
 
 class PropertyShown(Exactly):
-    """The definition of a property."""
+    """Schema of a property definition in an answer."""
 
     name = fields.String(required=True)
     label = fields.String(required=True)
@@ -184,7 +185,7 @@ class PropertyShown(Exactly):
 
 
 class PropertyPageShown(Exactly):
-    """All properties of a resource on one page."""
+    """Schema of the list of all properties of a kind of record, on a single page."""
 
     total = fields.Integer(required=True, metadata={"minimum": 0})
     results = fields.List(fields.Nested(PropertyShown), required=True)
@@ -218,7 +219,10 @@ def _without_options(shown: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_options(kept: dict[str, Any]) -> dict[str, Any]:
-    """Return the definition with its present options; a deleted property has none."""
+    """Add the present options to a definition's stored JSON, which `_without_options` shortened.
+
+    If the property was deleted since then, its list of options stays empty.
+    """
     kind = KINDS[(flask.request.view_args or {})["resource"]]
     try:
         return _shown(definitions.find(hub().records, account(), kind, kept["name"]))

@@ -1,4 +1,4 @@
-"""Reads the parts of a request that name a record: its kind, its id, and the header If-Match."""
+"""Parse the parts of a request that identify records: kind, id, and the header If-Match."""
 
 from __future__ import annotations
 
@@ -16,21 +16,29 @@ _ETAG = re.compile(r'"([0-9]{1,9})"')
 
 
 class RecordId(BaseConverter):
-    """A URL converter for record ids; it rejects `search`, so that other methods on it stay 405."""
+    """URL converter for record ids.
+
+    It does not match `search`, so that a GET of /contacts/search is answered 405.
+    """
 
     regex = r"(?!search\Z)[^/]+"
-    # Else Werkzeug would no longer accept the path with a slash at its end.
+    # Without this, Werkzeug would not accept the path with a slash at its end.
     part_isolating = True
 
 
 def kind_in_path(name: str) -> Kind:
+    """Return the kind of record with this name, such as contacts; raises NotFound without one."""
     if name not in KINDS:
         raise NotFound(f"There are no {name[:60]}; records are {', '.join(KINDS)}.")
     return KINDS[name]
 
 
 def number(kind: Kind, id: str) -> int:
-    """Return a path's record id; raises BadRequest if it is no number, NotFound beyond all ids."""
+    """Return the record id in a path as an integer.
+
+    Raises BadRequest for a text that is not a number, and NotFound for a number that cannot be an
+    id.
+    """
     if not (id.isascii() and id.isdigit()):
         raise BadRequest(f"id: {id[:60]!r} is not a number.")
     # Longer than any id: parsing it would waste time.
@@ -41,7 +49,11 @@ def number(kind: Kind, id: str) -> int:
 
 
 def linkable_number(kind: Kind, to_id: str) -> int:
-    """Return the id of the record to link with; raises Semantic for an impossible id."""
+    """Return the id of the record to link to, `to_id` in the path, as an integer.
+
+    Raises BadRequest for a text that is not a number, and Semantic for a number that cannot be an
+    id.
+    """
     try:
         return number(kind, to_id)
     except NotFound as exc:
@@ -49,7 +61,11 @@ def linkable_number(kind: Kind, to_id: str) -> int:
 
 
 def if_match() -> frozenset[int] | None:
-    """Return the record versions that the If-Match header allows, None without the header."""
+    """Return the record versions that the If-Match header allows.
+
+    Without the header, or if it is `*`, every version is allowed and the result is None. Raises
+    BadRequest for an invalid header.
+    """
     header = flask.request.headers.get("If-Match")
     if header is None or header.strip() == "*":
         return None

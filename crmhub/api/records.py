@@ -1,4 +1,7 @@
-"""The routes of contacts, deals, companies and tickets, made by one function."""
+"""The public API's routes for contacts, deals, companies and tickets.
+
+`records_blueprint` makes the same routes for each of these kinds.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ _DEFAULT_LIMIT = 20
 
 
 def records_blueprint(kind: Kind) -> Blueprint:
-    """Return the routes of one kind of record."""
+    """Return the blueprint with all routes for a kind of record, such as contacts."""
     name, one = kind.name, kind.singular
     blueprint = Blueprint(
         name,
@@ -264,7 +267,10 @@ def _record_answer(
 
 
 def _without_values(answer: Any) -> Any:
-    """Return an answer's record or records without property values and linked ids."""
+    """Return the JSON of a record, or of a list of records, without its values.
+
+    The properties and the lists of linked ids are emptied, for storage under an Idempotency-Key.
+    """
     if isinstance(answer, list):
         return [_without_values(each) for each in answer]
     # Which links are shown depends on the request.
@@ -273,9 +279,9 @@ def _without_values(answer: Any) -> Any:
 
 
 def _with_values(kind: Kind, kept: Any) -> Any:
-    """Return records shortened by `_without_values` with their present values.
+    """Fill the JSON that `_without_values` shortened with the records' present values.
 
-    A record that was archived meanwhile keeps none.
+    A record that was archived since then stays without values.
     """
     if not isinstance(kept, list):
         return _with_values(kind, [kept])[0]
@@ -298,7 +304,10 @@ def _numbered(inputs: Sequence[dict[str, Any]]) -> list[tuple[str, dict[str, Any
 
 
 def search_limit() -> SearchLimit:
-    """Return the time limit for a search; the search also ends if the caller hangs up."""
+    """Return the limit for a search in the present request.
+
+    The search ends after the configured timeout, or as soon as the caller hangs up.
+    """
     return SearchLimit(
         hub().settings.search_timeout_s, hung_up=flask_proxies.request().environ.get(HUNG_UP)
     )
@@ -323,7 +332,10 @@ def _page(kind: Kind, query: dict[str, Any], filters: tuple[Filter, ...]) -> fla
 
 
 def _continued(request: PageRequest, query: dict[str, Any], after: Cursor) -> PageRequest:
-    """Return the request for the page after a cursor, which gives the options that are not sent."""
+    """Return the request for the page after the cursor `after`.
+
+    Options that the query does not name, such as the sort order, are taken from the cursor.
+    """
     return replace(
         request,
         after=after,
@@ -339,7 +351,10 @@ def _continued(request: PageRequest, query: dict[str, Any], after: Cursor) -> Pa
 
 
 def _merged_options(body: dict[str, Any], query: dict[str, Any]) -> dict[str, Any]:
-    """Merge a search's options from body and query; raises BadRequest where they differ."""
+    """Return a search's options, which may be in the body or in the query string.
+
+    Raises BadRequest if both give a different value for an option.
+    """
     # A client that follows nextLink sends the body again, with its empty cursor.
     if not body.get("cursor"):
         body.pop("cursor", None)

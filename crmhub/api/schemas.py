@@ -1,7 +1,7 @@
-"""The schemas of the public API's inputs and answers.
+"""The marshmallow schemas of the public API's bodies, queries and answers.
 
-Schemas check every input. The answers with records are printed by `api/http/answers.py`; their
-schemas here only describe them for OpenAPI.
+Every body and query is checked by its schema. Answers with records are made by
+`api/http/answers.py`; their schemas here only describe them in the OpenAPI document.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ ID = {"minimum": 1, "maximum": HIGHEST_ID}
 
 
 class AssociationsInput(Strict):
-    """The ids to link a new record with, by kind."""
+    """Schema of the ids of the records to link a new record with, by kind of record."""
 
     class Meta(Strict.Meta):
         include: ClassVar = {
@@ -63,14 +63,14 @@ class AssociationsInput(Strict):
 
 
 class RecordInput(Strict):
-    """A record to create."""
+    """Schema of the body of a request for a new record."""
 
     properties = Properties(required=True)
     associations = Inner(AssociationsInput)
 
 
 class RecordChange(Strict):
-    """Properties to change."""
+    """Schema of the property values to change in a record."""
 
     properties = Properties(
         required=True, metadata={"description": 'Property name to value; null or "" clears it.'}
@@ -88,13 +88,13 @@ def _not_empty(given: list[Any]) -> None:
 
 
 class BatchCreate(Strict):
-    """Records to create, all or none."""
+    """Schema of a batch of records to create; all are created or none."""
 
     inputs = _batch(Inner(RecordInput))
 
 
 class ReadItem(Strict):
-    """A record to read, by its id or by a value of `idProperty`."""
+    """Schema of a record to read in a batch, by its id or a value of the batch's `idProperty`."""
 
     id = fields.Raw(
         required=True,
@@ -104,7 +104,10 @@ class ReadItem(Strict):
 
 
 class BatchRead(Strict):
-    """Records to read; missing records are left out of the answer."""
+    """Schema of a batch of records to read.
+
+    Records that do not exist are left out of the answer.
+    """
 
     inputs = _batch(Inner(ReadItem))
     id_property = Text(data_key="idProperty")
@@ -112,44 +115,48 @@ class BatchRead(Strict):
 
 
 class UpdateItem(RecordChange):
-    """A record to change."""
+    """Schema of a record to change in a batch."""
 
     id = Number(required=True, metadata=ID)
 
 
 class BatchUpdate(Strict):
-    """Records to change, all or none."""
+    """Schema of a batch of records to change; all are changed or none."""
 
     inputs = _batch(Inner(UpdateItem))
 
 
 class UpsertItem(RecordChange):
-    """A record to change, or to create when no record has this value yet."""
+    """Schema of a record to change, or to create, in a batch.
+
+    The record is found by the value `id` of its unique property `idProperty`; without such a
+    record, a new one is created.
+    """
 
     id_property = Text(data_key="idProperty", required=True)
     id = Scalar(required=True)
 
 
 class BatchUpsert(Strict):
-    """Records to change or create, all or none."""
+    """Schema of a batch of records to change or create; all inputs are stored or none."""
 
     inputs = _batch(Inner(UpsertItem))
 
 
 class ArchiveItem(Strict):
-    """A record to archive."""
+    """Schema of a record to archive in a batch."""
 
     id = Number(required=True, metadata=ID)
 
 
 class BatchArchive(Strict):
-    """Records to archive, all or none."""
+    """Schema of a batch of records to archive; all are archived or none."""
 
     inputs = _batch(Inner(ArchiveItem))
 
 
 class FilterInput(Strict):
-    """One condition; all conditions of a search must hold."""
+    """Schema of a search filter, a condition for one property; records must match all filters."""
 
     property_name = Text(
         data_key="propertyName", required=True, metadata={"description": "Property to test."}
@@ -181,7 +188,7 @@ class FilterInput(Strict):
 
 
 class LinkQuery(Strict):
-    """The paging of a list of ids."""
+    """Schema of the query of a list of linked ids: page size and cursor."""
 
     limit = Between(1, 100, in_query=True, metadata={"description": LIMIT, "default": 20})
     cursor = Text(metadata={"description": CURSOR})
@@ -193,21 +200,24 @@ _FIELDS = ("associations", "createdAt", "updatedAt")
 
 
 class Sorting(Strict):
-    """The sort order of a list."""
+    """Base schema of the sort order of a list of records."""
 
     sort = Choice(SORTS, metadata={"description": "What to sort by.", "default": "date_modified"})
     order = Choice(ORDERS, metadata={"description": "Direction.", "default": "desc"})
 
 
 class ListQuery(LinkQuery, Sorting):
-    """The paging and sort order of a list, and the fields to show."""
+    """Schema of the query of a list of records: page, sort order, and the fields to show."""
 
     properties = Joined(metadata=_NAMES)
     include = Joined(_FIELDS, metadata=_INCLUDE)
 
 
 class SearchInput(Sorting):
-    """A search; its paging and sort order may also be given in the query string."""
+    """Schema of a search's body: filters, page, sort order, and the fields to show.
+
+    All but the filters may also be given in the query string.
+    """
 
     cursor = Text(metadata={"description": CURSOR})
     limit = Between(1, 100, metadata={"description": LIMIT, "default": 20})
@@ -221,7 +231,10 @@ class SearchInput(Sorting):
 
 
 class GetQuery(Strict):
-    """The fields of a record to show, and the property whose value finds it."""
+    """Schema of the query for a single record: the fields to show.
+
+    With `idProperty`, the id in the path is a value of this unique property.
+    """
 
     id_property = Text(
         data_key="idProperty",
@@ -243,7 +256,7 @@ MOMENT = {
 
 
 class Moment(fields.String):
-    """A time, printed from milliseconds since 1970; null for None and 0."""
+    """Field for a time in an answer, printed from ms since 1970; None and 0 become null."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(metadata={**MOMENT, **kwargs.pop("metadata", {})}, **kwargs)
@@ -253,21 +266,21 @@ class Moment(fields.String):
 
 
 class Shown(ma.Schema):
-    """The base of answers to which later versions may add fields."""
+    """Base schema of answers that may get more fields in later versions."""
 
     class Meta:
         unknown = ma.EXCLUDE
 
 
 class Exactly(ma.Schema):
-    """The base of answers whose fields never change."""
+    """Base schema of answers that get no more fields in later versions."""
 
     class Meta:
         unknown = ma.RAISE
 
 
 class ErrorSchema(Exactly):
-    """The body of every answer outside 2xx."""
+    """Schema of the body of every error answer."""
 
     category = fields.String(
         required=True,
@@ -297,7 +310,10 @@ def _values(**kwargs: Any) -> fields.Dict:
 
 
 class Associations(Shown):
-    """The ids of linked records; contacts and tickets only if there are any or if requested."""
+    """Schema of the ids of a record's linked records, by kind of record.
+
+    Contacts and tickets are left out if there are none, unless the request names them.
+    """
 
     deals = fields.List(fields.Integer(metadata=ID), required=True)
     companies = fields.List(fields.Integer(metadata=ID), required=True)
@@ -306,7 +322,7 @@ class Associations(Shown):
 
 
 class RecordShown(Shown):
-    """A whole record."""
+    """Schema of a single record in an answer, with associations and times."""
 
     id = fields.Integer(required=True, metadata=ID)
     properties = _values()
@@ -316,13 +332,16 @@ class RecordShown(Shown):
 
 
 class UpsertedShown(RecordShown):
-    """A whole record, and whether the upsert created it."""
+    """Schema of a record in the answer to an upsert; `new` is true for a created record."""
 
     new = fields.Boolean(required=True)
 
 
 class ListedShown(Exactly):
-    """A record of a page; the last three fields only if they were requested."""
+    """Schema of a record on a page of a list or search.
+
+    Its associations and times are left out unless the request includes them.
+    """
 
     id = fields.Integer(required=True, metadata=ID)
     properties = _values()
@@ -332,14 +351,14 @@ class ListedShown(Exactly):
 
 
 class CursorShown(Exactly):
-    """The cursor of the next page; both fields are "" on the last page."""
+    """Schema of the cursor for the next page; both fields are "" on the last page."""
 
     next = fields.String(required=True)
     next_link = fields.String(data_key="nextLink", required=True)
 
 
 class PageShown(Exactly):
-    """A page of records."""
+    """Schema of a page of records."""
 
     total = fields.Integer(required=True, metadata={"minimum": 0})
     results = fields.List(fields.Nested(ListedShown), required=True)
@@ -348,7 +367,7 @@ class PageShown(Exactly):
 
 
 class LinkPageShown(Exactly):
-    """A page of ids."""
+    """Schema of a page of ids of linked records."""
 
     total = fields.Integer(required=True, metadata={"minimum": 0})
     results = fields.List(fields.Integer(metadata=ID), required=True)

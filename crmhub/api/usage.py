@@ -1,4 +1,4 @@
-"""The route of the account's plan: its limits and their usage (`GET /usage`)."""
+"""The public API's route for the plan of the account: its limits and usage (`GET /usage`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RATE = {"description": 'Calls in a window, such as "1000/10s"; null: no limit.'}
 
 
 class UsedShown(Shown):
-    """The number of live records, and the highest number allowed."""
+    """Schema of the number of live records of a kind, and of the highest number allowed."""
 
     used = fields.Integer(required=True, metadata={"minimum": 0})
     limit = fields.Integer(
@@ -29,14 +29,14 @@ class UsedShown(Shown):
 
 
 class ResourcesUsedShown(Shown):
-    """The usage of each kind of record."""
+    """Schema of the numbers of records, by kind of record."""
 
     class Meta(Shown.Meta):
         include: ClassVar = {kind: fields.Nested(UsedShown, required=True) for kind in KINDS}
 
 
 class UsageShown(Shown):
-    """The account's plan and its usage."""
+    """Schema of the account's plan, its limits and their usage."""
 
     plan = fields.String(required=True)
     rate_limit = fields.String(data_key="rateLimit", required=True, allow_none=True, metadata=RATE)
@@ -61,7 +61,7 @@ def _get() -> flask.Response:
 
 
 def usage_shown(of: Account) -> dict[str, Any]:
-    """Return the limits of the account's plan and their usage."""
+    """Return the JSON of the limits of the account's plan, and of their usage."""
     plan = of.plan
     used = hub().records.counts(of)
     return {
@@ -76,5 +76,5 @@ def usage_shown(of: Account) -> dict[str, Any]:
 
 
 def rate_shown(rate: Rate | None) -> str | None:
-    """Return a rate as in plans.toml (`"1000/10s"`), None for no limit."""
+    """Return a rate limit as plans.toml writes it, such as `1000/10s`; None for no limit."""
     return None if rate is None else str(rate)

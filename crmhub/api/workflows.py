@@ -1,4 +1,7 @@
-"""Routes that enrol contacts in workflows, for CRMs that do not report a contact's workflow."""
+"""The public API's routes that enrol contacts in workflows.
+
+They are for accounts whose CRM does not report the workflow of a contact.
+"""
 
 from __future__ import annotations
 

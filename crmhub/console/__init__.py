@@ -1,20 +1,21 @@
-"""The operator's console at /console: pages over the same operations as the admin API.
+"""The operators' web console at /console; it runs the same operations as the admin API.
 
 How a page is added:
 
 1. Write a view in the module of its subject, and register it on `blueprint`. A view that shows a
    page takes GET. A view that changes data takes POST, calls `crmhub.operations.…` with
-   `by=author()`, and returns `done("…", "console.endpoint")`: a redirect with a message for the
-   next page. Errors of `crmhub.errors` become error pages; `refused(exc, template, …)` shows a
+   `by=author()`, and returns `done("…", "console.endpoint")`, which redirects to a page that shows
+   this message. Errors of `crmhub.errors` become error pages; `refused(exc, template, …)` shows a
    form again with the typed values.
 2. Write a template in `templates/console/` that extends `console/base.html` (for a page of an
    account: `console/account/frame.html`, with a tab in `account.TABS`) and fills the blocks `title`
    and `content`. The macros in `console/parts.html` make fields, copyable values, states and list
    paging. Each form that posts begins with `{{ csrf() }}`. Put no style or script into a page: the
    browser refuses inline ones. Styles that Bootstrap lacks are in `static/console.css`.
-3. Import the module in `routes.py`. Add a page that the header links to `pages.HEAD`.
-4. Add its URL to `tests/console/screenshots.py`, which takes a screenshot of every page.
+3. Import the module in `routes.py`. If the header links to the page, add it to `pages.HEAD`.
+4. Add the page's URL to `tests/console/screenshots.py`, which takes a screenshot of every page.
 
-`sessions.py` lets only signed-in users reach a view, and requires the form's token for a POST. A
-secret that is shown once (a key) is in the answer to the POST, and nowhere else.
+`sessions.py` lets only signed-in users reach a view, and requires the form's CSRF token for a POST.
+A secret that is shown only once, such as an API key, is in the response to the POST and nowhere
+else.
 """

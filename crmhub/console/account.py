@@ -1,4 +1,4 @@
-"""The overview page of an account: name, plan, switches and usage."""
+"""The console's overview page of an account: name, plan, switches and usage."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ SWITCHES = (
         "The public API stores an unknown property as text instead of refusing it.",
     ),
 )
-"""The switches that are on or off: name, label, explanation."""
+"""The switches of an account that are on or off: name, label, explanation."""
 _OTHERS = ("name", "plan", "lead_requires", "deadline_s", "region", "rotation", "portal_alias")
 # Prefix of hidden fields: the values as the page showed them, to tell which were edited.
 _SHOWN = "shown."
@@ -76,13 +76,16 @@ _LEAD = (("email", "an email"), ("email_or_phone", "an email or a phone"))
 
 
 def account_context(client_id: str) -> dict[str, Any]:
-    """Return the template variables that all pages of an account need; raises NotFound."""
+    """Return the template variables that all pages of an account use; raises NotFound."""
     detail = operating.detail(hub(), client_id)
     return {"account": detail.account, "detail": detail, "tabs": tabs(detail.account)}
 
 
 def tabs(account: Account) -> list[tuple[str, str]]:
-    """Return an account's tabs, with the number of open possible duplicates."""
+    """Return the label and endpoint of each tab of an account's pages.
+
+    The label of the tab for possible duplicates contains the number of open pairs.
+    """
     with hub().database.reading() as db:
         count = possible_duplicates.count_open(db, account)
     counts = {"console.duplicates": f" ({count:,})" if count else ""}
@@ -90,7 +93,10 @@ def tabs(account: Account) -> list[tuple[str, str]]:
 
 
 def installed(name: str) -> Installed:
-    """Return an installed adapter by name; an unusable adapter has an `error`."""
+    """Return the installed adapter with this name.
+
+    If there is none, the result is an `Installed` whose `error` says so.
+    """
     for adapter in hub().registry.installed():
         if adapter.name == name:
             return adapter
@@ -99,13 +105,16 @@ def installed(name: str) -> Installed:
 
 @blueprint.get("/accounts/<client_id>")
 def account(client_id: str) -> flask.Response:
-    """Show the overview of an account."""
+    """Show an account's overview page."""
     return page("account/overview.html", **_overview(client_id))
 
 
 @blueprint.post("/accounts/<client_id>")
 def change_account(client_id: str) -> flask.Response:
-    """Save only the edited values, since other people may have changed the others meanwhile."""
+    """Save the values of the overview form that the user edited.
+
+    The other values are not saved, since other people may have changed them meanwhile.
+    """
     form = flask.request.form
     values: dict[str, Any] = {name: form.get(name, "").strip() for name in _OTHERS if name in form}
     values |= {name: "true" if name in form else "false" for name, _, _ in SWITCHES}
@@ -121,7 +130,7 @@ def change_account(client_id: str) -> flask.Response:
 
 @blueprint.post("/accounts/<client_id>/disabled")
 def disable_account(client_id: str) -> flask.Response:
-    """Disable or enable an account."""
+    """Disable or enable an account, as the form says."""
     disabled = flask.request.form.get("disabled") == "true"
     operating.change(hub(), client_id, {}, disabled=disabled, by=author())
     message = "The account is disabled." if disabled else "The account is enabled."
@@ -156,7 +165,7 @@ def _overview(client_id: str) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    """Return the value of a switch as text for a form."""
+    """Return the value of an account's switch as text for a form field."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""The list of accounts, and the form that opens an account."""
+"""The console's list of accounts, and the form that opens a new account."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _PAGE_SIZE = 50
 
 @blueprint.get("/accounts")
 def accounts() -> flask.Response:
-    """List accounts, oldest first; `q` filters them by name or client id."""
+    """Show a page of the list of accounts, the oldest account first.
+
+    The query parameter `q` filters them by name or client id.
+    """
     words = flask.request.args.get("q", "").strip()[:200]
     after = list_filters.parse_id(flask.request.args.get("after", "")) or 0
     with hub().database.reading() as db:
@@ -43,13 +46,16 @@ def accounts() -> flask.Response:
 
 @blueprint.get("/accounts/new")
 def new_account() -> flask.Response:
-    """Show the form that opens an account."""
+    """Show the form that opens a new account."""
     return page("accounts/new.html", given={}, **_plan_choices())
 
 
 @blueprint.post("/accounts/new")
 def open_new_account() -> flask.Response:
-    """Open an account and show its ids and its key; the key is shown only here."""
+    """Open an account; show its webhook ids and its API key.
+
+    The API key cannot be shown again later.
+    """
     given = {
         name: flask.request.form.get(name, "").strip() for name in ("name", "client_id", "plan")
     }

@@ -1,4 +1,7 @@
-"""The activity pages: lists of actions, one action, one contact; retry, edit and discard."""
+"""The console's activity pages: lists of actions, and pages of an action and of a contact.
+
+Their forms retry, correct and discard actions.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ _RECORDS: dict[str, Kind] = {"createDeal": DEALS, "createTicket": TICKETS}
 
 @blueprint.get("/activity")
 def activity() -> flask.Response:
-    """List actions, newest first."""
+    """Show a page of the list of actions, the newest action first."""
     given = params(*FILTERS)
     after = params("after").get("after", "")
     choices: dict[str, Any] = {
@@ -77,12 +80,12 @@ def activity() -> flask.Response:
 
 @blueprint.get("/activity/<action_id>")
 def action(action_id: str) -> flask.Response:
-    """Show an action with its request, attempts and result."""
+    """Show an action with its request, its attempts and its result."""
     return page("activity/one.html", **_action_context(action_id))
 
 
 def _action_context(action_id: str) -> dict[str, Any]:
-    """Return the template variables of the page of an action; raises NotFound."""
+    """Return the template variables of an action's page; raises NotFound."""
     action = action_queries.shown(hub().database, action_id)
     state = action.summary.state
     values = correct_action.values_of(action.summary.kind, action.request)
@@ -104,7 +107,7 @@ def _action_context(action_id: str) -> dict[str, Any]:
 
 @blueprint.get("/activity/contact")
 def contact() -> flask.Response:
-    """List the actions of one contact, newest first."""
+    """Show the actions of a contact, the newest action first."""
     given = params("account", "contact")
     after = params("after").get("after", "")
     if given.keys() != {"account", "contact"}:
@@ -128,14 +131,14 @@ def contact() -> flask.Response:
 
 @blueprint.post("/activity/<action_id>/retry")
 def retry_action(action_id: str) -> flask.Response:
-    """Retry an action and the actions blocked behind it."""
+    """Retry an action, and the actions that it blocks."""
     count = retrying.retry_one(hub().database, action_id, by=author())
     return done(_retry_message("This action", count), "console.action", action_id=action_id)
 
 
 @blueprint.post("/activity/<action_id>/edit")
 def edit_action(action_id: str) -> flask.Response:
-    """Correct values of an action, then retry it and the actions blocked behind it."""
+    """Correct values in an action's request; then retry it and the actions that it blocks."""
     form = flask.request.form
     names, shown_texts, typed_texts = (
         [_normalize_newlines(text) for text in form.getlist(part)]
@@ -163,7 +166,7 @@ def edit_action(action_id: str) -> flask.Response:
 
 @blueprint.post("/activity/<action_id>/discard")
 def discard_action(action_id: str) -> flask.Response:
-    """Discard an action and the actions blocked behind it."""
+    """Discard an action, and the actions that it blocks."""
     reason = flask.request.form.get("reason", "")
     try:
         count = discarding.discard_one(hub().database, action_id, reason=reason, by=author())
@@ -175,7 +178,7 @@ def discard_action(action_id: str) -> flask.Response:
 
 @blueprint.get("/activity/retry")
 def confirm_retry() -> flask.Response:
-    """Show how many actions match, and ask whether to retry them."""
+    """Show how many actions match the filters, and ask whether to retry them."""
     given = params(*FILTERS)
     selection = _selection(given)
     matches = retrying.retriable(hub().database, selection, most=_MAX_COUNT + 1)
@@ -186,7 +189,7 @@ def confirm_retry() -> flask.Response:
 
 @blueprint.post("/activity/retry")
 def retry_actions() -> flask.Response:
-    """Retry all matching actions."""
+    """Retry all actions that match the filters in the URL."""
     count = retrying.retry(hub().database, _selection(params(*FILTERS)), by=author())
     message = f"{counted(count, 'action')} will be retried now."
     return done(message if count else "Nothing was left to retry.", "console.activity")
@@ -194,13 +197,13 @@ def retry_actions() -> flask.Response:
 
 @blueprint.get("/activity/discard")
 def confirm_discard() -> flask.Response:
-    """Show how many actions match, and ask for the reason to discard them."""
+    """Show how many actions match the filters, and ask for a reason to discard them."""
     return page("activity/discard.html", **_discard_context())
 
 
 @blueprint.post("/activity/discard")
 def discard_actions() -> flask.Response:
-    """Discard all matching actions."""
+    """Discard all actions that match the filters in the URL."""
     reason = flask.request.form.get("reason", "")
     try:
         selection = _selection(params(*FILTERS))
@@ -224,7 +227,7 @@ def _retry_message(what: str, count: int) -> str:
 
 
 def _normalize_newlines(text: str) -> str:
-    """Replace the CRLF line breaks of a submitted form by LF."""
+    """Return the text with LF as line break; browsers submit CRLF."""
     return text.replace("\r\n", "\n")
 
 
@@ -247,7 +250,10 @@ def _selection(given: dict[str, str], *, after: str = "") -> Wanted:
 
 
 def _count_attention(account: Account | None) -> Attention:
-    """Return how many actions need attention, in one account or in all accounts."""
+    """Return the numbers of failed actions and of actions that they block.
+
+    Only actions of `account` count; if it is None, the actions of all accounts count.
+    """
     with hub().database.reading() as db:
         if account is None:
             return attention.of_all(db)
@@ -255,7 +261,7 @@ def _count_attention(account: Account | None) -> Attention:
 
 
 def _link_context(actions: list[Full]) -> dict[str, Any]:
-    """Return the template variables for links to the records that the actions wrote."""
+    """Return the template variables that link actions to the records that they wrote."""
     return {
         "titles": {action.adapter: _adapter_title(action.adapter) for action in actions},
         "links": {action.summary.id: _record_links(action) for action in actions},
@@ -263,7 +269,10 @@ def _link_context(actions: list[Full]) -> dict[str, Any]:
 
 
 def _record_links(action: Full) -> list[tuple[str, str]]:
-    """Return the label and URL of each record that an action wrote; URL "" if there is none."""
+    """Return the label and the URL of each record that an action wrote.
+
+    The URL is "" for a record that has no page.
+    """
     result, record_kind = action.result or {}, _RECORDS.get(action.summary.kind, CONTACTS)
     contact_id, record_id = result.get("contact_id") or "", result.get("record_id") or ""
     ids = [(record_kind, record_id or contact_id)]
@@ -286,7 +295,7 @@ def _record_links(action: Full) -> list[tuple[str, str]]:
 
 
 def _uses_hub_records(adapter: str) -> bool:
-    """Return whether an adapter stores its records in the hub."""
+    """Return whether the adapter with this name stores its records in the hub itself."""
     try:
         return not hub().registry.load(adapter).remote
     except BadConfig:

@@ -1,4 +1,4 @@
-"""The audit log page: changes with author, time, and values before and after."""
+"""The console's audit log page: changes with author, time, and values before and after."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _VERB_CHOICES = (("", "Any change"), *((name, name) for name in VERBS))
 
 @blueprint.get("/audit")
 def audit_log() -> flask.Response:
-    """List changes, newest first."""
+    """Show a page of the audit log, the newest change first."""
     given = params(*_FILTERS)
     after = params("after").get("after", "")
     choices: dict[str, Any] = {

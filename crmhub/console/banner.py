@@ -1,4 +1,7 @@
-"""The banner above every page of the console: refused credentials, old queues, failed actions."""
+"""The banner with alerts at the top of every console page.
+
+Alerts report refused credentials, old queues, and failed actions.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,12 @@ _STATES: dict[Kind, str] = {"queue": "queued,running", "dead": "dead,parked"}
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of the banner: severity, message, links to the first accounts, number of others."""
+    """A line of the banner, for the alerts of one kind.
+
+    `said` is the message; `bad` marks a serious alert. `accounts` has the client id and a URL for
+    the first three accounts, `others` is the number of further accounts, and `address` is the URL
+    of the activity page for all of them, or "".
+    """
 
     bad: bool
     said: str
@@ -36,7 +44,7 @@ class Line:
 
 
 class Banner:
-    """The current alerts, cached in this process for a few seconds."""
+    """A cache of the current alerts; each process keeps them for a few seconds."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -44,7 +52,10 @@ class Banner:
         self._next_query_at = 0.0
 
     def alerts(self, hub: Hub) -> list[Alert]:
-        """Return the current alerts; none while the database is unavailable."""
+        """Return the current alerts, from the cache or by a query.
+
+        The list is empty while the database is unavailable.
+        """
         if time.monotonic() < self._next_query_at or not self._lock.acquire(blocking=False):
             # Another request is already querying; this page shows the cached alerts.
             return self._alerts
@@ -62,22 +73,22 @@ class Banner:
         return self._alerts
 
     def forget(self) -> None:
-        """Discard the cached alerts, since an operator has just changed something."""
+        """Make the next call of `alerts` query the database; call it after a change."""
         self._next_query_at = 0.0
 
 
 def register(app: flask.Flask) -> None:
-    """Create the cache of alerts for the application."""
+    """Create the cache of alerts for the Flask app."""
     app.extensions["crmhub.console.banner"] = Banner()
 
 
 def banner() -> list[Line]:
-    """Return the lines of the banner, one for each kind of alert."""
+    """Return the lines of the banner: one line for each kind of alert that is present."""
     return _lines(_banner().alerts(hub()))
 
 
 def forget() -> None:
-    """Discard the cached alerts, so that the next page shows the current ones."""
+    """Discard the cached alerts, so that the next page shows current alerts."""
     _banner().forget()
 
 

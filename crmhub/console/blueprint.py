@@ -1,4 +1,4 @@
-"""The blueprint on which every page of the console is registered."""
+"""The Flask blueprint on which all pages of the console are registered."""
 
 from __future__ import annotations
 
@@ -16,5 +16,8 @@ blueprint = flask.Blueprint(
 
 
 def is_ours(path: str) -> bool:
-    """Return whether a path belongs to the console; `/console-2/api/v1` is an account's path."""
+    """Return whether a URL path belongs to the console: `/console` or a path below it.
+
+    A path such as `/console-2/api/v1` belongs to an account.
+    """
     return path.startswith(PREFIX) and path[len(PREFIX) :][:1] in ("", "/")

@@ -1,4 +1,4 @@
-"""The page for bot builders: helper URLs to copy, snippets, webhook ids."""
+"""The console's page for bot builders: helper URLs and snippets to copy, and webhook ids."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ROTATABLE_LABELS: dict[Rotatable, str] = {
 
 @blueprint.get("/accounts/<client_id>/bots")
 def bots(client_id: str) -> flask.Response:
-    """Show the URLs of all helpers, and snippets for one of them."""
+    """Show the URLs of all helpers, and snippets that call the selected helper."""
     shared = account_context(client_id)
     detail: Detail = shared["detail"]
     named = flask.request.args.get("helper", "")
@@ -56,7 +56,10 @@ def bots(client_id: str) -> flask.Response:
 
 @blueprint.post("/accounts/<client_id>/bots/rotate")
 def bots_rotate(client_id: str) -> flask.Response:
-    """Replace a webhook id or the secret; a new secret is shown only here."""
+    """Replace a webhook id or the webhook secret, and show the new value.
+
+    A new secret cannot be shown again later.
+    """
     what, validity = flask.request.form.get("what", ""), flask.request.form.get("kept", "")
     if what not in get_args(Rotatable) or validity not in _OLD_VALID:
         raise BadRequest("what, kept: choose what to replace, and how long the old one is valid.")
@@ -75,7 +78,7 @@ def bots_rotate(client_id: str) -> flask.Response:
 
 
 def _url(helper: Helper, detail: Detail) -> str:
-    """Return the URL of a helper, with the host and scheme of this request."""
+    """Return the URL of a helper for an account, with the host and scheme of this request."""
     https = is_https(flask.request, hub().settings.trusted_proxies)
     ids = {purpose: _ids(detail, purpose)[0].value for purpose in ("generated", "portal")}
     return f"{'https' if https else 'http'}://{flask.request.host}{helper.path.format(**ids)}"

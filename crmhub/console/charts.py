@@ -1,4 +1,7 @@
-"""The charts page: accepted and finished actions and their duration, one bar per interval."""
+"""The console's charts page: a bar for each interval of the last hours or days.
+
+The bars show how many actions were accepted and finished, and how long they took.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _TIME_FORMATS = {"24h": "%H:%M", "7d": "%b %d %H:%M", "30d": "%b %d"}
 
 @blueprint.get("/activity/charts")
 def charts() -> flask.Response:
-    """Show the charts of one account, or of all accounts."""
+    """Show the charts of an account, or of all accounts."""
     given = params("account", "span")
     span = given.get("span", "24h")
     span = span if span in SPANS else "24h"

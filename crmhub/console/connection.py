@@ -1,4 +1,4 @@
-"""The CRM page of an account: a form with the settings that the adapter declares."""
+"""The console's CRM page of an account: a form for the settings that its adapter declares."""
 
 from __future__ import annotations
 
@@ -27,13 +27,16 @@ _SETTING, _SECRET, _REMOVED = "setting.", "secret.", "removed."
 
 @blueprint.get("/accounts/<client_id>/crm")
 def crm(client_id: str) -> flask.Response:
-    """Show the settings of the account's CRM, or of the adapter named by `adapter`."""
+    """Show the settings form of the account's CRM.
+
+    If the query parameter `adapter` names another adapter, its form is shown instead.
+    """
     return page("account/crm.html", **_shown(client_id, flask.request.args.get("adapter", "")))
 
 
 @blueprint.post("/accounts/<client_id>/crm")
 def crm_save(client_id: str) -> flask.Response:
-    """Save the CRM settings, with or without a connection test."""
+    """Save the submitted CRM settings; test the connection first, unless the form says not to."""
     form = flask.request.form
     name, decision = form.get("adapter", ""), form.get("queued", "")
     test = "unasked" not in form
@@ -55,7 +58,7 @@ def crm_save(client_id: str) -> flask.Response:
 
 @blueprint.post("/accounts/<client_id>/crm/check")
 def crm_check(client_id: str) -> flask.Response:
-    """Test the connection with the submitted settings; nothing is saved."""
+    """Test a connection with the submitted CRM settings; nothing is saved."""
     name = flask.request.form.get("adapter", "")
     try:
         wrong = set_crm.check_crm(hub(), client_id, _crm(name))
@@ -66,7 +69,7 @@ def crm_check(client_id: str) -> flask.Response:
 
 
 def _crm(adapter: str) -> Crm:
-    """Return the CRM settings in the submitted form; an empty secret stays unchanged."""
+    """Return the CRM settings in the submitted form; a secret without a value stays unchanged."""
     form = flask.request.form
 
     def fields(prefix: str) -> dict[str, str]:
@@ -82,7 +85,11 @@ def _crm(adapter: str) -> Crm:
 
 
 def _shown(client_id: str, name: str, *, typed: bool = False) -> dict[str, Any]:
-    """Return the template variables, with the stored or the submitted settings."""
+    """Return the template variables of the CRM page for the adapter `name`.
+
+    An empty name means the account's present adapter. The form shows the submitted settings if
+    `typed` is true, else the stored settings. Raises NotFound for an unknown adapter.
+    """
     shared = account_context(client_id)
     account = shared["account"]
     current = account.connection.adapter

@@ -1,4 +1,7 @@
-"""The pages for possible duplicates: a list of pairs, and a page per pair with a merge preview."""
+"""The console's pages for possible duplicates, which are pairs of contacts.
+
+One page lists the pairs; another page shows a pair with a preview of its merge.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ _TAKE_PREFIX = "take."
 
 @blueprint.get(_PATH, endpoint="duplicates")
 def duplicates_list(client_id: str) -> flask.Response:
-    """List the pairs of contacts with a given state, newest first."""
+    """Show a page of the pairs with the selected state, the newest pair first."""
     account = hub().load_account(client_id)
     state = flask.request.args.get("state", "")
     state = state if state in STATES else "open"
@@ -52,7 +55,7 @@ def duplicates_list(client_id: str) -> flask.Response:
 
 @blueprint.get(_PAIR)
 def duplicates_pair(client_id: str, one: str, other: str) -> flask.Response:
-    """Show a pair of contacts and the preview of their merge."""
+    """Show a pair of contacts, and the result that their merge would have."""
     account = hub().load_account(client_id)
     keep = list_filters.text(flask.request.args.get("keep", ""))
     preview = compare_contacts.preview(hub(), account, one, other, keep=keep)
@@ -61,7 +64,7 @@ def duplicates_pair(client_id: str, one: str, other: str) -> flask.Response:
 
 @blueprint.post(f"{_PAIR}/merge")
 def duplicates_merge(client_id: str, one: str, other: str) -> flask.Response:
-    """Merge a pair of contacts, unless it changed since the page was shown."""
+    """Merge a pair of contacts, unless a contact changed since the page was shown."""
     account = hub().load_account(client_id)
     form = flask.request.form
     keep = form.get("keep", "")
@@ -84,7 +87,7 @@ def duplicates_merge(client_id: str, one: str, other: str) -> flask.Response:
 
 @blueprint.post(f"{_PAIR}/unmerge")
 def duplicates_unmerge(client_id: str, one: str, other: str) -> flask.Response:
-    """Undo a merge."""
+    """Undo the merge of a pair of contacts."""
     account = hub().load_account(client_id)
     try:
         merge_contacts.unmerge(hub(), account, one, other, by=author())
@@ -97,7 +100,7 @@ def duplicates_unmerge(client_id: str, one: str, other: str) -> flask.Response:
 
 @blueprint.post(f"{_PAIR}/dismiss")
 def duplicates_dismiss(client_id: str, one: str, other: str) -> flask.Response:
-    """Close a pair of contacts, as two persons or as merged in the CRM."""
+    """Close a pair of contacts, as two persons or as already merged in the CRM."""
     account = hub().load_account(client_id)
     merged = flask.request.form.get("reason") == "merged"
     merge_contacts.dismiss(hub(), account, one, other, merged=merged, by=author())
@@ -106,7 +109,10 @@ def duplicates_dismiss(client_id: str, one: str, other: str) -> flask.Response:
 
 
 def _cursor() -> tuple[int, str, str] | None:
-    """Return the cursor in the URL: the last pair of the previous page."""
+    """Return the list's cursor in the URL, None on the first page.
+
+    It identifies the last pair of the previous page by time (ms since 1970) and contact ids.
+    """
     args = flask.request.args
     found_at = args.get("after", "")
     if not (found_at.isascii() and found_at.isdigit() and len(found_at) < 16):
@@ -121,7 +127,11 @@ def _cursor() -> tuple[int, str, str] | None:
 def _preview_again(
     account: Account, error: HubError, one: str, other: str, **choice: Any
 ) -> Preview:
-    """Return a pair's preview after an error; raises the error if the pair no longer exists."""
+    """Return the preview of a pair, to be shown with the error of a failed merge or unmerge.
+
+    Raises `error` if the preview fails too. `choice` has the arguments `keep` and `take` of
+    `preview`.
+    """
     try:
         return compare_contacts.preview(hub(), account, one, other, **choice)
     except HubError:
@@ -144,7 +154,7 @@ def _pair_context(account: Account, preview: Preview) -> dict[str, Any]:
 
 
 def _merged_by_crm(pair: Pair) -> bool:
-    """Return whether a pair was merged in the CRM and not by the hub."""
+    """Return whether the CRM, and not the hub, merged a pair."""
     return pair.state == "merged" and not pair.decided_by
 
 

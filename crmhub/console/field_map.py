@@ -1,4 +1,7 @@
-"""The field map page of an account: a form with rules, as rows or as JSON, and a preview."""
+"""The console's field map page of an account: a form with rules, and a preview of their effect.
+
+The rules are edited as rows of fields or as JSON.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +38,16 @@ _CALL_CHOICES = (
 
 @blueprint.get("/accounts/<client_id>/field-map")
 def fieldmap(client_id: str) -> flask.Response:
-    """Show the field map as a form."""
+    """Show the form with the account's field map."""
     return page(_TEMPLATE, **_shown(client_id))
 
 
 @blueprint.post("/accounts/<client_id>/field-map")
 def fieldmap_save(client_id: str) -> flask.Response:
-    """Save the submitted field map, with or without a check against the CRM."""
+    """Save the submitted field map.
+
+    It is checked against the CRM's properties first, unless the form says not to.
+    """
     form = flask.request.form
     hub().load_account(client_id)
     draft = None if "json" in form else Draft.typed(form)
@@ -61,7 +67,7 @@ def fieldmap_save(client_id: str) -> flask.Response:
 
 @blueprint.post("/accounts/<client_id>/field-map/rows")
 def fieldmap_rows(client_id: str) -> flask.Response:
-    """Show the submitted field map with more empty rows; nothing is saved."""
+    """Show the submitted field map again, with more empty rows; nothing is saved."""
     draft = Draft.typed(flask.request.form)
     for kind in KINDS:
         if kind == flask.request.form.get("more"):
@@ -71,7 +77,10 @@ def fieldmap_rows(client_id: str) -> flask.Response:
 
 @blueprint.post("/accounts/<client_id>/field-map/preview")
 def fieldmap_preview(client_id: str) -> flask.Response:
-    """Show the values that a helper call would send to the CRM; nothing is sent or saved."""
+    """Show the property values that a helper call would send to the CRM.
+
+    Nothing is sent or saved.
+    """
     form = flask.request.form
     account = hub().load_account(client_id)
     draft = Draft.typed(form)
@@ -106,7 +115,11 @@ def _parse_sample(text: str) -> dict[str, str]:
 def _shown(
     client_id: str, draft: Draft | None = None, error: HubError | None = None
 ) -> dict[str, Any]:
-    """Return the template variables, with the stored or the submitted field map."""
+    """Return the template variables of the field map page.
+
+    The form shows `draft`, or the stored field map if it is None. If `error` is a `Faulty`, its
+    faults are shown in the rows.
+    """
     shared = account_context(client_id)
     account, form = shared["account"], flask.request.form
     stored = account.connection.field_map

@@ -1,4 +1,4 @@
-"""The API keys of an account: list, create, revoke."""
+"""The console's page for the API keys of an account: list, create and revoke keys."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _LIFETIMES = {"": "never", "30": "in 30 days", "90": "in 90 days", "365": "in a 
 
 @blueprint.get("/accounts/<client_id>/keys")
 def keys(client_id: str) -> flask.Response:
-    """List the API keys of an account."""
+    """Show the list of an account's API keys."""
     return page("account/keys.html", **_shown(client_id))
 
 
 @blueprint.post("/accounts/<client_id>/keys")
 def keys_create(client_id: str) -> flask.Response:
-    """Create an API key and show it; the key is shown only on this page."""
+    """Create an API key, and show it; it cannot be shown again later."""
     form = flask.request.form
     scopes, life = form.getlist("scope"), form.get("life", "")
     expires_at = _now() + int(life) * _DAY_MS if life and life in _LIFETIMES else None
@@ -50,7 +50,7 @@ def keys_create(client_id: str) -> flask.Response:
 
 @blueprint.post("/accounts/<client_id>/keys/<key_id>/revoke")
 def keys_revoke(client_id: str, key_id: str) -> flask.Response:
-    """Revoke an API key."""
+    """Revoke an API key of an account."""
     change_account.revoke_key(hub(), client_id, key_id, by=author())
     return done(f"Key {key_id} is revoked.", "console.keys", client_id=client_id)
 
@@ -78,7 +78,7 @@ def _now() -> int:
 
 
 def _end_reason(key: stored.Key) -> str:
-    """Return "revoked" or "expired" for an invalid API key, "" for a valid key."""
+    """Return "revoked" or "expired" for an API key that is no longer valid, else ""."""
     if key.revoked_at is not None:
         return "revoked"
     return "expired" if key.expires_at is not None and key.expires_at <= _now() else ""

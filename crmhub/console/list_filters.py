@@ -1,4 +1,4 @@
-"""The filters above a list, parsed from the query parameters of the page's URL."""
+"""Parse the filters of a list in the console from the query parameters of its URL."""
 
 from __future__ import annotations
 
@@ -15,18 +15,21 @@ _UNSTORABLE = str.maketrans("", "", "\0")
 
 
 def params(*names: str) -> dict[str, str]:
-    """Return the query parameters with these names that are not empty."""
+    """Return the request's query parameters that are in `names` and not empty."""
     given = {name: text(flask.request.args.get(name, "")) for name in names}
     return {name: value for name, value in given.items() if value}
 
 
 def text(given: str) -> str:
-    """Return a search text without NULs and surrounding blanks, cut to the maximum length."""
+    """Return a query parameter without U+0000 and surrounding blanks, cut to 500 characters."""
     return given.translate(_UNSTORABLE).strip()[:_MAX_LENGTH]
 
 
 def age(given: dict[str, str], name: str, label: str) -> int:
-    """Return the duration in a query parameter in ms, 0 without it; raises BadRequest."""
+    """Return the duration in the query parameter `name` in ms, or 0 without this parameter.
+
+    Raises BadRequest for an invalid duration; `label` names the field in its message.
+    """
     if name not in given:
         return 0
     milliseconds = durations.milliseconds(given[name])
@@ -36,9 +39,9 @@ def age(given: dict[str, str], name: str, label: str) -> int:
 
 
 def one_of(given: dict[str, str], name: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the comma-separated values of a query parameter.
+    """Return the comma-separated values of the query parameter `name`.
 
-    Raises BadRequest for unknown values.
+    The result is () without this parameter. Raises BadRequest for a value that is not in `allowed`.
     """
     values = tuple(given[name].split(",")) if name in given else ()
     if unknown := [value for value in values if value not in allowed]:
@@ -47,10 +50,13 @@ def one_of(given: dict[str, str], name: str, allowed: tuple[str, ...]) -> tuple[
 
 
 def account(given: dict[str, str]) -> Account | None:
-    """Return the account in the query parameters, or None; raises NotFound."""
+    """Return the account that the query parameter `account` names.
+
+    The result is None without this parameter. Raises NotFound for an unknown account.
+    """
     return hub().load_account(given["account"]) if "account" in given else None
 
 
 def parse_id(given: str) -> int | None:
-    """Return a database id from a text, or None for any other text."""
+    """Return a text of at most nine digits as a database id, and None for any other text."""
     return int(given) if given.isascii() and given.isdigit() and len(given) < 10 else None

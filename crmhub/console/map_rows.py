@@ -1,7 +1,8 @@
-"""A field map as rows of a form: one row per rule, with its value pairs as lines `ours = theirs`.
+"""Convert a field map to rows of a form, and back: a row for each rule.
 
-A text needs double quotes, as in JSON, if it has surrounding blanks, several lines, a quote at its
-beginning, or an `=` on the left side.
+The translated values of a rule are lines `ours = theirs`: the bots' value and the CRM's value. A
+text is written in double quotes, as in JSON, if it has surrounding blanks, several lines, a quote
+at its beginning, or, on the left side, an `=`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 @dataclass(slots=True)
 class Row:
-    """A row of the form as typed; `wrong` holds its faults by part, `notes` its warnings."""
+    """A row of the form, with the texts that the user typed.
+
+    `wrong` has error messages by field of the row; `notes` has warnings.
+    """
 
     name: str = ""
     to: str = ""
@@ -41,7 +45,7 @@ class Row:
 
     @property
     def blank(self) -> bool:
-        """Whether the row is empty."""
+        """Whether the row's text fields are all blank."""
         return not any(map(str.strip, (self.name, self.to, self.values, self.constant)))
 
 
@@ -53,7 +57,7 @@ class Draft:
 
     @classmethod
     def of(cls, field_map: FieldMap) -> Draft:
-        """Return the rows for a stored field map."""
+        """Return the rows that show a stored field map."""
         return cls(
             {
                 kind: [_row_of(name, rule) for name, rule in field_map.of(kind).rules.items()]
@@ -78,8 +82,7 @@ class Draft:
     def field_map(self) -> FieldMap:
         """Return the field map that the rows describe.
 
-        Raises BadRequest, and Faulty with all faults.
-        `attach_faults` shows these faults in the rows.
+        Raises Faulty with all faults of the rows, which `attach_faults` can show, and BadRequest.
         """
         faults: list[tuple[str, str]] = []
         rules_by_kind: dict[str, dict[str, Any]] = {}
@@ -101,7 +104,10 @@ class Draft:
         return field_map
 
     def attach_faults(self, faults: Iterable[tuple[str, str]]) -> None:
-        """Add each fault to the row and the part of the row that its path names."""
+        """Store each fault, a pair of path and message, in the row that its path names.
+
+        A fault whose path names no row is ignored.
+        """
         places = self._places()
         for path, words in faults:
             place = _part_path(path, places)
@@ -110,21 +116,30 @@ class Draft:
                 row.wrong.setdefault(part, []).append(_name_value(path, place, words))
 
     def attach_notes(self, notes: Iterable[tuple[str, str]]) -> None:
-        """Add each warning to the row that its path names."""
+        """Store each warning, a pair of path and message, in the row that its path names.
+
+        A warning whose path names no row is ignored.
+        """
         places = self._places()
         for path, words in notes:
             if place := places.get(path):
                 place[0].notes.append(words)
 
     def _filled_rows(self) -> Iterator[tuple[Written, int, Row]]:
-        """Yield the rows that are not empty, with their numbers on the page."""
+        """Yield kind, number on the page (from 1) and row, for each row with a rule.
+
+        Blank rows and rows that the user marked for removal are left out.
+        """
         for kind, rows in self.rows.items():
             for number, row in enumerate(rows, 1):
                 if not (row.blank or row.remove):
                     yield kind, number, row
 
     def _places(self) -> dict[str, tuple[Row, str]]:
-        """Return the row and its part by path; a path contains at most 100 characters of a name."""
+        """Return the row and the name of the field that belong to each path in a fault.
+
+        Paths may contain only the first 100 characters of a rule's name.
+        """
         places: dict[str, tuple[Row, str]] = {}
         for kind, number, row in self._filled_rows():
             name = row.name.strip()
@@ -136,12 +151,16 @@ class Draft:
 
 
 def _row_path(kind: str, number: int) -> str:
-    """Return the path for a row without a name: its number."""
+    """Return the path of a row without a usable name; it contains the row's number on the page."""
     return f"{kind}, rule {number}"
 
 
 def _part_path(path: str, places: Mapping[str, object]) -> str:
-    """Return the path of the part that contains a path: `….values` for `….values.Rome`."""
+    """Return the path of the form field that a fault's path belongs to.
+
+    For example, `….values` is the field of `….values.Rome`. Without a match, the path is returned
+    unchanged.
+    """
     if path in places:
         return path
     # The longest match wins: a rule named `a.values.b` is not the value `b` of rule `a`.
@@ -162,7 +181,10 @@ def _row_of(name: str, rule: Rule) -> Row:
 
 
 def _parse_row(row: Row) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return the JSON of a row's rule, and the row's faults as pairs of part and reason."""
+    """Return the JSON of a row's rule, and the faults of the row.
+
+    A fault is a pair of the row's field and a reason.
+    """
     rule: dict[str, Any] = {}
     all_faults: list[tuple[str, str]] = []
     if row.to.strip():
@@ -183,7 +205,10 @@ def _parse_row(row: Row) -> tuple[dict[str, Any], list[tuple[str, str]]]:
 
 
 def pairs(text: str) -> tuple[dict[str, str], list[str]]:
-    """Parse lines `ours = theirs`; return the pairs, and the faults of invalid lines."""
+    """Return the pairs in a text with lines `ours = theirs`, and the faults of invalid lines.
+
+    Each fault is a message with the line's number.
+    """
     values: dict[str, str] = {}
     faults: list[str] = []
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
@@ -210,7 +235,10 @@ def _parse_line(line: str) -> tuple[str, str]:
 
 
 def _unquote(text: str) -> str:
-    """Return a text without its double quotes; raises ValueError."""
+    """Return the text without surrounding double quotes and blanks.
+
+    Raises ValueError for a text that begins with a quote and is not a JSON string.
+    """
     text = text.strip()
     if not text.startswith('"'):
         return text
@@ -226,7 +254,10 @@ def _unquote(text: str) -> str:
 
 
 def _quote(text: str, *, before: str = "") -> str:
-    """Return a text, in double quotes if it needs them before the separator `before`."""
+    """Return the text, in double quotes if it cannot be written without them.
+
+    `before` is the separator after the text, which it may contain only in quotes; "" means none.
+    """
     plain = text.strip() == text != "" and text.isprintable() and text[0] != '"'
     if plain and not (before and before in text):
         return text

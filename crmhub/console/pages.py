@@ -1,4 +1,4 @@
-"""Responses of the console: pages, redirects with a message, and error pages."""
+"""Make the responses of the console: pages, redirects with a message, and error pages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEAD = (
     ("Activity", "console.activity", "activity"),
     ("Audit log", "console.audit_log", "audit"),
 )
-"""The pages linked in the header: label, endpoint, and the first segment of their paths."""
+"""The pages that the header links to: label, endpoint, and the first segment of their paths."""
 
 # Only this service's own styles and scripts load; Bootstrap draws its arrows with data: URLs.
 _POLICY = (
@@ -51,7 +51,7 @@ _MESSAGE_COOKIE = "crmhub_console_said"
 
 
 def page(template: str, status: int = 200, /, **context: Any) -> flask.Response:
-    """Render a template in `templates/console/`."""
+    """Return the page that a template in `templates/console/` renders with these variables."""
     text = flask.render_template(
         f"console/{template}",
         user=flask.g.get("signed_in"),
@@ -64,7 +64,7 @@ def page(template: str, status: int = 200, /, **context: Any) -> flask.Response:
         **context,
     )
     response = flask.Response(text, status=status, content_type="text/html; charset=utf-8")
-    # A failure with a body of its own.
+    # Tells `failures.in_shape` to keep this page, even if its status is an error.
     flask.g.is_page = True
     if flask.request.cookies.get(_MESSAGE_COOKIE):
         response.delete_cookie(_MESSAGE_COOKIE, path=PREFIX)
@@ -72,15 +72,16 @@ def page(template: str, status: int = 200, /, **context: Any) -> flask.Response:
 
 
 def _csrf_field() -> Markup:
-    """Return the hidden field with the CSRF token that every form needs."""
+    """Return the hidden HTML field with the CSRF token, which every form must contain."""
     field = Markup('<input type="hidden" name="{}" value="{}">')
     return field.format(sessions.FIELD, sessions.csrf_token())
 
 
 def done(message: str, endpoint: str, **values: Any) -> flask.Response:
-    """Redirect to a page that shows this message, after a form was processed.
+    """Return a redirect to the page of `endpoint`, which will show the message once.
 
-    Reloading that page does not submit the form again.
+    `values` are the parameters of the endpoint's URL. Use it after a processed form: reloading the
+    new page does not submit the form again.
     """
     banner.forget()
     response = see(flask.url_for(endpoint, **values))
@@ -97,12 +98,15 @@ def done(message: str, endpoint: str, **values: Any) -> flask.Response:
 
 
 def see(address: str) -> flask.Response:
-    """Return a redirect to another page of the console."""
+    """Return a redirect (303) to this URL of the console."""
     return flask.Response(status=303, headers={"Location": address})
 
 
 def refused(error: HubError, template: str, **context: Any) -> flask.Response:
-    """Show the form again with the error's message; raise the error for a client without HTML."""
+    """Return the page of a form again, with the message of the error.
+
+    Raises the error if the client does not prefer HTML.
+    """
     if not wants_html():
         raise error
     response = page(template, error.status, error=error.message, **context)
@@ -118,7 +122,11 @@ def wants_html() -> bool:
 
 
 def finish(response: flask.Response) -> flask.Response:
-    """Set the console's headers on a response, and turn a JSON error into a page for browsers."""
+    """Return the response with the headers and cookies of the console.
+
+    For browsers, a JSON error becomes an error page. Responses outside of the console are
+    unchanged.
+    """
     if not is_ours(flask_proxies.request().path):
         return response
     if response.status_code >= 400 and response.mimetype == "application/json" and wants_html():
@@ -134,7 +142,7 @@ def finish(response: flask.Response) -> flask.Response:
 
 
 def _error_page(failure: flask.Response) -> flask.Response:
-    """Return the error page for a JSON error."""
+    """Return the HTML page that shows a JSON error."""
     # On an unknown path no view ran, so the session was not looked up yet.
     with suppress(HubError):
         sessions.recognise()
@@ -148,10 +156,10 @@ def _error_page(failure: flask.Response) -> flask.Response:
 
 
 def ask_to_sign_in(error: NotSignedIn) -> flask.Response:
-    """Redirect a browser to the sign-in page; other clients get a JSON error.
+    """Return a redirect to the sign-in page for browsers, or a JSON error for other clients.
 
-    Afterwards the browser returns to the requested page. After a submitted form, the sign-in page
-    says that nothing was changed, and leads back to the form.
+    After signing in, the browser returns to the requested page. If a form was submitted, the
+    sign-in page says that nothing was changed, and leads back to the form.
     """
     if not wants_html():
         return failure(error)
@@ -164,7 +172,10 @@ def ask_to_sign_in(error: NotSignedIn) -> flask.Response:
 
 
 def _referring_page() -> str:
-    """Return the path of the page that contains the form, or "" if GET cannot open it."""
+    """Return the path of the console page that contains the submitted form.
+
+    Returns "" if the Referer header is not a page of this host that GET can open.
+    """
     # urlsplit would raise for an invalid Referer.
     host, _, rest = (flask.request.referrer or "").partition("://")[2].partition("/")
     path = f"/{rest}"
@@ -174,7 +185,7 @@ def _referring_page() -> str:
 
 
 def _pending_message() -> str:
-    """Return the message that the previous response stored in a cookie, or ""."""
+    """Return the message that `done` stored in a cookie, or "" without a valid one."""
     signature, _, text = flask.request.cookies.get(_MESSAGE_COOKIE, "").partition(".")
     text = unquote(text)
     return text if same(signature, _signature(text)) else ""

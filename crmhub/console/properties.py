@@ -1,4 +1,7 @@
-"""The properties page of an account: properties, pipelines and owners of its CRM or the hub."""
+"""The console's catalogue page: properties, pipelines and owners of a kind of record.
+
+They are those of the account's CRM, or of the hub's own records.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ _Pipeline = tuple[str, str, list[tuple[str, str]]]
 
 @dataclass(frozen=True, slots=True)
 class CrmAnswer:
-    """A list that the CRM returned, or the error message in its place."""
+    """A list for the catalogue page, from the CRM or from the hub.
+
+    If the CRM failed, `wrong` is its error message.
+    """
 
     values: Sequence[object] = ()
     wrong: str = ""
@@ -33,7 +39,7 @@ class CrmAnswer:
 
 @blueprint.get("/accounts/<client_id>/catalogue")
 def catalogue(client_id: str) -> flask.Response:
-    """Show the properties, pipelines and owners of one kind, from the CRM or the hub."""
+    """Show the properties, pipelines and owners of a kind of record, in the CRM or in the hub."""
     shared = account_context(client_id)
     account, args = shared["account"], flask.request.args
     adapter = installed(account.connection.adapter)

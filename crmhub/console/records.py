@@ -1,4 +1,4 @@
-"""The pages for the hub's own records: lists with the filters of the API, and a page per record."""
+"""The console's pages for the hub's own records: lists with filters, and a page per record."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from crmhub.records.search.pages import PageRequest
 from crmhub.records.search.query import Query
 
 ROWS = 5
-"""The number of filter rows in the form."""
+"""The number of rows for filters in the form above a list of records."""
 SORTS = (
     ("updated_at", "Changed last"),
     ("updated_at asc", "Changed first"),
@@ -59,7 +59,7 @@ def records(client_id: str) -> flask.Response:
 
 @blueprint.get("/records/<client_id>/<kind>")
 def records_of(client_id: str, kind: str) -> flask.Response:
-    """List the records of one kind that match up to five filters."""
+    """Show a page of the records of one kind that match up to five filters."""
     account, record_kind = hub().load_account(client_id), _kind(kind)
     catalogue = hub().records.catalogue(account, record_kind)
     given = _filter_rows()
@@ -99,7 +99,7 @@ def records_of(client_id: str, kind: str) -> flask.Response:
 
 @blueprint.get("/records/<client_id>/<kind>/<id>")
 def records_one(client_id: str, kind: str, id: str) -> flask.Response:
-    """Show a record and its associations."""
+    """Show a record with its properties and its associated records."""
     account, record_kind = hub().load_account(client_id), _kind(kind)
     record = hub().records.get(account, record_kind, number(record_kind, id))
     catalogue = hub().records.catalogue(account, record_kind)
@@ -134,7 +134,10 @@ def _kind(name: str) -> Kind:
 
 
 def _filter_rows() -> list[tuple[str, str, str]]:
-    """Return the property, operator and value of each filter in the URL that names a property."""
+    """Return the first five filters in the URL, as (property, operator, value).
+
+    Rows without a property are left out.
+    """
     args = flask.request.args
     rows = zip(
         args.getlist("property"), args.getlist("operator"), args.getlist("value"), strict=False
@@ -153,20 +156,26 @@ def _filter(row: tuple[str, str, str]) -> Filter:
 
 
 def _in_form_words(error: HubError) -> HubError:
-    """Return an error whose message says "Filter 1" instead of `filters[0]`."""
+    """Change an error's message to say "Filter 1" instead of `filters[0]`; return the error."""
     error.message = _FILTER_INDEX.sub(lambda match: f"Filter {int(match[1]) + 1}, ", error.message)
     return error
 
 
 def _columns(catalogue: Catalogue, given: list[tuple[str, str, str]]) -> list[tuple[str, str]]:
-    """Return a list's columns: those usual for the kind, and the filtered properties."""
+    """Return the name and label of each column of a list of records.
+
+    The columns are the usual properties of the kind, and the properties in the filters `given`.
+    """
     names = dict.fromkeys((*_COLUMNS[catalogue.kind.name], *(row[0] for row in given)))
     properties = [catalogue.get(name) for name in names]
     return [(prop.name, prop.label) for prop in properties if prop is not None]
 
 
 def _title(properties: dict[str, str], kind: Kind) -> str:
-    """Return a record's title: its name, email or phone, else ""."""
+    """Return a title for a record.
+
+    It is a contact's name, email or phone, or the first column of another kind; "" without a value.
+    """
     names = _COLUMNS[kind.name]
     if kind.name == "contacts":
         full_name = " ".join(filter(None, (properties.get(name) for name in names[:2])))

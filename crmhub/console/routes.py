@@ -1,4 +1,4 @@
-"""Register the pages of the console on the application."""
+"""Import all modules with pages of the console, and add the console to the app."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ __all__ = [
 
 
 def register(app: flask.Flask) -> None:
-    """Add the console to `app`."""
+    """Add the console's pages, template filters and error handler to the Flask app."""
     # Bootstrap's files come from its package: no page loads a file from another host.
     app.config["BOOTSTRAP_SERVE_LOCAL"] = True
     Bootstrap5(app)

@@ -1,14 +1,15 @@
-"""Sessions of the console, and protection of its forms against CSRF.
+"""Sign-in sessions of the console, and protection of its forms against CSRF.
 
-The session cookie holds a token; the database holds its digest. Before sign-in the token belongs to
-no session, so that the sign-in form is protected like all others: each form carries a signature of
-the cookie. A POST is also refused if the browser's Sec-Fetch-Site or Origin names another site.
+The session cookie contains a token, and the database contains its digest. Before sign-in the token
+belongs to no session, so that the sign-in form is protected like all other forms. Each form
+contains a signature of the cookie. A POST is also refused if the browser's header Sec-Fetch-Site or
+Origin names another site.
 
-A device cookie per user outlives the session. It identifies the browser at the next sign-in
+A device cookie for each user outlives the session. It identifies the browser at the next sign-in
 (`Limits.sign_in`).
 
-Over https, cookies are named `__Host-…`: no other host of the same domain, and no page loaded over
-http, can set a cookie of that name. Browsers accept the name over https only.
+Over https, the names of cookies begin with `__Host-`. Browsers let only pages of this host that
+were loaded over https set such cookies.
 """
 
 from __future__ import annotations
@@ -39,12 +40,16 @@ _TOKEN = re.compile(r"[A-Za-z0-9]{43}", re.ASCII)
 
 
 class NotSignedIn(Unauthorized):
-    """The request has no session, or an expired one."""
+    """The error for a request without a session, or with an expired session."""
 
 
 @blueprint.before_request
 def guard() -> None:
-    """Check the session; raises NotSignedIn, and Forbidden for a POST from another site."""
+    """Check the session before each view of the console.
+
+    Raises NotSignedIn without a session, unless the page needs none, and Forbidden for a POST from
+    another site or without a valid CSRF token.
+    """
     endpoint = flask.request.endpoint
     # Flask answers OPTIONS itself, and the list of methods is no secret.
     if endpoint == "console.static" or flask.request.method == "OPTIONS":
@@ -57,7 +62,11 @@ def guard() -> None:
 
 
 def recognise() -> None:
-    """Look up the session of the request's cookie, once per request; raises Unavailable."""
+    """Store the session that belongs to the request's cookie in `flask.g.signed_in`.
+
+    Without a valid session, None is stored. Further calls for the same request do nothing. Raises
+    Unavailable without the database.
+    """
     if "signed_in" in flask.g:
         return
     flask.g.signed_in = None
@@ -72,14 +81,17 @@ def _session_cookie() -> str:
 
 
 def _cookie_value(name: str) -> str:
-    """Return the value of a cookie, or ""; in production only cookies set over https count."""
+    """Return the value of a cookie, or "" without the cookie.
+
+    In production, only cookies that were set over https (`__Host-…`) count.
+    """
     cookies = flask.request.cookies
     plain = "" if hub().settings.env == "production" else cookies.get(name, "")
     return cookies.get(f"{_HOST_PREFIX}{name}", plain)
 
 
 def device(user_id: str) -> str:
-    """Return the token that identifies this browser for a user, or ""."""
+    """Return the device token by which this browser identifies itself for a user, or ""."""
     return _cookie_value(f"{_DEVICE_COOKIE}{user_id}")
 
 
@@ -97,7 +109,10 @@ def _require_console_form() -> None:
 
 
 def _is_same_origin() -> bool:
-    """Return whether a page of the console sent the request; True if the browser does not say."""
+    """Return whether a page of this host sent the request.
+
+    The result is also True if the browser sends neither Sec-Fetch-Site nor Origin.
+    """
     site = flask.request.headers.get("Sec-Fetch-Site")
     if site:
         return site in ("same-origin", "none")
@@ -108,7 +123,7 @@ def _is_same_origin() -> bool:
 def csrf_token() -> str:
     """Return the CSRF token for the forms of this session.
 
-    Creates the session cookie if missing.
+    If the request has no session cookie, a new cookie is created.
     """
     if not flask.g.cookie:
         flask.g.cookie = flask.g.new_cookie = new_secret()
@@ -117,7 +132,7 @@ def csrf_token() -> str:
 
 
 def remember(session: users.NewSession) -> None:
-    """Set the session cookie and the device cookie in this request's response."""
+    """Make the response to this request set the session cookie and the device cookie."""
     flask.g.new_cookie = session.token
     flask.g.new_device = session
 
@@ -147,17 +162,17 @@ def _set_cookie(response: flask.Response, name: str, value: str, seconds: int) -
 
 
 def secure() -> bool:
-    """Return whether cookies are sent over https only."""
+    """Return whether cookies must be sent over https only."""
     settings = hub().settings
     return settings.env == "production" or is_https(flask.request, settings.trusted_proxies)
 
 
 def signed_in() -> SignedIn:
-    """Return the signed-in user, in views that require a session."""
+    """Return the signed-in user; only in views that require a session."""
     return cast(SignedIn, flask.g.signed_in)
 
 
 def author() -> Author:
-    """Return the signed-in user as the author of an audit entry."""
+    """Return the signed-in user as the author of audit log entries."""
     user = signed_in()
     return Author("user", user.email, user.user_id)

@@ -1,4 +1,4 @@
-"""The pages to sign in and out."""
+"""The console's sign-in page and sign-out, and the redirect from /console."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def home() -> flask.Response:
 
 @blueprint.get("/sign-in")
 def sign_in() -> flask.Response:
-    """Show the sign-in form."""
+    """Show the sign-in form; a signed-in user is redirected instead."""
     back = _safe_path(flask.request.args.get("next", ""))
     if flask.g.signed_in is not None:
         return see(back)
@@ -35,7 +35,7 @@ def sign_in() -> flask.Response:
 
 @blueprint.post("/sign-in")
 def let_in() -> flask.Response:
-    """Sign a user in with email and password, and start a session."""
+    """Sign a user in with email and password, and redirect to the page requested before."""
     form = flask.request.form
     email, back = form.get("email", "")[:300], _safe_path(form.get("next", ""))
     address = client_address(flask.request, hub().settings.trusted_proxies)
@@ -51,7 +51,7 @@ def let_in() -> flask.Response:
 
 @blueprint.post("/sign-out")
 def sign_out() -> flask.Response:
-    """End the user's session."""
+    """End the user's session, and redirect to the sign-in page."""
     users.sign_out(hub(), flask.g.cookie)
     return done("You are signed out.", "console.sign_in")
 

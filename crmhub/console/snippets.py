@@ -1,4 +1,7 @@
-"""Snippets of a helper call for bot builders: curl, HTTP block, n8n, Node-RED."""
+"""Snippets that call a webhook helper, to be copied by bot builders.
+
+They are for curl, for a bot builder's HTTP block, for n8n and for Node-RED.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,10 @@ _SECRET = "the webhook secret"
 
 @dataclass(frozen=True, slots=True)
 class Helper:
-    """A helper: its path with {generated} or {portal}, and an example body.
+    """A webhook helper: name, explanation, path and an example of its body.
 
-    A value that starts with $ is a variable of the bot; all other values are examples.
+    The path contains `{generated}` or `{portal}` for the webhook id. Texts in the body that start
+    with $ are variables of the bot; all other values are examples.
     """
 
     name: str
@@ -86,7 +90,10 @@ _SAMPLES = {
 
 
 def curl(helper: Helper, url: str, *, secret: bool) -> str:
-    """Return a shell command that calls a helper with sample values."""
+    """Return a shell command that calls the helper at `url` with sample values.
+
+    With `secret`, the command sends a placeholder for the webhook secret.
+    """
     body = json.dumps(_fill(helper.body, lambda name: _SAMPLES[name]), ensure_ascii=False)
     header = [f"-H {shlex.quote(f'{SECRET_HEADER}: {_SECRET}')}"] if secret else []
     return " \\\n  ".join(
@@ -100,7 +107,10 @@ def curl(helper: Helper, url: str, *, secret: bool) -> str:
 
 
 def http_block(helper: Helper, url: str, *, secret: bool) -> str:
-    """Return the settings of a bot builder's HTTP block, with variables as {{name}}."""
+    """Return the request to enter in a bot builder's HTTP block, with variables as {{name}}.
+
+    With `secret`, it has a header with a placeholder for the webhook secret.
+    """
     body = json.dumps(
         _fill(helper.body, lambda name: f"{{{{{name}}}}}"), indent=2, ensure_ascii=False
     )
@@ -109,7 +119,10 @@ def http_block(helper: Helper, url: str, *, secret: bool) -> str:
 
 
 def n8n(helper: Helper, url: str, *, secret: bool) -> str:
-    """Return a node to paste into n8n."""
+    """Return the JSON of an n8n node that calls the helper at `url`.
+
+    With `secret`, it sends a placeholder for the webhook secret.
+    """
     parameters: dict[str, Any] = {
         "method": "POST",
         "url": url,
@@ -132,7 +145,11 @@ def n8n(helper: Helper, url: str, *, secret: bool) -> str:
 
 
 def node_red(helper: Helper, url: str, *, secret: bool) -> str:
-    """Return a flow to import into Node-RED, with body, HTTP request and answer."""
+    """Return the JSON of a Node-RED flow that calls the helper at `url`.
+
+    The flow has nodes for the body, the HTTP request and the answer. With `secret`, it sends a
+    placeholder for the webhook secret.
+    """
     headers = [
         {
             "keyType": "other",
@@ -210,4 +227,4 @@ BUILDERS = (
     ("n8n", "Copy it, click on the canvas of a workflow, and paste.", n8n),
     ("Node-RED", "Menu, Import, paste. Its input is a message with these values.", node_red),
 )
-"""The builders: name, instructions, and the function that makes the snippet."""
+"""The tools that snippets are made for: name, instructions, and function that makes the snippet."""

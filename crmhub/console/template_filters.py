@@ -1,4 +1,7 @@
-"""Jinja filters that print times, durations, numbers, counts with nouns, and states."""
+"""Jinja filters for the console's templates.
+
+They print times, durations, numbers, counts with nouns, JSON values, and states of actions.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from crmhub.records.search.filters import iso
 
 
 def register(app: flask.Flask) -> None:
-    """Add these filters to the application's templates."""
+    """Add these filters to the Flask app's templates."""
     app.add_template_filter(when)
     app.add_template_filter(exactly)
     app.add_template_filter(lasted)
@@ -25,12 +28,18 @@ def register(app: flask.Flask) -> None:
 
 
 def when(milliseconds: int | None, never: str = "never") -> Markup:
-    """Return a time (ms since 1970) as a `<time>` element, to the minute."""
+    """Return a time (ms since 1970) as a `<time>` element, to the minute.
+
+    For None and 0, the text `never` is returned.
+    """
     return _time_element(milliseconds, never, "%Y-%m-%d %H:%M")
 
 
 def exactly(milliseconds: int | None, never: str = "never") -> Markup:
-    """Return a time (ms since 1970) as a `<time>` element, to the second."""
+    """Return a time (ms since 1970) as a `<time>` element, to the second.
+
+    For None and 0, the text `never` is returned.
+    """
     return _time_element(milliseconds, never, "%Y-%m-%d %H:%M:%S")
 
 
@@ -46,7 +55,10 @@ _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
 
 
 def lasted(milliseconds: int) -> str:
-    """Return a duration (ms) in its two largest units: `80 ms`, `4.2 s`, `3 min 20 s`, `2 d`."""
+    """Return a duration (in ms) in one or two units.
+
+    For example `80 ms`, `4.2 s`, `3 min 20 s` or `2 d`.
+    """
     if milliseconds < 1_000:
         return f"{max(0, milliseconds)} ms"
     if milliseconds < 10_000:
@@ -60,7 +72,10 @@ def lasted(milliseconds: int) -> str:
 
 
 def readable(value: Any) -> str:
-    """Return a JSON value for people: texts and lists of texts unchanged, anything else as JSON."""
+    """Return a JSON value as people read it.
+
+    A text is returned unchanged, a list of texts joined by commas, and any other value as JSON.
+    """
     if isinstance(value, str):
         return value
     if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
@@ -70,12 +85,12 @@ def readable(value: Any) -> str:
 
 
 def number(value: int) -> str:
-    """Return a number with thousands separators."""
+    """Return an integer with thousands separators: `12,345`."""
     return f"{value:,}"
 
 
 def share(value: float) -> str:
-    """Return a fraction as a percentage; only a fraction of 1 is printed as 100 %."""
+    """Return a fraction as a percentage; `100 %` is returned only for 1 or more."""
     return f"{min(value * 100, 99.9):.1f} %" if value < 1 else "100 %"
 
 
@@ -88,5 +103,5 @@ _STATE_LABELS = {"running": "in progress", "dead": "failed", "parked": "blocked"
 
 
 def label(state: str) -> str:
-    """Return the console's name for the state of an action."""
+    """Return the name that the console uses for an action's state; "dead" is shown as `failed`."""
     return _STATE_LABELS.get(state, state)

@@ -1,1 +1,1 @@
-"""Import of records from CSV files, and export to CSV files."""
+"""Import of records from CSV files, and export of records to CSV files."""

@@ -1,4 +1,4 @@
-"""The options of an import, and the property of each column of its file."""
+"""The options of a CSV import, and the assignment of the file's columns to properties."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from crmhub.properties.catalogue import FIELDS, Catalogue, Property
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The options of an import.
+    """The options of a CSV import.
 
-    `by` is the property that identifies a row's record: a unique property, "id", or "" if every row
-    creates a record. `columns` maps titles to properties, "" skips a column. With `clear`, an empty
-    cell clears the record's value; with `raw`, apostrophes before formulas are kept.
+    `by` is the property that identifies the record of a row: a unique property, "id", or "" if
+    every row creates a record. `columns` assigns properties to column titles; "" skips the column.
+    With `clear`, an empty cell clears the record's value. With `raw`, cells are read unchanged;
+    otherwise an apostrophe before a formula is removed.
     """
 
     by: str = ""
@@ -28,7 +29,10 @@ class Choices:
 def property_columns(
     catalogue: Catalogue, titles: Sequence[str], choices: Choices
 ) -> tuple[str, ...]:
-    """Return the property of each column, "" for a skipped one; raises Semantic with all faults."""
+    """Return the name of the property for each column, "" for a skipped column.
+
+    `titles` are the titles of the columns. Raises Semantic with all faults of titles and options.
+    """
     problems = [
         (f"--column {title}", f"no column has this title; they are {', '.join(titles)}")
         for title in choices.columns
@@ -50,7 +54,11 @@ def property_columns(
 
 
 def _property_of_title(catalogue: Catalogue, title: str, by: str) -> str:
-    """Return the property with this name or label, "" without a match."""
+    """Return the name of the property whose name or label is this title.
+
+    Returns "" without a match, with several matches, and for columns that an export or the file of
+    refused rows adds. The title `id` is returned if `by` is `id`.
+    """
     if title == "id" == by:
         return title
     if not title or title in FIELDS or title in ADDED_COLUMNS:
@@ -64,7 +72,10 @@ def _names_of(prop: Property) -> tuple[str, str]:
 
 
 def _column_fault(catalogue: Catalogue, name: str, before: Collection[str], by: str) -> str:
-    """Return why a property cannot be a column, with a remedy; "" if it can."""
+    """Return why the column of the property `name` cannot be imported, else "".
+
+    `before` are the properties of the earlier columns. The reason says what to do.
+    """
     prop = catalogue.get(name)
     if name in before:
         return f"an earlier column holds {name} already; leave one out with --column 'TITLE='"

@@ -1,4 +1,7 @@
-"""Export of records to a CSV file for spreadsheets, which `importing` can read."""
+"""Export of records to a CSV file that spreadsheets open.
+
+`importing` can read the file.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,10 @@ _PAGE_SIZE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The records to export, by filters, and their properties; () means all.
+    """The records and properties to export.
 
-    With `raw`, values are written unchanged, even if a spreadsheet would read them as formulas.
+    `filters` choose the records, and `properties` names the properties; () means all. With `raw`,
+    values are written unchanged, even if a spreadsheet would execute them as formulas.
     """
 
     filters: tuple[Filter, ...] = ()
@@ -44,10 +48,12 @@ def export(
     *,
     by: Author,
 ) -> Iterator[tuple[int, int]]:
-    """Write records, oldest first; yield the number written and the total after each page.
+    """Write records to the file `out`, the oldest first; yield progress after each page.
 
-    Each record that exists at the start is written once; records created meanwhile may be included.
-    Raises Semantic and BadRequest for invalid properties and filters before anything is written.
+    Each yielded pair is the number of records written so far, and the total number. Each record
+    that exists at the start is written once; records that are created meanwhile may be included.
+    Raises Semantic for unknown properties, and BadRequest or Semantic for invalid filters, before
+    anything is written.
     """
     names = _property_names(records, account, kind, selection.properties)
     write = csv.writer(out).writerow

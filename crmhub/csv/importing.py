@@ -1,12 +1,12 @@
 """Import of records from a CSV file: each row is stored once, even after interruptions.
 
-Rows are written in batches, with the progress of the import in the same transaction.
+Rows are written in batches; each batch and the progress of the import are saved in a transaction.
 So a killed import continues after the last stored row. If two processes import the same file, the
 slower process stops, and no record is created twice. A file is identified by its digest; a changed
 file is a new import.
 
-An invalid row is refused and does not delay other rows. It is written with its reason to a separate
-file, which can be corrected and imported like any other.
+An invalid row is refused, and the other rows are imported nevertheless. The refused row is written
+to a separate file with the reason; that file can be corrected and imported like any other.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _SET_ENDED = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The numbers of rows created, updated and refused so far."""
+    """The numbers of rows that an import has created, updated and refused so far."""
 
     created: int = 0
     updated: int = 0
@@ -80,16 +80,19 @@ class Tally:
 
     @property
     def rows(self) -> int:
-        """The number of rows processed."""
+        """The number of rows that the import has processed."""
         return self.created + self.updated + self.refused
 
 
 class ImportedElsewhere(Conflict):
-    """Another process imports the same file and continues; the stored rows are kept."""
+    """The error if another process imports the same file at the same time.
+
+    The other process continues; rows that were already stored stay stored.
+    """
 
 
 class _RowsRefused(Exception):
-    """Rows that cannot be stored, with reasons by line."""
+    """The error if rows cannot be stored; `reasons` maps their line numbers to reasons."""
 
     def __init__(self, reasons: Mapping[int, str]) -> None:
         self.reasons = reasons
@@ -97,9 +100,10 @@ class _RowsRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _ParsedRow:
-    """A parsed row: its values by property ("" for an empty cell), and its unique values.
+    """A parsed row: its values by property, "" for an empty cell.
 
-    `fault` is the reason if it cannot be stored.
+    `unique` has the (property, value) pairs of unique properties, `id` is the record's id or "",
+    and `fault` is the reason if the row cannot be stored, else "".
     """
 
     row: Row
@@ -114,10 +118,10 @@ class _ParsedRow:
 
 
 class Import:
-    """The import of a file into an account's records of one kind.
+    """The import of a CSV file as records of one kind in an account.
 
-    The constructor checks the columns and loads earlier progress; `run` imports the rest.
-    `left_out` names the skipped columns; `tally` counts the rows so far.
+    The constructor checks the columns and loads the progress of an earlier run; `run` imports the
+    rest. `left_out` has the titles of the skipped columns, `tally` the numbers of rows so far.
     """
 
     def __init__(
@@ -132,9 +136,12 @@ class Import:
         by: Author,
         again: bool = False,
     ) -> None:
-        """Raise Semantic for invalid columns, and Conflict if the file was already imported.
+        """Prepare the import of `sheet`, or its continuation after an interruption.
 
-        `refused` is the file for refused rows. With `again`, an earlier import is ignored.
+        `refused` is the path of the file for refused rows. With `again`, the progress of an earlier
+        import is deleted, and the file is imported from its start. Raises Semantic for invalid
+        columns. Raises Conflict if the file was already imported, if an unfinished import of it has
+        other options, or if `refused` exists and has other content.
         """
         self.sheet = sheet
         self.tally = Tally()
@@ -155,15 +162,16 @@ class Import:
 
     @property
     def left_out(self) -> list[str]:
-        """The titles of the skipped columns."""
+        """The titles of the columns that are not imported."""
         titles = zip(self.sheet.header, self._properties, strict=True)
         return [title or "(no title)" for title, name in titles if not name]
 
     def run(self) -> Iterator[Tally]:
         """Import the rest of the file; yield the tally after each batch.
 
-        Raises LimitExceeded, Unavailable, ImportedElsewhere and OSError; the earlier batches are
-        stored, and the same import can continue later.
+        Raises LimitExceeded if the plan allows no more records, Unavailable without the database,
+        ImportedElsewhere, and OSError. Earlier batches stay stored, and the same import can be
+        continued later.
         """
         batch: list[_ParsedRow] = []
         unique: set[tuple[str, str]] = set()
@@ -201,7 +209,10 @@ class Import:
         return _ParsedRow(row, values, unique_values, id, fault)
 
     def _store(self, rows: Sequence[_ParsedRow]) -> Tally:
-        """Store the valid rows, refuse the others, and return the new tally."""
+        """Store the valid rows; write the others to the file of refused rows.
+
+        Returns the new tally.
+        """
         refused = {row.row.line: row.fault for row in rows if row.fault}
         while True:
             accepted = [row for row in rows if row.row.line not in refused]
@@ -225,7 +236,7 @@ class Import:
     def _commit(
         self, end: Position, accepted: Sequence[_ParsedRow], refused: Sequence[tuple[Row, str]]
     ) -> None:
-        """Write rows, refusals and the progress up to `end` in one transaction."""
+        """Write rows, refused rows, and the progress up to `end`, in one transaction."""
         self.tally = self._database.transact(
             lambda tx: self._write_batch(tx, end, accepted, refused)
         )
@@ -262,7 +273,10 @@ class Import:
         return tally
 
     def _write(self, rows: Sequence[_ParsedRow]) -> tuple[int, int]:
-        """Write rows; return the numbers created and updated. Raises _RowsRefused."""
+        """Store rows as records; return the numbers of created and of updated records.
+
+        Raises _RowsRefused for invalid values, and for unique values that other records have.
+        """
         by = self._choices.by
         by_id: list[_ParsedRow] = []
         by_value: list[_ParsedRow] = []
@@ -295,7 +309,11 @@ class Import:
     # Progress
 
     def _resume(self, tx: Connection, again: bool) -> None:
-        """Load the progress of an earlier import of the file, or record the start."""
+        """Load the progress of an earlier import of the file, or store the start of a new one.
+
+        With `again`, the earlier progress is deleted first. Raises Conflict if the file was already
+        imported, or if the earlier import had other options.
+        """
         choices = json.dumps(asdict(self._choices), sort_keys=True)
         if again:
             tx.run(_DELETE, self._key)
@@ -345,7 +363,10 @@ class Import:
 
 @contextmanager
 def _map_errors(rows: Sequence[_ParsedRow]) -> Iterator[None]:
-    """Raise _RowsRefused if a batch of rows fails with an error that names every invalid row."""
+    """Context manager that raises _RowsRefused for InvalidProperties and DuplicateValue.
+
+    These errors of the record store name every invalid row of `rows`.
+    """
     try:
         yield
     except InvalidProperties as exc:

@@ -1,4 +1,7 @@
-"""The file of refused rows, which can be corrected and imported like any other."""
+"""The file of the rows that an import refused, with the reasons.
+
+The file can be corrected and imported like any other CSV file.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,14 @@ from crmhub.csv.spreadsheets import Row, Sheet, escape_formula, unescape_formula
 from crmhub.errors import Conflict
 
 ADDED_COLUMNS = ("crmhub_line", "crmhub_refused")
-"""The columns that the file adds to the cells of a row."""
+"""The titles of the two columns after the cells of a row: its line number, and the reason."""
 
 
 class RefusedRows:
-    """The file of refused rows, created with the first refusal.
+    """The file of refused rows at `path`; the first refused row creates it.
 
-    The next `write` replaces everything written after the last `keep`.
+    `size` is the length of the file's valid part in bytes. Rows that were written after the last
+    call of `keep` are replaced by the next call of `write`.
     """
 
     def __init__(self, path: Path, sheet: Sheet, *, raw: bool) -> None:
@@ -30,9 +34,10 @@ class RefusedRows:
         self._titles = [*sheet.header, *ADDED_COLUMNS]
 
     def open(self, size: int, *, behind: int | None) -> None:
-        """Continue after the first `size` bytes; raises Conflict if the file has other content.
+        """Continue the file after its first `size` bytes, which an earlier run wrote.
 
-        `behind` is the last imported line, None for a new import.
+        `behind` is the last imported line of the imported file, None for a new import. Raises
+        Conflict if the file contains anything that this import did not write.
         """
         existing_size = self._path.stat().st_size if self._path.exists() else 0
         if existing_size and (behind is None or not self._is_own_leftover(size, behind)):
@@ -44,9 +49,9 @@ class RefusedRows:
         self.size = self._kept_size = size if existing_size else 0
 
     def _is_own_leftover(self, size: int, behind: int) -> bool:
-        """Return whether the content after `size` bytes has only rows of lines after `behind`.
+        """Return whether a killed run of this import left the content after `size` bytes.
 
-        A killed import leaves such rows; the last may be incomplete.
+        Such content has only rows for lines after `behind`; the last row may be incomplete.
         """
         with self._path.open("rb") as file:
             file.seek(max(size - 1, 0))
@@ -64,7 +69,10 @@ class RefusedRows:
         return at_line_end and len(lines) == len(complete_rows) and all(is_later)
 
     def write(self, refused: Sequence[tuple[Row, str]]) -> None:
-        """Write refused rows with their reasons after the kept part."""
+        """Write rows, each with its reason, after the kept part of the file.
+
+        Anything after the kept part is deleted.
+        """
         if self.size == self._kept_size and not refused:
             return
         text = StringIO()
@@ -86,5 +94,5 @@ class RefusedRows:
             self.size = file.tell()
 
     def keep(self) -> None:
-        """Keep the rows written so far."""
+        """Mark the rows written so far as final."""
         self._kept_size = self.size

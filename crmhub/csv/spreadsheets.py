@@ -1,4 +1,4 @@
-"""CSV files of spreadsheets: cells, columns, rows.
+"""Reading of CSV files by rows, and protection against formulas in cells.
 
 A spreadsheet would execute a cell that begins like a formula
 (https://owasp.org/www-community/attacks/CSV_Injection). Such a cell is written with a leading
@@ -29,18 +29,21 @@ _BLOCK = 1 << 20
 
 
 def escape_formula(value: str) -> str:
-    """Return the cell for a value, with an apostrophe if it begins like a formula."""
+    """Return the value as a CSV cell.
+
+    A value that begins like a formula gets an apostrophe before it.
+    """
     return f"'{value}" if _FORMULA.match(value) and not _NUMBER.fullmatch(value) else value
 
 
 def unescape_formula(cell: str) -> str:
-    """Return the value of a cell that `escape_formula` made."""
+    """Return the value of a cell: without the apostrophe before a formula, if any."""
     return cell[1:] if cell[:1] == "'" and _FORMULA.match(cell) else cell
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place between two rows, as the number of bytes and lines before it."""
+    """A position between two rows of a file: the numbers of bytes and of lines before it."""
 
     bytes: int = 0
     lines: int = 0
@@ -51,7 +54,10 @@ _BEGINNING = Position()
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row: its cells, its first line, and the position after it."""
+    """A row of a CSV file.
+
+    `line` is the number of its first line, and `end` the position after the row.
+    """
 
     cells: Sequence[str]
     line: int
@@ -59,10 +65,11 @@ class Row:
 
 
 class Sheet:
-    """A CSV file, read once completely: header, number of rows, and digest.
+    """A CSV file with a header; the constructor reads it completely once.
 
-    `rows` is the number of non-blank rows below the header; `digest` is the SHA-256 of the file.
-    Raises BadRequest with the line number for an invalid file.
+    `rows` is the number of non-blank rows below the header, `digest` the SHA-256 of the file, and
+    `start` the position after the header. An empty `delimiter` is guessed from the first line.
+    Raises BadRequest for an invalid file; its message has the line number.
     """
 
     def __init__(self, path: Path, *, delimiter: str = "", encoding: str = "utf-8") -> None:
@@ -80,7 +87,11 @@ class Sheet:
         self.rows = sum(1 for _ in rows)
 
     def read(self, after: Position = _BEGINNING) -> Iterator[Row]:
-        """Yield the non-blank rows after a position, in order; the first row is the header."""
+        """Yield the non-blank rows after a position, in order.
+
+        From the beginning of the file, the first row is the header. Raises BadRequest for an
+        invalid row; its message has the line number.
+        """
         # The csv module has only this limit for the whole process.
         csv.field_size_limit(_LARGEST_CELL)
         with self.path.open("rb") as file:
@@ -104,7 +115,10 @@ class Sheet:
 
 
 def _fault(exc: csv.Error) -> str:
-    """Return the message for an error of the csv module, which has no codes, only texts."""
+    """Return a message for an error of Python's csv module.
+
+    The errors are distinguished by their texts, since they have no codes.
+    """
     if "end of data" in str(exc):
         return "a quote is never closed."
     if "expected after" in str(exc):
@@ -120,7 +134,7 @@ def _digest(path: Path) -> str:
 
 
 class _Lines:
-    """The decoded lines of a file; `at` is the position after the last line read."""
+    """Iterator over the decoded lines of a file; `at` is the position after the last line read."""
 
     def __init__(self, file: BinaryIO, encoding: str, name: str, at: Position) -> None:
         file.seek(at.bytes)

@@ -1,1 +1,1 @@
-"""The admin API, /admin/v1: the operators' tasks for programs."""
+"""The admin API, /admin/v1: account settings and other operators' tasks, for programs."""

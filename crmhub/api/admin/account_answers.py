@@ -1,4 +1,7 @@
-"""The JSON of accounts and their parts: answers of the admin API and output of commands."""
+"""Schemas and functions that make the JSON of accounts, API keys, plans and adapters.
+
+The admin API answers with this JSON, and `crmhub … --json` prints it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from crmhub.records.search.filters import iso
 
 
 def moment(milliseconds: int | None) -> str | None:
-    """Return a time (ms since 1970) in the API's format; None stays None."""
+    """Return a time (ms since 1970) as text in ISO 8601; None stays None."""
     return None if milliseconds is None else iso(milliseconds)
 
 
@@ -43,7 +46,7 @@ def _or_never(name: str) -> Moment:
 
 
 class IssuedKeyShown(Shown):
-    """Schema of a new API key, with the key itself."""
+    """Schema of a new API key with the key itself, which cannot be shown again later."""
 
     key_id = fields.String(data_key="keyId", required=True)
     api_key = fields.String(
@@ -56,7 +59,7 @@ class IssuedKeyShown(Shown):
 
 
 class KeyShown(Shown):
-    """Schema of an API key; `hint` holds its last characters."""
+    """Schema of an existing API key; `hint` holds the last characters of the key itself."""
 
     key_id = fields.String(data_key="keyId", required=True)
     hint = fields.String(required=True)
@@ -68,7 +71,7 @@ class KeyShown(Shown):
 
 
 class PlanShown(Shown):
-    """Schema of a plan with its limits; a rate of null means no limit."""
+    """Schema of a plan with its limits; a rate limit of null means no limit."""
 
     name = fields.String(required=True)
     rate_limit = fields.String(data_key="rateLimit", required=True, allow_none=True, metadata=RATE)
@@ -94,7 +97,10 @@ class EnrolmentShown(Shown):
 
 
 class AuthorShown(Shown):
-    """Schema of a change's author: a user of the command line or console, or a program's token."""
+    """Schema of the author of a change.
+
+    That is a user of the command line, a user of the console, or an admin token.
+    """
 
     kind = fields.String(required=True, validate=validate.OneOf(AUTHOR_KINDS))
     name = fields.String(required=True)
@@ -109,7 +115,7 @@ def _values(when: str) -> fields.Dict:
 
 
 class EntryShown(Shown):
-    """Schema of an entry in the audit log."""
+    """Schema of an entry in the audit log: author, object, and values before and after."""
 
     id = fields.Integer(required=True, metadata={"minimum": 1})
     at = Moment(required=True)
@@ -125,7 +131,7 @@ class EntryShown(Shown):
 
 
 class SettingShown(Shown):
-    """Schema of a setting that an adapter declares."""
+    """Schema of a setting of a CRM connection, which the adapter declares."""
 
     name = fields.String(required=True)
     label = fields.String(required=True)
@@ -140,14 +146,14 @@ class SettingShown(Shown):
 
 
 class _Sorted(fields.List[str]):
-    """Schema field for a set of strings, printed in alphabetical order."""
+    """Field for a set of strings, printed in alphabetical order."""
 
     def _serialize(self, value: Any, attr: Any, obj: Any, **kwargs: Any) -> list[str]:
         return sorted(value)
 
 
 class AdapterShown(Shown):
-    """Schema of an installed adapter."""
+    """Schema of an installed adapter with the settings that it declares."""
 
     name = fields.String(required=True)
     title = fields.String(required=True)
@@ -163,7 +169,7 @@ class AdapterShown(Shown):
 
 
 class OpenedAccountShown(Shown):
-    """Schema of the API key, ids and secret of a new account."""
+    """Schema of a new account's client id, API key, webhook ids and webhook secret."""
 
     client_id = fields.String(data_key="clientId", required=True)
     api_key = fields.String(data_key="apiKey", required=True, metadata=ONCE)
@@ -202,7 +208,10 @@ def account_shown(found: Detail) -> dict[str, Any]:
 
 
 def connection_shown(found: Detail) -> dict[str, Any]:
-    """Return the JSON of an account's connection; only the names of its secrets."""
+    """Return the JSON of an account's connection, with only the names of its secrets.
+
+    `former` lists the account's previous CRMs that still have unfinished actions.
+    """
     connection = found.account.connection
     return {
         "adapter": connection.adapter,
@@ -218,7 +227,7 @@ def _secrets(found: Detail) -> list[str] | None:
 
 
 def preview_shown(found: Preview) -> dict[str, Any]:
-    """Return the JSON of a field map's preview: the properties sent and those refused."""
+    """Return the JSON of a field map's preview: the properties to send and the refused ones."""
     return {
         "helper": found.helper,
         "kind": found.kind,
@@ -229,7 +238,10 @@ def preview_shown(found: Preview) -> dict[str, Any]:
 
 
 def issued_shown(account: Account, issued: IssuedIds) -> dict[str, Any]:
-    """Return the JSON of a new account's API key, ids and secret, which are shown only once."""
+    """Return the JSON of a new account's client id, API key, webhook ids and webhook secret.
+
+    The API key and the webhook secret cannot be shown again later.
+    """
     answer: dict[str, Any] = OpenedAccountShown().dump(
         {"client_id": account.client_id, **asdict(issued)}
     )

@@ -1,4 +1,7 @@
-"""Admin routes for accounts: open, list, show, change, rotate webhook ids."""
+"""The admin API's routes for accounts: list, open, read, change, show usage.
+
+A further route replaces a webhook id or the webhook secret.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ _LINE = {"minLength": 1, "maxLength": 200}
 
 
 class AccountInput(Strict):
-    """Schema of an account to open."""
+    """Schema of the body of a request that opens an account."""
 
     name = Text(required=True, metadata={**_LINE, "description": "What people call it."})
     client_id = Text(
@@ -49,7 +52,7 @@ class AccountInput(Strict):
 
 
 class SwitchesInput(Strict):
-    """Schema of the switches to set; switches that are not named stay."""
+    """Schema of the switches to set; switches that are not sent stay."""
 
     strict = Flag(metadata={"description": "One bad property refuses the whole helper call."})
     soft_errors = Flag(metadata={"description": "Helpers answer errors with status 200."})
@@ -89,7 +92,7 @@ class SwitchesInput(Strict):
 
 
 class AccountChange(Strict):
-    """Schema of the changes to an account; values that are not named stay."""
+    """Schema of the changes to an account; values that are not sent stay."""
 
     name = Text(metadata={**_LINE, "description": "What people call it."})
     plan = Text(metadata={"description": "Its plan."})
@@ -98,7 +101,10 @@ class AccountChange(Strict):
 
 
 class RotateInput(Strict):
-    """Schema of a request for a new webhook id, and how long the old id stays valid."""
+    """Schema of a request that replaces a webhook id or the webhook secret.
+
+    `keepOld` is how long the old value stays valid.
+    """
 
     what = Choice(
         {"generated": None, "portal": None, "secret": None},
@@ -115,13 +121,13 @@ class RotateInput(Strict):
 
 
 class AccountPageShown(PageOf):
-    """Schema of a page of accounts, the oldest first."""
+    """Schema of a page of accounts, the oldest account first."""
 
     results = fields.List(fields.Nested(AccountListedShown), required=True)
 
 
 class SwitchesShown(Shown):
-    """Schema of the switches of an account."""
+    """Schema of all switches of an account in an answer."""
 
     strict = fields.Boolean(required=True)
     soft_errors = fields.Boolean(required=True)
@@ -146,7 +152,7 @@ def _secrets() -> fields.List[Any]:
 
 
 class OwnConnectionShown(Shown):
-    """Schema of the account's connection to its CRM."""
+    """Schema of an account's connection as a part of the account."""
 
     id = fields.Integer(required=True, metadata={"minimum": 1})
     settings = fields.Dict(keys=fields.String(), values=fields.String(), required=True)
@@ -154,7 +160,7 @@ class OwnConnectionShown(Shown):
 
 
 class FormerShown(Shown):
-    """Schema of a former CRM of the account, with the number of its unfinished actions."""
+    """Schema of a previous CRM of an account, with the numbers of its unfinished actions."""
 
     id = fields.Integer(required=True, metadata={"minimum": 1})
     adapter = fields.String(required=True)
@@ -163,28 +169,34 @@ class FormerShown(Shown):
 
 
 class ConnectionShown(OwnConnectionShown):
-    """Schema of the account's connection; with another adapter, its `id` changes."""
+    """Schema of an account's connection, with its adapter and the previous CRMs.
+
+    Its `id` changes when the adapter changes.
+    """
 
     adapter = fields.String(required=True)
     former = fields.List(fields.Nested(FormerShown), required=True)
 
 
 class OldIdShown(Shown):
-    """Schema of a replaced webhook id that is valid until it expires."""
+    """Schema of a replaced webhook id, with the time until which it stays valid."""
 
     id = fields.String(required=True)
     expires_at = fields.String(data_key="expiresAt", required=True, metadata=MOMENT)
 
 
 class OldIdsShown(Shown):
-    """Schema of the replaced webhook ids that are still valid."""
+    """Schema of the replaced webhook ids that are still valid, by purpose."""
 
     generated = fields.List(fields.Nested(OldIdShown), required=True)
     portal = fields.List(fields.Nested(OldIdShown), required=True)
 
 
 class AccountShown(AccountListedShown):
-    """Schema of a whole account. Webhook ids are confidential: they suffice to call helpers."""
+    """Schema of an account with its switches, connection and webhook ids.
+
+    Webhook ids are confidential: with them, anyone can call the account's helpers.
+    """
 
     switches = fields.Nested(SwitchesShown, required=True)
     connection = fields.Nested(OwnConnectionShown, required=True)
@@ -194,7 +206,10 @@ class AccountShown(AccountListedShown):
 
 
 class RotatedShown(Shown):
-    """Schema of the new webhook id or secret, under the name of its purpose."""
+    """Schema of a new webhook id or webhook secret.
+
+    Its key is `generated`, `portal` or `secret`.
+    """
 
     generated = fields.String()
     portal = fields.String()

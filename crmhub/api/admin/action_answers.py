@@ -1,4 +1,7 @@
-"""The JSON of actions: answers of the admin API and output of `crmhub actions`."""
+"""Schemas and functions that make the JSON of actions.
+
+The admin API answers with this JSON, and `crmhub actions --json` prints it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from crmhub.records.search.filters import iso
 
 
 class ActionListedShown(Shown):
-    """Schema of an action in a list."""
+    """Schema of an action in a list of actions."""
 
     id = fields.String(data_key="actionId", required=True)
     client_id = fields.String(data_key="clientId", required=True)
@@ -41,7 +44,7 @@ class ActionListedShown(Shown):
 
 
 class AttemptShown(Shown):
-    """Schema of one attempt of an action."""
+    """Schema of an attempt to carry out an action."""
 
     number = fields.Integer(required=True, metadata={"minimum": 1})
     at = Moment(attribute="began_at", required=True)
@@ -56,7 +59,7 @@ class AttemptShown(Shown):
 
 
 class VersionShown(Shown):
-    """Schema of an action's request before a correction."""
+    """Schema of an action's request as it was before an operator corrected it."""
 
     at = Moment(required=True)
     by = fields.String(required=True, metadata={"description": "Who corrected it."})
@@ -64,7 +67,7 @@ class VersionShown(Shown):
 
 
 def summary_shown(summary: Summary) -> dict[str, Any]:
-    """Return the JSON of an action in a list."""
+    """Return the JSON of an action in a list of actions."""
     shown: dict[str, Any] = ActionListedShown().dump(summary)
     if summary.state not in ("running", "queued"):
         shown["nextTryAt"] = None

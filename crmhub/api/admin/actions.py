@@ -1,4 +1,4 @@
-"""Admin routes for actions: list, show, retry, correct, discard."""
+"""The admin API's routes for actions: list, read, retry, correct and discard them."""
 
 from __future__ import annotations
 
@@ -37,10 +37,13 @@ _CONFLICTS = (400, 401, 403, 404, 409, 429, 500, 503)
 
 
 class ActionId(BaseConverter):
-    """URL converter for action ids, which does not match the routes `retry` and `discard`."""
+    """URL converter for action ids.
+
+    It does not match `retry` and `discard`, which are routes of their own.
+    """
 
     regex = r"(?!(?:retry|discard)\Z)[^/]+"
-    # Else Werkzeug would no longer accept the path with a slash at its end.
+    # Without this, Werkzeug would not accept the path with a slash at its end.
     part_isolating = True
 
 
@@ -53,7 +56,10 @@ def _some(given: Any) -> None:
 
 
 class _Filters(Strict):
-    """Base schema of the filters of actions; subclasses add the filter for the reason."""
+    """Base schema of the filters of actions.
+
+    Subclasses add the filter by reason, whose key differs.
+    """
 
     account = Filled("The clientId of the account.", _LONGEST_ID)
     contact_token = Filled("Of this conversation's person.", LONGEST, data_key="contactToken")
@@ -73,7 +79,7 @@ _REASON = "Whose reason contains this, in any case."
 
 
 class ActionsQuery(PageQuery, _Filters):
-    """Schema of the filters of a list of actions; all filters must match."""
+    """Schema of the query of a list of actions; actions must match all filters."""
 
     reason = Filled(_REASON, _LONGEST_REASON)
     state = Joined(STATES, metadata=_STATE)
@@ -91,7 +97,10 @@ class _Choice(_Filters):
 
 
 class RetryInput(_Choice):
-    """Schema of the filters of a retry; without state and ids, failed actions are retried."""
+    """Schema of the filters that choose the actions to retry.
+
+    Without the filters `state` and `ids`, failed actions are retried.
+    """
 
     reason = Filled(_REASON, _LONGEST_REASON)
 
@@ -106,17 +115,20 @@ class _Discarding(Strict):
 
 
 class DiscardInput(_Discarding):
-    """Schema of the reason for which an action is discarded."""
+    """Schema of the body of a request that discards an action: the reason."""
 
 
 class DiscardsInput(_Choice, _Discarding):
-    """Schema of the filters of a discard; without state and ids, failed actions are discarded."""
+    """Schema of the filters that choose the actions to discard, and of the reason.
+
+    Without the filters `state` and `ids`, failed actions are discarded.
+    """
 
     reason = Filled(_REASON, _LONGEST_REASON, data_key="reasonContains")
 
 
 class CorrectionInput(Strict):
-    """Schema of the values to correct; values that are not named stay."""
+    """Schema of the values to correct in an action's request; other values stay."""
 
     properties = Properties(
         required=True,
@@ -133,7 +145,10 @@ class CorrectionInput(Strict):
 
 
 class ActionShown(ActionListedShown):
-    """Schema of a whole action, which contains personal data."""
+    """Schema of an action with its request, its attempts and its result.
+
+    They contain personal data.
+    """
 
     request = fields.Dict(required=True, metadata={"description": "What was sent, as corrected."})
     mapped = fields.Dict(
@@ -161,19 +176,19 @@ class ActionShown(ActionListedShown):
 
 
 class ActionPageShown(PageOf):
-    """Schema of a page of actions."""
+    """Schema of a page of actions, the newest action first."""
 
     results = fields.List(fields.Nested(ActionListedShown), required=True)
 
 
 class RetriedShown(Shown):
-    """Schema of the number of retried actions, with those that were blocked by them."""
+    """Schema of the number of retried actions, including actions that they had blocked."""
 
     retried = fields.Integer(required=True, metadata={"minimum": 0})
 
 
 class DiscardedShown(Shown):
-    """Schema of the number of discarded actions, with those that were blocked by them."""
+    """Schema of the number of discarded actions, including actions that they had blocked."""
 
     discarded = fields.Integer(required=True, metadata={"minimum": 0})
 
@@ -274,7 +289,10 @@ def _discard(body: dict[str, Any]) -> flask.Response:
 
 
 def _chosen(body: dict[str, Any]) -> Wanted:
-    """Return the filter that a body describes; raises BadRequest if it would match all actions."""
+    """Return the filters in a request's body.
+
+    Raises BadRequest for a body without filters, which would choose all actions.
+    """
     wanted = _selection(body)
     if not wanted.narrows:
         raise BadRequest(

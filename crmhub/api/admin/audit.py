@@ -1,4 +1,4 @@
-"""The admin route for the audit log."""
+"""The admin API's route for the audit log, which lists changes with their authors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from crmhub.audit import OBJECTS, VERBS, Wanted
 
 
 class AuditQuery(PageQuery):
-    """Schema of the filters of the audit log; all filters must match."""
+    """Schema of the query of the audit log; entries must match all filters."""
 
     account = Filled("The clientId of the account.", 64)
     object = Choice(dict.fromkeys(OBJECTS), metadata={"description": "What was changed."})

@@ -1,4 +1,4 @@
-"""The blueprint with all routes of the admin API."""
+"""The blueprint on which all routes of the admin API are registered."""
 
 from __future__ import annotations
 
@@ -22,5 +22,8 @@ blueprint = Blueprint(
 def documented(
     operation_id: str, status: int, schema: Any, summary: str, **options: Any
 ) -> Callable[[_F], _F]:
-    """Document a view of the admin API; the arguments are those of `documents`."""
+    """Return a decorator that describes a view of the admin API for the OpenAPI document.
+
+    The arguments are those of `documents`; the security scheme is the admin token.
+    """
     return documents(operation_id, status, schema, summary, security=ADMIN_TOKEN, **options)

@@ -1,7 +1,7 @@
-"""Authentication of the admin API by bearer token.
+"""Authentication of the admin API by a bearer token.
 
-It runs before routing errors are raised, so that under /admin/v1 a request without a valid token
-is always answered 401, and never 404, 405 or 400.
+The token is checked before the route, so that under /admin/v1 a request without a valid token is
+answered 401 even where 404, 405 or 400 would apply.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _UNDER = re.compile(rf"{PREFIX}(?:/|$)")
 
 
 class NoToken(Unauthorized):
-    """The admin token is missing, unknown, expired or revoked."""
+    """The error for a missing, unknown, expired or revoked admin token."""
 
     @property
     def headers(self) -> dict[str, str]:
@@ -30,7 +30,11 @@ class NoToken(Unauthorized):
 
 
 def authenticate(request: flask.Request) -> None:
-    """Authenticate a request to the admin API; raises Unauthorized and TooManyRequests."""
+    """Authenticate a request if its path is under /admin/v1.
+
+    Raises Unauthorized without a valid token, and TooManyRequests after too many wrong tokens from
+    this address.
+    """
     if not _UNDER.match(request.path):
         return
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
@@ -46,6 +50,6 @@ def authenticate(request: flask.Request) -> None:
 
 
 def author() -> Author:
-    """Return the authenticated operator as the author in the audit log; only under /admin/v1."""
+    """Return the request's admin token as the author of audit log entries; only under /admin/v1."""
     caller: Operator = flask.g.caller
     return Author("token", caller.name, caller.token_id)

@@ -1,4 +1,4 @@
-"""Admin routes for an account's CRM connection and for the installed adapters."""
+"""The admin API's routes for an account's connection to its CRM, and for installed adapters."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Given(Strict):
 
 
 class ConnectionInput(_Given):
-    """Schema of the CRM connection to set for an account."""
+    """Schema of the connection to set for an account: adapter, settings and secrets."""
 
     adapter = Text(required=True, metadata={"description": "One of those installed."})
     queued = Choice(
@@ -49,13 +49,13 @@ class ConnectionInput(_Given):
 
 
 class CheckInput(_Given):
-    """Schema of the connection to test; `{}` tests the stored connection."""
+    """Schema of the connection to test; an empty object tests the stored connection."""
 
     adapter = Text(metadata={"description": "Without it the present one."})
 
 
 class SaveQuery(Strict):
-    """Schema of the option to save a connection without testing it."""
+    """Schema of the query option `check`: whether values are tested with the CRM before saving."""
 
     check = Choice(
         {"true": True, "false": False},
@@ -68,7 +68,7 @@ class SaveQuery(Strict):
 
 
 class CheckedShown(Shown):
-    """Schema of the result of a connection test."""
+    """Schema of the result of a test of a connection."""
 
     ok = fields.Boolean(required=True)
     message = fields.String(
@@ -77,7 +77,7 @@ class CheckedShown(Shown):
 
 
 class AdapterPageShown(PageOf):
-    """Schema of all installed adapters."""
+    """Schema of the list of all installed adapters, on a single page."""
 
     results = fields.List(fields.Nested(AdapterShown), required=True)
 

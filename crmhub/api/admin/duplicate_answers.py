@@ -1,4 +1,7 @@
-"""The JSON of possible duplicates: answers of the admin API and output of `crmhub duplicates`."""
+"""Schemas and functions that make the JSON of possible duplicates.
+
+The admin API answers with this JSON, and `crmhub duplicates --json` prints it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ _NEVER = {"description": "null: not, or not any more."}
 
 
 class DuplicateShown(Shown):
-    """Schema of two contacts that may be one person."""
+    """Schema of a pair: two contacts that may be the same person."""
 
     contact_ids = fields.List(
         fields.String(), attribute="ids", data_key="contactIds", required=True
@@ -35,7 +38,7 @@ class DuplicateShown(Shown):
 
 
 class ContactComparedShown(Shown):
-    """Schema of a contact of a pair."""
+    """Schema of one of the two contacts of a pair."""
 
     contact_id = fields.String(attribute="id", data_key="contactId", required=True)
     exists = fields.Boolean(required=True)
@@ -48,7 +51,7 @@ class ContactComparedShown(Shown):
 
 
 def preview_shown(found: Preview) -> dict[str, Any]:
-    """Return the JSON of a pair with both contacts and the result of their merge."""
+    """Return the JSON of a pair with both contacts and the result that a merge would have."""
     return {
         **DuplicateShown().dump(found.pair),
         "contacts": ContactComparedShown(many=True).dump(found.sides),

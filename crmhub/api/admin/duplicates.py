@@ -1,4 +1,7 @@
-"""Admin routes for possible duplicates: list, preview, merge, unmerge, dismiss."""
+"""The admin API's routes for possible duplicates, which are pairs of contacts.
+
+A pair can be listed, previewed, merged, unmerged and dismissed.
+"""
 
 from __future__ import annotations
 
@@ -33,19 +36,19 @@ _REASONS = {"different": False, "merged": True}
 
 
 class DuplicatesQuery(PageQuery):
-    """Schema of the filter of a list of pairs."""
+    """Schema of the query of a list of possible duplicates."""
 
     state = Choice(dict.fromkeys(STATES), metadata={"description": "In this state."})
 
 
 class DuplicateQuery(Strict):
-    """Schema of the options of a merge's preview."""
+    """Schema of the query of a preview: the contact that the merge would keep."""
 
     keep = Filled("The contact to keep; by default the older one.", LONGEST)
 
 
 class MergeInput(Strict):
-    """Schema of the options of a merge."""
+    """Schema of the options of a merge: the contact to keep, and the values to take."""
 
     version = Filled("The `version` of the preview.", _LONGEST_VERSION, required=True)
     keep = Filled("The contact to keep; by default the older one.", LONGEST)
@@ -58,7 +61,7 @@ class MergeInput(Strict):
 
 
 class DismissInput(Strict):
-    """Schema of the reason for which a pair is dismissed."""
+    """Schema of the reason for which a pair is closed without a merge by the hub."""
 
     reason = Choice(
         _REASONS,
@@ -68,7 +71,10 @@ class DismissInput(Strict):
 
 
 class PropertyMergedShown(Shown):
-    """Schema of a property after the merge, with the contact that its value is from."""
+    """Schema of a property as the merged contact would have it.
+
+    `from` is the id of the contact that the value comes from.
+    """
 
     name = fields.String(required=True)
     label = fields.String(required=True)
@@ -77,7 +83,10 @@ class PropertyMergedShown(Shown):
 
 
 class DuplicatePreviewShown(DuplicateShown):
-    """Schema of a pair with the result of its merge, which contains personal data."""
+    """Schema of a pair with the result that a merge would have.
+
+    It contains personal data.
+    """
 
     contacts = fields.List(
         fields.Nested(ContactComparedShown),
@@ -100,7 +109,7 @@ class DuplicatePreviewShown(DuplicateShown):
 
 
 class DuplicatePageShown(PageOf):
-    """Schema of a page of pairs, the newest first."""
+    """Schema of a page of possible duplicates, the newest pair first."""
 
     results = fields.List(fields.Nested(DuplicateShown), required=True)
 

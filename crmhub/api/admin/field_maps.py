@@ -1,4 +1,7 @@
-"""Admin routes for an account's field map and its preview."""
+"""The admin API's routes for an account's field map, and for a preview of its effect.
+
+A field map translates the property names and values of bots to those of the account's CRM.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ _RULE = {
 
 
 class _Rules(fields.Field[dict[str, Any]]):
-    """Schema field for the rules of one kind of record, by property name."""
+    """Field for the rules of a kind of record: an object with a rule for each property name."""
 
     default_error_messages = {"null": "must be an object, not null"}
 
@@ -65,7 +68,7 @@ def _rules(kind: str, shape: Any) -> dict[str, Any]:
 
 
 class FieldMapInput(Strict):
-    """Schema of a whole field map; kinds that are left out have no rules."""
+    """Schema of a complete field map; kinds of records that are not sent have no rules."""
 
     class Meta(Strict.Meta):
         include: ClassVar = {
@@ -74,7 +77,7 @@ class FieldMapInput(Strict):
 
 
 class FieldMapShown(Shown):
-    """Schema of the field map of the account's CRM."""
+    """Schema of the field map of the account's present CRM."""
 
     class Meta(Shown.Meta):
         include: ClassVar = {
@@ -83,20 +86,20 @@ class FieldMapShown(Shown):
 
 
 class NoteShown(Shown):
-    """Schema of a warning about a valid rule."""
+    """Schema of a warning about a valid rule; `path` names the rule."""
 
     path = fields.String(required=True)
     message = fields.String(required=True)
 
 
 class SavedFieldMapShown(FieldMapShown):
-    """Schema of the field map as it was saved, with warnings."""
+    """Schema of a field map that was saved, with warnings about its rules."""
 
     notes = fields.List(fields.Nested(NoteShown), required=True)
 
 
 class PreviewInput(Strict):
-    """Schema of the helper call to preview with a field map."""
+    """Schema of the helper call to preview, and optionally the field map to apply to it."""
 
     helper = Choice(dict.fromkeys(HELPERS, None), required=True)
     properties = Properties(
@@ -113,7 +116,7 @@ class PreviewInput(Strict):
 
 
 class SentShown(Shown):
-    """Schema of a property that would be sent to the CRM."""
+    """Schema of a property that a helper call would send to the CRM."""
 
     name = fields.String(required=True, metadata={"description": "The CRM's name."})
     value = fields.String(required=True)
@@ -129,14 +132,14 @@ class SentShown(Shown):
 
 
 class RefusedShown(Shown):
-    """Schema of a property that would not be sent, and the reason."""
+    """Schema of a property that a helper call would not send to the CRM, with the reason."""
 
     name = fields.String(required=True)
     reason = fields.String(required=True)
 
 
 class PreviewShown(Shown):
-    """Schema of the preview of a helper call, for which nothing was sent."""
+    """Schema of the preview of a helper call: the properties that it would send to the CRM."""
 
     helper = fields.String(required=True)
     kind = fields.String(required=True, metadata={"enum": list(KINDS)})

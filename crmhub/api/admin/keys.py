@@ -1,4 +1,4 @@
-"""Admin routes for an account's API keys."""
+"""The admin API's routes for an account's API keys: list, create and revoke them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ _SAID = re.compile(f"^{_DATE}({_TIME})?$")
 
 
 class _Moment(Text):
-    """Schema field for a date or a time (UTC without an offset), loaded as ms since 1970."""
+    """Field for a date or a date with time, loaded as ms since 1970.
+
+    A date or time without an offset is in UTC.
+    """
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
         text = super()._deserialize(value, attr, data, **kwargs)
@@ -51,7 +54,7 @@ def _some(given: Any) -> None:
 
 
 class KeyInput(Strict):
-    """Schema of the scopes and the expiry of a new API key."""
+    """Schema of the scopes and the expiry time of a new API key."""
 
     scopes = Words(
         keys.SCOPES,
@@ -68,7 +71,10 @@ class KeyInput(Strict):
 
 
 class KeyPageShown(PageOf):
-    """Schema of all API keys of an account, also revoked and expired keys, the oldest first."""
+    """Schema of the list of all API keys of an account, on a single page.
+
+    It includes revoked and expired keys; the oldest key comes first.
+    """
 
     results = fields.List(fields.Nested(KeyShown), required=True)
 

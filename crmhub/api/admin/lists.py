@@ -1,4 +1,7 @@
-"""Lists of the admin API: filters, and cursors that contain the filters."""
+"""Lists of the admin API: their queries, pages and cursors.
+
+A cursor contains the filters of its list, so that a client need not repeat them.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ _CURSOR = "`cursor.next` of the page before; it brings the filters along."
 
 
 class Filled(Text):
-    """Schema field for a text that is not blank: a blank filter would match too much."""
+    """Field for a text that is not blank and has at most `longest` characters.
+
+    A blank filter would match too much.
+    """
 
     def __init__(self, description: str, longest: int, **kwargs: Any) -> None:
         shown = {"description": description, "maxLength": longest, "pattern": r"\S"}
@@ -45,7 +51,7 @@ class Filled(Text):
 
 
 class Age(Text):
-    """Schema field for a duration such as `7d`, loaded as milliseconds."""
+    """Field for a duration such as `7d`, loaded as milliseconds."""
 
     def __init__(self, description: str, **kwargs: Any) -> None:
         shown = {"pattern": f"^{durations.PATTERN}$", "description": description}
@@ -60,7 +66,7 @@ class Age(Text):
 
 
 class PageQuery(Strict):
-    """Base schema of a list's query: page size and cursor."""
+    """Base schema of a list's query: the number of items per page, and the cursor."""
 
     limit = Between(
         1,
@@ -72,7 +78,10 @@ class PageQuery(Strict):
 
 
 class PageOf(Exactly):
-    """Base schema of a page; it has no total, because counting may be slow."""
+    """Base schema of a page of a list.
+
+    It has no total number of items, since counting may be slow.
+    """
 
     cursor = fields.Nested(CursorShown, required=True)
     has_more = fields.Boolean(data_key="hasMore", required=True)
@@ -80,7 +89,11 @@ class PageOf(Exactly):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A requested page of the list `what`: its filters, its size, and the key it starts after."""
+    """A requested page of a list.
+
+    `what` names the list, `limit` is the number of items, and the page starts after the key `after`
+    (None for the first page).
+    """
 
     what: str
     filters: dict[str, Any]
@@ -89,7 +102,7 @@ class Listing:
 
     @classmethod
     def from_query(cls, what: str, query: dict[str, Any]) -> Listing:
-        """Return the page that a query with filters requests.
+        """Return the page that the query of the list `what` requests.
 
         Raises BadRequest for a cursor from another list or with other filters.
         """
@@ -111,10 +124,10 @@ class Listing:
         shown: Callable[[T], dict[str, Any]],
         key: Callable[[T], Any],
     ) -> flask.Response:
-        """Return the answer with a page of the items in `found`.
+        """Return the response with this page's items.
 
-        `found` has one item more than `limit` if another page follows. `shown` returns the JSON of
-        an item, and `key` the value after which the next page starts.
+        `found` holds one item more than `limit` if another page follows. `shown` returns the JSON
+        of an item, and `key` returns the item's key, after which the next page starts.
         """
         items, following = found[: self.limit], ""
         if len(found) > self.limit:
@@ -124,12 +137,12 @@ class Listing:
 
 
 def all_of(items: Sequence[dict[str, Any]]) -> flask.Response:
-    """Return the answer with a list that always fits on one page."""
+    """Return the response with a list of JSON objects that always fits on a single page."""
     return JsonAnswer(page_frame(orjson.dumps(items), ""))
 
 
 def account_named(client_id: str) -> Account:
-    """Return the account with the client id in a filter; raises NotFound."""
+    """Return the account with the client id in a filter; raises NotFound if there is none."""
     account = hub().directory.by_client_id(client_id)
     if account is None:
         raise NotFound(f"account: there is none with the clientId {client_id!r}.")

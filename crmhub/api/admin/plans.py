@@ -1,4 +1,4 @@
-"""The admin route for the plans, which plans.toml defines."""
+"""The admin API's route for the list of plans; plans.toml defines them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crmhub.api.http.authentication import hub, needs
 
 
 class PlanPageShown(PageOf):
-    """Schema of all plans, sorted by name."""
+    """Schema of the list of all plans, sorted by name, on a single page."""
 
     results = fields.List(fields.Nested(PlanShown), required=True)
 

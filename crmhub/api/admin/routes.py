@@ -1,4 +1,7 @@
-"""Imports all modules with routes of the admin API, which registers the routes."""
+"""Import all modules with routes of the admin API.
+
+The import registers their routes on the blueprint.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Admin routes for enrolments of contacts in workflows, for CRMs that do not report them."""
+"""The admin API's routes for enrolments of contacts in workflows.
+
+They are for accounts whose CRM does not report the workflow of a contact.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _PARAMETERS = [
 
 
 class EnrolmentsQuery(PageQuery):
-    """Schema of the filters of a list of enrolments; all filters must match."""
+    """Schema of the query of a list of enrolments; enrolments must match all filters."""
 
     workflow_id = Filled("Of this workflow.", LONGEST, data_key="workflowId")
     contact_id = Filled("Of the contact with this id in the CRM.", LONGEST, data_key="contactId")

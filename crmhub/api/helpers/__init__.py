@@ -1,1 +1,1 @@
-"""The routes of the webhook helpers."""
+"""The HTTP routes of the webhook helpers, which chatbot builders call."""

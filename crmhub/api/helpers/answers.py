@@ -1,4 +1,8 @@
-"""What the helpers answer: one flat object, every key always there, small enough for a builder."""
+"""The JSON answers of the webhook helpers: flat objects with a fixed set of keys.
+
+Chatbot builders save each key into a variable, so no key is ever missing. The keys of the hub
+itself take less than 2,000 bytes together, since builders limit the size of an answer.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +34,11 @@ from crmhub.identity.placeholders import is_unfilled_id
 _F = TypeVar("_F", bound=Callable[..., Any])
 _T = TypeVar("_T")
 
-# The hub's own keys stay under 2,000 bytes together; of what bots store no byte is cut.
+# Bytes of JSON. The hub's own keys take less than 2,000 together; property values are never cut.
 _MESSAGE_ROOM = 700
 NAMES_ROOM = 500
 _LONGEST_KEY = 255
-# Builders give up after 4 s, and what was sent must be written down by then.
+# Builders give up after 4 s; by then, the call must be stored.
 _PATIENCE_S = 2.0
 
 _KEY_OF_CALL = IDEMPOTENCY_KEY | {
@@ -48,7 +52,11 @@ STATUSES = ("created", "updated", "unchanged", "queued", "ok", "error")
 def told(
     status: str, *, message: str = "", refused: str = "", action_id: str = "", **own: Any
 ) -> dict[str, Any]:
-    """Return an answer with the keys every helper has, then its own."""
+    """Return the answer of a helper: the keys that all helpers share, then its own keys `own`.
+
+    `status` is one of STATUSES, `refused` holds property names joined by commas. A message longer
+    than 700 bytes is cut.
+    """
     return {
         "status": status,
         "message": cut(message, _MESSAGE_ROOM),
@@ -60,17 +68,17 @@ def told(
 
 
 def of_done(done: Done, **own: str) -> dict[str, Any]:
-    """Return the answer of a writing helper, whose own keys are `own`."""
+    """Return the JSON answer for a finished or queued action; `own` holds the helper's own keys."""
     reasons, refused = named(done.refused)
     message = ". ".join(filter(None, (done.message, reasons)))
     answer = told(done.status, message=message, refused=refused, action_id=done.action_id, **own)
-    # Not a key of the answer, but a header of it.
+    # `answered` turns this key into a header.
     answer[REPLAYED] = done.replayed
     return answer if done.url is None else {**answer, "url": done.url}
 
 
 def named(problems: Iterable[Problem]) -> tuple[str, str]:
-    """Return why properties were not taken, and their names joined by commas."""
+    """Return why properties were refused as one text, and their names joined by commas."""
     reasons = {problem.name: problem.reason for problem in problems}
     return listed(list(reasons.items())), joined(reasons)
 
@@ -78,9 +86,11 @@ def named(problems: Iterable[Problem]) -> tuple[str, str]:
 def answered(
     account: Account, keys: Callable[[], Iterable[str]], work: Callable[[], dict[str, Any]]
 ) -> flask.Response:
-    """Return what `work` answers; for an account of soft errors, its failures as an answer too.
+    """Run `work`, which returns a helper's JSON answer, and return the HTTP response.
 
-    `keys` names the helper's own keys, which are blank then.
+    The status is 202 for a queued action, else 200. An error is raised, unless the account has the
+    switch `soft_errors`: then the error is answered with status 200, and the helper's own keys,
+    which `keys` returns, are blank.
     """
     try:
         placed = take_place(flask.request.environ, hub(), account)
@@ -94,7 +104,7 @@ def answered(
     except (HubError, HTTPException) as exc:
         if not account.switches.soft_errors:
             raise
-        # Flask itself refuses what it cannot read as a body.
+        # Flask raises an HTTPException for a body that it cannot read (too large).
         failed = exc if isinstance(exc, HubError) else in_words(exc)
         flask.g.failed_with = failed.status
         own = told("error", message=failed.message, action_id=failed.action_id)
@@ -104,24 +114,31 @@ def answered(
 
 
 def _patiently(work: Callable[[], _T], deadline_s: float = math.inf) -> _T:
-    # Bots do not ask again, so they wait for a database that is being restarted. What it wrote down
-    # before it hung up is known again, or done before the same once more, which changes nothing.
+    # Bots do not repeat a call, so the call waits while the database restarts. If `work` had
+    # already committed when the connection broke, running it again changes nothing.
     until = flask.g.began + min(deadline_s, _PATIENCE_S)
     return hub().database.retry_while_unavailable(until, work)
 
 
 def idempotency_key() -> str:
-    """Return the caller's Idempotency-Key, "" without one; raises BadRequest for what is none."""
+    """Return the request's Idempotency-Key header, or "" without the header.
+
+    A key that is an unreplaced template variable also gives "". Raises BadRequest for a key that is
+    too long or not printable ASCII.
+    """
     key = flask.request.headers.get(HEADER, "")
     if key and not (len(key) <= _LONGEST_KEY and key.isascii() and key.isprintable()):
         raise BadRequest(f"{HEADER}: send 1 to {_LONGEST_KEY} printable ASCII characters")
-    # Under a key that the builder did not fill in the first call would be taken, and all later ones
-    # refused, since they say something else under the same key.
+    # With an unreplaced variable as key, the first call would be accepted, and all later calls
+    # refused as different calls with the same key.
     return "" if is_unfilled_id(key) else key
 
 
 def joined(names: Iterable[str], room: int = NAMES_ROOM) -> str:
-    """Return names joined by commas; what would not fit is left out, and "…" says so."""
+    """Return names joined by commas, in at most `room` bytes of JSON.
+
+    Names that do not fit are left out; "…" at the end then shows that some are missing.
+    """
     text = ",".join(dict.fromkeys(names))
     if _size(text) <= room:
         return text
@@ -131,7 +148,7 @@ def joined(names: Iterable[str], room: int = NAMES_ROOM) -> str:
 
 
 def cut(text: str, room: int) -> str:
-    """Return the text in at most `room` bytes of JSON, with "…" at the end when it is cut."""
+    """Return the text, shortened to `room` bytes of JSON; a shortened text ends with "…"."""
     if _size(text) <= room:
         return text
     text = text[:room]
@@ -144,14 +161,14 @@ def _size(text: str) -> int:
     return len(orjson.dumps(text)) - 2
 
 
-# What OpenAPI says of them.
+# The description of the helpers for the OpenAPI document.
 
 
 class Answer(Shown):
-    """What every helper answers."""
+    """Schema of the keys that the answers of all helpers share."""
 
     class Meta:
-        # Asked properties are keys of their own, and later versions may add some.
+        # Requested properties are further keys, and later versions may add keys.
         unknown = ma.INCLUDE
 
     status = fields.String(required=True, metadata={"enum": list(STATUSES)})
@@ -178,9 +195,11 @@ def helper(
     security: Sequence[dict[str, list[str]]],
     writes: bool = False,
 ) -> Callable[[_F], _F]:
-    """Document a helper: its body as JSON or a form, its answer, its security.
+    """Return a decorator that documents a helper's view for OpenAPI and makes it retry.
 
-    One that `writes` may be queued and takes an Idempotency-Key.
+    `body` is the schema of the body, sent as JSON or as a form; `answer` that of the answer. With
+    `writes`, the answer may be 202 (queued) and an Idempotency-Key is accepted. While the database
+    is unavailable, the view is retried for 2 seconds at most.
     """
     form = {"schema": body, "encoding": body.form_encoding()}
     content = {"application/json": {"schema": body}, "application/x-www-form-urlencoded": form}

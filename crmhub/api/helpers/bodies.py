@@ -1,8 +1,9 @@
-"""Reads what builders post to the helpers: JSON under any Content-Type, or a form.
+"""Read the bodies that chatbot builders post to the helpers: JSON or a form.
 
-Builders send their whole state and write numbers as texts and texts as numbers, so unknown keys
-are passed over and either is taken where it can only mean one thing. A key that is missing or of
-a wrong type is a BadRequest, a blank or a variable that the builder did not fill in Semantic.
+The format is recognized by the content, since builders send JSON under any Content-Type. Unknown
+keys are ignored, because builders send all their variables. Numbers are accepted as texts, and
+texts as numbers, where the meaning is clear. A missing key or a wrong type raises BadRequest; a
+blank value or an unreplaced template variable raises Semantic.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _MOST_FIELDS = 1000
 _FORM_TYPE = "application/x-www-form-urlencoded"
 _PARTS_TYPE = "multipart/form-data"
 _NESTED = re.compile(r"(props|properties)\[([^\[\]]*)\]", re.DOTALL)
-# What OpenAPI says of numbers that come as text.
+# Patterns in the OpenAPI document for numbers that are sent as text.
 _TEXTS = {
     "number": r"^\s*[+-]?[0-9]{1,30}(\.[0-9]{1,30})?\s*$",
     "integer": r"^\s*[+-]?[0-9]{1,15}(\.0{1,30})?\s*$",
@@ -39,11 +40,14 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,30}(?:\.[0-9]{1,30})?", re.ASCII)
 
 
 def body() -> dict[str, Any]:
-    """Return the object that was posted; raises BadRequest."""
+    """Return the request's body as a dict, from JSON or a form.
+
+    Raises BadRequest if it is neither.
+    """
     raw = flask.request.get_data().removeprefix(b"\xef\xbb\xbf").strip()
     if flask.request.mimetype == _PARTS_TYPE and raw.startswith(b"--"):
         raise BadRequest(f"body: {_PARTS_TYPE} is not taken; send JSON, or a form as {_FORM_TYPE}.")
-    # By content first: builders send JSON under a form's Content-Type.
+    # The content decides first, since builders send JSON with the Content-Type of a form.
     is_form = raw[:1] not in (b"{", b"[") and (
         flask.request.mimetype == _FORM_TYPE or (b"=" in raw and raw[:1] not in (b'"', b""))
     )
@@ -56,7 +60,11 @@ def body() -> dict[str, Any]:
 
 
 def load(schema: ma.Schema, posted: dict[str, Any]) -> dict[str, Any]:
-    """Return what the schema takes from the object; raises BadRequest, Semantic."""
+    """Return the dict `posted` as the schema loads it.
+
+    Raises BadRequest with every value that does not match the schema, and Semantic for blank values
+    and unreplaced template variables in fields that refuse them.
+    """
     try:
         taken: dict[str, Any] = schema.load(posted)
     except ma.ValidationError as exc:
@@ -65,11 +73,11 @@ def load(schema: ma.Schema, posted: dict[str, Any]) -> dict[str, Any]:
 
 
 def _form(raw: bytes) -> dict[str, Any]:
-    """Return a form as the JSON object it stands for.
+    """Return a form's bytes as the JSON object that the form stands for.
 
-    `props=a,b` is a list, as is `props[]=a&props[]=b`; `props[x]=1` is an object. A key that comes
-    again with another value, as of boxes to tick, holds a list: no field that takes one value takes
-    that.
+    `props=a,b` and `props[]=a&props[]=b` become lists, `props[x]=1` becomes an object. A repeated
+    key with different values (tick boxes) becomes a list; a field for a single value refuses it
+    later. Raises BadRequest for invalid UTF-8, too many fields or U+0000.
     """
     try:
         pairs = parse_qsl(
@@ -109,7 +117,10 @@ def _put(into: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _inside(form: dict[str, Any], key: str, kind: type[T]) -> T:
-    """Return the list or object under `key`, made when it is not there yet."""
+    """Return the list or dict (`kind`) under the key of a form; create an empty one if absent.
+
+    Raises BadRequest if the form has sent this key as the other type.
+    """
     inside = form.setdefault(key, kind())
     if not isinstance(inside, kind):
         raise BadRequest(f"{key}: is sent both as a list and as an object; send one of them.")
@@ -120,22 +131,22 @@ def _inside(form: dict[str, Any], key: str, kind: type[T]) -> T:
 
 
 class _Several:
-    """A field that holds more than one value."""
+    """Base class of the fields that hold several values; `in_form` is their OpenAPI encoding."""
 
     in_form: ClassVar[Mapping[str, Any]]
 
 
 class HelperBody(ma.Schema):
-    """An object of which only the known keys are read."""
+    """Base schema of the helpers' bodies; it ignores unknown keys."""
 
     class Meta:
         unknown = ma.EXCLUDE
 
     @classmethod
     def form_encoding(cls) -> dict[str, Mapping[str, Any]]:
-        """Return what OpenAPI says of how a form writes the fields that hold more than one value.
+        """Return the OpenAPI `encoding` of the form fields that hold several values, by key.
 
-        It would be JSON text otherwise.
+        Without it, OpenAPI would expect these fields as JSON text.
         """
         return {
             str(each.data_key or each.name): each.in_form
@@ -145,7 +156,10 @@ class HelperBody(ma.Schema):
 
 
 class _Field(fields.Field[T]):
-    """A field whose null is a blank text."""
+    """Base class of the fields of helper bodies; null is read as "".
+
+    `right` describes a valid value in error messages; `shown` is the field's OpenAPI description.
+    """
 
     def __init__(self, right: str, shown: Mapping[str, Any], **kwargs: Any) -> None:
         super().__init__(
@@ -157,12 +171,16 @@ class _Field(fields.Field[T]):
         self.right = right
 
     def deserialize(self, value: Any, attr: Any = None, data: Any = None, **kwargs: Any) -> Any:
-        """Return what the field makes of the value; ValidationError, Semantic."""
+        """Load the value, null as ""; raises ValidationError and Semantic if it is invalid."""
         return super().deserialize("" if value is None else value, attr, data, **kwargs)
 
 
 class Said(_Field[str]):
-    """A text. With `numbers` a whole number serves for its digits; a `short` one is an id."""
+    """Field for a text.
+
+    With `numbers`, an integer is accepted as its digits. With `short`, the text is an id, and a
+    longer text than an id can have is refused.
+    """
 
     def __init__(self, *, numbers: bool = False, short: bool = False, **kwargs: Any) -> None:
         super().__init__(
@@ -183,7 +201,10 @@ class Said(_Field[str]):
 
 
 class Phone(_Field[str | None]):
-    """A phone, of which nothing else hangs: an array or an object is None."""
+    """Field for a phone number, as text or number; an array or an object gives None.
+
+    An unusable phone does not make the whole call fail: it is reported in `refused`.
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         shown = {"description": "A string or a number. Anything else is named in `refused`."}
@@ -193,12 +214,12 @@ class Phone(_Field[str | None]):
         if isinstance(value, list | dict):
             return None
         text = scalar(value)
-        # 12025550100.0 has no digit more than the number has.
+        # The JSON number 12025550100.0 is the phone number 12025550100.
         return text.removesuffix(".0") if isinstance(value, Decimal) else text
 
 
 class Names(_Field[list[str]], _Several):
-    """Property names: an array, or a text in which commas separate them."""
+    """Field for property names: a JSON array, or a text in which commas separate the names."""
 
     in_form = {"style": "form", "explode": False}
 
@@ -210,7 +231,7 @@ class Names(_Field[list[str]], _Several):
         self.allow_none = False
 
     def deserialize(self, value: Any, attr: Any = None, data: Any = None, **kwargs: Any) -> Any:
-        """Return the names; ValidationError, also for null: it is neither a list nor a text."""
+        """Load the names as a list; raises ValidationError for null and other wrong types."""
         if value is None:
             raise ma.ValidationError(f"must be {self.right}, not null")
         return super().deserialize(value, attr, data, **kwargs)
@@ -224,7 +245,10 @@ class Names(_Field[list[str]], _Several):
 
 
 class PropertyValues(fields.Field[Sent], _Several):
-    """A map of property name to value; what cannot be one is None, and sinks none of the others."""
+    """Field for an object of property names and values, loaded as texts.
+
+    An array or an object as a value gives None for this property; the others stay usable.
+    """
 
     in_form = {"style": "deepObject", "explode": True}
 
@@ -254,7 +278,11 @@ class PropertyValues(fields.Field[Sent], _Several):
 
 
 class Hours(_Field[Decimal]):
-    """A number, as JSON or as text; Semantic when it is blank."""
+    """Field for a number, as JSON number or as text, loaded as Decimal.
+
+    Raises Semantic for a blank text. `type` is the OpenAPI type, `right` describes a valid value in
+    error messages.
+    """
 
     def __init__(
         self, right: str = "a number", type: str = "number", *, shown: Any = None, **kwargs: Any
@@ -272,7 +300,7 @@ class Hours(_Field[Decimal]):
 
 
 class Whole(Hours):
-    """An integer that every program reads as the same number."""
+    """Field for an integer between -(2^53 - 1) and 2^53 - 1, which JSON readers read exactly."""
 
     def __init__(self, **kwargs: Any) -> None:
         bounds = {"minimum": -LARGEST, "maximum": LARGEST}
@@ -280,7 +308,7 @@ class Whole(Hours):
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
         number = super()._deserialize(value, attr, data, **kwargs)
-        # Before anything is computed from it: 1e999999 is a short text and a very long number.
+        # Checked before any calculation: 1e999999 is short as a text, but huge as an integer.
         if abs(number) > LARGEST:
             raise ma.ValidationError(f"must lie between -{LARGEST} and {LARGEST}")
         if number != number.to_integral_value():

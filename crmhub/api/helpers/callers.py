@@ -1,8 +1,9 @@
-"""Which account a webhook helper is called for, and whether the call may be believed.
+"""Find the account for which a webhook helper is called, and authenticate the call.
 
-Builders cannot log in: an unguessable id in the path names the account, and an account may
-demand its secret on top. A call that finds no account, or brings a wrong secret, is a miss;
-too many misses from one address are answered 429, calls that find their account never are.
+Chatbot builders cannot log in. An unguessable id in the path identifies the account, and an account
+may also require its webhook secret in a header. A call that finds no account or has a wrong secret
+counts as a failed authentication of its address; after too many of them, further failed calls from
+this address get 429. Successful calls are never refused for this reason.
 """
 
 from __future__ import annotations
@@ -20,26 +21,34 @@ from crmhub.identity import bindings
 
 
 def of_generated_id(generated_id: str) -> Account:
-    """Return whose `generated_id` it is; NotFound, Unauthorized, TooManyRequests."""
+    """Return the account with this `generated_id`; check the webhook secret if required.
+
+    Raises NotFound for an unknown id, Unauthorized for a wrong or missing secret, and
+    TooManyRequests after too many such failures.
+    """
     account, _ = _by_path(generated_id, "generated_id", ("generated",))
     return _proved(account)
 
 
 def of_portal_id(portal_id: str) -> Account:
-    """Return whose `portal_id` or alias it is; NotFound, Unauthorized, TooManyRequests.
+    """Return the account with this `portal_id` or alias; check the webhook secret if required.
 
-    An alias is the CRM's own id, which others know too: it needs the secret.
+    An alias is the portal id in the CRM, which is no secret, so a call with it always needs the
+    webhook secret. Raises NotFound for an unknown id, Unauthorized for a wrong or missing secret,
+    and TooManyRequests after too many such failures.
     """
     account, purpose = _by_path(portal_id, "portal_id", ("portal", "alias"))
     return _proved(account, always=purpose == "alias")
 
 
 def of_conversation(generated_id: str | None, token: Callable[[], str], *, scope: str) -> Account:
-    """Return the account of a call whose path need not name one.
+    """Return the account of a call whose path may lack the `generated_id` (then None).
 
-    It is told by the secret or an API key with `scope`, by the path, by being the only one, or by
-    the contactToken when exactly one account that allows it holds that. `token` is asked for last.
-    Raises NotFound, Unauthorized, Forbidden, TooManyRequests.
+    The account is found by the id in the path, or by the webhook secret or an API key with `scope`
+    in the headers; else as the only account of the hub; else by the contactToken, which `token`
+    returns, if exactly one account with the switch `bare_tokens` has it. Raises NotFound if no or
+    several accounts are found, Unauthorized for wrong credentials, Forbidden for a key without
+    `scope`, and TooManyRequests after too many such failures.
     """
     account = _by_headers(scope)
     if generated_id is not None:
@@ -51,7 +60,7 @@ def of_conversation(generated_id: str | None, token: Callable[[], str], *, scope
 
 
 def _by_path(value: str, name: str, purposes: tuple[Purpose, ...]) -> tuple[Account, Purpose]:
-    # Copied with a blank or the end of the line behind it.
+    # Builders may copy an id with a blank or a line break after it.
     found = hub().directory.by_webhook_id(value.strip())
     if found is None:
         raise _missed(NotFound(f"{name}: no account has it; send the one issued for the account."))
@@ -97,7 +106,11 @@ def _by_token(token: str) -> Account:
 
 
 def _proved(account: Account, *, always: bool = False) -> Account:
-    """Return the account when the secret is right, or neither sent nor demanded."""
+    """Return the account after a check of the webhook secret in the request's header.
+
+    Raises Unauthorized for a wrong secret, and for a missing one if the account requires it or
+    `always` is true.
+    """
     secret = flask.request.headers.get(SECRET)
     if secret:
         owner = hub().directory.by_secret(secret)

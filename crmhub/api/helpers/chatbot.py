@@ -1,4 +1,4 @@
-"""The helpers under /chatbot: createLead, getProperties, setProperties, getType."""
+"""The routes of the helpers createLead, getProperties, setProperties and getType (/chatbot)."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ blueprint = Blueprint(
 
 _BY_PATH: list[dict[str, list[str]]] = [{}, {"WebhookSecret": []}]
 _BY_ANYTHING: list[dict[str, list[str]]] = [*_BY_PATH, {"ApiKey": []}]
-# Beyond the usual room, as long as this helper has nothing else to say.
+# More than NAMES_ROOM, for answers without refused properties.
 _MISSING_ROOM = 1200
 
 
 class LeadBody(HelperBody):
-    """What is known of the person who chats."""
+    """Schema of createLead's body: the person in the conversation."""
 
     contact_token = Said(data_key="contactToken", required=True, numbers=True, short=True)
     name = Said(required=True)
@@ -58,7 +58,7 @@ class LeadBody(HelperBody):
 
 
 class ContactAnswer(Answer):
-    """A contact was written."""
+    """Schema of the answer of a helper that writes a contact."""
 
     contactId = fields.String(required=True)
     url = fields.String(metadata={"description": "Where the CRM has a page for the contact."})
@@ -77,7 +77,7 @@ def create_lead(generated_id: str) -> flask.Response:
     account = of_generated_id(generated_id)
 
     def work() -> dict[str, Any]:
-        # An account that takes a lead by phone alone does not miss the others.
+        # If the account accepts leads with only a phone, name and email may be missing.
         by_phone = account.switches.lead_requires == "email_or_phone"
         lead = load(LeadBody(partial=("name", "email") if by_phone else ()), body())
         said = {"name": "", "email": "", **lead}
@@ -88,14 +88,18 @@ def create_lead(generated_id: str) -> flask.Response:
 
 
 class GetBody(HelperBody):
-    """Which properties are wanted."""
+    """Schema of getProperties' body: the conversation, and the names of the properties to read."""
 
     contact_token = Said(data_key="contactToken", required=True, numbers=True, short=True)
     names = Names(data_key="props", required=True)
 
 
 class PropertiesAnswer(Answer):
-    """Each asked name as a key, and all of them under `properties`."""
+    """Schema of getProperties' answer.
+
+    Every requested property is a key of the object `properties`, and also a key of the answer
+    itself unless all helpers use this key (such as `status`). Unknown properties are in `missing`.
+    """
 
     properties = fields.Dict(keys=fields.String(), values=fields.String(), required=True)
     missing = fields.String(
@@ -138,7 +142,7 @@ def _get_properties(account: Account) -> flask.Response:
         reasons, refused = named(found.refused)
         own = told("ok", message=reasons, refused=refused)
         own["stale"] = "true" if found.stale else ""
-        # The hub's keys win; a property of such a name is found under `properties`.
+        # A property with the name of one of the hub's own keys is only under `properties`.
         answer = {**own, **{name: v for name, v in found.values.items() if name not in own}}
         answer["properties"] = dict(found.values)
         answer["missing"] = joined(found.missing, NAMES_ROOM if refused else _MISSING_ROOM)
@@ -148,7 +152,7 @@ def _get_properties(account: Account) -> flask.Response:
 
 
 class SetBody(HelperBody):
-    """The properties to change; a blank value clears one."""
+    """Schema of setProperties' body: the values to write; a blank value clears its property."""
 
     contact_token = Said(data_key="contactToken", required=True, numbers=True, short=True)
     properties = PropertyValues(data_key="props", required=True)
@@ -190,7 +194,11 @@ def _set_properties(account: Account) -> flask.Response:
 
 
 class TypeBody(HelperBody):
-    """Whose workflow is asked for, and within which hours."""
+    """Schema of getType's body: a contact's phone, and two periods in hours.
+
+    The contact must have entered the workflow within the last `look_back` hours, and must have had
+    no helper call within the last `silence` hours.
+    """
 
     phone = Said(data_key="contactnumber", required=True, numbers=True)
     look_back = Hours(data_key="interval", required=True)
@@ -198,7 +206,7 @@ class TypeBody(HelperBody):
 
 
 class TypeAnswer(Answer):
-    """The workflow, or why there is none."""
+    """Schema of getType's answer: the id of the active workflow, or the reason for none."""
 
     workflowId = fields.String(required=True)
     reason = fields.String(required=True)

@@ -1,4 +1,4 @@
-"""The helpers under /crm-api-interface: getRandomInt, createDeal, createTicket."""
+"""The routes of the helpers getRandomInt, createDeal and createTicket (/crm-api-interface)."""
 
 from __future__ import annotations
 
@@ -29,21 +29,24 @@ _BY_PATH: list[dict[str, list[str]]] = [{}, {"WebhookSecret": []}]
 
 
 class RangeBody(HelperBody):
-    """The smallest and the largest number, both included."""
+    """Schema of getRandomInt's body: the range of the number, both ends included."""
 
     smallest = Whole(data_key="min", required=True)
     largest = Whole(data_key="max", required=True)
 
 
 class AccountRangeBody(RangeBody):
-    """The range, and for whom: with a sticky rotation a contact gets the same number again."""
+    """Schema of getRandomInt's body for an account: the range, and the contact.
+
+    With a sticky rotation, a contact always gets the same number.
+    """
 
     contact_id = Said(data_key="contactId", load_default="", numbers=True, short=True)
     contact_token = Said(data_key="contactToken", load_default="", numbers=True, short=True)
 
 
 class NumberAnswer(Answer):
-    """A number, also as text."""
+    """Schema of getRandomInt's answer: the number, as integer and as text."""
 
     value = fields.Integer(required=True)
     text = fields.String(required=True)
@@ -86,14 +89,17 @@ def _number(value: int) -> dict[str, Any]:
 
 
 class RecordBody(HelperBody):
-    """The contact, by the id that createLead answered or by the CRM's own, and the properties."""
+    """Schema of createDeal's and createTicket's body: the contact, and the new properties.
+
+    The contact's id is the one that createLead answered, or the CRM's own id.
+    """
 
     contact_id = Said(data_key="contactId", required=True, numbers=True, short=True)
     properties = PropertyValues(required=True)
 
 
 class DealAnswer(Answer):
-    """A deal was created."""
+    """Schema of createDeal's answer: the ids of the new deal and of its contact."""
 
     dealId = fields.String(required=True)
     contactId = fields.String(required=True)
@@ -121,7 +127,7 @@ def create_deal(portal_id: str) -> flask.Response:
 
 
 class TicketAnswer(Answer):
-    """A ticket was created."""
+    """Schema of createTicket's answer: the ids of the new ticket and of its contact."""
 
     ticketId = fields.String(required=True)
     contactId = fields.String(required=True)

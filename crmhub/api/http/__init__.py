@@ -1,1 +1,1 @@
-"""Shared by all routes: reading requests, answers, errors, authentication, documentation."""
+"""HTTP functions for all routes: requests, answers, errors, authentication, OpenAPI."""

@@ -1,4 +1,4 @@
-"""The caller's address and scheme, as trusted proxies report them."""
+"""Find a caller's IP address and scheme from the headers that trusted proxies set."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Address = IPv4Address | IPv6Address
 
 
 def client_address(request: flask.Request, trusted: Sequence[Network]) -> str:
-    """Return the caller's address, "" if it is unknown (a local socket).
+    """Return the caller's IP address, or "" if it is unknown (a local socket).
 
-    `X-Forwarded-For` is read from its end, where trusted proxies write, up to the first address
-    that is not `trusted`. Everything before that address may be forged.
+    `trusted` are the networks of the proxies. `X-Forwarded-For` is read from its end, where these
+    proxies write, up to the first address outside `trusted`; the caller may have forged the rest.
     """
     caller = request.remote_addr or ""
     for hop in reversed(",".join(request.headers.getlist("X-Forwarded-For")).split(",")):
@@ -27,7 +27,10 @@ def client_address(request: flask.Request, trusted: Sequence[Network]) -> str:
 
 
 def is_https(request: flask.Request, trusted: Sequence[Network]) -> bool:
-    """Return whether the caller used https; a `trusted` proxy's header decides."""
+    """Return whether the caller used https.
+
+    If the request comes from a proxy in the `trusted` networks, its `X-Forwarded-Proto` decides.
+    """
     said = request.headers.get("X-Forwarded-Proto", "").rpartition(",")[2].strip().lower()
     return (
         said if said and is_trusted(request.remote_addr or "", trusted) else request.scheme
@@ -35,13 +38,16 @@ def is_https(request: flask.Request, trusted: Sequence[Network]) -> bool:
 
 
 def is_trusted(text: str, trusted: Sequence[Network]) -> bool:
-    """Return whether the address belongs to a trusted network."""
+    """Return whether the IP address `text` belongs to one of the `trusted` networks."""
     address = _parsed(text)
     return address is not None and any(address in network for network in trusted)
 
 
 def _parsed(text: str) -> Address | None:
-    """Parse an address, also with a port, in brackets, or IPv4 written as IPv6; None if invalid."""
+    """Return the IP address in a text, or None if there is none.
+
+    The address may have a port or brackets; IPv4 written as IPv6 becomes IPv4.
+    """
     text = text.strip()
     if text.startswith("["):
         text = text[1:].partition("]")[0]

@@ -1,4 +1,4 @@
-"""Prints answers as bytes; the stored JSON of records is copied without parsing it."""
+"""Make HTTP answers; the stored JSON of records is copied into them without parsing."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _SOMETIMES = ("contacts", "tickets")
 
 
 class JsonAnswer(flask.Response):
-    """A JSON answer that is sent without Werkzeug's final checks of its headers.
+    """A response with JSON that skips Werkzeug's final checks of the headers.
 
-    Werkzeug would copy all headers and check each one again, which takes longer than sending them.
+    Werkzeug would copy and check all headers again, which takes longer than sending them.
     """
 
     default_mimetype = "application/json"
     automatically_set_content_length = False
     value: Any = None
-    """The JSON value that the body was printed from, if there is one."""
+    """The JSON value that the body contains; None if the body was given as bytes."""
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         body = b"".join(self.iter_encoded())
@@ -39,21 +39,21 @@ class JsonAnswer(flask.Response):
 
 
 def as_json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> JsonAnswer:
-    """Return an answer with a JSON value."""
+    """Return a response with this JSON value as its body."""
     response = JsonAnswer(orjson.dumps(value), status, headers)
     response.value = value
     return response
 
 
 def nothing() -> flask.Response:
-    """Return an empty answer with status 204."""
+    """Return a response with status 204 and no body."""
     response = flask.Response(status=204)
     del response.headers["Content-Type"]
     return response
 
 
 def failure(error: HubError) -> flask.Response:
-    """Return the answer for an error: category, message, timestamp, status."""
+    """Return the response for an error; its JSON has category, message, timestamp and status."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     body = {
         "category": error.category,
@@ -65,10 +65,10 @@ def failure(error: HubError) -> flask.Response:
 
 
 def links_shown(links: Links, requested: Iterable[str] = ()) -> dict[str, list[int]]:
-    """Return a record's links as JSON.
+    """Return the ids of a record's linked records, by kind of record, as JSON.
 
-    Deals and companies are always shown; contacts and tickets if there are any, or if they are
-    `requested`.
+    Deals and companies are always keys; contacts and tickets are keys if the record has such links,
+    or if `requested` names them.
     """
     requested = set(requested)
     shown = {name: links.get(name, []) for name in _ALWAYS}
@@ -84,7 +84,11 @@ def record_shown(
     properties: tuple[str, ...] | None = None,
     requested: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Return a whole record as JSON, with all properties or the named ones."""
+    """Return the JSON of a record with its associations and times.
+
+    `properties` names the properties to show; None shows all. `requested` names kinds of links to
+    show even if there are none.
+    """
     shown: Any = record.properties
     if properties is not None:
         shown = _select_properties(
@@ -102,14 +106,18 @@ def record_shown(
 
 
 def _select_properties(properties: dict[str, str], names: tuple[str, ...]) -> dict[str, str]:
-    """Return the named properties."""
+    """Return those of the properties that are in `names`, in the order of `names`."""
     return {name: properties[name] for name in names if name in properties}
 
 
 def page_shown(
     page: Page, *, properties: tuple[str, ...] | None, include: tuple[str, ...]
 ) -> bytes:
-    """Return a page of records as JSON, with all properties or the named ones."""
+    """Return the JSON of a page of records.
+
+    `properties` names the properties to show; None shows all. `include` names further fields to
+    show: associations, createdAt or updatedAt.
+    """
     shown = []
     for listed in page.records:
         text = listed.properties
@@ -121,7 +129,7 @@ def page_shown(
 
 
 def _included(listed: Listed, links: Mapping[int, Links], include: tuple[str, ...]) -> str:
-    """Return the fields that `include` names as JSON text to append after the properties."""
+    """Return the fields in `include` as JSON text that starts with a comma, for one record."""
     shown: dict[str, Any] = {}
     for field in include:
         if field == "associations":
@@ -132,7 +140,11 @@ def _included(listed: Listed, links: Mapping[int, Links], include: tuple[str, ..
 
 
 def page_frame(results: bytes, cursor: str, total: int | None = None) -> bytes:
-    """Return a page around its printed results; lists whose counting is slow have no total."""
+    """Return the JSON of a page with these `results`, which are printed already.
+
+    `cursor` is the cursor for the next page, "" on the last page. `total` is the number of items on
+    all pages; it is left out if None, where counting would be slow.
+    """
     link = f"?cursor={cursor}" if cursor else ""
     return b'{%b"results":%b,"cursor":{"next":"%b","nextLink":"%b"},"hasMore":%b}' % (
         b"" if total is None else b'"total":%d,' % total,

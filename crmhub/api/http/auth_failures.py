@@ -1,4 +1,4 @@
-"""Counts failed authentications by address, so that ids, keys and secrets cannot be guessed."""
+"""Count failed authentications by IP address, to prevent guessing of ids, keys and secrets."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from crmhub.hub import Hub
 
 
 def count_auth_failure(error: HubError, what: str) -> HubError:
-    """Count a failed authentication of the caller; return `error`, or a 429 after too many.
+    """Count a failed authentication of the caller's address; return the error to raise.
 
-    `what` names the thing to check in the message of the 429: "the id in the path".
+    That is `error`, or TooManyRequests after too many failures. `what` names in the message what
+    the caller should check, such as "the id in the path".
     """
     hub: Hub = flask_proxies.app().extensions["crmhub"]
     address = client_address(flask.request, hub.settings.trusted_proxies)

@@ -1,7 +1,7 @@
-"""Authentication of the public API: the key in `service-apikey`, its rate limit and its scopes.
+"""Authentication of the public API: the API key in `service-apikey`, rate limits and scopes.
 
-It runs before routing errors are raised, so that under /<client_id>/api/v1 a 401 comes before 404,
-405 and 400.
+The key is checked before the route, so that under /<client_id>/api/v1 a wrong key is answered 401
+even where 404, 405 or 400 would apply.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TURN = "crmhub.turn"
 # no thread was free. The app releases it at the end of the request.
 PLACE = "crmhub.place"
 PUBLIC_API = re.compile(r"/([^/]+)/api/v1(?:/|$)")
-"""The paths of the public API, with the client id."""
+"""Pattern for the beginning of the public API's paths; its group is the client id."""
 # For a plan without a limit, because every answer has the RateLimit headers.
 _NO_LIMIT = RateStatus(limit=10**9, remaining=10**9)
 _NO_SUCH_KEY = (
@@ -43,22 +43,22 @@ _F = TypeVar("_F", bound=Callable[..., object])
 
 
 def hub() -> Hub:
-    """Return the hub of the running app."""
+    """Return the `Hub` object of the running Flask app."""
     it: Hub = flask_proxies.app().extensions["crmhub"]
     return it
 
 
 def account() -> Account:
-    """Return the account of the caller; only for requests to the public API."""
+    """Return the account of the authenticated caller; only for requests to the public API."""
     caller: Caller = flask_proxies.g().caller
     return caller.account
 
 
 def authenticate(request: flask.Request, client_id: str) -> None:
-    """Find the caller of a request to the public API, count the request, and take a thread for it.
+    """Authenticate a request to the public API, count it, and take a thread for it.
 
-    Raises Unauthorized for a missing or wrong key, TooManyRequests over the rate limit or if the
-    account uses its share of the threads.
+    `client_id` is the account in the path. Raises Unauthorized for a missing or wrong API key, and
+    TooManyRequests above the rate limit or while the account uses its whole share of the threads.
     """
     here, g = hub(), flask_proxies.g()
     # Until the account is found: an answer without these headers would mean no limit.
@@ -87,7 +87,8 @@ def authenticate(request: flask.Request, client_id: str) -> None:
 def take_place(environ: WSGIEnvironment, here: Hub, account: Account) -> bool:
     """Take a thread of the account's share for this request; return whether one was free.
 
-    A second call for the same request returns the first result.
+    A second call for the same request returns the first result. The app releases the thread at the
+    end of the request.
     """
     if PLACE not in environ:
         free = here.shares.take(account.id, environ.get(TURN))
@@ -96,12 +97,12 @@ def take_place(environ: WSGIEnvironment, here: Hub, account: Account) -> bool:
 
 
 def lacks_scope(caller: Caller | Operator, scope: str) -> Forbidden:
-    """Return the error for a caller whose key or token lacks `scope`."""
+    """Return the Forbidden error for a caller whose API key or admin token lacks this scope."""
     return Forbidden(f"This {caller.credential} lacks the scope {scope}; create one that has it.")
 
 
 def needs(scope: str) -> Callable[[_F], _F]:
-    """Return a decorator for a view: callers without `scope` get Forbidden."""
+    """Return a decorator for views, which raises Forbidden for callers without this scope."""
 
     def decorator(view: _F) -> _F:
         @wraps(view)

@@ -1,4 +1,4 @@
-"""Builds /openapi.json: each operation with its id, security, answers and errors."""
+"""Build the OpenAPI document /openapi.json from the descriptions of all views."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ _PATH_PARAMETERS: dict[str, Shape] = {
 
 @dataclass(frozen=True, slots=True)
 class Documented:
-    """The description of a view, which `documents` stores in the view's attribute `documented`."""
+    """The OpenAPI description of a view, as `documents` stores it in `view.documented`."""
 
     operation_id: str
     status: int
@@ -163,7 +163,7 @@ class Documented:
     body: Shape | None
 
     def responses(self) -> dict[int, dict[str, Any]]:
-        """Return the OpenAPI objects of all answers but errors."""
+        """Return the OpenAPI objects of all answers except errors, by status."""
         words = {self.status: self.summary, **self.others}
         return {status: self._response(words[status]) for status in words}
 
@@ -175,7 +175,7 @@ class Documented:
 
 
 class Document:
-    """Collects the descriptions of all views and serves them as /openapi.json."""
+    """The OpenAPI document of all views, served at /openapi.json."""
 
     def __init__(self, app: flask.Flask) -> None:
         self._app = app
@@ -222,7 +222,7 @@ class Document:
             )
 
     def register_blueprint(self, blueprint: Blueprint) -> None:
-        """Register a blueprint with the application, and describe its views."""
+        """Register a blueprint with the app, and add its views to the document."""
         self._app.register_blueprint(blueprint)
         for route in blueprint.routes:
             rule = next(self._app.url_map.iter_rules(f"{blueprint.name}.{route.endpoint}"))
@@ -254,11 +254,12 @@ def documents(
     errors: Sequence[int] = (),
     body: Shape | None = None,
 ) -> Callable[[_F], _F]:
-    """Describe a view for /openapi.json: its operation id, its answers and its errors.
+    """Return a decorator that describes a view for the OpenAPI document.
 
-    `others` maps further statuses with the same schema to their descriptions. `headers` are those
-    that only this answer has. `parameters` and `body` describe what the view reads without a
-    schema. `errors` replaces the errors that follow from the method and the body.
+    `status`, `schema` and `summary` describe the usual answer. `others` maps further statuses with
+    the same schema to their descriptions. `headers` are response headers besides those of all
+    answers. `parameters` and `body` are OpenAPI objects of inputs that the view reads without a
+    schema. `errors` are the possible error statuses; by default they follow from method and body.
     """
     carried = (*(_UNDER_API if security is API_KEY else _ALWAYS), *headers)
 
@@ -283,7 +284,10 @@ def documents(
 
 
 def _operation(view: Any, method: str, tag: str) -> dict[str, Any]:
-    """Return the OpenAPI object of a view; a copy, because apispec changes it."""
+    """Return the OpenAPI object of a view for an HTTP method.
+
+    The object is a deep copy, because apispec changes it.
+    """
     documented: Documented = view.documented
     reads: Mapping[str, Any] = dict(getattr(view, "reads", ()))
     doc: dict[str, Any] = {}
@@ -303,7 +307,7 @@ def _operation(view: Any, method: str, tag: str) -> dict[str, Any]:
 
 
 def _add_errors(doc: dict[str, Any], documented: Documented, method: str) -> None:
-    """Add an operation's errors and header parameters to its OpenAPI object."""
+    """Add error answers and header parameters to `doc`, the OpenAPI object of an operation."""
     of_body = _OF_BODIES if "requestBody" in doc else ()
     possible = {*_ANYWHERE, *_OF_METHOD.get(method, ()), *of_body}
     succeeding = doc["responses"]
@@ -319,13 +323,16 @@ def _add_errors(doc: dict[str, Any], documented: Documented, method: str) -> Non
 
 
 def _words(view: Callable[..., Any]) -> dict[str, str]:
-    """Return the view's docstring without its first paragraph as the operation's description."""
+    """Return a view's key `description` for its OpenAPI object; {} without a description.
+
+    The description is the view's docstring without the first paragraph.
+    """
     _, _, below = (inspect.getdoc(view) or "").partition("\n\n")
     return {"description": below} if below else {}
 
 
 class _Paths(FlaskPlugin):
-    """Adds the descriptions of path parameters, which are found by name."""
+    """An apispec plugin that describes path parameters by `_PATH_PARAMETERS`."""
 
     def rule_to_params(self, rule: Any) -> list[dict[str, Any]]:
         return [

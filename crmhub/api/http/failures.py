@@ -1,4 +1,4 @@
-"""Error handlers: every error, ours, Flask's or a bug, is answered with the same JSON object."""
+"""Error handlers: errors of the hub and of Flask, and bugs, are answered with the same JSON."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NO_PATH = (
 
 
 def register(app: flask.Flask) -> None:
-    """Register the error handlers with `app`."""
+    """Register these error handlers with the Flask app."""
     app.register_error_handler(HubError, failure)
     app.register_error_handler(HTTPException, _http)
     # Any other exception is a bug: its details go to the log, not to the caller.
@@ -62,13 +62,16 @@ def _http(error: HTTPException) -> flask.Response:
 
 
 def duplicate(error: DuplicateValue, kind: str) -> flask.Response:
-    """Return the 409 for a unique value that is taken, with the path of the record that has it."""
+    """Return the response with status 409 for a unique value that another record has.
+
+    `kind` is the name of the kind of record. The header Location has the path of the other record.
+    """
     error.location = f"/{account().client_id}/api/v1/{kind}/{error.existing_id}"
     return failure(error)
 
 
 def in_words(error: HTTPException) -> HubError:
-    """Turn an HTTP error of Flask into a HubError with our message."""
+    """Return a HubError with the status of Flask's error, and with a message of the hub."""
     status = error.code or 500
     kind = _OURS.get(status) or (Internal if status >= 500 else BadRequest)
     message = _WORDS.get(status) or _described(error)
@@ -80,7 +83,7 @@ def in_words(error: HTTPException) -> HubError:
 
 
 def _helpers_named(path: str) -> list[str]:
-    """Return the helper paths that a wrong path may mean, such as one without its id."""
+    """Return the helper paths that a wrong path may mean, such as one that lacks its webhook id."""
     words = path.casefold().split("/")
     return [
         rule.rule
@@ -90,7 +93,10 @@ def _helpers_named(path: str) -> list[str]:
 
 
 def in_shape(response: flask.Response) -> flask.Response:
-    """Return an error answer as JSON, also if no error handler has made it."""
+    """Return an error response as JSON, also if Werkzeug made it without an error handler.
+
+    JSON responses and pages of the console are returned unchanged.
+    """
     # If the If-Match of a static file fails, Werkzeug sends the file with 412 instead of raising.
     # The console answers errors with an HTML page of its own.
     if response.mimetype == "application/json" or flask.g.get("is_page"):

@@ -1,4 +1,7 @@
-"""The current app, request and `g` themselves: Flask's proxies cost a lookup per attribute."""
+"""Functions that return the objects behind Flask's proxies `current_app`, `g` and `request`.
+
+The proxies look up their object at each access to an attribute, which takes time.
+"""
 
 from __future__ import annotations
 

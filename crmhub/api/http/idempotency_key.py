@@ -1,4 +1,7 @@
-"""`Idempotency-Key`: a repeated POST is executed once and gets the first answer again."""
+"""The header `Idempotency-Key` of the public API.
+
+A POST that is repeated with the same key is executed once; the repetition gets the first answer.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +33,10 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Rebuild:
-    """How to rebuild an answer that is too long to be stored.
+    """Two functions that shorten and restore answers that are too long to be stored.
 
-    `shorten` removes the property values from the answer's JSON before it is stored; `fill` adds
-    the present values to the stored JSON.
+    `shorten` removes the property values from an answer's JSON before it is stored. `fill` adds the
+    present values to the stored JSON.
     """
 
     shorten: Callable[[Any], Any]
@@ -41,12 +44,12 @@ class Rebuild:
 
 
 def once(view: _F, rebuild: Rebuild) -> _F:
-    """Wrap a view: the first answer to a POST with an Idempotency-Key is stored and repeated.
+    """Return a view that answers a POST with a repeated Idempotency-Key as the first time.
 
-    The view and the storing of its answer share one transaction. Apply it outside the decorators
-    that read the body, and inside those that check the caller's rights, which are checked each
-    time. Of an answer longer than MAX_KEPT_ANSWER_BYTES only the status, headers and ids are
-    stored.
+    The execution of `view` and the storing of its answer share a transaction. If an answer is
+    longer than MAX_KEPT_ANSWER_BYTES, it is stored as `rebuild.shorten` returns it. Put this
+    wrapper around the decorators that read the body, and inside those that check the caller's
+    rights, since rights are checked for repetitions too.
     """
 
     @wraps(view)
@@ -112,7 +115,10 @@ def _fingerprint(request: flask.Request) -> str:
 
 
 def _answer_of(view: Callable[[], flask.Response]) -> flask.Response:
-    """Return the view's answer or refusal; raise 429 and 5xx, which are not stored."""
+    """Return the view's response; errors that are to be stored become responses too.
+
+    Errors with status 429 or 5xx are raised, since their answers are not stored.
+    """
     try:
         return view()
     except (HubError, HTTPException) as refusal:

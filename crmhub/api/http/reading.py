@@ -1,6 +1,7 @@
-"""Reads requests strictly: JSON bodies and query strings; messages name the place of every fault.
+"""Read JSON bodies and query strings strictly; error messages name the place of every fault.
 
-The standard library's json is used: orjson reports neither duplicate keys nor huge integers.
+The standard library's json module is used, since orjson does not report duplicate keys or huge
+integers.
 """
 
 from __future__ import annotations
@@ -39,18 +40,18 @@ _View = TypeVar("_View", bound=Callable[..., Any])
 
 
 class UnsupportedMediaType(HubError):
-    """The body is compressed, or its Content-Type is not JSON."""
+    """The error for a compressed body, or for a Content-Type that is not JSON."""
 
     status = 415
     category = "BadRequestError"
 
 
 def read_json(raw: bytes, *, strict: bool = True) -> Any:
-    """Parse a JSON text; numbers with a fraction or exponent become Decimal.
+    """Return the parsed JSON text; numbers with a fraction or exponent become Decimal.
 
-    Without `strict`, strings may contain raw control characters such as line breaks. Raises
-    BadRequest for invalid JSON or UTF-8, duplicate keys, NaN and Infinity, more than 20 levels, NUL
-    and lone surrogates.
+    Unless `strict`, strings may contain unescaped control characters such as line breaks. Raises
+    BadRequest for invalid JSON or UTF-8, an empty text, duplicate keys, NaN and Infinity, too many
+    levels, U+0000, and half surrogate pairs.
     """
     try:
         text = raw.decode()
@@ -154,9 +155,10 @@ def _check_characters(value: Any, path: str) -> None:
 
 
 def _reading(schema: ma.Schema, location: str) -> Callable[[_View], _View]:
-    """Return a decorator that passes the loaded `json` body or `query` to a view.
+    """Return a decorator that passes a request's input, loaded by the schema, to a view.
 
-    Input that does not match the schema raises BadRequest with every fault.
+    `location` is `json` for the body or `query` for the query string. The view raises BadRequest
+    with every value that does not match the schema.
     """
     sent = {"json": json_body, "query": query}[location]
     # Most requests have no query, and loading an empty one gives {} if no field needs a value.
@@ -183,10 +185,9 @@ def _reading(schema: ma.Schema, location: str) -> Callable[[_View], _View]:
 
 
 def _may_be_absent(schema: ma.Schema, inside: str = "") -> list[str]:
-    """Return the paths of optional fields without a default, inner fields after a dot.
+    """Return the names of the optional fields without a default value, as dotted paths.
 
-    Given as `partial`, marshmallow skips them when they are absent, which saves time in each
-    request.
+    Marshmallow skips these fields if they are absent and named in `partial`, which saves time.
     """
     names = []
     for name, field in schema.load_fields.items():
@@ -199,7 +200,10 @@ def _may_be_absent(schema: ma.Schema, inside: str = "") -> list[str]:
 
 
 def json_body(req: flask.Request) -> Any:
-    """Return the parsed JSON body; raises UnsupportedMediaType for another type, and BadRequest."""
+    """Return the request's parsed JSON body.
+
+    Raises UnsupportedMediaType for another Content-Type, and BadRequest for invalid JSON.
+    """
     environ = req.environ
     if environ.get("CONTENT_TYPE") != "application/json" and not req.is_json:
         raise UnsupportedMediaType(
@@ -210,7 +214,10 @@ def json_body(req: flask.Request) -> Any:
 
 
 def query(req: flask.Request) -> dict[str, str]:
-    """Return the query parameters; raises BadRequest for a repeated name, NUL or invalid UTF-8."""
+    """Return the query parameters by name.
+
+    Raises BadRequest for a repeated name, U+0000 or invalid UTF-8.
+    """
     if not req.query_string:
         return {}
     try:
@@ -227,7 +234,10 @@ def query(req: flask.Request) -> dict[str, str]:
 
 
 def check_request(request: flask.Request) -> None:
-    """Raise BadRequest or UnsupportedMediaType for a request that no route accepts."""
+    """Check what applies to all routes: path, Host, Content-Encoding and unknown parameters.
+
+    Raises BadRequest, or UnsupportedMediaType for a compressed body.
+    """
     environ = request.environ
     if "\0" in request.path:
         # No id or name contains it, and PostgreSQL refuses it.
@@ -249,15 +259,16 @@ def check_request(request: flask.Request) -> None:
 
 @lru_cache(maxsize=256)
 def _is_host(host: str, protocol: str) -> bool:
-    """Return whether a Host header (without one: "") is valid by RFC 9112, 3.2.
+    """Return whether `host`, the Host header or "", is valid (RFC 9112, 3.2).
 
-    The server joins repeated headers with commas. HTTP/1.0 requests may lack the header.
+    `protocol` is the HTTP version, such as HTTP/1.1: only HTTP/1.0 requests may lack the header.
+    The server has joined repeated headers with commas, which makes them invalid.
     """
     return _HOST.fullmatch(host) is not None or (not host and protocol in ("HTTP/1.0", "HTTP/1"))
 
 
 class Route(NamedTuple):
-    """A route for the OpenAPI document; `parameters` describe those of its path."""
+    """A route, recorded for the OpenAPI document; `parameters` describe the path parameters."""
 
     endpoint: str
     view: Callable[..., Any]
@@ -266,17 +277,17 @@ class Route(NamedTuple):
 
 
 class Blueprint(flask.Blueprint):
-    """A blueprint whose views read their arguments by schemas and are documented.
+    """A Flask blueprint that reads the views' arguments by schemas, and documents the views.
 
-    Under /api/v1 and /admin/v1, a view without query arguments refuses any query; helpers ignore
-    it.
+    Under /api/v1 and /admin/v1, a view without query arguments refuses all query parameters. The
+    webhook helpers ignore them.
     """
 
     def __init__(self, name: str, import_name: str, *, url_prefix: str, description: str) -> None:
         super().__init__(name, import_name, url_prefix=url_prefix)
         self.description = description
         self.routes: list[Route] = []
-        """In the order of the document."""
+        """The registered routes, in the order of the OpenAPI document."""
         self._refuses_queries = "/v1" in url_prefix
 
     def add_url_rule(
@@ -289,7 +300,10 @@ class Blueprint(flask.Blueprint):
         parameters: Sequence[Mapping[str, Any]] = (),
         **options: Any,
     ) -> None:
-        """Register a route and record it for the OpenAPI document."""
+        """Register a route, and record it for the OpenAPI document.
+
+        `parameters` are the OpenAPI objects of the path parameters.
+        """
         endpoint = endpoint or view_func.__name__
         if any(route.endpoint == endpoint for route in self.routes):
             # Modules that share a blueprint have views of the same name.
@@ -303,9 +317,10 @@ class Blueprint(flask.Blueprint):
     def arguments(
         self, schema: ma.Schema | type[ma.Schema], *, location: str = "json"
     ) -> Callable[[_View], _View]:
-        """Return a decorator that passes the loaded `json` body or `query` to a view.
+        """Return a decorator that passes a request's input, loaded by the schema, to a view.
 
-        It also adds the schema to the view's attribute `reads`, for the OpenAPI document.
+        `location` is `json` for the body or `query` for the query string. The decorator also adds
+        the schema to the view's attribute `reads`, for the OpenAPI document.
         """
         decorate = _reading(schema() if isinstance(schema, type) else schema, location)
 
@@ -319,13 +334,16 @@ class Blueprint(flask.Blueprint):
 
 
 def _reads(view: Any) -> Sequence[tuple[str, Any]]:
-    """Return the (location, schema) of each argument of a view."""
+    """Return the location and the schema of each input that a view reads."""
     reads: Sequence[tuple[str, Any]] = getattr(view, "reads", ())
     return reads
 
 
 def problems_of(messages: Any, path: str = "") -> list[tuple[str, str]]:
-    """Flatten marshmallow's messages to (path, message) pairs; paths look like `inputs[3].id`."""
+    """Return marshmallow's nested error messages as a flat list of (path, message).
+
+    A path looks like `inputs[3].id`; `path` is the path of `messages` itself.
+    """
     if isinstance(messages, Mapping):
         return [
             problem
