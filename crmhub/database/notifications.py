@@ -27,7 +27,9 @@ class Notifications:
         self._send = send
         self._lock = threading.Lock()
         self._next_at = 0.0
+        # The timer that is waiting, and the one started last, which may be sending.
         self._timer: threading.Timer | None = None
+        self._last_timer: threading.Timer | None = None
 
     def note(self, send_now: Callable[[], object]) -> None:
         """Notify the workers with `send_now`, which sends a notification immediately.
@@ -39,7 +41,7 @@ class Notifications:
                 return
             pause = self._next_at - time.monotonic()
             if pause > 0:
-                self._timer = threading.Timer(pause, self._send_later)
+                self._timer = self._last_timer = threading.Timer(pause, self._send_later)
                 self._timer.daemon = True
                 self._timer.start()
                 return
@@ -47,12 +49,13 @@ class Notifications:
         send_now()
 
     def close(self) -> None:
-        """Send the notification that is still waiting, if any."""
+        """Send the notification that is still waiting, if any; return when no thread sends one."""
         with self._lock:
-            timer = self._timer
+            timer = self._last_timer
         if timer is not None:
             timer.cancel()
-            self._send_later()
+            timer.join()
+        self._send_later()
 
     def _send_later(self) -> None:
         with self._lock:

@@ -30,6 +30,27 @@ def test_what_is_still_due_is_sent_at_the_end() -> None:
     assert later == ["later"]
 
 
+def test_the_end_waits_for_a_thread_that_is_sending() -> None:
+    begun, go_on, sent = threading.Event(), threading.Event(), threading.Event()
+
+    def send() -> None:
+        begun.set()
+        assert go_on.wait(60)
+        sent.set()
+
+    notifications = Notifications(send)
+    notifications.note(lambda: None)
+    notifications.note(lambda: None)
+    assert begun.wait(60)
+    closing_thread = threading.Thread(target=notifications.close)
+    closing_thread.start()
+    closing_thread.join(0.1)
+    assert closing_thread.is_alive()
+    go_on.set()
+    closing_thread.join(60)
+    assert sent.is_set()
+
+
 @pytest.mark.databases("postgresql")
 def test_nothing_is_sent_before_the_commit_and_nothing_after_a_rollback(database_url: str) -> None:
     with closing(Database(database_url)) as database:
