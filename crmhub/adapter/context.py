@@ -40,18 +40,20 @@ class Store(Protocol):
         contact_id: str | None = None,
         mark: str = "",
     ) -> Saved:
-        """Create a record; link it to the contact `contact_id` in the same transaction, if given.
+        """Create a record, and link it to the contact `contact_id` if that is given.
 
-        A property that is not yet defined is defined as text. An unknown pipeline or stage is
-        added, unless the account has changed its pipelines. If a record with the same `mark` exists
-        already, return that record. Raises Rejected, Conflict, and NotFound if there is no contact
+        Both happen in one transaction. A property that is not yet defined is defined as text. An
+        unknown pipeline or stage is added, unless the account has changed its pipelines. `mark` is
+        a unique text that identifies this write: if a record with the same mark exists already,
+        return that record. Raises Rejected, Conflict, and NotFound if there is no contact
         `contact_id`.
         """
 
     def update(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
-        """Write these properties of a contact and leave all others unchanged.
+        """Write the given properties of a contact, and leave its other properties unchanged.
 
-        Raises NotFound, Rejected and Conflict.
+        Raises NotFound if there is no such contact, Rejected for invalid values, and Conflict if a
+        value that must be unique belongs to another contact.
         """
 
     def describe(self, kind: Kind) -> list[Described]:
@@ -121,9 +123,9 @@ class OpenBudget(Protocol):
     """A function that returns the connection's rate limit for a lane (a kind of requests)."""
 
     def __call__(self, lane: str, *, calls: int, seconds: float) -> Budget:
-        """Return the rate limit with the name `lane`.
+        """Return the rate limit of the lane (kind of requests) with the name `lane`.
 
-        Initially it allows `calls` requests per `seconds`.
+        A new rate limit allows `calls` requests per `seconds`.
         """
 
 

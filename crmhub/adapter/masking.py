@@ -21,7 +21,7 @@ def auth_secrets(auth_headers: Mapping[str, str]) -> list[str]:
 
 
 def mask_json(hidden: Iterable[str], value: Any) -> Any:
-    """Return a JSON value with the secrets `hidden` replaced by `***` in all of its texts."""
+    """Return the JSON value with the secrets `hidden` replaced by `***` in every text within it."""
     if not hidden:
         return value
     if isinstance(value, str):
@@ -59,9 +59,10 @@ def _encodings(secrets: frozenset[str]) -> list[str]:
 
 
 def parts_of_address(secret: str) -> list[str]:
-    """Return the path segments and query values of a secret URL; [] for other secrets.
+    """Return the path segments and query values of a URL that is secret as a whole.
 
-    If a whole webhook URL is secret, the CRM's error messages may quote only such a part of it.
+    The CRM's error messages may quote only such a part of a secret webhook URL. Return [] for a
+    secret that is no URL.
     """
     if not secret.startswith(("https://", "http://")):
         return []

@@ -85,10 +85,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """Another contact that may be the same person as the lead's contact.
+    """A second contact that may be the same human being as the lead's contact.
 
-    `contact_id` is the id of the other contact, and `shares` names the values that both contacts
-    have in common: `phone`, or `phone` and `name`.
+    `contact_id` is the id of the second contact. `shares` names the values that both contacts have
+    in common: `phone`, or `phone` and `name`.
     """
 
     contact_id: str
@@ -100,7 +100,7 @@ class Match:
     """The contact that a lead belongs to, and the properties to write to it.
 
     If `contact` is None, a contact must be created. `refused` lists the properties of the lead that
-    are not written; `duplicate` is another contact that may be the same person.
+    are not written. `duplicate` is a second contact that may be the same human being, or None.
     """
 
     contact: Contact | None
@@ -152,16 +152,16 @@ def _contact_of(lead: Lead, found: Found) -> Contact | None:
 
 
 def is_another_persons(lead: Lead, contact: Contact) -> bool:
-    """Return whether the conversation's contact may be another person with the same phone.
+    """Return whether the conversation's contact may be another human being with the same phone.
 
-    This is so if the lead has an email and the contact has one, but the conversation has never
-    given an email, so that only the phone led to the contact.
+    The result is True if the lead and the contact both have an email, but the conversation has
+    never given an email before: then only the phone led to the contact.
     """
     return bool(lead.talked_by_phone and lead.email and contact.properties.get("email"))
 
 
 def _takes_email(contact: Contact, found: Found) -> bool:
-    """Return whether the lead's email replaces the email of its contact."""
+    """Return whether the lead's email replaces the present email of the contact."""
     if contact is found.by_email:
         return False
     return contact is not found.by_phone or not contact.properties.get("email")
@@ -177,8 +177,8 @@ def _without_initial(contact: Contact, lead: Lead, properties: Mapping[str, str]
 def shared(values: Mapping[str, str], others: Mapping[str, str]) -> tuple[str, ...]:
     """Return which values two contacts with the same phone share: `phone`, and maybe `name`.
 
-    `values` and `others` are the properties of the two contacts. Their names are equal if every
-    name property in `values` has the same text in `others`, in any case.
+    `values` are the properties of one contact, `others` those of the second contact. The contacts
+    share their name if every name property in `values` has the same text in `others`, in any case.
     """
     names = [name for name in _NAMES if values.get(name)]
     same = all(values[name].casefold() == others.get(name, "").casefold() for name in names)
