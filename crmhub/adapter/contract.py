@@ -105,12 +105,13 @@ class Adapter(ABC):
         return True
 
     def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
-        """Return for how many seconds after a create without an answer the record may still appear.
+        """Return how many seconds after an unanswered create the CRM may still show its record.
 
-        `kind` and `properties` are those of the record. Until these seconds are over, the hub does
-        not trust a lookup that finds nothing, and does not create the record again. Return 0 where
-        the CRM refuses a second record because the email or the mark must be unique; return more
-        than `under_way_s` where the CRM's lookups show a record late.
+        `kind` and `properties` are those of the record. During this time the hub does not trust a
+        lookup that finds nothing, and does not create the record again. Return 0 where the CRM
+        refuses a second record because the email or the mark (the text that identifies the write)
+        must be unique. Return more than `under_way_s` where the CRM's lookups show a new record
+        late.
         """
         return self.under_way_s
 

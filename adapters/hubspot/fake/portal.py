@@ -1,4 +1,7 @@
-"""The state of one HubSpot account: definitions, pipelines, owners, records and links."""
+"""The state of one HubSpot account of the fake.
+
+It consists of property definitions, pipelines, owners (users), records and links.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +39,8 @@ class Record:
     """A contact, deal, ticket or company.
 
     The dict `properties` is never changed but replaced, since the search index keeps former dicts.
-    `indexed` holds (time, properties) for the search index; `history` holds (ms, value) by
-    property.
+    `indexed` lists (time, properties) for the search index. `history` lists the former (ms, value)
+    of each property, by property name.
     """
 
     kind: str
@@ -56,10 +59,10 @@ class Record:
         return [email for email in (self.properties.get("email", ""), *more) if email]
 
     def searchable(self, lag: float) -> dict[str, str] | None:
-        """Return the properties that the search index has for this record.
+        """Return the properties that a search sees for this record.
 
-        The index lags behind writes by `lag` seconds. Returns None if the record is not in the
-        index yet.
+        They are up to `lag` seconds old, since the search index lags behind writes. Returns None if
+        the record is not in the index yet.
         """
         if lag <= 0:
             return self.properties
@@ -94,8 +97,8 @@ class Record:
 class Rules:
     """The properties that an account's administrator requires for a kind of record.
 
-    `required` must have values in every record. `conditional` holds (property, value, names): if
-    the property has this value, the properties `names` are required.
+    The properties `required` must have values in every record. `conditional` lists (property,
+    value, names): if the property has this value, the properties `names` are required as well.
     """
 
     required: tuple[str, ...] = ()
@@ -105,7 +108,7 @@ class Rules:
 class Portal:
     """The state of one HubSpot account.
 
-    It is not thread-safe; the service locks it during each call.
+    The class is not thread-safe: the service locks it during each call.
     """
 
     def __init__(self, *, portal_id: int, marks: bool = False) -> None:
@@ -131,9 +134,10 @@ class Portal:
                 self.definitions[kind]["crmhub_mark"] = starter.mark(kind)
 
     def kind(self, named: str) -> str:
-        """Return the kind of record for its plural name, its singular name or its type id.
+        """Return the kind of record that `named` means.
 
-        Raises Refused with status 400 for any other text.
+        `named` is the plural name, the singular name or HubSpot's type id of the kind. Raises
+        Refused with status 400 for any other text.
         """
         for kind in KINDS:
             if named in (kind, SINGULAR[kind], TYPE_IDS[kind]):
@@ -148,7 +152,7 @@ class Portal:
         return Record(kind, id_, now, now)
 
     def store(self, record: Record, properties: dict[str, str]) -> None:
-        """Store a new or present record with these properties, which replace all old ones."""
+        """Store a new or existing record; `properties` replace all of its present properties."""
         self._forget(record)
         now = max(now_ms(), record.updated_at)
         own = {
@@ -163,7 +167,7 @@ class Portal:
     def remove(self, record: Record, *, archive: bool = True) -> None:
         """Remove a record and its links.
 
-        With `archive`, the record can still be read as an archived record.
+        If `archive` is True, the record can still be read as an archived record.
         """
         self._forget(record)
         self.records[record.kind].pop(record.id, None)
@@ -175,22 +179,22 @@ class Portal:
             self.archived[record.kind][record.id] = record
 
     def holder(self, kind: str, name: str, value: str) -> Record | None:
-        """Return the record whose unique property `name` has this value, or None."""
+        """Return the record whose unique property `name` has the value `value`, or None."""
         id_ = self._unique[kind, name].get(_unique_form(name, value))
         return self.records[kind][id_] if id_ else None
 
     def is_unique(self, kind: str, name: str) -> bool:
-        """Return whether no two records of a kind may have the same value of a property."""
+        """Return whether a property must have a different value in each record of a kind."""
         if kind == "contacts" and name == "email":
             return True
         definition = self.definitions[kind].get(name)
         return bool(definition and definition["hasUniqueValue"])
 
     def find(self, kind: str, id_: str, id_property: str | None = None) -> Record | None:
-        """Return the live record with this id, or with this value of a unique property, or None.
+        """Return the record with the id `id_`, or None if there is none or it is archived.
 
-        `id_property` names the unique property; None means that `id_` is a record id. Raises
-        Refused with status 400 if the property is not unique.
+        If `id_property` names a unique property, `id_` is a value of this property instead of a
+        record id. Raises Refused with status 400 if the property is not unique.
         """
         if id_property in (None, "", "hs_object_id"):
             return self.records[kind].get(self.merged.get((kind, id_), id_))
@@ -199,10 +203,10 @@ class Portal:
         return self.holder(kind, str(id_property), id_)
 
     def load(self, kind: str, id_: str, id_property: str | None = None) -> Record:
-        """Return the live record with this id, or with this value of a unique property.
+        """Return the record with the id `id_`, as `find` does.
 
-        `id_property` names the unique property; None means that `id_` is a record id. Raises
-        Refused with status 404 if there is no such record.
+        If `id_property` names a unique property, `id_` is a value of this property instead of a
+        record id. Raises Refused with status 404 if there is no such record or it is archived.
         """
         if record := self.find(kind, id_, id_property):
             return record
@@ -230,7 +234,10 @@ class Portal:
         return [stage["id"] for stage in pipeline["stages"] if not stage["archived"]]
 
     def copied_definitions(self, kind: str) -> list[Definition]:
-        """Return copies of the property definitions of a kind, without archived definitions."""
+        """Return copies of the property definitions of a kind of record.
+
+        Archived definitions are left out.
+        """
         return copy.deepcopy(list(self.definitions[kind].values()))
 
     def _unique_values(self, record: Record) -> Iterator[tuple[str, str]]:
@@ -263,11 +270,11 @@ def shown(
 ) -> dict[str, Any]:
     """Return a record in the format of HubSpot's responses.
 
-    `names` are the properties to include, by default those that HubSpot includes by default; the
-    record's id and times are always included. A property without a value is null, an unknown
-    property is left out. `history` names the properties whose former values are included.
-    `with_url` includes the URL of the record's page. `properties` replaces the record's own
-    properties.
+    `names` are the properties to include; None means those that HubSpot includes by default. The
+    record's id and times are always included. A property without a value is null, and an unknown
+    property is left out. `history` names the properties whose former values are included. If
+    `with_url` is True, the URL of the record's page is included. `properties` replaces the record's
+    own properties.
     """
     kind = record.kind
     definitions = record.properties if properties is None else properties

@@ -27,10 +27,7 @@ _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A response to send, and the fault that is applied while it is sent.
-
-    `fault` is None without a fault.
-    """
+    """A response to send, and the fault that is applied while it is sent; None means no fault."""
 
     answer: Answer
     fault: Fault | None = None
@@ -38,7 +35,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A received HTTP request; `target` is the path with the query."""
+    """An HTTP request as the server received it; `target` is the path with the query."""
 
     method: str
     target: str
@@ -52,7 +49,7 @@ Respond = Callable[["Server", Received], Sent]
 class Server(ThreadingHTTPServer):
     """An HTTP server with a thread for each connection.
 
-    It calls `respond` with itself and a request, and sends the result.
+    It calls the function `respond` with itself and each request, and sends the result.
     """
 
     daemon_threads = True
@@ -73,9 +70,9 @@ class Server(ThreadingHTTPServer):
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
     def pause(self, seconds: float) -> None:
-        """Wait for a number of seconds.
+        """Wait for `seconds` in the thread of a connection.
 
-        Raises ConnectionAbortedError if the server is being stopped.
+        Raises ConnectionAbortedError if the server is stopped meanwhile.
         """
         if seconds > _SHORT:
             self.stopping.wait(seconds)

@@ -172,7 +172,10 @@ class Base:
         )
 
     def title(self, kind: Linked, title: str = "A title") -> dict[str, str]:
-        """Return the properties of a new deal or ticket: this title, and what the CRM requires."""
+        """Return the properties of a new deal or ticket.
+
+        They are the title, and the properties that the CRM requires.
+        """
         return self.made(kind, {self.titles[kind]: title})
 
     def announced(self, feature: str) -> None:
