@@ -47,8 +47,8 @@ _SCOPES: Mapping[Kind, tuple[str, str]] = {
 class HubSpotAdapter(Adapter):
     """The adapter for HubSpot's CRM API, in its dated versions and in v3.
 
-    `active_workflow` is not supported, since no API version reports the workflows of a contact; the
-    hub uses its own enrolments.
+    `active_workflow` is not supported, since no API version reports the workflows of a contact; so
+    the hub itself stores which workflow a contact is in.
     """
 
     title = "HubSpot"

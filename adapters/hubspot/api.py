@@ -27,9 +27,8 @@ from crmhub.adapter.remembered import Remembered
 SEARCH = "search"
 _OAUTH = "oauth"
 OAUTH_SECRETS = ("client_id", "client_secret", "refresh_token")
-# Without headers to follow: what HubSpot allows everybody. developers.hubspot.com, usage
-# guidelines: 100 calls in 10 s for each app; 5 searches in a second for each account, which other
-# apps share.
+# The limits until a response has rate limit headers. HubSpot allows each app 100 calls in 10 s, and
+# each account 5 searches per second, which all of its apps share (HubSpot's usage guidelines).
 _CALLS, _CALLS_SECONDS = 100, 10.0
 _SEARCHES = 4
 BATCH = 100

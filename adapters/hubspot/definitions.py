@@ -78,7 +78,7 @@ class Definitions:
 
         levels = [(kind, level) for kind in TYPE_IDS for level in _LEVELS]
         self._lists = kept(self._load_list, levels)
-        # Bots send the same few sets of names over and over.
+        # Chatbots send the same few sets of property names again and again.
         self._named = lru_cache(maxsize=_SETS)(self._remembered_names)
         self._pipelines = kept(self._load_pipelines, _LINKED)
         self._marks = kept(self._load_mark, TYPE_IDS)

@@ -41,9 +41,9 @@ class TooLong(Rejected):
 
 
 def failure(answer: Answer) -> AdapterError:
-    """Return the error for a response of HubSpot with an error status.
+    """Return the error of the adapter contract for a response with an error status.
 
-    All fields of HubSpot's error bodies are optional.
+    Any field of HubSpot's error body may be missing.
     """
     body = answer.body if isinstance(answer.body, dict) else {}
     error = _own_failure(answer, body) or usual_failure(answer)
@@ -117,9 +117,9 @@ def _throttled(answer: Answer, body: Mapping[str, Any]) -> Throttled:
 
 
 def _missing_scopes(body: Mapping[str, Any]) -> AdapterError | None:
-    """Return MissingScopes with the scopes that the body of a 403 response names.
+    """Return MissingScopes with the scopes (rights) that the body of a 403 response names.
 
-    Returns None if the response is not about scopes.
+    Returns None if the response has another reason than missing scopes.
     """
     named = [
         text_of(value)

@@ -17,13 +17,13 @@ from crmhub.adapter.http import Answer
 from crmhub.adapter.phones import nationals, notations, same
 
 PHONES = ("phone", "mobilephone")
-# HubSpot calculates these without the country code, and its search uses them.
+# HubSpot calculates these properties without the country code; its search uses them.
 _CALCULATED_PHONES = (
     "hs_searchable_calculated_phone_number",
     "hs_searchable_calculated_mobile_number",
 )
-# HubSpot takes 3,000 characters in a search (its search guide), and an unknown number in an
-# address, which its edge and proxies on the way limit.
+# HubSpot accepts 3,000 characters in a search (its search guide). The limit for URLs is unknown;
+# proxies between the hub and HubSpot may have limits, too.
 _SEARCH_BODY, _LONGEST_QUERY = 2_900, 2_000
 _NO_DIGIT = re.compile(r"[^0-9]+", re.ASCII)
 

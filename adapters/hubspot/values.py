@@ -11,7 +11,7 @@ from crmhub.adapter.places import place
 from crmhub.adapter.remembered import HOUR
 
 LIFECYCLE = "lifecyclestage"
-# Plain text in every account: writing them needs no look at the definitions, which are large.
+# These are text in every account, so writing them does not need the large definitions.
 PLAIN = frozenset(
     {"email", "firstname", "lastname", "phone", "mobilephone", "company", "jobtitle"}
     | {"address", "city", "state", "zip", "country", "website", "message"}

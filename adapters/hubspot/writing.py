@@ -283,8 +283,9 @@ def _index_of(record: Mapping[str, Any], items: Mapping[int, Mapping[str, Any]])
 def _may_succeed_alone(error: AdapterError, sent: Mapping[str, str]) -> bool:
     """Return whether a write that failed in a batch may succeed when it is sent alone.
 
-    Sent alone, a conflict names the contact that has the email, and refused values are converted
-    again with newer definitions. `sent` are the properties of the write.
+    `sent` are the properties of the write. HubSpot's conflict for a single write names the contact
+    that has the email, and refused values of a single write are converted again with newer
+    definitions.
     """
     if isinstance(error, Rejected):
         return bool({problem.name for problem in error.problems} & (sent.keys() - PLAIN))
@@ -292,7 +293,7 @@ def _may_succeed_alone(error: AdapterError, sent: Mapping[str, str]) -> bool:
 
 
 def _indexes_in(failed: Mapping[str, Any]) -> set[int]:
-    """Return the indexes of the batch items that `failed` is about.
+    """Return the indexes of the batch items that have the error `failed`.
 
     `failed` is an entry in the `errors` of HubSpot's response to a batch.
     """

@@ -98,16 +98,19 @@ class Answer:
         return error
 
     def seconds(self, header: str = "Retry-After") -> float | None:
-        """Return the seconds to wait that a header of the answer states, or None.
+        """Return how many seconds to wait, as the header `header` of the answer states.
 
-        The header holds a number of seconds or a date (RFC 9110, 10.2.3). A wait of more than a day
-        is cut to one day. Return None if the header is missing or invalid.
+        The header contains a number of seconds or a date (RFC 9110, 10.2.3). A wait of more than a
+        day is cut to one day. Return None if the header is missing or invalid.
         """
         return _seconds(self.headers.get(header, ""))
 
 
 def usual_failure(answer: Answer) -> AdapterError:
-    """Return the error for an answer whose status is not 2xx, by its status alone."""
+    """Return the error for an answer whose HTTP status is not 2xx.
+
+    Only the status decides which error it is; the CRM's own error codes are ignored.
+    """
     crm, status, reason = answer.crm, answer.status, _reason_in(answer)
     if 300 <= status < 500 and status not in (303, 304, 408, 499):
         return _refusal(answer, reason)
@@ -121,7 +124,7 @@ def usual_failure(answer: Answer) -> AdapterError:
 
 
 def _refusal(answer: Answer, reason: str) -> AdapterError:
-    """Return the error for a status from 300 to 499, which means that nothing was written.
+    """Return the error for an answer with a status from 300 to 499: nothing was written.
 
     `reason` is the CRM's own message as the end of a sentence, or "".
     """

@@ -97,9 +97,10 @@ class Session(Protocol):
         data: bytes | None,
         timeout: float,
     ) -> Response:
-        """Send one request and return the complete response; an error status is no exception.
+        """Send one request and return the complete response.
 
-        `data` is the encoded body. `timeout` limits the whole call, in seconds.
+        An error status raises no exception. `data` is the encoded body. `timeout` limits the whole
+        call, in seconds.
         """
 
 
@@ -116,11 +117,14 @@ class Budget(Protocol):
         """Replace the rate limit by one that the CRM announced: `calls` requests per `seconds`."""
 
     def pause(self, seconds: float) -> None:
-        """Block all requests for `seconds`, because the CRM's rate limit refused one."""
+        """Block all requests for `seconds`.
+
+        An adapter calls this after the CRM has refused a request because of its rate limit.
+        """
 
 
 class OpenBudget(Protocol):
-    """A function that returns the connection's rate limit for a lane (a kind of requests)."""
+    """A function that returns one of the connection's rate limits, by its name."""
 
     def __call__(self, lane: str, *, calls: int, seconds: float) -> Budget:
         """Return the rate limit of the lane (kind of requests) with the name `lane`.

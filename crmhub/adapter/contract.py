@@ -138,8 +138,8 @@ class Adapter(ABC):
         Omit names that the CRM does not know, but return `""` for a property without a value. If
         the CRM's answers omit both alike, fetch the property definitions to tell them apart, since
         the hub reports unknown names to callers. Raises NotFound if the contact does not exist or
-        the id has an invalid format. If the contact was merged into another one and the CRM
-        redirects to that one, return the other contact under its own id.
+        the id has an invalid format. If the CRM redirects from a merged contact to the resulting
+        contact, return the resulting contact under its own id.
         """
 
     @abstractmethod
@@ -148,17 +148,18 @@ class Adapter(ABC):
 
         `mark` is a unique text that identifies this write; store it in the contact if the CRM has a
         field for it. Raises Conflict with the id of an existing contact that has this email (or
-        this phone, if the CRM itself enforces unique phones); Rejected with exactly the properties
-        that the CRM refuses; and Uncertain if the CRM did not answer.
+        this phone, if the CRM itself enforces unique phones). Raises Rejected with exactly the
+        properties that the CRM refuses, and Uncertain if the CRM did not answer.
         """
 
     @abstractmethod
     def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
-        """Write these properties of a contact, leave all others unchanged; `""` clears a property.
+        """Write the given properties of a contact; leave its other properties unchanged.
 
-        Return the outcome `unchanged` only if the CRM certainly had these values before, else
-        `updated`. Raises NotFound, Rejected, and Conflict if a value that must be unique belongs to
-        another contact.
+        The value `""` clears a property. Return the outcome `unchanged` only if the CRM certainly
+        had the given values before, else `updated`. Raises NotFound if there is no such contact,
+        Rejected for values that the CRM refuses, and Conflict if a value that must be unique
+        belongs to another contact.
         """
 
     @abstractmethod
@@ -186,7 +187,7 @@ class Adapter(ABC):
         return contact.properties.get("email", "").lower() == email
 
     def has_phone(self, contact: Contact, phone: str) -> bool:
-        """Return whether `phone` is the contact's `phone` or `mobilephone`.
+        """Return whether `phone` is the value of the contact's property `phone` or `mobilephone`.
 
         Override this method where the CRM may store a number in another notation than the hub sent.
         """
@@ -202,7 +203,7 @@ class Adapter(ABC):
         current = contact.properties
         return Changes({name: v for name, v in properties.items() if current.get(name) != v})
 
-    # Optional: announced by being overridden.
+    # Optional: the hub detects which of these methods an adapter overrides.
 
     def find_contacts(
         self,
@@ -230,7 +231,7 @@ class Adapter(ABC):
         self._cannot("write several contacts at once")
 
     def active_workflow(self, contact_id: str, *, since_ms: int) -> str:
-        """Return the id of the workflow that the contact entered last, or `""`.
+        """Return the id of the workflow that the contact entered last, or `""` if there is none.
 
         Workflows entered before `since_ms` (milliseconds since 1970, UTC) do not count. If the
         adapter does not override this method, the hub itself stores which workflow a contact is in.

@@ -34,7 +34,7 @@ def mask_json(hidden: Iterable[str], value: Any) -> Any:
 
 
 def mask(text: str, secrets: Iterable[str]) -> str:
-    """Return the text with these secrets, in every encoding, replaced by `***`."""
+    """Return `text` with each of the secrets `secrets`, in any encoding, replaced by `***`."""
     for form in _encodings(frozenset(secrets)):
         text = text.replace(form, "***")
     return text

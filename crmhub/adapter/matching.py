@@ -36,22 +36,23 @@ _NAMES = ("name", "firstname", "lastname")
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """A person whom a chatbot describes, with the values that find the person's contact.
+    """A human being whom a chatbot describes, with the values that find this person's contact.
 
     - `properties`: all values to store, including `email` and `phone`; none is blank.
-    - `email`, `phone`: the values that find the contact, even if `properties` lacks them; "" for
-      none.
+    - `email`, `phone`: the values that find the contact, even if `properties` lacks them; "" if the
+      chatbot gave none.
     - `contact_id`: the contact to which the conversation's earlier leads belong.
     - `email_id`, `phone_id`: the contacts that last had this email or phone, as the hub remembers;
       the CRM's search may not show them yet.
     - `strict`: whether a refused property raises Rejected instead of being left out.
     - `mark`: a unique text that identifies this lead's write in the CRM.
     - `tried_ms`: when the first attempt that ended Uncertain began (milliseconds since 1970), or 0.
-    - `written_ms`: the latest time at which such an attempt may have sent a write (milliseconds
-      since 1970), or 0.
+    - `written_ms`: the latest time at which an attempt that ended Uncertain may have sent a write
+      (milliseconds since 1970), or 0.
     - `initial`: the names of properties to write only if the contact has no value for them.
     - `by_phone_alone`: whether a lead without an email may match by phone a contact with an email.
-    - `phone_identifies`: whether the contact with the phone goes before that of the conversation.
+    - `phone_identifies`: whether a contact found by phone takes precedence over the conversation's
+      contact.
     - `talked_by_phone`: whether the conversation has given a phone but never an email.
     """
 
@@ -75,7 +76,7 @@ class Lead:
 class Found:
     """The contacts found by a lead's email, by its conversation, and by its phone.
 
-    An attribute is None if no contact was found, or if none was looked up.
+    An attribute is None if no such contact was found, or if it was not looked up.
     """
 
     by_email: Contact | None = None
@@ -110,10 +111,11 @@ class Match:
 
 
 def decide(lead: Lead, found: Found) -> Match:
-    """Return the contact that a lead belongs to, by the table in this module's docstring.
+    """Decide which contact a lead belongs to, and what to write to it; return both as a Match.
 
-    `found` holds the contacts found by the lead's email, conversation and phone. Raises Rejected if
-    the lead is strict and one of its properties would be left out.
+    The table in this module's docstring decides. `found` holds the contacts found by the lead's
+    email, conversation and phone. Raises Rejected if the lead is strict and one of its properties
+    would be left out.
     """
     contact = _contact_of(lead, found)
     properties, refused = dict(lead.properties), list[Problem]()

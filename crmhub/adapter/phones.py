@@ -57,10 +57,10 @@ def current(parsed: Any) -> Any:
 
 
 def former(number: str) -> str:
-    """Return a Mexican or Brazilian number in the format before its country's change.
+    """Return a Mexican or Brazilian phone number in the format before its country changed it.
 
-    `number` and the result are in E.164; see `current` for the changes. Return "" if the number has
-    no former format.
+    `number` and the result are in E.164; `current` explains the changes. Return "" if the number
+    has no former format.
     """
     mexican = _MEXICAN_E164.fullmatch(number)
     if mexican:

@@ -18,9 +18,9 @@ _AGAIN = 60.0
 
 
 class Remembered(Generic[T]):
-    """A cached value that `load` reads from the CRM.
+    """A cached value that the function `load` reads from the CRM.
 
-    If the value is too old, one thread reloads it while the other threads wait.
+    If the value is too old, one thread reloads it while all other threads wait.
     """
 
     def __init__(self, load: Callable[[], T], context: Context) -> None:

@@ -19,10 +19,10 @@ _PHONES = ("phone", "mobilephone")
 
 @dataclass(frozen=True, slots=True)
 class SavedLead(Saved):
-    """The result of the upsert of a lead.
+    """The result of creating or updating the contact of a lead.
 
-    `values` are the lead's values that the contact now has. `duplicate` is another contact that may
-    be the same person, or None.
+    `values` are the lead's values that the contact now has. `duplicate` is a second contact that
+    may be the same human being, or None.
     """
 
     values: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -213,9 +213,10 @@ def _save(adapter: Adapter, lead: Lead, match: Match, approve: Approve) -> Saved
 def _changes(
     adapter: Adapter, lead: Lead, match: Match, contact: Contact, approve: Approve
 ) -> tuple[Match, Changes]:
-    """Return `match` with the properties that `approve` returns, and the changes to write.
+    """Return `match` with the approved properties, and the changes that an update must write.
 
-    Raises Rejected if the lead is strict and the CRM would ignore one of the changes.
+    The approved properties are those that `approve` returns. Raises Rejected if the lead is strict
+    and the CRM would ignore one of the changes.
     """
     approved = approve(lead, contact.id, match.properties)
     changes = adapter.changes(contact, approved)

@@ -69,10 +69,10 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class ContactWrite:
-    """One write of a batch: an update or a create of a contact.
+    """One write of a batch: the create or the update of a contact.
 
-    If `contact_id` is "", the write creates a contact, which `mark` identifies; otherwise it
-    updates the contact with this id.
+    If `contact_id` is "", the write creates a contact, and `mark` is the text that identifies the
+    write later. Otherwise the write updates the contact with this id.
     """
 
     contact_id: str

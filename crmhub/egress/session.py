@@ -51,7 +51,8 @@ class TooLarge(requests.RequestException):
 def _parts(url: str | None) -> tuple[str, str, int | None]:
     """Return the scheme, host and port of a URL; the port is None if the URL has none.
 
-    Raises Refused if the URL is not of the form `https://host[:port]/path` (or http).
+    Raises Refused unless the URL has the form `https://host[:port]/path` or
+    `http://host[:port]/path`.
     """
     match = _URL.fullmatch(url or "")
     if match is None:
@@ -233,9 +234,10 @@ class Egress(requests.Session):
         super().mount(prefix, adapter)
 
     def fault(self, url: str, *, seconds: float = 5.0) -> str:
-        """Return why calls to `url` are refused, or "" if they are allowed; sends no request.
+        """Return why calls to `url` are refused, or "" if they are allowed.
 
-        `seconds` is the timeout for resolving the host name.
+        The host name is resolved, but no request is sent. `seconds` is the timeout for resolving
+        it.
         """
         host = "its host"
         try:

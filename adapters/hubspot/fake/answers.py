@@ -85,7 +85,8 @@ class WrongValue:
 def wrong_values(found: Sequence[WrongValue], portal_id: int) -> Refused:
     """Return HubSpot's 400 response to a request with the wrong property values `found`.
 
-    HubSpot names each property twice: as JSON inside the message, and in `errors`.
+    The response names each property twice, as HubSpot does: as JSON inside the message, and in
+    `errors`.
     """
     listed = [
         {

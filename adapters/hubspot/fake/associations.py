@@ -32,7 +32,7 @@ _MAX_WRITTEN = 2_000
 
 
 def labels(call: Call) -> Answer:
-    """Respond with the association types from one kind of record to another."""
+    """Respond with the association types (kinds of link) from one kind of record to another."""
     source, target = _kinds(call)
     return Answer(
         200, {"results": [described(link_type) for link_type in types_between(source, target)]}
@@ -40,7 +40,7 @@ def labels(call: Call) -> Answer:
 
 
 def link_by_default(call: Call) -> Answer:
-    """Link two records without a label; the request has no body."""
+    """Link two records with the unlabelled association type; the request has no body."""
     source, target = _ends(call)
     type_ = default_type(source.kind, target.kind)
     link(call.portal, source, target, type_)
@@ -50,7 +50,7 @@ def link_by_default(call: Call) -> Answer:
 
 
 def link_by_type(call: Call) -> Answer:
-    """Link two records with the association types in the body of the request."""
+    """Link two records with the association types that the request body gives."""
     given = call.json(shapes.ASSOCIATION_TYPES)
     source, target = _ends(call)
     for type_ in _types(source, target.kind, given, target.id):
@@ -104,7 +104,7 @@ def batch_read(call: Call) -> Answer:
 
 
 def batch_link_by_default(call: Call) -> Answer:
-    """Link several pairs of records without a label."""
+    """Link several pairs of records with the unlabelled association type."""
     source, target = _kinds(call)
     inputs = call.json(shapes.PAIRS)["inputs"]
     _check_count(inputs, _MAX_WRITTEN)

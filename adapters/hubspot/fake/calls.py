@@ -87,9 +87,10 @@ class Call:
         return value == "true"
 
     def cursor(self) -> int:
-        """Return the cursor of the requested page as a number; 0 for the first page.
+        """Return the query parameter `after`, the cursor of the requested page, as an integer.
 
-        Raises Refused with status 400 for an invalid cursor.
+        Return 0 if it is missing, which requests the first page. Raises Refused with status 400 for
+        an invalid cursor.
         """
         value = self.given("after") or "0"
         if not (value.isascii() and value.isdigit() and len(value) < 20):

@@ -221,7 +221,7 @@ def _scopes(name: str, value: Any) -> frozenset[str]:
     return frozenset(value)
 
 
-# How a setting is checked, and how it is taken over.
+# For each setting, the function that validates it and the function that applies it.
 _SETTINGS: dict[str, tuple[Callable[[str, Any], Any], Callable[[FakeHubSpot, Any], None]]] = {
     "search_lag": (_number, lambda fake, value: setattr(fake.portal, "search_lag", value)),
     "latency": (_number, lambda fake, value: setattr(fake, "latency", value)),

@@ -17,9 +17,9 @@ GROUPS = {
     "tickets": "ticketinformation",
     "companies": "companyinformation",
 }
-# The property that tells when a record was last changed has another name on contacts.
+# The property with the time of a record's last change; contacts have another name for it.
 CHANGED_AT = dict.fromkeys(KINDS, "hs_lastmodifieddate") | {"contacts": "lastmodifieddate"}
-# What an answer holds when no property is asked for.
+# The properties in a response to a request that names no properties.
 SHOWN = {
     "contacts": ("email", "firstname", "lastname"),
     "deals": ("amount", "closedate", "dealname", "dealstage", "pipeline"),

@@ -36,7 +36,7 @@ class FakeHubSpot(Service):
         """
         server = Server(self.options.host, self._port, self._responded)
         self._server, self._port = server, server.server_address[1]
-        # A long wait between looks at the stop flag would delay each stop by that much.
+        # The server checks the stop flag at this interval, so a long one would delay each stop.
         serve = server.serve_forever
         threading.Thread(target=serve, args=(0.02,), name="fake-hubspot", daemon=True).start()
         return self
@@ -70,7 +70,7 @@ class FakeHubSpot(Service):
         """The static access token, which is valid until `expire_tokens` is called."""
         return self.tokens.static
 
-    # What is in it
+    # Records.
 
     @property
     def contacts(self) -> dict[str, dict[str, str]]:
@@ -149,13 +149,13 @@ class FakeHubSpot(Service):
                 for record in records.values():
                     record.index()
 
-    # What goes wrong
+    # Faults.
 
     def fail(self, status: int | None = None, **fault: Any) -> Fault:
         """Inject a fault and return it.
 
-        `status` is the HTTP status for a fault of the kind "status"; the other arguments are those
-        of `faults.Fault`.
+        If `status` is given, the fault is of the kind "status" and answers with this HTTP status.
+        All further arguments are those of `faults.Fault`.
         """
         made = Fault(status=status, **fault)
         with self.lock:
@@ -170,7 +170,7 @@ class FakeHubSpot(Service):
         with self.lock:
             self.tokens.expire()
 
-    # What it was asked
+    # Recorded calls.
 
     @property
     def requests(self) -> list[Seen]:

@@ -109,7 +109,7 @@ class Fault:
         if self.skip:
             self.skip -= 1
             return False
-        # Chance is what is wanted here, not secrecy.
+        # The random number needs no cryptographic strength.
         if self.probability < 1 and random.random() >= self.probability:
             return False
         self.times = None if self.times is None else self.times - 1
@@ -145,7 +145,7 @@ class Fault:
             case "broken_json":
                 whole = true.encoded() if true else b"{}"
                 return self._sent(true.status if true else 200, whole[:-2] + b",,", JSON)
-        # The true answer, for what spoils only the way it is sent.
+        # All further kinds of faults affect only how the real response is sent.
         answer = true or Answer(200)
         if self.kind == "wrong_type":
             answer.content_type = self.content_type or "text/plain"

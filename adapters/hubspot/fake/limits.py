@@ -14,7 +14,7 @@ from adapters.hubspot.fake.answers import Refused
 RetryAfter = Literal["none", "seconds", "date"]
 
 _POLICIES = {"general": "TEN_SECONDLY_ROLLING", "search": "SECONDLY", "daily": "DAILY"}
-# A window without a limit still measures, over the time that the limit would have.
+# The most calls to remember for measuring `peak`.
 _MOST_REMEMBERED = 1_000_000
 
 

@@ -79,12 +79,12 @@ def types_between(source: str, target: str) -> list[LinkType]:
 
 
 def default_type(source: str, target: str) -> LinkType:
-    """Return the association type without a label from the kind `source` to the kind `target`."""
+    """Return the unlabelled association type from the kind `source` to the kind `target`."""
     return types_between(source, target)[0]
 
 
 def described(type_: LinkType) -> dict[str, Any]:
-    """Return an association type in the format of the endpoints for labels."""
+    """Return an association type in the format of the responses about association labels."""
     return {
         "category": "HUBSPOT_DEFINED",
         "typeId": type_.id,
@@ -124,7 +124,7 @@ def checked_target(portal: Portal, type_: LinkType, id_: str) -> Record:
 
     Raises Refused with status 400 if there is no such record of the type's target kind.
     """
-    # Only a read is said to lead from the ids of merged records to the one they became.
+    # HubSpot documents only for reads that the id of a merged record leads to the new record.
     if (record := portal.find(type_.target, id_)) and record.id == id_:
         return record
     raise invalid_objects(
@@ -173,9 +173,9 @@ def linked(portal: Portal, record: Record, kind: str) -> dict[str, set[int]]:
 
 
 def shown_links(portal: Portal, record: Record, kinds: Iterable[str]) -> dict[str, Any]:
-    """Return the field `associations` of a record in HubSpot's responses.
+    """Return a record's links in the format of the field `associations` in HubSpot's responses.
 
-    Kinds of records without links are left out.
+    `kinds` are the kinds of linked records to include; kinds without links are left out.
     """
     found = {kind: linked(portal, record, kind) for kind in kinds}
     return {

@@ -106,7 +106,7 @@ def _loaded(call: Call) -> Record:
 
 
 def _with_url(call: Call) -> bool:
-    # Only the dated versions have been seen to send it.
+    # The URL of a record has been observed only in responses of the dated versions.
     return call.version != "v3"
 
 
@@ -119,7 +119,7 @@ def _shown(call: Call, record: Record) -> dict[str, Any]:
         with_url=_with_url(call),
     )
     if wanted := call.names("associations"):
-        # Those that do not exist are ignored, says the reference.
+        # Unknown kinds of records are ignored (HubSpot's API reference).
         kinds = [kind for kind in KINDS if {kind, SINGULAR[kind], TYPE_IDS[kind]} & set(wanted)]
         if links := shown_links(call.portal, record, kinds):
             body["associations"] = links

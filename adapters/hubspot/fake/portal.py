@@ -61,8 +61,8 @@ class Record:
     def searchable(self, lag: float) -> dict[str, str] | None:
         """Return the properties that a search sees for this record.
 
-        They are up to `lag` seconds old, since the search index lags behind writes. Returns None if
-        the record is not in the index yet.
+        They are the properties as they were `lag` seconds ago, since the search index lags behind
+        writes. Returns None if the record is not in the index yet.
         """
         if lag <= 0:
             return self.properties
@@ -76,9 +76,10 @@ class Record:
         self.indexed = [(float("-inf"), self.properties)]
 
     def write(self, properties: dict[str, str], at_ms: int) -> None:
-        """Replace all properties at the time `at_ms`, in ms since 1970.
+        """Replace all properties of the record by `properties`.
 
-        The change is added to the history and to the search index.
+        `at_ms` is the time of the change, in ms since 1970. The change is added to the history and
+        to the search index.
         """
         for name in properties.keys() | self.properties.keys():
             if (value := properties.get(name, "")) != self.properties.get(name, ""):
@@ -127,7 +128,7 @@ class Portal:
         self.daily_limit = 250_000
         self.called_today = 0
         self._ids = dict(_FIRST_ID)
-        # kind and property → value → id, for the e-mail address and the unique properties
+        # (Kind, property) → value → record id, for emails and unique properties.
         self._unique: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
         if marks:
             for kind in ("contacts", "deals", "tickets"):
@@ -217,17 +218,23 @@ class Portal:
         )
 
     def load_archived(self, kind: str, id_: str) -> Record:
-        """Return an archived record; raises Refused with status 404 if there is none."""
+        """Return the archived record with this id.
+
+        Raises Refused with status 404 if there is none.
+        """
         if record := self.archived[kind].get(id_):
             return record
         raise not_found()
 
     def owner_ids(self) -> set[str]:
-        """Return the valid values of the property hubspot_owner_id."""
+        """Return the owner (user) ids that are valid values of the property hubspot_owner_id."""
         return {owner["id"] for owner in self.owners if not owner["archived"]}
 
     def stages(self, kind: str, pipeline_id: str) -> list[str]:
-        """Return the ids of the stages of a pipeline; an empty list for an unknown pipeline."""
+        """Return the ids of the stages of a pipeline.
+
+        Return an empty list if there is no such pipeline.
+        """
         pipeline = self.pipelines[kind].get(pipeline_id)
         if pipeline is None:
             return []

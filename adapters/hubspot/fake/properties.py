@@ -14,7 +14,7 @@ from adapters.hubspot.fake.portal import now_ms
 _MAX_UNIQUE = 10
 _MAX_INPUTS = 100
 _PLAIN = "non_sensitive"
-# Which form fields a type can have, as the property guide lists them.
+# The form fields that each property type allows (HubSpot's guide to properties).
 _FIELD_TYPES = {
     "bool": {"booleancheckbox", "calculation_equation"},
     "enumeration": {"booleancheckbox", "checkbox", "radio", "select", "calculation_equation"},

@@ -28,7 +28,7 @@ _BATCH_OBJECTS = {
     "archive": batches.batch_archive,
 }
 
-# area → path behind the version → method → endpoint; {kind} is checked, {…} is handed on
+# Area → path after the version → HTTP method → endpoint. {kind} is a kind of record.
 _TABLE: dict[str, dict[str, dict[str, Endpoint]]] = {
     "objects": {
         "{kind}": {"GET": objects.list_records, "POST": objects.create_record},
@@ -93,7 +93,7 @@ _TABLE: dict[str, dict[str, dict[str, Endpoint]]] = {
         "api-usage/daily/private-apps": {"GET": account.usage},
     },
 }
-# Split once, the fixed words before the placeholders: `search` is no id.
+# Fixed words come before placeholders, so that `search` is not taken for a record id.
 _PATTERNS = {
     area: sorted(
         ((tuple(filter(None, pattern.split("/"))), methods) for pattern, methods in table.items()),

@@ -162,7 +162,7 @@ def _group_test(portal: Portal, kind: str, asked: dict[str, Any]) -> _Test:
         for group in asked["filterGroups"]
     ]
 
-    # Loops, and no generators: a search goes through every record.
+    # Loops are faster than generators, and a search tests every record.
     def test(record: Record, indexed: dict[str, str]) -> bool:
         for group in groups:
             for passes in group:
@@ -182,7 +182,7 @@ def _filter_test(portal: Portal, kind: str, condition: _Filter) -> _Test:
     if operator == "NOT_HAS_PROPERTY":
         return lambda record, indexed: name not in indexed
     definition, compare = portal.definitions[kind][name], _OPERATORS[operator]
-    # The guide does not say that NEQ and its like take records without a value, so they do not.
+    # HubSpot's guide does not say that negative operators such as NEQ match a missing value.
     return lambda record, indexed: name in indexed and compare(definition, indexed[name], condition)
 
 

@@ -20,7 +20,7 @@ from adapters.hubspot.fake.faults import Fault
 
 _MAX_BODY = 10_000_000
 _DRIPS = 20
-# Up to this a plain sleep will do, which costs a fraction of waiting for an event.
+# Up to this many seconds, sleep: it takes far less CPU time than waiting for an event.
 _SHORT = 1.0
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
@@ -152,7 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif fault and fault.kind == "drip":
             self._drip(self._head(answer, len(body)), body, fault.seconds)
         else:
-            # In one piece: two would wait for each other's acknowledgement.
+            # One write, because a second one would wait until the client acknowledges the first.
             self.wfile.write(self._head(answer, len(body)) + body)
 
     def _head(self, answer: Answer, length: int) -> bytes:
@@ -176,7 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _hang_up(self, *, reset: bool) -> None:
         self.close_connection = True
         if reset:
-            # Closing at once, without lingering, sends a reset instead of an end.
+            # With a linger time of 0, closing the socket sends a TCP reset.
             now = struct.pack("ii", 1, 0)
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, now)
             self.rfile.close()

@@ -23,7 +23,7 @@ from adapters.hubspot.fake.server import Received, Sent
 from adapters.hubspot.fake.tokens import Tokens
 
 _TOKEN_PATHS = tuple(f"/oauth/{version}/token" for version in (*routes.DATED, "v3", "v1"))
-# What HubSpot's edge takes is not documented; this is the least that is usual.
+# HubSpot documents no limit for URLs; most servers accept at least 8,000 bytes.
 _LONGEST_TARGET = 8_000
 _MOST_REMEMBERED = 5_000
 _LONGEST_REMEMBERED = 16_384
@@ -210,7 +210,7 @@ class Service:
                 except Refused as exc:
                     answer = exc.answer()
                 answer.headers |= self._limit_headers(route, token)
-                # Encoded here, since what it shows may change once the lock is free.
+                # Encode under the lock, since the records in the body may change afterwards.
                 answer.body = None if answer.status == 204 else answer.encoded()
                 return answer
         except Refused as exc:

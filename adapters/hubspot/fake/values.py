@@ -133,7 +133,7 @@ def searchable_phone(value: str) -> str:
 
     HubSpot's properties hs_searchable_calculated_* contain phone numbers in this format.
     """
-    # Its tables are large; most servers never see a phone number.
+    # Imported here because its tables are large, and most fakes never handle a phone number.
     import phonenumbers
 
     digits = re.sub(r"\D", "", value)

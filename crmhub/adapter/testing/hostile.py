@@ -437,7 +437,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
             held.land()
             if isinstance(saved, NotYet):
                 assert ready.effect(before, ready.state()) != "none", "it did not land"
-                # When the hub asks again, no write is under way any more.
+                # When the hub tries again, no write is under way any more.
                 long_ago = now_ms - int((saved.retry_after + HOURS) * 1000)
                 ready.repeat(adapter, written_ms=long_ago)
             assert ready.effect(before, ready.state()) == "whole", (

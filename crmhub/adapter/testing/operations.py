@@ -248,7 +248,7 @@ class FindMarked(Reads):
 
 
 class Creates(Operation):
-    """A call that creates one contact."""
+    """A call that creates one contact; base class of such calls."""
 
     def is_right(self, result: object, before: State, after: State) -> bool:
         return (
@@ -297,7 +297,7 @@ class UpsertNew(Creates):
 
 
 class Changes(Operation):
-    """A call that changes one text property of a contact."""
+    """A call that changes one text property of a contact; base class of such calls."""
 
     def is_right(self, result: object, before: State, after: State) -> bool:
         return (
@@ -338,7 +338,7 @@ class UpsertKnown(Changes):
 
 
 class CreatesLinked(Operation):
-    """The call `create_for_contact` for a deal or a ticket."""
+    """The call `create_for_contact`; base class of its variants for deals and tickets."""
 
     kind: ClassVar[Linked]
 
@@ -395,7 +395,7 @@ class CreateTicket(CreatesLinked):
 
 
 class UpsertSeveral(Operation):
-    """The upsert of three leads in one call; only the second lead's contact exists."""
+    """The call `upsert_contacts` with three leads; only the second lead's contact exists."""
 
     name = "upsert_contacts"
 

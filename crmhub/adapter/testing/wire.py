@@ -100,9 +100,9 @@ class WireTests(AdapterTests):
     def _known(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
     ) -> int | None:
-        """Return how many requests an operation sends if no fault occurs, or None.
+        """Return how many requests an operation sends if no fault occurs.
 
-        None means that the CRM has no records of the kind that the operation creates. The number is
+        Return None if the CRM has no records of the kind that the operation creates. The number is
         measured once for each test class.
         """
         counts = vars(type(self)).get("_sent", {})
