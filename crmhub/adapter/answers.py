@@ -109,7 +109,8 @@ class Answer:
 def usual_failure(answer: Answer) -> AdapterError:
     """Return the error for an answer whose HTTP status is not 2xx.
 
-    Only the status decides which error it is; the CRM's own error codes are ignored.
+    The error follows from the status, from the header Retry-After, and from whether the request was
+    a read. The CRM's own error codes are ignored.
     """
     crm, status, reason = answer.crm, answer.status, _reason_in(answer)
     if 300 <= status < 500 and status not in (303, 304, 408, 499):

@@ -114,7 +114,7 @@ def _several(options: tuple[Choice, ...], text: str) -> str:
 
 
 def _chosen(options: tuple[Choice, ...], texts: Iterable[str]) -> Iterator[str]:
-    """Yield the internal value of the option that a text names, for each of the texts.
+    """For each of `texts`, yield the internal value of the option that the text names.
 
     A text names an option by its exact value, or else by its value or label in any case. Raises
     Misfit if a text names no option, or more than one.

@@ -154,8 +154,8 @@ class FakeHubSpot(Service):
     def fail(self, status: int | None = None, **fault: Any) -> Fault:
         """Inject a fault and return it.
 
-        If `status` is given, the fault is of the kind "status" and answers with this HTTP status.
-        All further arguments are those of `faults.Fault`.
+        `status` is the HTTP status with which a fault of the kind "status" answers. `fault` are
+        further attributes of `faults.Fault`, such as `path` and `times`.
         """
         made = Fault(status=status, **fault)
         with self.lock:

@@ -146,9 +146,9 @@ class LinkingTests(Base):
 
 
 def _number(text: str) -> Decimal | None:
-    """Parse a number, so that equal numbers in different notations compare equal.
+    """Parse a number; return None if `text` is no number.
 
-    A CRM may store 1250 as 1250.00. Return None if `text` is no number.
+    The results for 1250 and 1250.00 are equal, since a CRM may store the one as the other.
     """
     try:
         return Decimal(text)
