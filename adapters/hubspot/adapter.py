@@ -47,8 +47,8 @@ _SCOPES: Mapping[Kind, tuple[str, str]] = {
 class HubSpotAdapter(Adapter):
     """The adapter for HubSpot's CRM API, in its dated versions and in v3.
 
-    `active_workflow` is not supported, since no API version reports the workflows of a contact; the
-    hub uses its own enrolments.
+    `active_workflow` is not supported, since no API version reports the workflows of a contact; so
+    the hub itself stores which workflow a contact is in.
     """
 
     title = "HubSpot"
@@ -109,7 +109,11 @@ class HubSpotAdapter(Adapter):
     def find_contact(
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
     ) -> Contact | None:
-        """Return the contact with this email, read without lag, or without an email, by phone."""
+        """Return the contact with this email, or, if no email is given, with this phone.
+
+        A contact is read by email without lag, but searched by phone. Return None if there is no
+        such contact.
+        """
         return self._finding.by_email_or_phone(email, phone, names)
 
     def get_contact(self, contact_id: str, names: Sequence[str]) -> Contact:
@@ -119,8 +123,8 @@ class HubSpotAdapter(Adapter):
     def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
         """Create a contact.
 
-        HubSpot requires an email or a name, so a contact with neither gets its phone as first name,
-        too.
+        HubSpot requires an email or a name. A contact with neither gets its phone as first name, in
+        addition to the phone property.
         """
         try:
             return self._writing.create("contacts", properties, mark, [])
@@ -139,17 +143,17 @@ class HubSpotAdapter(Adapter):
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
         """Return the properties whose values differ from the contact's, in HubSpot's format.
 
-        An earlier lifecycle stage is listed as refused.
+        A lifecycle stage before the contact's present stage is listed as refused.
         """
         return self._writing.changes(contact, properties)
 
     def has_email(self, contact: Contact, email: str) -> bool:
-        """Return whether `email` is the contact's primary email or an additional email of it."""
+        """Return whether `email` is the primary email or an additional email of the contact."""
         emails = (contact.properties.get(name, "").lower() for name in self.email_names)
         return any(email in addresses.split(";") for addresses in emails)
 
     def has_phone(self, contact: Contact, phone: str) -> bool:
-        """Return whether the contact has this phone, in any notation."""
+        """Return whether the contact has this phone number, stored in any notation."""
         return has_number(contact.properties, phone)
 
     def find_contacts(
@@ -161,7 +165,8 @@ class HubSpotAdapter(Adapter):
     ) -> dict[str, Contact]:
         """Return contacts by email, read in batches, or by phone, found by searches.
 
-        If `phones` is given, `emails` is ignored. `names` are the properties to read.
+        The keys of the result are the given emails or phones. If `phones` is given, `emails` is
+        ignored. `names` are the properties to read.
         """
         if phones:
             return self._finding.by_phone(phones, names)
@@ -175,9 +180,9 @@ class HubSpotAdapter(Adapter):
     def create_for_contact(
         self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
     ) -> Saved:
-        """Create a deal or ticket with its link to the contact in one call.
+        """Create a deal or ticket together with its link to the contact, in one call.
 
-        So a record without its link cannot remain.
+        So no record without its link can remain if a call fails.
         """
         check_id(contact_id)
         link = {"associationCategory": "HUBSPOT_DEFINED", "associationTypeId": _TO_CONTACT[kind]}

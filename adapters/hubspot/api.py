@@ -27,9 +27,8 @@ from crmhub.adapter.remembered import Remembered
 SEARCH = "search"
 _OAUTH = "oauth"
 OAUTH_SECRETS = ("client_id", "client_secret", "refresh_token")
-# Without headers to follow: what HubSpot allows everybody. developers.hubspot.com, usage
-# guidelines: 100 calls in 10 s for each app; 5 searches in a second for each account, which other
-# apps share.
+# The limits until a response has rate limit headers. HubSpot allows each app 100 calls in 10 s, and
+# each account 5 searches per second, which all of its apps share (HubSpot's usage guidelines).
 _CALLS, _CALLS_SECONDS = 100, 10.0
 _SEARCHES = 4
 BATCH = 100
@@ -83,22 +82,28 @@ class Api:
     # Paths of the API's versions.
 
     def objects(self, kind: str, *rest: str) -> tuple[str, ...]:
-        """Return the path of an endpoint for records of a kind; `rest` are its last segments."""
+        """Return the path of an endpoint for records of a kind, as segments.
+
+        `rest` are the last segments of the path.
+        """
         if self._version == "v3":
             return ("crm", "v3", "objects", kind, *rest)
         return ("crm", "objects", self._version, kind, *rest)
 
     def area(self, area: str, *rest: str) -> tuple[str, ...]:
-        """Return the path of an endpoint for properties, pipelines or owners.
+        """Return the path of an endpoint for definitions of the account, as segments.
 
-        `area` is one of these words; `rest` are the last segments of the path.
+        `area` is "properties", "pipelines" or "owners"; `rest` are the last segments of the path.
         """
         if self._version == "v3":
             return ("crm", "v3", area, *rest)
         return ("crm", area, self._version, *rest)
 
     def links(self, contact_id: str, kind: Linked) -> tuple[str, ...]:
-        """Return the path of the links from a contact to records of a kind."""
+        """Return the path of the links from a contact to deals or tickets, as segments.
+
+        `kind` is the kind of the linked records.
+        """
         if self._version == "v3":
             return ("crm", "v4", "objects", "contacts", contact_id, "associations", kind)
         return self.objects("contacts", contact_id, "associations", kind)
@@ -126,9 +131,10 @@ class Api:
         return self._grant.secrets() if self._grant else self._context.credentials.values()
 
     def _follow_limits(self, lane: str, answer: Answer) -> None:
-        """Adopt the rate limit in the headers of HubSpot's response, and measure HubSpot's clock.
+        """Adopt the rate limit in the headers of HubSpot's response; measure HubSpot's clock.
 
-        `lane` names the budget of the call; the responses to searches have no rate limit headers.
+        `lane` names the rate limit that counted the request. Only the general one is adopted, since
+        the responses to searches have no such headers.
         """
         limit = answer.headers.get("X-HubSpot-RateLimit-Max", "")
         window = answer.headers.get("X-HubSpot-RateLimit-Interval-Milliseconds", "")
@@ -143,18 +149,18 @@ class Api:
     # Answers.
 
     def get(self, kind: str, key: str, params: Mapping[str, str]) -> Answer:
-        """Read one record and return HubSpot's response.
+        """Read a record and return HubSpot's response.
 
-        `key` is the record's id, or the value of the property that `params` names. Raises NotFound
-        if there is no such record, and TooLong if the URL is too long for HubSpot.
+        `key` is the record's id, or, if `params` contains `idProperty`, the value of that property.
+        Raises NotFound if there is no such record, and TooLong if the URL is too long for HubSpot.
         """
         return self.send("GET", *self.objects(kind, key), params=params or None)
 
     def listed(self, method: str, *path: str, absent: bool = False, **options: Any) -> Answer:
-        """Send a request whose response is a list, and return the response.
+        """Send a read request whose response is a list, and return the response.
 
-        Raises Unavailable if the list is incomplete. With `absent`, a list is complete even if
-        records that do not exist are missing from it. `options` are those of `send`.
+        Raises Unavailable if the list is incomplete. If `absent` is True, the list may lack records
+        that do not exist. `options` are those of `send`.
         """
         try:
             answer = self.send(method, *path, reads=True, **options)
@@ -172,7 +178,10 @@ class Api:
         return answer
 
     def pages(self, path: Sequence[str], send: Callable[..., Answer]) -> Iterator[Answer]:
-        """Request all pages of a list with `send`, and yield the responses."""
+        """Request all pages of a list, one after the other, and yield the responses.
+
+        `path` is the path of the list; the function `send` makes each request.
+        """
         params = {"limit": "500"}
         while True:
             answer = send("GET", *path, params=params)
@@ -187,8 +196,8 @@ class Api:
     ) -> Iterator[Answer]:
         """Read records of a kind by their ids, 100 per request, and yield the responses.
 
-        `names` are the properties to read. `by` names a unique property whose values `ids` holds in
-        place of ids. Records that do not exist are missing from the responses.
+        `names` are the properties to read. If `by` names a unique property, `ids` contains values
+        of this property instead of ids. Records that do not exist are missing from the responses.
         """
         body: dict[str, Any] = {"properties": list(names), "propertiesWithHistory": []}
         if by:
@@ -203,15 +212,15 @@ class Api:
     def saved(
         self, kind: Kind, answer: Answer, record: Mapping[str, Any], outcome: Outcome
     ) -> Saved:
-        """Return the result of a write to a record of a kind, with the given outcome.
+        """Return the result of a write: the record's id and page, with the outcome `outcome`.
 
-        `record` is the written record in HubSpot's response `answer`.
+        `record` is the written record, which is part of HubSpot's response `answer`.
         """
         record_id = answer.id(record)
         return Saved(record_id, outcome, self.page(kind, record_id, record))
 
     def page(self, kind: Kind, record_id: str, record: Mapping[str, Any]) -> str:
-        """Return the URL of a record's page in HubSpot's web app, or "" if it is not known.
+        """Return the URL of a record's page in HubSpot's web app, or "" if it cannot be determined.
 
         `record` is the record as HubSpot returned it.
         """
@@ -244,7 +253,7 @@ def may_be_id(text: str) -> bool:
 def check_id(contact_id: str) -> None:
     """Raise NotFound if a contact id does not have the format of HubSpot's record ids.
 
-    Such an id could lead to another path of the API.
+    An id in another format could change the path of a request.
     """
     if not may_be_id(contact_id):
         raise no_contact()

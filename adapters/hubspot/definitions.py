@@ -62,8 +62,8 @@ _HINTS: Mapping[str, PropertyType] = {
 class Definitions:
     """The property definitions, pipelines and owners of the HubSpot account of one connection.
 
-    They are cached and loaded again if they are too old. If a value does not fit its definition,
-    callers ask for a definition that is at most `stale_s` seconds old.
+    They are cached, and loaded again when they are too old. For a value that does not fit its
+    property's definition, callers request a definition that is at most `stale_s` seconds old.
     """
 
     stale_s = 30.0
@@ -78,7 +78,7 @@ class Definitions:
 
         levels = [(kind, level) for kind in TYPE_IDS for level in _LEVELS]
         self._lists = kept(self._load_list, levels)
-        # Bots send the same few sets of names over and over.
+        # Chatbots send the same few sets of property names again and again.
         self._named = lru_cache(maxsize=_SETS)(self._remembered_names)
         self._pipelines = kept(self._load_pipelines, _LINKED)
         self._marks = kept(self._load_mark, TYPE_IDS)
@@ -100,11 +100,12 @@ class Definitions:
 
     @contextmanager
     def reject_sensitive(self, kind: Kind, names: Iterable[str]) -> Iterator[None]:
-        """Raise Rejected for sensitive properties in `names` if the block lacks a scope for them.
+        """Convert MissingScopes in the `with` block to Rejected if a sensitive property caused it.
 
         Every access token may read the definitions of sensitive properties, but their values need
-        additional scopes (HubSpot's guide to sensitive data); a call without these scopes fails as
-        a whole with MissingScopes. That error is raised unchanged if no name is sensitive.
+        additional scopes (HubSpot's guide to sensitive data). A call without these scopes fails as
+        a whole with MissingScopes. `names` are the properties of the call, and Rejected lists the
+        sensitive ones. If none of them is sensitive, MissingScopes is raised unchanged.
         """
         try:
             yield
@@ -147,19 +148,20 @@ class Definitions:
         return self._owners.get(newer_than=newer_than)
 
     def mark(self, kind: Kind, *, newer_than: float = HOUR) -> Mapping[str, Any] | None:
-        """Return the definition of the property that holds marks, as HubSpot's JSON.
+        """Return the definition of the property that stores marks, as HubSpot's JSON.
 
-        A cached definition is used if it was loaded within the last `newer_than` seconds. Returns
-        None if the account has no such property, or none that can be written.
+        A mark is a text that the hub writes into a record to recognize it later. A cached
+        definition is used if it was loaded within the last `newer_than` seconds. Returns None if
+        the account has no such property, or if the hub cannot write text into it.
         """
         return self._marks[kind].get(newer_than=newer_than)
 
     def with_options(self, kind: Kind, described: Described, newer_than: float) -> Described:
-        """Return a definition with the options that HubSpot stores elsewhere.
+        """Return a property definition, completed with options that HubSpot stores elsewhere.
 
-        These are owners, pipelines and stages; cached ones are used if they were loaded within the
-        last `newer_than` seconds. Other definitions are returned unchanged, and so is a definition
-        whose options the access token may not read.
+        Such options are owners, pipelines and stages; cached ones are used if they were loaded
+        within the last `newer_than` seconds. All other definitions are returned unchanged. So is a
+        definition whose options the access token may not read.
         """
         try:
             if described.name == OWNER:
@@ -173,10 +175,10 @@ class Definitions:
         return described
 
     def owner_id(self, text: str, newer_than: float) -> str:
-        """Return the id of the owner with the email `text`.
+        """Return the id of the owner (HubSpot user) with the email `text`.
 
-        Cached owners are used if they were loaded within the last `newer_than` seconds. If there is
-        no such owner, or the access token may not read owners, `text` is returned.
+        Returns `text` itself if there is no such owner, or if the access token may not read owners.
+        Cached owners are used if they were loaded within the last `newer_than` seconds.
         """
         if "@" not in text:
             return text
@@ -206,9 +208,10 @@ class Definitions:
         return {name: definitions[name] for name in names if name in definitions}
 
     def _load_list(self, of: tuple[Kind, str]) -> dict[str, Described] | None:
-        """Load the definitions of a kind of record with a level of sensitivity, by name.
+        """Load the property definitions of a kind of record and a sensitivity level, by name.
 
-        Returns None if HubSpot's response is too large.
+        `of` is the pair of kind and sensitivity level. Returns None if HubSpot's response is too
+        large.
         """
         kind, level = of
         usual = level == _LEVELS[0]

@@ -30,7 +30,10 @@ _EXISTING_ID = re.compile(r"Existing ID:\s*([0-9]+)|(?<![0-9])([0-9]+) already h
 
 
 class MissingScopes(LacksRight):
-    """The access token lacks a right; HubSpot itself says so, and not a proxy on the way."""
+    """The access token lacks a right (scope) in HubSpot.
+
+    HubSpot itself has said so, not a proxy between the hub and HubSpot.
+    """
 
 
 class TooLong(Rejected):
@@ -38,9 +41,9 @@ class TooLong(Rejected):
 
 
 def failure(answer: Answer) -> AdapterError:
-    """Return the error for a response of HubSpot with an error status.
+    """Return the error of the adapter contract for a response with an error status.
 
-    All fields of HubSpot's error bodies are optional.
+    Any field of HubSpot's error body may be missing.
     """
     body = answer.body if isinstance(answer.body, dict) else {}
     error = _own_failure(answer, body) or usual_failure(answer)
@@ -51,9 +54,9 @@ def failure(answer: Answer) -> AdapterError:
 
 
 def item_failure(answer: Answer, failed: Mapping[str, Any]) -> AdapterError:
-    """Return the error for one item of a batch.
+    """Return the error for a failed item of a batch.
 
-    `failed` is the item's entry in the `errors` of HubSpot's response `answer`.
+    `failed` is the item's entry in the list `errors` of HubSpot's response `answer`.
     """
     category = word(failed, "category")
     status = {"CONFLICT": 409, "OBJECT_NOT_FOUND": 404, "VALIDATION_ERROR": 400}.get(category)
@@ -114,9 +117,9 @@ def _throttled(answer: Answer, body: Mapping[str, Any]) -> Throttled:
 
 
 def _missing_scopes(body: Mapping[str, Any]) -> AdapterError | None:
-    """Return MissingScopes with the scopes that the body of a 403 response names.
+    """Return MissingScopes with the scopes (rights) that the body of a 403 response names.
 
-    Returns None if the response is not about scopes.
+    Returns None if the response has another reason than missing scopes.
     """
     named = [
         text_of(value)
@@ -132,9 +135,9 @@ def _missing_scopes(body: Mapping[str, Any]) -> AdapterError | None:
 
 
 def _refused(answer: Answer, body: Mapping[str, Any]) -> AdapterError | None:
-    """Return the error for a 400 or 409 response about properties or links.
+    """Return the error for a 400 or 409 response that refuses properties or links.
 
-    Returns None if the response is about something else.
+    Returns None if the response has another reason.
     """
     message, faults = text_of(body.get("message")), _faults(body)
     errors = (body, *objects_in(body.get("errors")))
@@ -158,10 +161,10 @@ def _refused(answer: Answer, body: Mapping[str, Any]) -> AdapterError | None:
 
 
 def _faults(body: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Return (error code, reason) for each property that HubSpot refuses, by property name.
+    """Return why HubSpot refuses properties: (error code, reason) by property name.
 
-    HubSpot lists refused properties in `errors`, as JSON inside the message, or, if required values
-    are missing, at the top level of the body.
+    HubSpot lists refused properties in `errors`, or as JSON inside the message. If required values
+    are missing, it lists them at the top level of the body.
     """
     faults: dict[str, tuple[str, str]] = {}
     message = text_of(body.get("message"))

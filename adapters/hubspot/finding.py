@@ -17,13 +17,13 @@ from crmhub.adapter.http import Answer
 from crmhub.adapter.phones import nationals, notations, same
 
 PHONES = ("phone", "mobilephone")
-# HubSpot calculates these without the country code, and its search uses them.
+# HubSpot calculates these properties without the country code; its search uses them.
 _CALCULATED_PHONES = (
     "hs_searchable_calculated_phone_number",
     "hs_searchable_calculated_mobile_number",
 )
-# HubSpot takes 3,000 characters in a search (its search guide), and an unknown number in an
-# address, which its edge and proxies on the way limit.
+# HubSpot accepts 3,000 characters in a search (its search guide). The limit for URLs is unknown;
+# proxies between the hub and HubSpot may have limits, too.
 _SEARCH_BODY, _LONGEST_QUERY = 2_900, 2_000
 _NO_DIGIT = re.compile(r"[^0-9]+", re.ASCII)
 
@@ -37,8 +37,9 @@ class Finding:
         self._calculated_phones = True
 
     def contact(self, key: str, names: Sequence[str], *, by: str = "") -> Contact:
-        """Return the contact with the id `key`, or whose property `by` has the value `key`.
+        """Return the contact with the id `key`.
 
+        If `by` names a property, return the contact whose property has the value `key` instead.
         `names` are the properties to read. Raises NotFound if there is no such contact.
         """
         params = {"idProperty": by} if by else {}
@@ -58,10 +59,10 @@ class Finding:
     def by_email_or_phone(
         self, email: str, phone: str, names: Sequence[str] = ()
     ) -> Contact | None:
-        """Return the contact with this email, or, if `email` is "", the one with this phone.
+        """Return the contact with this email, or, if `email` is "", the contact with this phone.
 
-        An email is read without lag, a phone is searched. `names` are the properties to read.
-        Returns None if there is no such contact.
+        A contact is read by email without lag, but searched by phone. `names` are the properties to
+        read. Returns None if there is no such contact.
         """
         if not email:
             return self.by_phone([phone], names).get(phone)
@@ -71,10 +72,11 @@ class Finding:
             return None
 
     def contacts(self, keys: Sequence[str], names: Sequence[str], *, by: str = "") -> list[Contact]:
-        """Return the contacts with the ids `keys`, or whose property `by` has one of these values.
+        """Return the contacts with the ids `keys`.
 
-        `names` are the properties to read. Contacts that do not exist are left out; the order is
-        HubSpot's.
+        If `by` names a property, return the contacts whose property has one of the values `keys`
+        instead. `names` are the properties to read. Contacts that do not exist are left out. The
+        order of the result is not that of `keys`.
         """
         with self._definitions.reject_sensitive("contacts", names):
             answers = list(self._api.batch_reads("contacts", keys, names, by=by))
@@ -85,20 +87,21 @@ class Finding:
         ]
 
     def by_emails(self, emails: Sequence[str], names: Sequence[str]) -> dict[str, Contact]:
-        """Return the contacts with these primary emails, by email in lower case.
+        """Return the contacts with these primary emails.
 
-        `names` are the properties to read.
+        The result maps each email, in lower case, to its contact. `names` are the properties to
+        read.
         """
         all_names = list(dict.fromkeys((*names, "email")))
         contacts = self.contacts(emails, all_names, by="email")
         return {contact.properties.get("email", "").lower(): contact for contact in contacts}
 
     def by_phone(self, phones: Sequence[str], names: Sequence[str]) -> dict[str, Contact]:
-        """Return the oldest contact with each phone, by phone.
+        """Return the oldest contact with each phone, as a mapping of phone to contact.
 
-        `names` are the properties to read. Phones without a contact are left out. The search
-        provides only the ids: because it lags, the properties are read from the contacts
-        themselves.
+        `names` are the properties to read. Phones without a contact are left out. Only the
+        contacts' ids come from the search. Because search results lag, the properties are read in a
+        second request.
         """
         ids_by_phone = self._holders(phones)
         ids = dict.fromkeys(id for phone_ids in ids_by_phone.values() for id in phone_ids)
@@ -124,7 +127,10 @@ class Finding:
         return Contact(contact_id, properties, self._api.page("contacts", contact_id, record))
 
     def _holders(self, phones: Sequence[str]) -> dict[str, list[str]]:
-        """Return the ids of the contacts that the search finds for each phone, oldest first."""
+        """Search for the contacts with these phones; return their ids.
+
+        The result maps each phone to the ids of its contacts, the oldest contact first.
+        """
         if self._calculated_phones:
             try:
                 return self._searched(phones, calculated=True)
@@ -162,8 +168,8 @@ def has_number(values: Mapping[str, Any], phone: str) -> bool:
 def _ends_alike(phone: str, stored: str) -> bool:
     """Return whether two phone numbers may be equal: a fast test before the slow comparison.
 
-    It compares the last four digits. True for a stored number with letters or non-ASCII digits,
-    which only the slow comparison can handle.
+    The test compares the last four digits. It also returns True if `stored` contains letters or
+    characters outside ASCII, which only the slow comparison can handle.
     """
     if not stored.isascii() or any(map(str.isalpha, stored)):
         return True
@@ -171,10 +177,10 @@ def _ends_alike(phone: str, stored: str) -> bool:
 
 
 def _searches(phones: Sequence[str], *, calculated: bool) -> Iterator[tuple[list[Any], list[str]]]:
-    """Yield the filter groups of each search, and the phones that the search is for.
+    """Group phones into searches; yield each search's filter groups and its phones.
 
-    A search is for as many phones as fit into its body. With `calculated`, HubSpot's calculated
-    properties for phones are searched, too.
+    A search contains as many phones as fit into the body of a request. If `calculated` is True,
+    HubSpot's calculated properties for phones are searched, too.
     """
     batch: list[str] = []
     for phone in phones:
@@ -188,7 +194,7 @@ def _searches(phones: Sequence[str], *, calculated: bool) -> Iterator[tuple[list
 
 
 def search_body(groups: Sequence[Any]) -> dict[str, Any]:
-    """Return the body of a search for contacts that match any of these filter groups."""
+    """Return the body of a search for contacts that match at least one of these filter groups."""
     return {
         "filterGroups": groups,
         "properties": list(PHONES),
@@ -201,7 +207,7 @@ def search_body(groups: Sequence[Any]) -> dict[str, Any]:
 def _phone_filters(phones: Sequence[str], *, calculated: bool) -> list[Any]:
     """Return filter groups that match contacts with any of these phones.
 
-    With `calculated`, HubSpot's calculated properties for phones are searched, too.
+    If `calculated` is True, they match HubSpot's calculated properties for phones, too.
     """
     most_forms = 1 if calculated and len(phones) > 1 else None
     typed = [form.lower() for phone in phones for form in notations(phone)[:most_forms]]
@@ -215,6 +221,6 @@ def _phone_filters(phones: Sequence[str], *, calculated: bool) -> list[Any]:
 def group(name: str, values: Sequence[str]) -> dict[str, Any]:
     """Return a filter group that matches records whose property `name` has one of these values.
 
-    HubSpot needs the values in lower case.
+    `values` must be in lower case, as HubSpot requires.
     """
     return {"filters": [{"propertyName": name, "operator": "IN", "values": values}]}

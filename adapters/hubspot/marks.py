@@ -1,4 +1,8 @@
-"""Find the record that an earlier attempt has created: by its mark, or by values and time."""
+"""Find the record that an earlier, unanswered create has made.
+
+The record is recognized by its mark, a text that the hub has written into it, or by its values and
+its creation time.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ _SEARCH_LAG_S = 60.0
 
 
 class Marks:
-    """Finds records that earlier attempts have created in one connection's HubSpot account."""
+    """Finds records that earlier, unanswered creates have made in a HubSpot account."""
 
     def __init__(
         self,
@@ -50,12 +54,14 @@ class Marks:
         since_ms: int,
         others: Collection[str] = (),
     ) -> Saved | None:
-        """Return the record that an earlier attempt has created, or None if there is none.
+        """Return the record that an earlier attempt of a create has made, or None if there is none.
 
-        `sent` are the properties of that attempt, and `since_ms` is the time of the first attempt
-        in ms since 1970. Records with ids in `others` are skipped. With unique marks the record is
-        found by its mark. Else a contact is found by its email or phone or by a search for the
-        mark, and a deal or ticket is found among the records linked to the contact.
+        `mark` is the text that identifies the create, `sent` are its properties, and `since_ms` is
+        the time of its first attempt (ms since 1970). If marks must be unique in the account, the
+        record is found by its mark. Otherwise, or if the attempt may have been sent without mark, a
+        contact is found by its email or phone or by a search for the mark, and a deal or ticket is
+        found among the records linked to the contact. Of these linked records, those with ids in
+        `others` are skipped.
         """
         unique, marked = self._kept(kind, mark, since_ms)
         made = self._writing.by_mark(kind, mark) if unique else None
@@ -66,11 +72,12 @@ class Marks:
         return self._linked_record(kind, contact_id, marked, sent, since_ms, others)
 
     def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
-        """Return the number of seconds for which a create without a response may still take effect.
+        """Return the number of seconds for which an unanswered create may still take effect.
 
         `properties` are those of the create. The result is 0 if HubSpot would refuse a second
-        record because its email or mark must be unique. A contact without an email is found only by
-        a search, which lags, so its time is longer.
+        record because its email or mark (the text that identifies the create) must be unique. For a
+        contact without an email the result is longer, because only a search finds it, and searches
+        lag.
         """
         if kind == "contacts" and properties.get("email"):
             return 0.0
@@ -80,10 +87,11 @@ class Marks:
         return 0.0 if unique and marked else seconds
 
     def _kept(self, kind: Written, mark: str, since_ms: int) -> tuple[bool, Mapping[str, str]]:
-        """Return whether marks are unique, and the mark as a property, by the property's name.
+        """Return whether marks must be unique in the account, and the mark to search for.
 
-        The property is left out if an attempt since `since_ms` (ms since 1970) may have been sent
-        without its mark, because a process did not know the mark property yet.
+        A mark is the text that identifies a create. The second item maps the name of the mark
+        property to `mark`. It is empty if an attempt since `since_ms` (ms since 1970) may have been
+        sent without its mark, because a process did not know the mark property yet.
         """
         definition = self._definitions.mark(kind) if mark else None
         if definition is None:
@@ -117,9 +125,10 @@ class Marks:
     ) -> Saved | None:
         """Return the contact's deal or ticket that an earlier attempt has created, or None.
 
-        It must have the mark in `marked` or, if `marked` is empty, the values in `sent` and a
-        creation time after `since_ms` (ms since 1970). Records with ids in `others` are skipped.
-        Pipeline and stage are not compared, because an automation may have changed them.
+        If `marked` contains a mark property, the record must have this value. Otherwise it must
+        have the values in `sent` and a creation time after `since_ms` (ms since 1970). Records with
+        ids in `others` are skipped. Pipeline and stage are not compared, because an automation may
+        have changed them.
         """
         fit = marked or self._values.without_stage(kind, sent)
         expected = {name: value for name, value in fit.items() if value}
@@ -140,9 +149,9 @@ class Marks:
         return None
 
     def _linked_ids(self, kind: Linked, contact_id: str) -> list[str]:
-        """Return the ids of the contact's deals or tickets.
+        """Return the ids of the deals or tickets that are linked to the contact.
 
-        They are read from the contact's links, which, unlike searches, do not lag.
+        They are read from the contact's links because, unlike searches, links do not lag.
         """
         check_id(contact_id)
         pages = self._api.pages(self._api.links(contact_id, kind), self._api.send)

@@ -11,7 +11,7 @@ from crmhub.adapter.places import place
 from crmhub.adapter.remembered import HOUR
 
 LIFECYCLE = "lifecyclestage"
-# Plain text in every account: writing them needs no look at the definitions, which are large.
+# These are text in every account, so writing them does not need the large definitions.
 PLAIN = frozenset(
     {"email", "firstname", "lastname", "phone", "mobilephone", "company", "jobtitle"}
     | {"address", "city", "state", "zip", "country", "website", "message"}
@@ -27,11 +27,11 @@ class Values:
     def fitted(
         self, kind: Kind, properties: Mapping[str, str], *, newer_than: float = HOUR
     ) -> dict[str, str]:
-        """Return properties with their values in HubSpot's format.
+        """Return the properties with their values converted to HubSpot's format.
 
-        For deals and tickets, pipeline and stage are added or converted to ids. Cached definitions
-        are used if they were loaded within the last `newer_than` seconds. Raises Rejected with all
-        values that do not fit their definitions.
+        For deals and tickets, pipeline and stage are converted to ids, and added if missing. Cached
+        definitions are used if they were loaded within the last `newer_than` seconds. Raises
+        Rejected with all values that do not fit their property's definition.
         """
         if kind == "contacts" and properties.keys() <= PLAIN:
             return dict(properties)
@@ -44,10 +44,10 @@ class Values:
     def without_stage(
         self, kind: Kind, properties: Mapping[str, str], *, newer_than: float = HOUR
     ) -> dict[str, str]:
-        """Return properties in HubSpot's format, but without pipeline and stage.
+        """Return the properties in HubSpot's format, but without pipeline and stage.
 
         Cached definitions are used if they were loaded within the last `newer_than` seconds. Raises
-        Rejected with all values that do not fit their definitions.
+        Rejected with all values that do not fit their property's definition.
         """
         places = STAGE_PROPERTIES.get(kind, ())
         given = {name: value for name, value in properties.items() if name not in places}
@@ -62,7 +62,10 @@ class Values:
         return fitted(given, chosen, of=kind)
 
     def is_backward(self, present: str, wanted: str) -> bool:
-        """Return whether the lifecycle stage `wanted` comes before the stage `present`."""
+        """Return whether the lifecycle stage `wanted` comes before the stage `present`.
+
+        `present` is the contact's stage in HubSpot, and `wanted` the stage to write.
+        """
         described = self._definitions.properties("contacts", [LIFECYCLE]).get(LIFECYCLE)
         stages = [option.value for option in described.options] if described else []
         return {present, wanted} <= set(stages) and stages.index(wanted) < stages.index(present)
@@ -86,10 +89,10 @@ class Values:
     def _place(
         self, kind: Linked, properties: Mapping[str, str], newer_than: float
     ) -> dict[str, str]:
-        """Return the pipeline and stage properties, with ids that exist in the account.
+        """Return the pipeline and the stage of a record as properties, with ids as values.
 
         Cached pipelines are used if they were loaded within the last `newer_than` seconds. Raises
-        Rejected if there is no such pipeline or stage.
+        Rejected if the account does not have the pipeline or stage that `properties` name.
         """
         pipeline, stage = names = STAGE_PROPERTIES[kind]
         named = (properties.get(pipeline, "").strip(), properties.get(stage, "").strip())

@@ -49,10 +49,11 @@ class Writing:
     def create(
         self, kind: Written, properties: Mapping[str, str], mark: str, links: Sequence[Any]
     ) -> Saved:
-        """Create a record with its mark and its links to other records.
+        """Create a record with its mark and its links to existing records.
 
-        `links` has the format of HubSpot's `associations`. If a record with this mark exists
-        already, from an earlier attempt, that record is returned.
+        `mark` is the text that identifies this create, and `links` has the format of HubSpot's
+        `associations`. If an earlier attempt has already created a record with this mark, return
+        that record.
         """
         try:
             answer, _ = self._send("POST", kind, (), properties, mark=mark, links=links)
@@ -66,7 +67,8 @@ class Writing:
     def update(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
         """Update properties of a contact.
 
-        HubSpot silently ignores an earlier lifecycle stage; the result then lists it as refused.
+        HubSpot silently ignores a lifecycle stage before the present one; the result then lists the
+        stage as refused.
         """
         answer, sent = self._send("PATCH", "contacts", (contact_id,), properties)
         record = answer.object()
@@ -81,8 +83,9 @@ class Writing:
     def write_batch(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
         """Write several contacts in two calls: one for all updates, one for all creates.
 
-        Return the result or error of each write, in the order of `writes`. None stands for a write
-        that the caller must send alone, because HubSpot's error for the batch does not say enough.
+        Return the result or error of each write, in the order of `writes`. The item None means that
+        the caller must send this write alone, because HubSpot's error for the batch does not say
+        enough.
         """
         updates: dict[int, dict[str, Any]] = {}
         creates: dict[int, dict[str, Any]] = {}
@@ -110,10 +113,11 @@ class Writing:
         outcome: Outcome,
         results: dict[int, Saved | AdapterError],
     ) -> None:
-        """Send the items of a batch in one call, and add the result of each to `results`.
+        """Send the items of a batch in one call, and add the result of each item to `results`.
 
-        `action` is "create" or "update", `outcome` the outcome of a successful write. `items` and
-        `results` are keyed by the index of the write. Items that must be sent alone get no result.
+        `action` is "create" or "update"; `outcome` is the outcome of a successful write. `items`
+        and `results` are keyed by the index of the write. An item that must be sent alone gets no
+        result.
         """
         if not items:
             return
@@ -171,10 +175,11 @@ class Writing:
         return Changes({n: v for n, v in fit.items() if current.get(n) != v}, refused)
 
     def marked(self, kind: Kind, mark: str, *, newer_than: float = HOUR) -> dict[str, str]:
-        """Return the mark as a property to send, by the property's name.
+        """Return the mark as a property to send: a mapping of the mark property's name to `mark`.
 
-        The result is empty if `mark` is "" or the account has no property for marks. The cached
-        definition of that property is used if it was loaded within the last `newer_than` seconds.
+        A mark is the text that identifies a write. The result is empty if `mark` is "" or the
+        account has no property for marks. The cached definition of that property is used if it was
+        loaded within the last `newer_than` seconds.
         """
         if not mark or not self._definitions.mark(kind, newer_than=newer_than):
             return {}
@@ -183,7 +188,8 @@ class Writing:
     def by_mark(self, kind: Kind, mark: str) -> Saved | None:
         """Return the record of this kind with this mark, or None if there is none.
 
-        This needs a mark property with unique values.
+        A mark is a text that the hub has written into the record. The mark property must have
+        unique values.
         """
         try:
             answer = self._api.get(kind, mark, {"idProperty": self._mark})
@@ -203,9 +209,10 @@ class Writing:
     ) -> tuple[Answer, dict[str, str]]:
         """Convert property values and send them; return HubSpot's response and the sent properties.
 
-        `path` holds the last segments of the URL path, such as the record's id; `links` is None in
-        updates. If HubSpot refuses values, they are converted again with newer definitions and sent
-        once more. Raises Rejected with all values that HubSpot cannot store.
+        `path` holds the last segments of the URL path, such as the record's id. `mark` is the text
+        that identifies a create; `links` are a new record's links, or None in an update. If HubSpot
+        refuses values, they are converted again with newer definitions and sent once more. Raises
+        Rejected with all values that HubSpot cannot store.
         """
         sent = self._values.fitted(kind, properties) | self.marked(kind, mark)
         try:
@@ -254,10 +261,10 @@ def _backward_problem(present: str) -> Problem:
 
 
 def _index_of(record: Mapping[str, Any], items: Mapping[int, Mapping[str, Any]]) -> int | None:
-    """Return the index of the batch item that led to this record of HubSpot's response.
+    """Return the index of the batch item to which a record of HubSpot's response belongs.
 
-    `items` are the items of the batch by index. They are matched by trace id; without trace ids by
-    contact id or email. None if no item matches.
+    `items` are the items of the batch by index. They are matched by trace id; without trace ids, by
+    contact id or email. Returns None if no item matches.
     """
     values = record.get("properties")
     email = text_of(values.get("email")).lower() if isinstance(values, dict) else ""
@@ -276,8 +283,9 @@ def _index_of(record: Mapping[str, Any], items: Mapping[int, Mapping[str, Any]])
 def _may_succeed_alone(error: AdapterError, sent: Mapping[str, str]) -> bool:
     """Return whether a write that failed in a batch may succeed when it is sent alone.
 
-    Sent alone, a conflict names the contact that has the email, and refused values are converted
-    again with newer definitions. `sent` are the properties of the write.
+    `sent` are the properties of the write. HubSpot's conflict for a single write names the contact
+    that has the email, and refused values of a single write are converted again with newer
+    definitions.
     """
     if isinstance(error, Rejected):
         return bool({problem.name for problem in error.problems} & (sent.keys() - PLAIN))
@@ -285,7 +293,7 @@ def _may_succeed_alone(error: AdapterError, sent: Mapping[str, str]) -> bool:
 
 
 def _indexes_in(failed: Mapping[str, Any]) -> set[int]:
-    """Return the indexes of the batch items that `failed` is about.
+    """Return the indexes of the batch items that have the error `failed`.
 
     `failed` is an entry in the `errors` of HubSpot's response to a batch.
     """

@@ -48,13 +48,16 @@ class Answer:
     is_json: bool = True
 
     def object(self) -> Mapping[str, Any]:
-        """Return the body if it is a JSON object, else raise the error of `broken`."""
+        """Return the body if it is a JSON object.
+
+        Otherwise, raise Unavailable for a read and Uncertain for a request that may have written.
+        """
         return self.mapping(self.body)
 
     def mapping(self, value: Any) -> Mapping[str, Any]:
-        """Return `value` if it is a JSON object, else raise the error of `broken`.
+        """Return `value`, a part of the body, if it is a JSON object.
 
-        `value` is a part of the body.
+        Otherwise, raise Unavailable for a read and Uncertain for a request that may have written.
         """
         if not isinstance(value, dict):
             raise self.broken("an object was expected")
@@ -63,7 +66,8 @@ class Answer:
     def items(self, name: str = "results") -> list[Mapping[str, Any]]:
         """Return the list of JSON objects under the key `name` of the body.
 
-        Raises the error of `broken` if there is no such list.
+        Without such a list, raise Unavailable for a read and Uncertain for a request that may have
+        written.
         """
         listed = self.object().get(name)
         if not isinstance(listed, list):
@@ -73,8 +77,9 @@ class Answer:
     def id(self, value: Mapping[str, Any] | None = None) -> str:
         """Return the `id` of a record as text.
 
-        `value` is the record's JSON object; None stands for the body. Raises the error of `broken`
-        if the object has no id that is a text or an integer.
+        `value` is the record's JSON object; if it is None, the body is the record. If the id is
+        neither a text nor an integer, raise Unavailable for a read and Uncertain for a request that
+        may have written.
         """
         record_id = (self.object() if value is None else value).get("id")
         if isinstance(record_id, bool) or not isinstance(record_id, str | int) or record_id == "":
@@ -93,16 +98,20 @@ class Answer:
         return error
 
     def seconds(self, header: str = "Retry-After") -> float | None:
-        """Return the seconds to wait that a header of the answer states, or None.
+        """Return how many seconds to wait, as the header `header` of the answer states.
 
-        The header holds a number of seconds or a date (RFC 9110, 10.2.3). A wait of more than a day
-        is cut to one day. Return None if the header is missing or invalid.
+        The header contains a number of seconds or a date (RFC 9110, 10.2.3). A wait of more than a
+        day is cut to one day. Return None if the header is missing or invalid.
         """
         return _seconds(self.headers.get(header, ""))
 
 
 def usual_failure(answer: Answer) -> AdapterError:
-    """Return the error for an answer whose status is not 2xx, by its status alone."""
+    """Return the error for an answer whose HTTP status is not 2xx.
+
+    The error follows from the status, from the header Retry-After, and from whether the request was
+    a read. The CRM's own error codes are ignored.
+    """
     crm, status, reason = answer.crm, answer.status, _reason_in(answer)
     if 300 <= status < 500 and status not in (303, 304, 408, 499):
         return _refusal(answer, reason)
@@ -116,7 +125,7 @@ def usual_failure(answer: Answer) -> AdapterError:
 
 
 def _refusal(answer: Answer, reason: str) -> AdapterError:
-    """Return the error for a status from 300 to 499, which means that nothing was written.
+    """Return the error for an answer with a status from 300 to 499: nothing was written.
 
     `reason` is the CRM's own message as the end of a sentence, or "".
     """
@@ -163,7 +172,10 @@ def _page_error(answer: Answer) -> AdapterError:
 
 
 def _reason_in(answer: Answer) -> str:
-    """Return the CRM's error message as the end of a sentence (": …"), or "" if it has none."""
+    """Return the CRM's own error message, prefixed with ": " to end a sentence.
+
+    Return "" if the answer contains no message.
+    """
     body = answer.body[0] if isinstance(answer.body, list) and answer.body else answer.body
     if isinstance(body, dict) and isinstance(body.get("error"), dict):
         body = body["error"]

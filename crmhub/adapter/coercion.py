@@ -68,7 +68,7 @@ def fitted(
 class Misfit(ValueError):
     """A value is invalid for its property; the message tells why.
 
-    `options` lists values that the property accepts, at most 20.
+    `options` lists up to 20 values that the property accepts.
     """
 
     def __init__(self, reason: str, options: Iterable[str] = ()) -> None:
@@ -77,12 +77,12 @@ class Misfit(ValueError):
 
 
 def coerced(described: Described, text: str) -> str:
-    """Return the value `text` converted to the type of the property `described`.
+    """Return the value `text` converted to the type of a property; `described` is its definition.
 
     Numbers are returned without exponent and separators, dates as `YYYY-MM-DD`, datetimes as ISO
-    8601 in UTC with milliseconds, booleans as `true` or `false`, options as their internal values,
-    and several options joined by `;`. Blank text is returned as `""`. Raises Misfit for an invalid
-    value.
+    8601 in UTC with milliseconds, and booleans as `true` or `false`. Options are returned as their
+    internal values, several options joined by `;`. Blank text is returned as `""`. Raises Misfit
+    for an invalid value.
     """
     if not text.strip():
         return ""
@@ -114,10 +114,10 @@ def _several(options: tuple[Choice, ...], text: str) -> str:
 
 
 def _chosen(options: tuple[Choice, ...], texts: Iterable[str]) -> Iterator[str]:
-    """Yield, for each text, the internal value of the option that it names.
+    """For each of `texts`, yield the internal value of the option that the text names.
 
     A text names an option by its exact value, or else by its value or label in any case. Raises
-    Misfit if a text names no option or several.
+    Misfit if a text names no option, or more than one.
     """
     values = {option.value for option in options}
     meanings: dict[str, set[str]] = {}
@@ -181,9 +181,9 @@ def _number(text: str) -> str:
 
 
 def _moment(text: str) -> datetime:
-    """Parse a date, a date with time, or milliseconds since 1970; return an aware datetime.
+    """Parse a date, a date with time, or milliseconds since 1970; return a datetime with time zone.
 
-    A time without offset is read as UTC. Raises Misfit if the text is none of these.
+    A time without offset is read as UTC. Raises Misfit if the text has another format.
     """
     if _COMPACT_TIME.fullmatch(text):
         raise Misfit("may be milliseconds or a date; send YYYY-MM-DDTHH:MM:SSZ")

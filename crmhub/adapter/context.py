@@ -40,18 +40,20 @@ class Store(Protocol):
         contact_id: str | None = None,
         mark: str = "",
     ) -> Saved:
-        """Create a record; link it to the contact `contact_id` in the same transaction, if given.
+        """Create a record, and link it to the contact `contact_id` if that is given.
 
-        A property that is not yet defined is defined as text. An unknown pipeline or stage is
-        added, unless the account has changed its pipelines. If a record with the same `mark` exists
-        already, return that record. Raises Rejected, Conflict, and NotFound if there is no contact
+        Both happen in one transaction. A property that is not yet defined is defined as text. An
+        unknown pipeline or stage is added, unless the account has changed its pipelines. `mark` is
+        a unique text that identifies this write: if a record with the same mark exists already,
+        return that record. Raises Rejected, Conflict, and NotFound if there is no contact
         `contact_id`.
         """
 
     def update(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
-        """Write these properties of a contact and leave all others unchanged.
+        """Write the given properties of a contact, and leave its other properties unchanged.
 
-        Raises NotFound, Rejected and Conflict.
+        Raises NotFound if there is no such contact, Rejected for invalid values, and Conflict if a
+        value that must be unique belongs to another contact.
         """
 
     def describe(self, kind: Kind) -> list[Described]:
@@ -95,9 +97,10 @@ class Session(Protocol):
         data: bytes | None,
         timeout: float,
     ) -> Response:
-        """Send one request and return the complete response; an error status is no exception.
+        """Send one request and return the complete response.
 
-        `data` is the encoded body. `timeout` limits the whole call, in seconds.
+        An error status raises no exception. `data` is the encoded body. `timeout` limits the whole
+        call, in seconds.
         """
 
 
@@ -114,16 +117,19 @@ class Budget(Protocol):
         """Replace the rate limit by one that the CRM announced: `calls` requests per `seconds`."""
 
     def pause(self, seconds: float) -> None:
-        """Block all requests for `seconds`, because the CRM's rate limit refused one."""
+        """Block all requests for `seconds`.
+
+        An adapter calls this after the CRM has refused a request because of its rate limit.
+        """
 
 
 class OpenBudget(Protocol):
-    """A function that returns the connection's rate limit for a lane (a kind of requests)."""
+    """A function that returns one of the connection's rate limits, by its name."""
 
     def __call__(self, lane: str, *, calls: int, seconds: float) -> Budget:
-        """Return the rate limit with the name `lane`.
+        """Return the rate limit of the lane (kind of requests) with the name `lane`.
 
-        Initially it allows `calls` requests per `seconds`.
+        A new rate limit allows `calls` requests per `seconds`.
         """
 
 

@@ -105,12 +105,13 @@ class Adapter(ABC):
         return True
 
     def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
-        """Return for how many seconds after a create without an answer the record may still appear.
+        """Return how many seconds after an unanswered create the CRM may still show its record.
 
-        `kind` and `properties` are those of the record. Until these seconds are over, the hub does
-        not trust a lookup that finds nothing, and does not create the record again. Return 0 where
-        the CRM refuses a second record because the email or the mark must be unique; return more
-        than `under_way_s` where the CRM's lookups show a record late.
+        `kind` and `properties` are those of the record. During this time the hub does not trust a
+        lookup that finds nothing, and does not create the record again. Return 0 where the CRM
+        refuses a second record because the email or the mark (the text that identifies the write)
+        must be unique. Return more than `under_way_s` where the CRM's lookups show a new record
+        late.
         """
         return self.under_way_s
 
@@ -137,8 +138,8 @@ class Adapter(ABC):
         Omit names that the CRM does not know, but return `""` for a property without a value. If
         the CRM's answers omit both alike, fetch the property definitions to tell them apart, since
         the hub reports unknown names to callers. Raises NotFound if the contact does not exist or
-        the id has an invalid format. If the contact was merged into another one and the CRM
-        redirects to that one, return the other contact under its own id.
+        the id has an invalid format. If the CRM redirects from a merged contact to the resulting
+        contact, return the resulting contact under its own id.
         """
 
     @abstractmethod
@@ -147,17 +148,18 @@ class Adapter(ABC):
 
         `mark` is a unique text that identifies this write; store it in the contact if the CRM has a
         field for it. Raises Conflict with the id of an existing contact that has this email (or
-        this phone, if the CRM itself enforces unique phones); Rejected with exactly the properties
-        that the CRM refuses; and Uncertain if the CRM did not answer.
+        this phone, if the CRM itself enforces unique phones). Raises Rejected with exactly the
+        properties that the CRM refuses, and Uncertain if the CRM did not answer.
         """
 
     @abstractmethod
     def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
-        """Write these properties of a contact, leave all others unchanged; `""` clears a property.
+        """Write the given properties of a contact; leave its other properties unchanged.
 
-        Return the outcome `unchanged` only if the CRM certainly had these values before, else
-        `updated`. Raises NotFound, Rejected, and Conflict if a value that must be unique belongs to
-        another contact.
+        The value `""` clears a property. Return the outcome `unchanged` only if the CRM certainly
+        had the given values before, else `updated`. Raises NotFound if there is no such contact,
+        Rejected for values that the CRM refuses, and Conflict if a value that must be unique
+        belongs to another contact.
         """
 
     @abstractmethod
@@ -185,23 +187,23 @@ class Adapter(ABC):
         return contact.properties.get("email", "").lower() == email
 
     def has_phone(self, contact: Contact, phone: str) -> bool:
-        """Return whether `phone` is the contact's `phone` or `mobilephone`.
+        """Return whether `phone` is the value of the contact's property `phone` or `mobilephone`.
 
         Override this method where the CRM may store a number in another notation than the hub sent.
         """
         return phone in (contact.properties.get(name) for name in ("phone", "mobilephone"))
 
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
-        """Return which of these properties an update of the contact must write.
+        """Return which of the given properties an update of the contact must write.
 
-        `contact` was read with the names of all these properties. By default, these are the
-        properties whose value differs. Override this method where the CRM converts values or
-        silently ignores some. Raises Rejected for values that the adapter refuses.
+        `contact` was read with the names of all given properties. The default implementation
+        returns the properties whose value differs. Override this method where the CRM converts
+        values or silently ignores some. Raises Rejected for values that the adapter refuses.
         """
         current = contact.properties
         return Changes({name: v for name, v in properties.items() if current.get(name) != v})
 
-    # Optional: announced by being overridden.
+    # Optional: the hub detects which of these methods an adapter overrides.
 
     def find_contacts(
         self,
@@ -210,24 +212,26 @@ class Adapter(ABC):
         phones: Sequence[str] = (),
         names: Sequence[str] = (),
     ) -> dict[str, Contact]:
-        """Return the contacts with these emails or with these phones, in few requests.
+        """Return the contacts with any of these emails or phones, in few requests.
 
         Exactly one of `emails` and `phones` is given. `names` are the properties to return with
-        each contact. The result's keys are those given emails or phones that a contact has. An
-        email may be missing from the result if only `find_contact` or a write can find its contact.
+        each contact. The keys of the result are the given emails or phones; one without a contact
+        is missing. An email may also be missing if only `find_contact` or a write can find its
+        contact.
         """
         self._cannot("find several contacts at once")
 
     def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
         """Make up to `batch_size` creates and updates in few requests; return results in order.
 
-        A failed write does not affect the others: its result is the error. The result None means
-        that this write was not made; the hub then makes it alone, which gives a more precise error.
+        A failed write does not affect the other writes of the batch: its result is the error. The
+        result None means that this write was not made; the hub then makes it in a request of its
+        own, which gives a more precise error.
         """
         self._cannot("write several contacts at once")
 
     def active_workflow(self, contact_id: str, *, since_ms: int) -> str:
-        """Return the id of the workflow that the contact entered last, or `""`.
+        """Return the id of the workflow that the contact entered last, or `""` if there is none.
 
         Workflows entered before `since_ms` (milliseconds since 1970, UTC) do not count. If the
         adapter does not override this method, the hub itself stores which workflow a contact is in.
@@ -259,17 +263,17 @@ class Adapter(ABC):
         sent: Mapping[str, str],
         since_ms: int,
     ) -> Saved | None:
-        """Return the record that an earlier attempt of a write created, or None if there is none.
+        """Return the record that an earlier attempt of a create made, or None if there is none.
 
         The hub calls this method after a create that raised Uncertain, before it sends the create
-        again. `kind`, `contact_id`, `mark` and the properties `sent` are those of the create, which
-        began at `since_ms` (milliseconds since 1970); `contact_id` is "" if the record is itself a
-        contact.
+        again. `kind`, `contact_id`, `mark` (the text that identifies the create) and the properties
+        `sent` are those of the create. The create began at `since_ms` (milliseconds since 1970).
+        `contact_id` is "" if the record is itself a contact.
 
         Use an endpoint that shows the CRM's latest writes: search by the mark if the CRM stores it,
-        else among the contact's deals or tickets created since then. The hub repeats the lookup
-        when the seconds of `may_land_for` are over, and relies on the result None only then. Raises
-        NotYet while the CRM cannot answer reliably.
+        else among the contact's deals or tickets created since `since_ms`. The hub repeats the
+        lookup when the seconds of `may_land_for` are over, and relies on the result None only then.
+        Raises NotYet while the CRM cannot answer reliably.
 
         If the adapter does not override this method, the hub sends a deal or ticket again at once,
         which makes a duplicate if the first attempt took effect. A contact is found by its email or
@@ -287,11 +291,11 @@ class Adapter(ABC):
         since_ms: int,
         others: Collection[str],
     ) -> Saved | None:
-        """Return the same as `find_marked`, but never a record whose id is in `others`.
+        """Return the result of `find_marked`, but never a record whose id is in `others`.
 
-        `others` are the ids of records that other writes created; the other parameters are those of
-        `find_marked`. Override this method if `find_marked` recognizes a record by its values and
-        creation time: of two equal deals, it must not return the deal of another write.
+        `others` are the ids of records that other writes created; all further parameters are those
+        of `find_marked`. Override this method if `find_marked` recognizes a record by its values
+        and creation time: of two equal deals, it must not return the deal of another write.
         """
         return self.find_marked(kind, contact_id, mark, sent=sent, since_ms=since_ms)
 
@@ -302,11 +306,12 @@ class Adapter(ABC):
 def hold_back_create(
     adapter: Adapter, kind: Written, properties: Mapping[str, str], written_ms: int
 ) -> None:
-    """Raise NotYet while an earlier attempt's record may still appear in the CRM.
+    """Raise NotYet while the record of an earlier, unanswered create may still appear in the CRM.
 
     Call this function after a lookup that found nothing, before the record is created again. `kind`
     and `properties` are those of the record. `written_ms` is the latest time at which an earlier
-    attempt may have sent it (milliseconds since 1970), or 0 if there was no earlier attempt.
+    attempt may have sent the record (milliseconds since 1970), or 0 if there was no earlier
+    attempt.
     """
     if written_ms:
         seconds = adapter.may_land_for(kind, properties)
@@ -315,10 +320,11 @@ def hold_back_create(
 
 
 def hold_back_update(adapter: Adapter, written_ms: int) -> None:
-    """Raise NotYet while the values of an earlier update may still reach the CRM.
+    """Raise NotYet while the values of an earlier, unanswered update may still reach the CRM.
 
-    They would overwrite newer values. `written_ms` is the latest time at which an earlier attempt
-    may have sent the update (milliseconds since 1970), or 0 if there was no earlier attempt.
+    Those late values would overwrite newer values that are written now. `written_ms` is the latest
+    time at which an earlier attempt may have sent the update (milliseconds since 1970), or 0 if
+    there was no earlier attempt.
     """
     if written_ms:
         why = f"{adapter.title} may still write the values. They are sent again after that."
@@ -348,8 +354,8 @@ def configured(
     """Return the settings and the credentials, each completed with the declared defaults.
 
     Raises BadConfig with a list of all faults: unknown names, missing or invalid values, secrets
-    among `settings`, and settings that are not secret among `credentials`. Without such faults,
-    raises BadConfig with the reason that `Adapter.clash` returns.
+    among `settings`, and settings that are not secret among `credentials`. If there are no such
+    faults, but `Adapter.clash` returns a reason, raises BadConfig with this reason.
     """
     faults: list[str] = []
     complete: tuple[dict[str, str], dict[str, str]] = ({}, {})

@@ -120,8 +120,8 @@ class Unavailable(AdapterError):
 class NotYet(Unavailable):
     """The caller must repeat the call later; nothing failed and nothing was written.
 
-    For example, another process makes the same call, or the CRM still processes an earlier one.
-    `retry_after` is the wait in seconds.
+    For example, another process makes the same call, or an earlier call may still take effect in
+    the CRM. `retry_after` is the wait in seconds.
     """
 
     retry_after: float
@@ -135,4 +135,4 @@ class Uncertain(AdapterError):
 
 
 class Unsupported(AdapterError):
-    """The CRM or the adapter does not support this call."""
+    """The CRM, or its adapter, does not support this call."""

@@ -73,7 +73,7 @@ function sets it on the error.
 
 
 class TooLarge(Unavailable):
-    """The answer to a read exceeds the size limit; the caller must request less data."""
+    """The CRM's answer to a read exceeds the size limit; the caller must request less data."""
 
 
 class Http:
@@ -173,7 +173,7 @@ class Http:
             raise error
 
     def mask(self, text: str) -> str:
-        """Return the text with the connection's secrets, in every encoding, replaced by `***`."""
+        """Return `text` with the connection's secrets, in whatever encoding, replaced by `***`."""
         return mask(text, self._secrets())
 
     def _url(self, path: Iterable[str], params: Mapping[str, str] | None) -> str:
@@ -200,7 +200,7 @@ class Http:
         lane: str,
         reads: bool,
     ) -> tuple[Answer, AdapterError | None]:
-        """Send the request once; return the answer, and an error if it failed, else None.
+        """Send the request once; return the answer, and the error if the request failed, else None.
 
         If the CRM did not answer, the returned answer has the status 0.
         """
@@ -303,13 +303,16 @@ class Http:
 
 
 def _wait(exc: Throttled | Unavailable, attempts: int) -> float:
-    """Return how many seconds to wait before the next attempt; `attempts` have failed so far."""
+    """Return how many seconds to wait before the next attempt, after `attempts` failed attempts."""
     backoff = float(_BACKOFF * 2 ** (attempts - 1) * random.uniform(0.5, 1))
     return max(exc.retry_after or 0.0, backoff)
 
 
 def _correlation(value: object) -> str:
-    """Return a correlation id, shortened for logs; "" if `value` is not a printable text."""
+    """Return a correlation id (the CRM's id for a request), shortened for logs.
+
+    Return "" if `value` is not a printable text.
+    """
     text = value[:_LONGEST_CORRELATION] if isinstance(value, str) else ""
     return text if text.isprintable() else ""
 

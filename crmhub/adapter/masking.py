@@ -21,7 +21,7 @@ def auth_secrets(auth_headers: Mapping[str, str]) -> list[str]:
 
 
 def mask_json(hidden: Iterable[str], value: Any) -> Any:
-    """Return a JSON value with the secrets `hidden` replaced by `***` in all of its texts."""
+    """Return the JSON value with the secrets `hidden` replaced by `***` in every text within it."""
     if not hidden:
         return value
     if isinstance(value, str):
@@ -34,7 +34,7 @@ def mask_json(hidden: Iterable[str], value: Any) -> Any:
 
 
 def mask(text: str, secrets: Iterable[str]) -> str:
-    """Return the text with these secrets, in every encoding, replaced by `***`."""
+    """Return `text` with each of the secrets `secrets`, in any encoding, replaced by `***`."""
     for form in _encodings(frozenset(secrets)):
         text = text.replace(form, "***")
     return text
@@ -59,9 +59,10 @@ def _encodings(secrets: frozenset[str]) -> list[str]:
 
 
 def parts_of_address(secret: str) -> list[str]:
-    """Return the path segments and query values of a secret URL; [] for other secrets.
+    """Return the path segments and query values of a URL that is secret as a whole.
 
-    If a whole webhook URL is secret, the CRM's error messages may quote only such a part of it.
+    The CRM's error messages may quote only such a part of a secret webhook URL. Return [] for a
+    secret that is no URL.
     """
     if not secret.startswith(("https://", "http://")):
         return []

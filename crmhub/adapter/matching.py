@@ -36,22 +36,23 @@ _NAMES = ("name", "firstname", "lastname")
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """A person whom a chatbot describes, with the values that find the person's contact.
+    """A human being whom a chatbot describes, with the values that find this person's contact.
 
     - `properties`: all values to store, including `email` and `phone`; none is blank.
-    - `email`, `phone`: the values that find the contact, even if `properties` lacks them; "" for
-      none.
+    - `email`, `phone`: the values that find the contact, even if `properties` lacks them; "" if the
+      chatbot gave none.
     - `contact_id`: the contact to which the conversation's earlier leads belong.
     - `email_id`, `phone_id`: the contacts that last had this email or phone, as the hub remembers;
       the CRM's search may not show them yet.
     - `strict`: whether a refused property raises Rejected instead of being left out.
     - `mark`: a unique text that identifies this lead's write in the CRM.
     - `tried_ms`: when the first attempt that ended Uncertain began (milliseconds since 1970), or 0.
-    - `written_ms`: the latest time at which such an attempt may have sent a write (milliseconds
-      since 1970), or 0.
+    - `written_ms`: the latest time at which an attempt that ended Uncertain may have sent a write
+      (milliseconds since 1970), or 0.
     - `initial`: the names of properties to write only if the contact has no value for them.
     - `by_phone_alone`: whether a lead without an email may match by phone a contact with an email.
-    - `phone_identifies`: whether the contact with the phone goes before that of the conversation.
+    - `phone_identifies`: whether a contact found by phone takes precedence over the conversation's
+      contact.
     - `talked_by_phone`: whether the conversation has given a phone but never an email.
     """
 
@@ -75,7 +76,7 @@ class Lead:
 class Found:
     """The contacts found by a lead's email, by its conversation, and by its phone.
 
-    An attribute is None if no contact was found, or if none was looked up.
+    An attribute is None if no such contact was found, or if it was not looked up.
     """
 
     by_email: Contact | None = None
@@ -85,10 +86,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """Another contact that may be the same person as the lead's contact.
+    """A second contact that may be the same human being as the lead's contact.
 
-    `contact_id` is the id of the other contact, and `shares` names the values that both contacts
-    have in common: `phone`, or `phone` and `name`.
+    `contact_id` is the id of the second contact. `shares` names the values that both contacts have
+    in common: `phone`, or `phone` and `name`.
     """
 
     contact_id: str
@@ -100,7 +101,7 @@ class Match:
     """The contact that a lead belongs to, and the properties to write to it.
 
     If `contact` is None, a contact must be created. `refused` lists the properties of the lead that
-    are not written; `duplicate` is another contact that may be the same person.
+    are not written. `duplicate` is a second contact that may be the same human being, or None.
     """
 
     contact: Contact | None
@@ -110,10 +111,11 @@ class Match:
 
 
 def decide(lead: Lead, found: Found) -> Match:
-    """Return the contact that a lead belongs to, by the table in this module's docstring.
+    """Decide which contact a lead belongs to, and what to write to it; return both as a Match.
 
-    `found` holds the contacts found by the lead's email, conversation and phone. Raises Rejected if
-    the lead is strict and one of its properties would be left out.
+    The table in this module's docstring decides. `found` holds the contacts found by the lead's
+    email, conversation and phone. Raises Rejected if the lead is strict and one of its properties
+    would be left out.
     """
     contact = _contact_of(lead, found)
     properties, refused = dict(lead.properties), list[Problem]()
@@ -152,16 +154,16 @@ def _contact_of(lead: Lead, found: Found) -> Contact | None:
 
 
 def is_another_persons(lead: Lead, contact: Contact) -> bool:
-    """Return whether the conversation's contact may be another person with the same phone.
+    """Return whether the conversation's contact may be another human being with the same phone.
 
-    This is so if the lead has an email and the contact has one, but the conversation has never
-    given an email, so that only the phone led to the contact.
+    The result is True if the lead and the contact both have an email, but the conversation has
+    never given an email before: then only the phone led to the contact.
     """
     return bool(lead.talked_by_phone and lead.email and contact.properties.get("email"))
 
 
 def _takes_email(contact: Contact, found: Found) -> bool:
-    """Return whether the lead's email replaces the email of its contact."""
+    """Return whether the lead's email replaces the present email of the contact."""
     if contact is found.by_email:
         return False
     return contact is not found.by_phone or not contact.properties.get("email")
@@ -177,8 +179,8 @@ def _without_initial(contact: Contact, lead: Lead, properties: Mapping[str, str]
 def shared(values: Mapping[str, str], others: Mapping[str, str]) -> tuple[str, ...]:
     """Return which values two contacts with the same phone share: `phone`, and maybe `name`.
 
-    `values` and `others` are the properties of the two contacts. Their names are equal if every
-    name property in `values` has the same text in `others`, in any case.
+    `values` are the properties of one contact, `others` those of the second contact. The contacts
+    share their name if every name property in `values` has the same text in `others`, in any case.
     """
     names = [name for name in _NAMES if values.get(name)]
     same = all(values[name].casefold() == others.get(name, "").casefold() for name in names)

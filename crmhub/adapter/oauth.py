@@ -62,7 +62,8 @@ class Grant:
         """Return a valid access token; renew it first if it is about to expire.
 
         Raises Denied if the CRM refuses the refresh token, BadConfig if the token endpoint does not
-        exist, Throttled and Unavailable, and the errors of `exchange` and `save_credentials`.
+        exist, Throttled or Unavailable if the CRM cannot answer now, and the errors of `exchange`
+        and `save_credentials`.
         """
         token, expires = _stored_token(self._credentials)
         if not token or time.time() >= expires:
@@ -74,8 +75,8 @@ class Grant:
     def renew(self) -> bool:
         """Replace the access token that the CRM has just refused to this thread; return True.
 
-        Concurrent calls, also in other processes, get the same new token. Raises the errors of
-        `token`.
+        Concurrent calls in all threads and processes get the same new token. Raises the same errors
+        as `token`.
         """
         self._replace(getattr(self._current, "token", _stored_token(self._credentials)[0]))
         return True
@@ -90,9 +91,10 @@ class Grant:
         ]
 
     def _replace(self, token: str) -> None:
-        """Replace the access token `token`, unless another thread or process has done so.
+        """Replace the access token `token`; do nothing if another thread has already replaced it.
 
-        Raises Unavailable if another thread takes too long to replace it.
+        If another process has replaced it, use that process's token. Raises Unavailable if another
+        thread takes too long to replace it.
         """
         if not self._lock.acquire(timeout=max(0.0, self._context.remaining())):
             raise Unavailable(f"The access token for {self._crm} could not be renewed in time.")
@@ -107,7 +109,7 @@ class Grant:
     def _fresh(self, refused: str) -> Mapping[str, str]:
         """Return the stored credentials; first renew their access token if necessary.
 
-        It is necessary if the token is missing, has expired, or equals `refused`.
+        The renewal is necessary if the access token is missing, has expired, or equals `refused`.
         """
         stored = self._latest = self._context.load_credentials()
         if self._unsaved is not None and self._unsaved[0] == stored:
@@ -138,10 +140,11 @@ class Grant:
         return {**stored, "refresh_token": rotated, KEPT: f"{expires:.0f} {token}"}
 
     def _request_token(self, stored: Mapping[str, str]) -> Mapping[str, Any]:
-        """Request a new access token; return the token endpoint's JSON answer.
+        """Request a new access token; return the JSON answer of the CRM's token endpoint.
 
-        The token endpoint has no records, so errors about records such as NotFound are converted to
-        BadConfig, Denied or Unavailable.
+        `stored` are the stored credentials. Since a token endpoint has no records, errors about
+        records (Rejected, NotFound, Conflict, Uncertain) are converted to BadConfig, Denied or
+        Unavailable.
         """
         try:
             return self._exchange(stored).object()
@@ -156,7 +159,7 @@ class Grant:
 
 
 def _stored_token(credentials: Mapping[str, str]) -> tuple[str, float]:
-    """Return the stored access token and when to renew it, in seconds since 1970.
+    """Return the stored access token, and the time to renew it (seconds since 1970).
 
     Return ("", 0) if no token is stored.
     """

@@ -40,11 +40,11 @@ def notations(number: str) -> list[str]:
 
 
 def current(parsed: Any) -> Any:
-    """Return a phone number in the present numbering plan of its country, often unchanged.
+    """Return a phone number in the present numbering plan of its country.
 
-    `parsed` and the result are `phonenumbers.PhoneNumber`. Mexico removed the 1 before mobile
-    numbers (IFT, 3 August 2019); Brazil added a 9 before them (Anatel, completed in November 2016).
-    WhatsApp still uses the former format for older numbers.
+    Most numbers are returned unchanged. `parsed` and the result are `phonenumbers.PhoneNumber`.
+    Mexico removed the 1 before mobile numbers (IFT, 3 August 2019); Brazil added a 9 before them
+    (Anatel, completed in November 2016). WhatsApp still uses the former format for older numbers.
     """
     # Integer arithmetic: a Mexican number has ten digits, a Brazilian mobile eleven.
     digits = parsed.national_number
@@ -57,10 +57,10 @@ def current(parsed: Any) -> Any:
 
 
 def former(number: str) -> str:
-    """Return a Mexican or Brazilian number in the format before its country's change.
+    """Return a Mexican or Brazilian phone number in the format before its country changed it.
 
-    `number` and the result are in E.164; see `current` for the changes. Return "" if the number has
-    no former format.
+    `number` and the result are in E.164; `current` explains the changes. Return "" if the number
+    has no former format.
     """
     mexican = _MEXICAN_E164.fullmatch(number)
     if mexican:
@@ -76,9 +76,10 @@ def _with_national(parsed: Any, digits: int) -> Any:
 
 
 def nationals(number: str) -> list[str]:
-    """Return the national digits of an E.164 number: in present, then in former format.
+    """Return the digits of an E.164 number without its country code, in one or two formats.
 
-    The result has one item if there is no former format, and none if `number` is not in E.164.
+    The first item is in the present format of the country; the second, if there is one, in its
+    former format. The list is empty if `number` is not in E.164.
     """
     parsed = _parsed(number, None)
     if parsed is None:
@@ -93,8 +94,8 @@ def nationals(number: str) -> list[str]:
 def same(number: str, stored: str) -> bool:
     """Return whether `stored`, in any notation, is the phone number `number` (in E.164).
 
-    If `stored` has no country code, it is read as a number of the same country as `number`, and as
-    an international number without its leading plus or 00.
+    If `stored` has no country code, two readings are tried: a number of the same country as
+    `number`, and an international number without its leading plus or 00.
     """
     if number == stored:
         return True

@@ -1,4 +1,4 @@
-"""Find the pipeline and the stage that a bot names by id or label."""
+"""Find the pipeline and the stage of a deal or ticket that a chatbot names by id or label."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _MOST_OPTIONS = 20
 def place(
     pipelines: Sequence[Pipeline], wanted: tuple[str, str], names: tuple[str, str]
 ) -> tuple[str, str]:
-    """Return the ids of the pipeline and of the stage that a bot names.
+    """Return the ids of the pipeline and of the stage that a chatbot names.
 
-    `wanted` holds the pipeline and the stage as the bot names them, each by id or label, or "".
-    `names` holds the names of the two properties for error messages. Labels match in any case if
-    only one has this text.
+    `wanted` is the pair of pipeline and stage as the chatbot names them: an id, a label, or "".
+    `names` are the names of the two properties, for error messages. A label matches in any case if
+    only one pipeline or stage has this label.
 
     Without a pipeline, the stage determines it; if several pipelines have such a stage, the default
     pipeline is preferred. Without a stage, the first stage of the pipeline is returned. Raises

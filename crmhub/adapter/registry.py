@@ -20,11 +20,11 @@ GROUP = "crmhub.adapters"
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """An installed adapter; `error` is why it cannot be used, or "".
+    """An installed adapter.
 
-    `distribution` and `version` are the package that contains the adapter, and its version. `title`
-    is the CRM's name. `features` are the optional methods that the adapter supports. `settings` are
-    the settings that operators enter.
+    `error` says why it cannot be used, or is "". `distribution` is the package that contains the
+    adapter, and `version` the package's version. `title` is the CRM's name. `features` are the
+    optional methods that the adapter supports. `settings` are the settings that operators enter.
     """
 
     name: str
@@ -62,7 +62,8 @@ class Registry:
     def load(self, name: str) -> type[Adapter]:
         """Return the class of the adapter with this name.
 
-        Raises BadConfig if the adapter is not installed, cannot be imported, or is incomplete.
+        Raises BadConfig if the adapter is not installed or cannot be imported, if two adapters have
+        this name, or if the class lacks a required method or attribute.
         """
         loaded = self._loaded.get(name)
         if loaded is not None:
@@ -72,7 +73,7 @@ class Registry:
         return loaded
 
     def installed(self) -> list[Installed]:
-        """Return all installed adapters; one that cannot be loaded has an `error`."""
+        """Return all installed adapters; for an unusable adapter, `error` says why."""
         return [self._describe(name) for name in self.names]
 
     def _import(self, name: str) -> type[Adapter]:

@@ -18,9 +18,9 @@ _AGAIN = 60.0
 
 
 class Remembered(Generic[T]):
-    """A cached value that `load` reads from the CRM.
+    """A cached value that the function `load` reads from the CRM.
 
-    If the value is too old, one thread reloads it while the other threads wait.
+    If the value is too old, one thread reloads it while all other threads wait.
     """
 
     def __init__(self, load: Callable[[], T], context: Context) -> None:
@@ -32,8 +32,9 @@ class Remembered(Generic[T]):
     def get(self, *, newer_than: float = HOUR) -> T:
         """Return the cached value; reload it first if it is older than `newer_than` seconds.
 
-        If the CRM is unavailable, an older value is returned instead. Raises the errors of `load`,
-        and NotYet if another thread's reload takes longer than the time left for this call.
+        If the CRM is unavailable, an older value is returned instead. Raises the errors of `load`.
+        Raises NotYet if another thread reloads the value for longer than the time left for this
+        call.
         """
         cached = self._held
         if cached is not None and time.monotonic() - cached[0] < newer_than:

@@ -19,10 +19,10 @@ _PHONES = ("phone", "mobilephone")
 
 @dataclass(frozen=True, slots=True)
 class SavedLead(Saved):
-    """The result of the upsert of a lead.
+    """The result of creating or updating the contact of a lead.
 
-    `values` are the lead's values that the contact now has. `duplicate` is another contact that may
-    be the same person, or None.
+    `values` are the lead's values that the contact now has. `duplicate` is a second contact that
+    may be the same human being, or None.
     """
 
     values: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -41,18 +41,19 @@ def _approve_all(lead: Lead, contact_id: str, properties: Mapping[str, str]) -> 
 
 
 def find(adapter: Adapter, lead: Lead) -> Found:
-    """Look up the contacts of a lead: by its email, by its conversation, and by its phone.
+    """Look up the contacts in the CRM that a lead may belong to.
 
-    A contact that cannot affect the decision of `matching` is not looked up.
+    They are found by the lead's email, by its conversation, and by its phone. A contact that cannot
+    change the decision of `matching` is not looked up.
     """
     by_email = _of_email(adapter, lead) if lead.email else None
     return _find(adapter, lead, by_email)
 
 
 def _find(adapter: Adapter, lead: Lead, by_email: Contact | None) -> Found:
-    """Look up the contacts of a lead by its conversation and by its phone.
+    """Look up a lead's contacts by its conversation and by its phone; return all contacts found.
 
-    `by_email` is the contact with its email, or None; the caller has looked it up.
+    `by_email` is the contact with the lead's email, which the caller has looked up, or None.
     """
     by_conversation = None
     if by_email is None:
@@ -72,7 +73,7 @@ def _find(adapter: Adapter, lead: Lead, by_email: Contact | None) -> Found:
 def _names(lead: Lead, *more: str) -> tuple[str, ...]:
     """Return the names of the properties to read from a lead's contact.
 
-    They are the names of the lead's properties, those that `decide` needs, and `more`.
+    They are the names of the lead's properties, the names that `decide` needs, and `more`.
     """
     phone = ("phone",) if lead.phone else ()
     return tuple(dict.fromkeys((*lead.properties, "email", *phone, *more)))
@@ -90,7 +91,10 @@ def _of_email(adapter: Adapter, lead: Lead) -> Contact | None:
 
 
 def _of_conversation(adapter: Adapter, lead: Lead) -> Contact | None:
-    """Return the conversation's contact; None without one, or if the CRM has deleted it."""
+    """Return the contact of the lead's conversation.
+
+    Return None if the conversation has no contact yet, or if the CRM has deleted the contact.
+    """
     if not lead.contact_id:
         return None
     return _get(adapter, lead.contact_id, _names(lead, *adapter.email_names))
@@ -132,9 +136,11 @@ def upsert_contact(adapter: Adapter, lead: Lead, *, approve: Approve = _approve_
 
     The outcome is `unchanged` if the contact had all values already. `approve` is called before an
     update, and returns the properties to write. If the contact is deleted between the lookup and
-    the write, a new contact is created. Raises the errors of `approve` and of the adapter; Rejected
-    if the lead is strict and one of its properties would be left out; and NotYet if an earlier
-    attempt's write may still take effect.
+    the write, a new contact is created.
+
+    Raises Rejected if the lead is strict and one of its properties would be left out, NotYet if the
+    write of an earlier attempt may still take effect, and the errors of `approve` and of the
+    adapter.
     """
     try:
         return _upsert(adapter, lead, approve)
@@ -158,8 +164,8 @@ def _upsert(adapter: Adapter, lead: Lead, approve: Approve) -> SavedLead:
 def _after_clash(adapter: Adapter, lead: Lead, match: Match, clash: Conflict) -> Match | None:
     """Decide again which contact a lead belongs to, after a write of `match` raised `clash`.
 
-    Return None if the other contact of the conflict cannot be found. Raises Rejected if the lead is
-    strict and its phone would be left out.
+    Return None if the contact that already has the conflicting value cannot be found. Raises
+    Rejected if the lead is strict and its phone would be left out.
     """
     name = clash.name or "email"
     if name == "email" and lead.email:
@@ -189,7 +195,7 @@ def _holder_of_email(adapter: Adapter, lead: Lead, existing_id: str) -> Contact 
 
 
 def _save(adapter: Adapter, lead: Lead, match: Match, approve: Approve) -> SavedLead:
-    """Write the values that differ to the contact of `match`, or create a contact.
+    """Write the values that differ to the contact of `match`; if it has none, create a contact.
 
     Raises NotYet while an earlier attempt's write of the lead may still take effect.
     """
@@ -207,9 +213,10 @@ def _save(adapter: Adapter, lead: Lead, match: Match, approve: Approve) -> Saved
 def _changes(
     adapter: Adapter, lead: Lead, match: Match, contact: Contact, approve: Approve
 ) -> tuple[Match, Changes]:
-    """Return `match` with the properties that `approve` returns, and the changes to write.
+    """Return `match` with the approved properties, and the changes that an update must write.
 
-    Raises Rejected if the lead is strict and the CRM would ignore one of the changes.
+    The approved properties are those that `approve` returns. Raises Rejected if the lead is strict
+    and the CRM would ignore one of the changes.
     """
     approved = approve(lead, contact.id, match.properties)
     changes = adapter.changes(contact, approved)
@@ -246,11 +253,11 @@ def _saved(lead: Lead, match: Match, saved: Saved) -> SavedLead:
 def upsert_contacts(
     adapter: Adapter, leads: Sequence[Lead], *, approve: Approve = _approve_all
 ) -> list[SavedLead | AdapterError]:
-    """Upsert several leads; return the result or the error of each lead, in their order.
+    """Create or update the contacts of several leads; return a result per lead, in their order.
 
-    Leads are written in batches if the adapter supports batches. A failed lead does not affect the
-    others. Leads of the same contact are written in their order. `approve` is called as in
-    `upsert_contact`.
+    The result of a failed lead is its error; a failed lead does not affect the others. Leads are
+    written in batches if the adapter supports batches. Leads of the same contact are written in
+    their order. `approve` is called as in `upsert_contact`.
     """
     outcomes = _upsert_together(adapter, leads, approve) if adapter.batch_size > 1 else {}
     for index, lead in enumerate(leads):
@@ -265,9 +272,10 @@ def upsert_contacts(
 def _upsert_together(
     adapter: Adapter, leads: Sequence[Lead], approve: Approve
 ) -> dict[int, SavedLead | AdapterError]:
-    """Upsert leads in batches; return the results and errors by index in `leads`.
+    """Create or update the contacts of leads in batches; return the results by index in `leads`.
 
-    The result has no entry for leads that the caller must upsert alone.
+    The result of a failed lead is its error. A lead that the caller must upsert in a call of its
+    own has no entry.
     """
     chosen = _first_of_each_person(leads)
     outcomes: dict[int, SavedLead | AdapterError] = {}
@@ -310,8 +318,8 @@ def _upsert_together(
 def _first_of_each_person(leads: Sequence[Lead]) -> list[int]:
     """Return the indexes of the leads that one batch may contain.
 
-    These leads have an email and no earlier attempt that ended Uncertain, and share no email, phone
-    or contact id with a lead before them.
+    Such a lead has an email, and no earlier attempt of it ended Uncertain. It shares no email,
+    phone or contact id with a lead before it.
     """
     chosen, seen = [], set[str]()
     for index, lead in enumerate(leads):
@@ -323,9 +331,9 @@ def _first_of_each_person(leads: Sequence[Lead]) -> list[int]:
 
 
 def _match_together(adapter: Adapter, leads: Mapping[int, Lead]) -> dict[int, Match]:
-    """Return the matches, by index, of the leads that need a lookup by email and phone only.
+    """Return the matches, by index, of the leads that need lookups by email and phone only.
 
-    Leads that need further lookups, and leads that `decide` rejects, are left out.
+    Leads that need further lookups are left out, and so are leads that `decide` rejects.
     """
     names = sorted({name for lead in leads.values() for name in _names(lead, *_PHONES)})
     of_email = adapter.find_contacts(emails=[lead.email for lead in leads.values()], names=names)

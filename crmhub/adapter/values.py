@@ -58,9 +58,9 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The properties that an update must write (`properties`).
+    """The properties that an update must write to a contact, as `properties`.
 
-    `refused` lists properties that the CRM would silently ignore.
+    `refused` lists properties that the CRM would silently ignore, so that they are not written.
     """
 
     properties: Mapping[str, str]
@@ -69,10 +69,10 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class ContactWrite:
-    """One write of a batch: an update or a create of a contact.
+    """One write of a batch: the create or the update of a contact.
 
-    If `contact_id` is "", the write creates a contact, which `mark` identifies; otherwise it
-    updates the contact with this id.
+    If `contact_id` is "", the write creates a contact, and `mark` is the text that identifies the
+    write later. Otherwise the write updates the contact with this id.
     """
 
     contact_id: str
@@ -82,7 +82,10 @@ class ContactWrite:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """An option of a property, or a stage: `value` is stored, `label` is shown to people."""
+    """An option of a property, or a stage of a pipeline.
+
+    The CRM stores `value`; people see `label`.
+    """
 
     value: str
     label: str
@@ -146,7 +149,7 @@ class Setting:
     - `secret`: the value is stored encrypted and never shown again.
     - `required`: the value must not be empty. `Adapter.clash` checks combinations of settings.
     - `kept`: the adapter itself writes the value with `save_credentials`. Operators do not enter
-      it, and it is deleted when they change a credential.
+      the value, and it is deleted when they change a credential.
     """
 
     name: str
@@ -160,7 +163,10 @@ class Setting:
     kept: bool = False
 
     def fault(self, value: str) -> str:
-        """Return why `value` is invalid, or `""` if it is valid; a secret is not repeated."""
+        """Return why `value` is invalid for this setting, or `""` if it is valid.
+
+        The reason does not quote the value of a secret setting.
+        """
         shown = "the value given" if self.secret else repr(value)
         if self.choices and value not in self.choices:
             return f"{shown} is not one of {', '.join(self.choices)}"

@@ -50,7 +50,7 @@ _EMBEDDING = (
 class NotAllowed(Exception):
     """Outgoing calls to this host are not allowed; the message tells why.
 
-    The class is no OSError, unlike the exceptions of requests, because urllib3 would treat an
+    Unlike the exceptions of requests, this class is no OSError, because urllib3 would treat an
     OSError as a broken connection.
     """
 
@@ -64,9 +64,10 @@ def special(address: IPv4Address | IPv6Address) -> str:
 
 
 def destination(text: str) -> IPv4Address | IPv6Address:
-    """Return the IP address that packets to `text` finally reach.
+    """Return the IP address that packets to the IP address `text` finally reach.
 
-    `text` is an IP address. If it is an IPv6 address that embeds an IPv4 address, return that one.
+    For an IPv6 address that embeds an IPv4 address, return the IPv4 address; else return `text`
+    itself.
     """
     address = ip_address(text)
     for network, behind in _EMBEDDING:
@@ -94,11 +95,11 @@ class Guard:
     def addresses(
         self, host: str, port: int, *, secure: bool, seconds: float
     ) -> Sequence[tuple[Any, ...]]:
-        """Return the addresses of a host as `socket.getaddrinfo` does, if all of them are allowed.
+        """Return the addresses of a host as `socket.getaddrinfo` does, if calls to all are allowed.
 
         `secure` is True for https. Raises NotAllowed if an address may not be called or the host
-        name is invalid, socket.gaierror if the name has no address, and TimeoutError after
-        `seconds`.
+        name is invalid, socket.gaierror if the name has no address, and TimeoutError if resolving
+        the name takes longer than `seconds`.
         """
         try:
             resolved = self._look_up(host, port, seconds)
@@ -124,7 +125,8 @@ class Guard:
         """Resolve a host name in a new thread, since `getaddrinfo` accepts no timeout.
 
         A thread pool would not do: the program would wait for its threads at exit, and the dead
-        name server of one account could occupy all of them. Raises TimeoutError after `seconds`.
+        name server of one account could occupy all of them. Raises TimeoutError if resolving the
+        name takes longer than `seconds`.
         """
         answer: Future[Sequence[tuple[Any, ...]]] = Future()
         ends = monotonic() + seconds

@@ -21,9 +21,9 @@ _IDLE_SECONDS = 20.0
 
 
 class TimedSocket(socket.socket):
-    """A socket whose timeout limits all operations together, not each one.
+    """A socket whose timeout limits the total time of all its operations.
 
-    So a server that sends single bytes slowly cannot extend the call.
+    So a server that sends single bytes slowly cannot prolong the call.
     """
 
     used = 0.0
@@ -67,7 +67,7 @@ def _broken(exc: ssl.SSLError) -> OSError:
 
 
 class TimedTLSSocket(TimedSocket, ssl.SSLSocket):
-    """A TimedSocket with TLS; the timeout includes the handshake."""
+    """A TLS socket whose timeout limits the total time of the handshake and all operations."""
 
     def __del__(self) -> None:
         # ssl does not close the socket when the peer resets before the handshake.
@@ -75,9 +75,9 @@ class TimedTLSSocket(TimedSocket, ssl.SSLSocket):
 
 
 def tls_context() -> ssl.SSLContext:
-    """Return a TLS context that trusts the CAs of requests and those of this machine.
+    """Return a TLS context that trusts the CAs of the package requests and those of this machine.
 
-    The environment variable SSL_CERT_FILE can name other CAs of the machine.
+    The environment variable SSL_CERT_FILE can name a file with other CAs for this machine.
     """
     context = create_urllib3_context()
     context.load_default_certs()
@@ -149,7 +149,7 @@ class Connection(HTTPConnection):
 
     @property
     def is_connected(self) -> bool:
-        """Whether the connection is open and was used recently, so that it can be used again."""
+        """Whether the connection is open and was used recently enough to be used again."""
         sock = self.sock
         if not isinstance(sock, TimedSocket) or monotonic() - sock.used > _IDLE_SECONDS:
             return False

@@ -51,7 +51,8 @@ class TooLarge(requests.RequestException):
 def _parts(url: str | None) -> tuple[str, str, int | None]:
     """Return the scheme, host and port of a URL; the port is None if the URL has none.
 
-    Raises Refused if the URL is not of the form `https://host[:port]/path` (or http).
+    Raises Refused unless the URL has the form `https://host[:port]/path` or
+    `http://host[:port]/path`.
     """
     match = _URL.fullmatch(url or "")
     if match is None:
@@ -132,8 +133,8 @@ class _Adapter(HTTPAdapter):
         """Send a prepared request and return the response with its complete body.
 
         `timeout` limits the whole call; `stream` has no effect. Raises Refused if the request is
-        not allowed or one of `verify`, `cert` and `proxies` is given, and TooLarge for a body over
-        the limit.
+        not allowed, or if `verify`, `cert` or `proxies` is given. Raises TooLarge if the body
+        exceeds the size limit.
         """
         if verify not in (True, None) or cert or proxies:
             raise Refused("verify, cert and proxies cannot be chosen for outgoing calls")
@@ -159,7 +160,7 @@ def _read(response: requests.Response) -> bytes:
 
 
 class _Limited:
-    """The body of a response, as a wrapper around urllib3's response `raw`.
+    """Wrapper around urllib3's response `raw`, which limits the size of the body.
 
     Reading more than `most_bytes` bytes raises TooLarge.
     """
@@ -168,7 +169,7 @@ class _Limited:
         self._raw, self._left, self._most_bytes, self._url = raw, most_bytes, most_bytes, url
 
     def stream(self, *args: Any, **more: Any) -> Iterator[bytes]:
-        """Yield the body in pieces; raises TooLarge when they exceed the limit.
+        """Yield the body in pieces; raise TooLarge when their total size exceeds the limit.
 
         The arguments are those of urllib3's `stream`, but the requested size of a piece is ignored.
         """
@@ -233,9 +234,10 @@ class Egress(requests.Session):
         super().mount(prefix, adapter)
 
     def fault(self, url: str, *, seconds: float = 5.0) -> str:
-        """Return why calls to `url` are refused, or "" if they are allowed; sends no request.
+        """Return why calls to `url` are refused, or "" if they are allowed.
 
-        `seconds` is the timeout for resolving the host name.
+        The host name is resolved, but no request is sent. `seconds` is the timeout for resolving
+        it.
         """
         host = "its host"
         try:

@@ -12,7 +12,10 @@ _DAY_MS = 86_400_000
 
 
 def list_owners(call: Call) -> Answer:
-    """Respond with a page of the owners; a query parameter selects owners by email."""
+    """Respond with a page of the account's owners (HubSpot users).
+
+    With the query parameter `email`, only the owner with this email is listed.
+    """
     limit = call.integer("limit", 100, most=500)
     start = call.cursor()
     email = (call.given("email") or "").lower()
@@ -28,7 +31,7 @@ def list_owners(call: Call) -> Answer:
 
 
 def read_owner(call: Call) -> Answer:
-    """Respond with one owner, found by owner id or user id."""
+    """Respond with one owner (HubSpot user), found by owner id or by user id."""
     key = call.given("idProperty") or "id"
     for owner in call.portal.owners:
         if owner["archived"] == call.flag("archived") and str(owner.get(key)) == call.at["id"]:
@@ -55,7 +58,10 @@ def details(call: Call) -> Answer:
 
 
 def usage(call: Call) -> Answer:
-    """Respond with the number of calls made today, and the time of its reset, midnight UTC."""
+    """Respond with the number of API calls made today.
+
+    The response also contains the time at which this number returns to 0: midnight UTC.
+    """
     now = now_ms()
     day = {
         "name": "private-apps-api-calls-daily",

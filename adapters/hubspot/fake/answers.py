@@ -1,4 +1,4 @@
-"""HTTP responses of the fake HubSpot, and HubSpot's format of errors."""
+"""HTTP responses of the fake HubSpot, and error bodies in HubSpot's format."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Answer:
     content_type: str = JSON
 
     def encoded(self) -> bytes:
-        """Return the body as bytes; empty without a body."""
+        """Return the body as bytes; return empty bytes if there is no body."""
         if self.body is None:
             return b""
         return self.body if isinstance(self.body, bytes) else orjson.dumps(self.body)
@@ -36,8 +36,8 @@ class Answer:
 class Refused(Exception):
     """HubSpot refuses a request with this status and error body.
 
-    Of the fields of an error body only `message` is required (HubSpot's guide to errors). `extra`
-    holds further fields.
+    `extra` holds further fields of the error body. HubSpot itself requires only the field `message`
+    (HubSpot's guide to errors).
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Refused(Exception):
         }
 
     def answer(self) -> Answer:
-        """Return the refusal as an HTTP response with a new correlation id."""
+        """Return this refusal as an HTTP response with a new correlation id."""
         correlation_id = str(uuid4())
         return Answer(
             self.status,
@@ -85,7 +85,8 @@ class WrongValue:
 def wrong_values(found: Sequence[WrongValue], portal_id: int) -> Refused:
     """Return HubSpot's 400 response to a request with the wrong property values `found`.
 
-    HubSpot names each property twice: as JSON inside the message, and in `errors`.
+    The response names each property twice, as HubSpot does: as JSON inside the message, and in
+    `errors`.
     """
     listed = [
         {
@@ -113,9 +114,9 @@ def wrong_values(found: Sequence[WrongValue], portal_id: int) -> Refused:
 
 
 def missing(names: Iterable[str], kind: str, *, code: str) -> Refused:
-    """Return HubSpot's 400 response to a record without the required properties `names`.
+    """Return HubSpot's 400 response to a record that lacks the required properties `names`.
 
-    `kind` is the singular name of the kind of record, `code` HubSpot's error code.
+    `kind` is the singular name of the kind of record, and `code` is HubSpot's error code.
     """
     lacking = sorted(names)
     return Refused(
@@ -134,9 +135,10 @@ def missing(names: Iterable[str], kind: str, *, code: str) -> Refused:
 
 
 def not_found(message: str = "resource not found", *, category: str | None = None) -> Refused:
-    """Return HubSpot's 404 response.
+    """Return HubSpot's 404 response with the error text `message`.
 
-    For an unknown numeric record id the error body has no category.
+    The default values give the response for an unknown numeric record id, whose body has no error
+    category.
     """
     return Refused(404, message, category=category)
 

@@ -1,4 +1,7 @@
-"""The endpoints of the fake HubSpot for associations: labels, links of records, batches."""
+"""The endpoints of the fake HubSpot for associations (links between two records).
+
+They list the types of links, and read, create and delete links, also in batches.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ _MAX_WRITTEN = 2_000
 
 
 def labels(call: Call) -> Answer:
-    """Respond with the association types from one kind of record to another."""
+    """Respond with the association types (kinds of link) from one kind of record to another."""
     source, target = _kinds(call)
     return Answer(
         200, {"results": [described(link_type) for link_type in types_between(source, target)]}
@@ -37,7 +40,7 @@ def labels(call: Call) -> Answer:
 
 
 def link_by_default(call: Call) -> Answer:
-    """Link two records without a label; the request has no body."""
+    """Link two records with the unlabelled association type; the request has no body."""
     source, target = _ends(call)
     type_ = default_type(source.kind, target.kind)
     link(call.portal, source, target, type_)
@@ -47,7 +50,7 @@ def link_by_default(call: Call) -> Answer:
 
 
 def link_by_type(call: Call) -> Answer:
-    """Link two records with the association types in the body of the request."""
+    """Link two records with the association types that the request body gives."""
     given = call.json(shapes.ASSOCIATION_TYPES)
     source, target = _ends(call)
     for type_ in _types(source, target.kind, given, target.id):
@@ -56,14 +59,17 @@ def link_by_type(call: Call) -> Answer:
 
 
 def unlink_records(call: Call) -> Answer:
-    """Delete all links between two records; the status is 204 even without a link."""
+    """Delete all links between two records.
+
+    The status is 204 even if there is no link.
+    """
     source = call.portal.load(call.kind, call.at["id"])
     unlink(call.portal, source, call.portal.kind(call.at["to"]), call.at["to_id"])
     return Answer(204)
 
 
 def list_links(call: Call) -> Answer:
-    """Respond with a page of the links from a record to records of one kind."""
+    """Respond with a page of the links from a record to the records of one kind."""
     source = call.portal.load(call.kind, call.at["id"])
     links = _links(call, source, call.portal.kind(call.at["to"]))
     limit = call.integer("limit", _MAX_PAGE, most=_MAX_PAGE)
@@ -76,9 +82,10 @@ def list_links(call: Call) -> Answer:
 
 
 def batch_read(call: Call) -> Answer:
-    """Respond with the links of several records to records of one kind.
+    """Respond with the links from several records to the records of one kind.
 
-    If some records have no links, the status is 207 and the response lists them.
+    If some of the several records have no links, the status is 207 and the response lists these
+    records.
     """
     source, target = _kinds(call)
     inputs = call.json(shapes.LINKS_READ)["inputs"]
@@ -97,7 +104,7 @@ def batch_read(call: Call) -> Answer:
 
 
 def batch_link_by_default(call: Call) -> Answer:
-    """Link several pairs of records without a label."""
+    """Link several pairs of records with the unlabelled association type."""
     source, target = _kinds(call)
     inputs = call.json(shapes.PAIRS)["inputs"]
     _check_count(inputs, _MAX_WRITTEN)
@@ -109,7 +116,7 @@ def batch_link_by_default(call: Call) -> Answer:
 
 
 def batch_link(call: Call) -> Answer:
-    """Link several pairs of records with the association types that each pair gives."""
+    """Link several pairs of records with the association types that the request gives per pair."""
     source, target = _kinds(call)
     inputs = call.json(shapes.PAIRS_WITH_TYPES)["inputs"]
     _check_count(inputs, _MAX_WRITTEN)

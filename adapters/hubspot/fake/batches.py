@@ -1,6 +1,7 @@
 """The batch endpoints of the fake HubSpot for records.
 
-A failure concerns only its own record if all inputs have trace ids; else it fails the whole batch.
+If all items of a batch (its inputs) have trace ids, a failure concerns only its own item. Otherwise
+it fails the whole batch.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ _Write = Callable[[_Input], dict[str, Any]]
 
 
 class _Writes:
-    """The writes of one batch.
+    """The creates and updates of one batch.
 
-    `records` maps the ids of inputs to the records to update.
+    `records` maps the ids that the inputs (items) of the batch name to the records to update.
     """
 
     def __init__(self, call: Call, inputs: Sequence[_Input]) -> None:
@@ -36,18 +37,24 @@ class _Writes:
         self._former: list[tuple[Record, dict[str, str]]] = []
 
     def find(self, item: _Input) -> Record | None:
-        """Return the record that an input names, by id or by a unique property, or None."""
+        """Return the record that an input (item of the batch) names, or None if there is none.
+
+        The input names the record by id or by a unique property.
+        """
         return self._portal.find(self._kind, item["id"], item.get("idProperty"))
 
     def create(self, item: _Input) -> dict[str, Any]:
-        """Create a record from an input; return the record in the format of HubSpot's responses."""
+        """Create a record from a batch item.
+
+        Return the record in the format of HubSpot's responses.
+        """
         associations = item.get("associations", ())
         record = create(self._portal, self._kind, item["properties"], associations)
         self._created.append(record)
         return self._shown(record)
 
     def update(self, item: _Input) -> dict[str, Any]:
-        """Update the record in `records` for an input.
+        """Update the record that a batch item names, which must be in `records`.
 
         Return the record in the format of HubSpot's responses.
         """
@@ -56,10 +63,10 @@ class _Writes:
         return self._update(record, item)
 
     def upsert(self, item: _Input) -> dict[str, Any]:
-        """Update the record that an input names, or create it if it does not exist.
+        """Update the record that a batch item names; create the record if it does not exist.
 
-        Return the record in the format of HubSpot's responses; its field `new` says whether it was
-        created.
+        Return the record in the format of HubSpot's responses. The field `new` of the result says
+        whether the record was created.
         """
         name = item.get("idProperty") or "hs_object_id"
         record = self.find(item)
@@ -112,10 +119,10 @@ def batch_update(call: Call) -> Answer:
 
 
 def batch_upsert(call: Call) -> Answer:
-    """Update or create several records; the field `new` of each result says which.
+    """Update or create several records; the field `new` of each result tells which was done.
 
-    In an upsert by email, each input must have all properties that a new record requires (HubSpot's
-    guide). As integrators have observed, the results come in another order than the inputs.
+    In an upsert by email, each item must have all properties that a new record requires (HubSpot's
+    guide). The results are in another order than the items, as integrators have observed.
     """
     inputs = call.json(shapes.BATCH_UPSERT)["inputs"]
     writes = _Writes(call, inputs)
@@ -128,7 +135,7 @@ def batch_upsert(call: Call) -> Answer:
 def batch_read(call: Call) -> Answer:
     """Respond with several records.
 
-    If some do not exist, the status is 207 and the response lists them.
+    If some of them do not exist, the status is 207 and the response lists the missing records.
     """
     asked, archived = call.json(shapes.BATCH_READ), call.flag("archived")
     portal, kind = call.portal, call.kind
@@ -157,7 +164,7 @@ def batch_read(call: Call) -> Answer:
 
 
 def batch_archive(call: Call) -> Answer:
-    """Archive several records (204); ids of records that do not exist are ignored."""
+    """Archive several records; the status is 204, and ids of unknown records are ignored."""
     inputs = call.json(shapes.BATCH_ARCHIVE)["inputs"]
     _check_count(inputs)
     for item in inputs:
@@ -185,11 +192,11 @@ def _written_each(
     done: int = 200,
     absent: Sequence[str] = (),
 ) -> Answer:
-    """Write all inputs with `write`, a method of `writes`; return the response of the batch.
+    """Write all items of a batch with `write`, a method of `writes`; return the response.
 
-    If all inputs have different trace ids, a failure concerns only its own input. Else the first
-    failure stops the batch and undoes the earlier writes. `done` is the status without failures;
-    `absent` are ids of records that do not exist.
+    If all items have different trace ids, a failure concerns only its own item. Otherwise the first
+    failure stops the batch and undoes the earlier writes. `done` is the status if nothing fails.
+    `absent` are ids in the request whose records do not exist; the response lists them as errors.
     """
     traces = [item.get("objectWriteTraceId") for item in inputs]
     traced = None not in traces and len(set(traces)) == len(traces)

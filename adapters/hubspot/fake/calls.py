@@ -15,10 +15,10 @@ from adapters.hubspot.fake.shapes import Check
 
 @dataclass(slots=True)
 class Call:
-    """An API call whose path belongs to an endpoint.
+    """An API call whose path belongs to an endpoint of HubSpot.
 
-    `kind` is the kind of record in the path, "" without one; `at` are all parameters in the path,
-    by name.
+    `kind` is the kind of record in the path, or "" if the path has none. `at` contains all
+    parameters in the path, by name.
     """
 
     portal: Portal
@@ -31,9 +31,10 @@ class Call:
     at: dict[str, str] = field(default_factory=dict)
 
     def json(self, check: Check) -> Any:
-        """Parse the body as JSON, and return it validated by `check`.
+        """Parse the request body as JSON; return it as validated by the function `check`.
 
-        Raises Refused with status 415 for another content type, and 400 for an invalid body.
+        Raises Refused with status 415 if the content type is not JSON, and 400 if the body is
+        invalid.
         """
         if self.content_type.partition(";")[0].strip().lower() != "application/json":
             raise Refused(415, "Unsupported Media Type", category=None)
@@ -44,9 +45,9 @@ class Call:
         return check(value, "")
 
     def given(self, name: str) -> str | None:
-        """Return the value of a query parameter, None if it is missing.
+        """Return the value of a query parameter; return None if it is missing.
 
-        If the parameter is repeated, its last value counts.
+        If the parameter is repeated, return its last value.
         """
         return self.query[name][-1] if name in self.query else None
 
@@ -61,9 +62,9 @@ class Call:
         return [value.strip() for value in values if value.strip()]
 
     def sensitivities(self) -> set[str]:
-        """Return the sensitivity levels of the properties named in the query and the body.
+        """Return the sensitivity levels of all sensitive properties that the call names.
 
-        The level of properties that are not sensitive is left out.
+        The names are taken from the query and from the body.
         """
         try:
             body = orjson.loads(self.body or b"{}")
@@ -86,9 +87,10 @@ class Call:
         return value == "true"
 
     def cursor(self) -> int:
-        """Return the cursor of the requested page as a number; 0 for the first page.
+        """Return the query parameter `after`, the cursor of the requested page, as an integer.
 
-        Raises Refused with status 400 for an invalid cursor.
+        Return 0 if it is missing, which requests the first page. Raises Refused with status 400 for
+        an invalid cursor.
         """
         value = self.given("after") or "0"
         if not (value.isascii() and value.isdigit() and len(value) < 20):
@@ -108,7 +110,7 @@ class Call:
 
 
 def _named(body: Any) -> Iterator[str]:
-    """Yield the names of the properties that a request body lists, also within a batch."""
+    """Yield the property names in a request body, also those in the items of a batch."""
     if not isinstance(body, dict):
         return
     for given in (body, *(item for item in body.get("inputs") or () if isinstance(item, dict))):

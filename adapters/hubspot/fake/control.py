@@ -133,7 +133,10 @@ def _reset(fake: FakeHubSpot, given: Any) -> Answer:
 
 
 def _settings(fake: FakeHubSpot, given: Any) -> Answer:
-    """Set the settings in the body of the request; an invalid setting prevents all changes."""
+    """Change settings of the fake to the values in the request body.
+
+    If one of the settings is invalid, none is changed.
+    """
     changes = []
     for name, value in _object(given).items():
         if name not in _SETTINGS:
@@ -146,7 +149,7 @@ def _settings(fake: FakeHubSpot, given: Any) -> Answer:
 
 
 def _rules(fake: FakeHubSpot, given: Any) -> Answer:
-    """Set the properties that the account requires, by kind of record.
+    """Set which properties the account requires, for each kind of record.
 
     An example of the body: {"deals": {"required": ["amount"], "conditional": [["dealtype", "other",
     ["amount"]]]}}
@@ -218,7 +221,7 @@ def _scopes(name: str, value: Any) -> frozenset[str]:
     return frozenset(value)
 
 
-# How a setting is checked, and how it is taken over.
+# For each setting, the function that validates it and the function that applies it.
 _SETTINGS: dict[str, tuple[Callable[[str, Any], Any], Callable[[FakeHubSpot, Any], None]]] = {
     "search_lag": (_number, lambda fake, value: setattr(fake.portal, "search_lag", value)),
     "latency": (_number, lambda fake, value: setattr(fake, "latency", value)),

@@ -17,9 +17,9 @@ GROUPS = {
     "tickets": "ticketinformation",
     "companies": "companyinformation",
 }
-# The property that tells when a record was last changed has another name on contacts.
+# The property with the time of a record's last change; contacts have another name for it.
 CHANGED_AT = dict.fromkeys(KINDS, "hs_lastmodifieddate") | {"contacts": "lastmodifieddate"}
-# What an answer holds when no property is asked for.
+# The properties in a response to a request that names no properties.
 SHOWN = {
     "contacts": ("email", "firstname", "lastname"),
     "deals": ("amount", "closedate", "dealname", "dealstage", "pipeline"),
@@ -75,8 +75,8 @@ def definition(
 ) -> Definition:
     """Return a property definition with all fields that HubSpot's responses have.
 
-    The parameters are the values of these fields. `options` lists (value, label); `own` is True for
-    HubSpot's own properties and False for custom properties.
+    The parameters are the values of these fields. `options` lists (value, label) pairs. `own` is
+    True for a property that HubSpot itself defines, and False for a custom property.
     """
     if type_ == "bool" and not options:
         options = (("true", "Yes"), ("false", "No"))
@@ -352,14 +352,18 @@ def starter_definitions(kind: str) -> dict[str, Definition]:
 
 
 def mark(kind: str) -> Definition:
-    """Return the definition of crmhub_mark, the unique property for the hub's marks."""
+    """Return the definition of crmhub_mark, a property whose values must be unique.
+
+    The hub writes its mark, a text by which it recognizes a record later, into this property.
+    """
     return definition("crmhub_mark", "crmhub mark", group=GROUPS[kind], unique=True, own=False)
 
 
 def stage(id_: str, label: str, order: int, metadata: dict[str, str], at: str) -> dict[str, Any]:
     """Return a stage of a pipeline in the format of HubSpot's responses.
 
-    `order` is its place in the pipeline; `at` is the time of creation and change, as text.
+    `order` is the stage's place in the pipeline. `at` is the time of its creation and last change,
+    as text.
     """
     return {
         "id": id_,
@@ -426,9 +430,9 @@ def _closed(probability: str) -> str:
 
 
 def starter_owners() -> list[dict[str, Any]]:
-    """Return the owners of a new account: two active owners and an archived owner.
+    """Return the owners (HubSpot users) of a new account: two active and one archived owner.
 
-    The `id` of an owner differs from the `userId`.
+    As in HubSpot, the `id` of an owner differs from the `userId`.
     """
     people = (
         ("41629779", "marie@example.com", "Marie", "Curie", 9586504, False),

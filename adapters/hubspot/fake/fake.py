@@ -30,13 +30,13 @@ class FakeHubSpot(Service):
         self._server: Server | None = None
 
     def start(self) -> FakeHubSpot:
-        """Start the server and return the fake.
+        """Start the server in a thread and return this object.
 
         Raises OSError if the port is in use.
         """
         server = Server(self.options.host, self._port, self._responded)
         self._server, self._port = server, server.server_address[1]
-        # A long wait between looks at the stop flag would delay each stop by that much.
+        # The server checks the stop flag at this interval, so a long one would delay each stop.
         serve = server.serve_forever
         threading.Thread(target=serve, args=(0.02,), name="fake-hubspot", daemon=True).start()
         return self
@@ -70,39 +70,40 @@ class FakeHubSpot(Service):
         """The static access token, which is valid until `expire_tokens` is called."""
         return self.tokens.static
 
-    # What is in it
+    # Records.
 
     @property
     def contacts(self) -> dict[str, dict[str, str]]:
-        """The properties of all live contacts, by contact id."""
+        """The properties of all contacts that are not archived, by contact id."""
         return self.records("contacts")
 
     @property
     def deals(self) -> dict[str, dict[str, str]]:
-        """The properties of all live deals, by deal id."""
+        """The properties of all deals that are not archived, by deal id."""
         return self.records("deals")
 
     @property
     def tickets(self) -> dict[str, dict[str, str]]:
-        """The properties of all live tickets, by ticket id."""
+        """The properties of all tickets that are not archived, by ticket id."""
         return self.records("tickets")
 
     def records(self, kind: str) -> dict[str, dict[str, str]]:
-        """Return the properties of all live records of a kind, by record id."""
+        """Return the properties of all records of a kind that are not archived, by record id."""
         with self.lock:
             return {
                 id_: dict(record.properties) for id_, record in self.portal.records[kind].items()
             }
 
     def linked(self, kind: str, id_: str, to: str) -> list[str]:
-        """Return the ids of the records of kind `to` that are linked to a record."""
+        """Return the ids of the records of the kind `to` that are linked to a given record."""
         with self.lock:
             return sorted(linked(self.portal, self.portal.load(kind, id_), to))
 
     def add(self, kind: str, properties: Mapping[str, str], *, contacts: Iterable[str] = ()) -> str:
-        """Create a record that searches find at once, and return its id.
+        """Create a record that searches find at once, without lag; return its id.
 
-        `contacts` are the ids of contacts to link it to. Raises Refused if HubSpot would refuse it.
+        `contacts` are the ids of contacts to link the record to. Raises Refused if HubSpot would
+        refuse the record.
         """
         with self.lock:
             type_id = default_type(kind, "contacts").id
@@ -113,7 +114,7 @@ class FakeHubSpot(Service):
             return record.id
 
     def add_contact(self, **properties: str) -> str:
-        """Create a contact that searches find at once, and return its id."""
+        """Create a contact that searches find at once, without lag; return its id."""
         return self.add("contacts", properties)
 
     def set(self, kind: str, id_: str, **properties: str) -> None:
@@ -129,7 +130,7 @@ class FakeHubSpot(Service):
     def define(self, kind: str, name: str, type_: str = "string", **more: Any) -> None:
         """Define a custom property of the type `type_` for a kind of record.
 
-        `more` are further arguments of `definitions.definition`.
+        `more` are further arguments of the function `definitions.definition`.
         """
         with self.lock:
             group = next(iter(self.portal.groups[kind]))
@@ -137,24 +138,24 @@ class FakeHubSpot(Service):
             self.portal.definitions[kind][name] = made
 
     def require(self, kind: str, *names: str) -> None:
-        """Make these properties required in all records of a kind."""
+        """Make the properties `names` required in every record of a kind."""
         with self.lock:
             self.portal.rules[kind] = Rules(required=names)
 
     def index(self) -> None:
-        """Put the present values of all records into the search index, without lag."""
+        """Put the present values of all records into the search index at once, without lag."""
         with self.lock:
             for records in self.portal.records.values():
                 for record in records.values():
                     record.index()
 
-    # What goes wrong
+    # Faults.
 
     def fail(self, status: int | None = None, **fault: Any) -> Fault:
         """Inject a fault and return it.
 
-        `status` is the HTTP status for a fault of the kind "status"; the other arguments are those
-        of `faults.Fault`.
+        `status` is the HTTP status with which a fault of the kind "status" answers. `fault` are
+        further attributes of `faults.Fault`, such as `path` and `times`.
         """
         made = Fault(status=status, **fault)
         with self.lock:
@@ -162,15 +163,18 @@ class FakeHubSpot(Service):
         return made
 
     def expire_tokens(self) -> None:
-        """Make all access tokens invalid; only a refresh gives a new valid token."""
+        """Make all access tokens invalid.
+
+        Only a refresh with the refresh token gives a new valid access token.
+        """
         with self.lock:
             self.tokens.expire()
 
-    # What it was asked
+    # Recorded calls.
 
     @property
     def requests(self) -> list[Seen]:
-        """The last 5,000 API calls, the oldest first."""
+        """The recorded API calls, at most the last 5,000, the oldest first."""
         with self.lock:
             return list(self._seen)
 

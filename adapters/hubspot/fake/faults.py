@@ -1,7 +1,8 @@
 """Injected faults of the fake HubSpot: what fails, for which calls, and how often.
 
-Faults are applied to the open socket, so clients see real network failures. With `written`, the
-fault comes after the call was executed: the record is created, but the response is lost.
+Faults are applied to the open socket, so clients see real network failures. If a fault is
+`written`, it is applied after the call was executed: the record is created, but the response is
+lost.
 """
 
 from __future__ import annotations
@@ -60,10 +61,12 @@ class Fault:
     """One injected fault, and the calls to which it applies.
 
     `kind` is one of KINDS. The fault applies to calls whose method and path match `method` and
-    `path` (shell patterns, with `|` between methods). The first `skip` matching calls are left
-    alone; then the fault is applied `times` times (None: until it is removed), each time with
-    `probability`. `seconds` is a pause before the call is executed, or after it if `written` is
-    True; for a drip, `seconds` is the time over which the body is sent.
+    `path` (shell patterns, with `|` between methods). The first `skip` matching calls get no fault.
+    Each later matching call gets the fault with `probability`, until `times` faults were applied;
+    None means no end.
+
+    `seconds` is a pause before the call is executed, or after it if `written` is True. For the kind
+    "drip", `seconds` is the time over which the body is sent.
     """
 
     kind: str = "status"
@@ -93,9 +96,9 @@ class Fault:
             raise ValueError("retry_after: one of none, seconds, date")
 
     def meets(self, method: str, path: str) -> bool:
-        """Return whether the fault applies to a call with this method and path.
+        """Return whether the fault must be applied to a call with this method and path.
 
-        A match is counted, so the answer may differ at the next call.
+        The call is counted in `skip` and `times`, so the result may differ for the next equal call.
         """
         if not any(
             fnmatchcase(method, method_pattern) for method_pattern in self.method.split("|")
@@ -106,7 +109,7 @@ class Fault:
         if self.skip:
             self.skip -= 1
             return False
-        # Chance is what is wanted here, not secrecy.
+        # The random number needs no cryptographic strength.
         if self.probability < 1 and random.random() >= self.probability:
             return False
         self.times = None if self.times is None else self.times - 1
@@ -115,16 +118,16 @@ class Fault:
 
     @property
     def needs_answer(self) -> bool:
-        """Whether the call is executed although the fault applies to it."""
+        """Whether the call is executed by the fake although the fault is applied to it."""
         return self.written or self.kind in ("latency", "drip", "broken_json", "wrong_type", "cut")
 
     @property
     def pauses(self) -> bool:
-        """Whether `seconds` is a pause before or after the call is executed."""
+        """Whether `seconds` is a pause; otherwise it is the time over which the body is sent."""
         return self.kind != "drip"
 
     def answer(self, true: Answer | None) -> Answer:
-        """Return the response that is sent in place of the real response `true`.
+        """Return the response that this fault sends in place of the correct response `true`.
 
         `true` is None if the call was not executed.
         """
@@ -142,7 +145,7 @@ class Fault:
             case "broken_json":
                 whole = true.encoded() if true else b"{}"
                 return self._sent(true.status if true else 200, whole[:-2] + b",,", JSON)
-        # The true answer, for what spoils only the way it is sent.
+        # All further kinds of faults affect only how the real response is sent.
         answer = true or Answer(200)
         if self.kind == "wrong_type":
             answer.content_type = self.content_type or "text/plain"
@@ -254,13 +257,13 @@ class Faults:
         self.waiting: list[Fault] = []
 
     def add(self, fault: Fault) -> None:
-        """Add a fault after all others."""
+        """Add a fault to the end of the list of faults."""
         self.waiting.append(fault)
 
     def strike(self, method: str, path: str) -> Fault | None:
-        """Return the first fault that applies to a call with this method and path, or None.
+        """Return the first fault to apply to a call with this method and path, or None.
 
-        A fault that has been applied as often as it should is removed.
+        The fault is counted as applied. After its last application it is removed.
         """
         for fault in self.waiting:
             if fault.meets(method, path):
@@ -269,7 +272,10 @@ class Faults:
         return None
 
     def refreshed(self) -> None:
-        """Remove the faults of the kind `expired`: a refresh of the access token ends them."""
+        """Remove all faults of the kind `expired`.
+
+        Such faults answer that the access token has expired; a refresh of the token ends them.
+        """
         self.waiting = [fault for fault in self.waiting if fault.kind != "expired"]
 
     def clear(self) -> None:

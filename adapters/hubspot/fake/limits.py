@@ -14,16 +14,17 @@ from adapters.hubspot.fake.answers import Refused
 RetryAfter = Literal["none", "seconds", "date"]
 
 _POLICIES = {"general": "TEN_SECONDLY_ROLLING", "search": "SECONDLY", "daily": "DAILY"}
-# A window without a limit still measures, over the time that the limit would have.
+# The most calls to remember for measuring `peak`.
 _MOST_REMEMBERED = 1_000_000
 
 
 @dataclass(slots=True)
 class Window:
-    """A rate limit: at most `most` calls in any period of `seconds` seconds; None is no limit.
+    """A rate limit: at most `most` calls in any period of `seconds` seconds.
 
-    `name` is general, search or token. `calls` counts all calls and `refused` the refused calls;
-    `peak` is the largest number of calls, accepted or refused, within any period.
+    If `most` is None, calls are counted but not limited. `name` is "general", "search" or "token".
+    `calls` counts all calls, and `refused` the refused calls. `peak` is the largest number of
+    calls, accepted or refused, within any period.
     """
 
     name: str
@@ -36,7 +37,10 @@ class Window:
     _came: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST_REMEMBERED))
 
     def take(self) -> float | None:
-        """Count a call; return None if it is accepted, else the time to wait in seconds."""
+        """Count a call; return None if the rate limit accepts the call.
+
+        For a refused call, return the time in seconds until a call is accepted again.
+        """
         now = time.monotonic()
         self.calls += 1
         self._came.append(now)
@@ -50,17 +54,20 @@ class Window:
         return None
 
     def remaining(self) -> int:
-        """Return the number of further calls that are accepted in the present period."""
+        """Return how many further calls the rate limit accepts in the present period.
+
+        Return 0 if there is no limit.
+        """
         return max(0, (self.most or 0) - len(self._taken))
 
     def change(self, most: int | None, seconds: float) -> None:
-        """Set another limit. The counters are kept, and the period starts without calls."""
+        """Set another limit; the totals are kept, and the new period starts without calls."""
         self.most, self.seconds = most, seconds
         self._taken.clear()
         self._came.clear()
 
     def counted(self) -> dict[str, float | int | None]:
-        """Return the limit and the counters as the control endpoint shows them."""
+        """Return the limit and the numbers of calls as the control endpoint shows them."""
         return {
             "limit": self.most,
             "seconds": self.seconds,
@@ -76,10 +83,10 @@ def _drop(moments: deque[float], before: float) -> None:
 
 
 def parse(text: str, *, usual: float = 10.0) -> tuple[int | None, float]:
-    """Return (calls, seconds) for a limit such as `100/10s`; (None, `usual`) for `none`.
+    """Parse a rate limit such as `100/10s`; return (calls, seconds).
 
-    Without a limit, `usual` is the period in seconds for which calls are counted. Raises ValueError
-    if the text has another form.
+    Return (None, `usual`) for `none`: without a limit, calls are counted over periods of `usual`
+    seconds. Raises ValueError if the text has another form.
     """
     if text == "none":
         return None, usual
@@ -90,10 +97,10 @@ def parse(text: str, *, usual: float = 10.0) -> tuple[int | None, float]:
 
 
 def too_many(window: Window, wait: float, retry_after: RetryAfter) -> Refused:
-    """Return HubSpot's 429 response to a call that exceeds the limit `window`.
+    """Return HubSpot's 429 response to a call that exceeds the rate limit `window`.
 
-    `wait` is the time in seconds until a call is accepted. `retry_after` is the form of the header
-    Retry-After, which HubSpot does not document.
+    `wait` is the time in seconds until a call is accepted. `retry_after` tells whether the header
+    Retry-After, which HubSpot does not document, contains seconds or a date or is left out.
     """
     policy = _POLICIES[window.name]
     return Refused(
@@ -106,9 +113,9 @@ def too_many(window: Window, wait: float, retry_after: RetryAfter) -> Refused:
 
 
 def retry_header(wait: float, form: RetryAfter) -> dict[str, str]:
-    """Return the header Retry-After for a wait of some seconds.
+    """Return the header Retry-After for a wait of `wait` seconds.
 
-    `form` says whether it holds seconds or a date, or is left out.
+    `form` says whether the header contains seconds or a date; for "none" the result is empty.
     """
     if form == "seconds":
         return {"Retry-After": str(max(1, math.ceil(wait)))}

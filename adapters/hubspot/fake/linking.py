@@ -1,6 +1,7 @@
 """The association types between kinds of records, and the links between records.
 
-The ids of the types are those of HubSpot's association guide and SDK.
+An association type is a kind of link, such as contact to deal; the ids of the types are those of
+HubSpot's association guide and SDK.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from adapters.hubspot.fake.portal import Portal, Record
 
 @dataclass(frozen=True, slots=True)
 class LinkType:
-    """An association type from one kind of record to another.
+    """An association type: a kind of link from records of one kind to records of another.
 
-    `inverse` is the id of the type for the other direction.
+    `inverse` is the id of the association type for the opposite direction.
     """
 
     id: int
@@ -29,7 +30,7 @@ class LinkType:
 
     @property
     def name(self) -> str:
-        """The type's name in the responses of the endpoints for records."""
+        """The association type's name as it appears in the responses with records."""
         plain = f"{SINGULAR[self.source]}_to_{SINGULAR[self.target]}"
         with_company = "companies" in (self.source, self.target)
         return plain if self.primary or not with_company else f"{plain}_unlabeled"
@@ -65,7 +66,7 @@ TYPES: dict[int, LinkType] = {
 
 
 def types_between(source: str, target: str) -> list[LinkType]:
-    """Return the association types from the kind `source` to the kind `target`.
+    """Return the association types (kinds of link) from the kind `source` to the kind `target`.
 
     The type without a label comes first.
     """
@@ -78,12 +79,12 @@ def types_between(source: str, target: str) -> list[LinkType]:
 
 
 def default_type(source: str, target: str) -> LinkType:
-    """Return the association type without a label from the kind `source` to the kind `target`."""
+    """Return the unlabelled association type from the kind `source` to the kind `target`."""
     return types_between(source, target)[0]
 
 
 def described(type_: LinkType) -> dict[str, Any]:
-    """Return an association type in the format of the endpoints for labels."""
+    """Return an association type in the format of the responses about association labels."""
     return {
         "category": "HUBSPOT_DEFINED",
         "typeId": type_.id,
@@ -92,10 +93,11 @@ def described(type_: LinkType) -> dict[str, Any]:
 
 
 def checked_types(source: str, given: Iterable[dict[str, Any]], *, to: str) -> list[LinkType]:
-    """Return the association types that a request body gives for a record of kind `source`.
+    """Return the association types that a request body gives for links of a record.
 
-    `to` is the id of the other record, for the error body. Raises Refused with status 400 if there
-    is no type, or a type is unknown or starts at another kind.
+    `source` is the kind of that record. `to` is the id of the record to link it with, for the error
+    body. Raises Refused with status 400 if the body gives no type, an unknown type, or a type that
+    does not start at `source`.
     """
     types = []
     for named in given:
@@ -118,11 +120,11 @@ def checked_types(source: str, given: Iterable[dict[str, Any]], *, to: str) -> l
 
 
 def checked_target(portal: Portal, type_: LinkType, id_: str) -> Record:
-    """Return the record to which a link with this association type shall lead.
+    """Return the record with the id `id_` at the end of a link of type `type_`.
 
-    Raises Refused with status 400 if there is no such record.
+    Raises Refused with status 400 if there is no such record of the type's target kind.
     """
-    # Only a read is said to lead from the ids of merged records to the one they became.
+    # HubSpot documents only for reads that the id of a merged record leads to the new record.
     if (record := portal.find(type_.target, id_)) and record.id == id_:
         return record
     raise invalid_objects(
@@ -131,7 +133,10 @@ def checked_target(portal: Portal, type_: LinkType, id_: str) -> Record:
 
 
 def invalid_objects(message: str, *, kind: str, id_: str) -> Refused:
-    """Return HubSpot's 400 response about a link, with the id of the record in its `context`."""
+    """Return HubSpot's 400 response to a link with an invalid record.
+
+    `kind` and `id_` are those of the invalid record, which the response names in its `context`.
+    """
     return Refused(
         400,
         message,
@@ -140,7 +145,7 @@ def invalid_objects(message: str, *, kind: str, id_: str) -> Refused:
 
 
 def link(portal: Portal, source: Record, target: Record, type_: LinkType) -> None:
-    """Link two records in both directions with an association type.
+    """Link two records in both directions with an association type (kind of link).
 
     If the type has a label, the link without a label is added, too.
     """
@@ -152,25 +157,25 @@ def link(portal: Portal, source: Record, target: Record, type_: LinkType) -> Non
 
 
 def unlink(portal: Portal, source: Record, kind: str, id_: str) -> None:
-    """Delete all links between a record and the record with this kind and id."""
+    """Delete all links between the record `source` and the record with this kind and id."""
     there, back = (source.kind, source.id), (kind, id_)
     portal.links.get(there, {}).pop(back, None)
     portal.links.get(back, {}).pop(there, None)
 
 
 def linked(portal: Portal, record: Record, kind: str) -> dict[str, set[int]]:
-    """Return the records of a kind that are linked to a record.
+    """Return the records of the kind `kind` that are linked to `record`.
 
-    The result maps their ids to the ids of the association types.
+    The result maps the ids of the linked records to the ids of the links' association types.
     """
     links = portal.links.get((record.kind, record.id), {})
     return {id_: types for (of, id_), types in links.items() if of == kind}
 
 
 def shown_links(portal: Portal, record: Record, kinds: Iterable[str]) -> dict[str, Any]:
-    """Return the field `associations` of a record in HubSpot's responses.
+    """Return a record's links in the format of the field `associations` in HubSpot's responses.
 
-    Kinds of records without links are left out.
+    `kinds` are the kinds of linked records to include; kinds without links are left out.
     """
     found = {kind: linked(portal, record, kind) for kind in kinds}
     return {

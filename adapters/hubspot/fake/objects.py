@@ -20,7 +20,7 @@ _MAX_PAGE_WITH_HISTORY = 50
 def list_records(call: Call) -> Answer:
     """Respond with a page of the records of a kind, ordered by id.
 
-    The cursor of the next page is the id of the last record.
+    The last record's id is the cursor with which the next page is requested.
     """
     history = call.names("propertiesWithHistory")
     limit = call.integer("limit", 10, most=_MAX_PAGE_WITH_HISTORY if history else _MAX_PAGE)
@@ -53,7 +53,7 @@ def read_record(call: Call) -> Answer:
 
 
 def update_record(call: Call) -> Answer:
-    """Update properties of a record, and respond with the record and these properties."""
+    """Update properties of a record; respond with the record and the updated properties."""
     given = call.json(shapes.UPDATE)["properties"]
     record = _loaded(call)
     update(call.portal, record, given)
@@ -61,7 +61,10 @@ def update_record(call: Call) -> Answer:
 
 
 def archive_record(call: Call) -> Answer:
-    """Archive a record; the status is 204 even if the record does not exist."""
+    """Archive a record.
+
+    The status is 204 even if the record does not exist.
+    """
     if record := call.portal.find(call.kind, call.at["id"]):
         call.portal.remove(record)
     return Answer(204)
@@ -84,9 +87,10 @@ def merge_records(call: Call) -> Answer:
 
 
 def gdpr_delete(call: Call) -> Answer:
-    """Delete a record permanently (204).
+    """Delete a record permanently; the status is 204.
 
-    An unknown email gives 204 as well, any other unknown id 404.
+    If the record is named by an unknown email, the status is 204 as well; for an unknown id it is
+    404.
     """
     given = call.json(shapes.GDPR_DELETE)
     record = call.portal.find(call.kind, given["objectId"], given.get("idProperty"))
@@ -102,7 +106,7 @@ def _loaded(call: Call) -> Record:
 
 
 def _with_url(call: Call) -> bool:
-    # Only the dated versions have been seen to send it.
+    # The URL of a record has been observed only in responses of the dated versions.
     return call.version != "v3"
 
 
@@ -115,7 +119,7 @@ def _shown(call: Call, record: Record) -> dict[str, Any]:
         with_url=_with_url(call),
     )
     if wanted := call.names("associations"):
-        # Those that do not exist are ignored, says the reference.
+        # Unknown kinds of records are ignored (HubSpot's API reference).
         kinds = [kind for kind in KINDS if {kind, SINGULAR[kind], TYPE_IDS[kind]} & set(wanted)]
         if links := shown_links(call.portal, record, kinds):
             body["associations"] = links

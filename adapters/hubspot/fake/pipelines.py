@@ -25,7 +25,10 @@ def read_pipeline(call: Call) -> Answer:
 
 
 def create_pipeline(call: Call) -> Answer:
-    """Create a pipeline with its stages; ids that the request does not give are generated."""
+    """Create a pipeline with its stages, and respond with it.
+
+    Ids that the request does not give are generated.
+    """
     given = call.json(shapes.PIPELINE_CREATE)
     if call.kind not in PIPELINE:
         raise Refused(400, f"{call.kind} have no pipelines")
@@ -69,7 +72,8 @@ def replace_pipeline(call: Call) -> Answer:
 def delete_pipeline(call: Call) -> Answer:
     """Delete a pipeline.
 
-    With the query parameter validateReferencesBeforeDelete, a pipeline that records use is refused.
+    With the query parameter validateReferencesBeforeDelete, the request is refused if a record uses
+    the pipeline.
     """
     pipeline = _pipeline(call)
     _check_unused(call, PIPELINE.get(call.kind, ""), pipeline["id"])
@@ -109,7 +113,8 @@ def update_stage(call: Call) -> Answer:
 def delete_stage(call: Call) -> Answer:
     """Delete a stage of a pipeline.
 
-    With the query parameter validateReferencesBeforeDelete, a stage that records use is refused.
+    With the query parameter validateReferencesBeforeDelete, the request is refused if a record uses
+    the stage.
     """
     pipeline, removed = _pipeline(call), _stage(call)
     _check_unused(call, STAGE.get(call.kind, ""), removed["id"])

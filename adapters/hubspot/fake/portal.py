@@ -1,4 +1,7 @@
-"""The state of one HubSpot account: definitions, pipelines, owners, records and links."""
+"""The state of one HubSpot account of the fake.
+
+It consists of property definitions, pipelines, owners (users), records and links.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +39,8 @@ class Record:
     """A contact, deal, ticket or company.
 
     The dict `properties` is never changed but replaced, since the search index keeps former dicts.
-    `indexed` holds (time, properties) for the search index; `history` holds (ms, value) by
-    property.
+    `indexed` lists (time, properties) for the search index. `history` lists the former (ms, value)
+    of each property, by property name.
     """
 
     kind: str
@@ -56,10 +59,10 @@ class Record:
         return [email for email in (self.properties.get("email", ""), *more) if email]
 
     def searchable(self, lag: float) -> dict[str, str] | None:
-        """Return the properties that the search index has for this record.
+        """Return the properties that a search sees for this record.
 
-        The index lags behind writes by `lag` seconds. Returns None if the record is not in the
-        index yet.
+        They are the properties as they were `lag` seconds ago, since the search index lags behind
+        writes. Returns None if the record is not in the index yet.
         """
         if lag <= 0:
             return self.properties
@@ -73,9 +76,10 @@ class Record:
         self.indexed = [(float("-inf"), self.properties)]
 
     def write(self, properties: dict[str, str], at_ms: int) -> None:
-        """Replace all properties at the time `at_ms`, in ms since 1970.
+        """Replace all properties of the record by `properties`.
 
-        The change is added to the history and to the search index.
+        `at_ms` is the time of the change, in ms since 1970. The change is added to the history and
+        to the search index.
         """
         for name in properties.keys() | self.properties.keys():
             if (value := properties.get(name, "")) != self.properties.get(name, ""):
@@ -94,8 +98,8 @@ class Record:
 class Rules:
     """The properties that an account's administrator requires for a kind of record.
 
-    `required` must have values in every record. `conditional` holds (property, value, names): if
-    the property has this value, the properties `names` are required.
+    The properties `required` must have values in every record. `conditional` lists (property,
+    value, names): if the property has this value, the properties `names` are required as well.
     """
 
     required: tuple[str, ...] = ()
@@ -105,7 +109,7 @@ class Rules:
 class Portal:
     """The state of one HubSpot account.
 
-    It is not thread-safe; the service locks it during each call.
+    The class is not thread-safe: the service locks it during each call.
     """
 
     def __init__(self, *, portal_id: int, marks: bool = False) -> None:
@@ -124,16 +128,17 @@ class Portal:
         self.daily_limit = 250_000
         self.called_today = 0
         self._ids = dict(_FIRST_ID)
-        # kind and property → value → id, for the e-mail address and the unique properties
+        # (Kind, property) → value → record id, for emails and unique properties.
         self._unique: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
         if marks:
             for kind in ("contacts", "deals", "tickets"):
                 self.definitions[kind]["crmhub_mark"] = starter.mark(kind)
 
     def kind(self, named: str) -> str:
-        """Return the kind of record for its plural name, its singular name or its type id.
+        """Return the kind of record that `named` means.
 
-        Raises Refused with status 400 for any other text.
+        `named` is the plural name, the singular name or HubSpot's type id of the kind. Raises
+        Refused with status 400 for any other text.
         """
         for kind in KINDS:
             if named in (kind, SINGULAR[kind], TYPE_IDS[kind]):
@@ -148,7 +153,7 @@ class Portal:
         return Record(kind, id_, now, now)
 
     def store(self, record: Record, properties: dict[str, str]) -> None:
-        """Store a new or present record with these properties, which replace all old ones."""
+        """Store a new or existing record; `properties` replace all of its present properties."""
         self._forget(record)
         now = max(now_ms(), record.updated_at)
         own = {
@@ -163,7 +168,7 @@ class Portal:
     def remove(self, record: Record, *, archive: bool = True) -> None:
         """Remove a record and its links.
 
-        With `archive`, the record can still be read as an archived record.
+        If `archive` is True, the record can still be read as an archived record.
         """
         self._forget(record)
         self.records[record.kind].pop(record.id, None)
@@ -175,22 +180,22 @@ class Portal:
             self.archived[record.kind][record.id] = record
 
     def holder(self, kind: str, name: str, value: str) -> Record | None:
-        """Return the record whose unique property `name` has this value, or None."""
+        """Return the record whose unique property `name` has the value `value`, or None."""
         id_ = self._unique[kind, name].get(_unique_form(name, value))
         return self.records[kind][id_] if id_ else None
 
     def is_unique(self, kind: str, name: str) -> bool:
-        """Return whether no two records of a kind may have the same value of a property."""
+        """Return whether a property must have a different value in each record of a kind."""
         if kind == "contacts" and name == "email":
             return True
         definition = self.definitions[kind].get(name)
         return bool(definition and definition["hasUniqueValue"])
 
     def find(self, kind: str, id_: str, id_property: str | None = None) -> Record | None:
-        """Return the live record with this id, or with this value of a unique property, or None.
+        """Return the record with the id `id_`, or None if there is none or it is archived.
 
-        `id_property` names the unique property; None means that `id_` is a record id. Raises
-        Refused with status 400 if the property is not unique.
+        If `id_property` names a unique property, `id_` is a value of this property instead of a
+        record id. Raises Refused with status 400 if the property is not unique.
         """
         if id_property in (None, "", "hs_object_id"):
             return self.records[kind].get(self.merged.get((kind, id_), id_))
@@ -199,10 +204,10 @@ class Portal:
         return self.holder(kind, str(id_property), id_)
 
     def load(self, kind: str, id_: str, id_property: str | None = None) -> Record:
-        """Return the live record with this id, or with this value of a unique property.
+        """Return the record with the id `id_`, as `find` does.
 
-        `id_property` names the unique property; None means that `id_` is a record id. Raises
-        Refused with status 404 if there is no such record.
+        If `id_property` names a unique property, `id_` is a value of this property instead of a
+        record id. Raises Refused with status 404 if there is no such record or it is archived.
         """
         if record := self.find(kind, id_, id_property):
             return record
@@ -213,24 +218,33 @@ class Portal:
         )
 
     def load_archived(self, kind: str, id_: str) -> Record:
-        """Return an archived record; raises Refused with status 404 if there is none."""
+        """Return the archived record with this id.
+
+        Raises Refused with status 404 if there is none.
+        """
         if record := self.archived[kind].get(id_):
             return record
         raise not_found()
 
     def owner_ids(self) -> set[str]:
-        """Return the valid values of the property hubspot_owner_id."""
+        """Return the owner (user) ids that are valid values of the property hubspot_owner_id."""
         return {owner["id"] for owner in self.owners if not owner["archived"]}
 
     def stages(self, kind: str, pipeline_id: str) -> list[str]:
-        """Return the ids of the stages of a pipeline; an empty list for an unknown pipeline."""
+        """Return the ids of the stages of a pipeline.
+
+        Return an empty list if there is no such pipeline.
+        """
         pipeline = self.pipelines[kind].get(pipeline_id)
         if pipeline is None:
             return []
         return [stage["id"] for stage in pipeline["stages"] if not stage["archived"]]
 
     def copied_definitions(self, kind: str) -> list[Definition]:
-        """Return copies of the property definitions of a kind, without archived definitions."""
+        """Return copies of the property definitions of a kind of record.
+
+        Archived definitions are left out.
+        """
         return copy.deepcopy(list(self.definitions[kind].values()))
 
     def _unique_values(self, record: Record) -> Iterator[tuple[str, str]]:
@@ -263,11 +277,11 @@ def shown(
 ) -> dict[str, Any]:
     """Return a record in the format of HubSpot's responses.
 
-    `names` are the properties to include, by default those that HubSpot includes by default; the
-    record's id and times are always included. A property without a value is null, an unknown
-    property is left out. `history` names the properties whose former values are included.
-    `with_url` includes the URL of the record's page. `properties` replaces the record's own
-    properties.
+    `names` are the properties to include; None means those that HubSpot includes by default. The
+    record's id and times are always included. A property without a value is null, and an unknown
+    property is left out. `history` names the properties whose former values are included. If
+    `with_url` is True, the URL of the record's page is included. `properties` replaces the record's
+    own properties.
     """
     kind = record.kind
     definitions = record.properties if properties is None else properties

@@ -14,7 +14,7 @@ from adapters.hubspot.fake.portal import now_ms
 _MAX_UNIQUE = 10
 _MAX_INPUTS = 100
 _PLAIN = "non_sensitive"
-# Which form fields a type can have, as the property guide lists them.
+# The form fields that each property type allows (HubSpot's guide to properties).
 _FIELD_TYPES = {
     "bool": {"booleancheckbox", "calculation_equation"},
     "enumeration": {"booleancheckbox", "checkbox", "radio", "select", "calculation_equation"},
@@ -62,7 +62,7 @@ def create_definition(call: Call) -> Answer:
 def update_definition(call: Call) -> Answer:
     """Update a property definition, and respond with it.
 
-    Given options replace all old options.
+    If the request contains options, they replace all present options of the property.
     """
     given = call.json(shapes.PROPERTY_UPDATE)
     definition = _loaded(call, call.at["name"])
@@ -83,16 +83,19 @@ def archive_definition(call: Call) -> Answer:
 
 
 def batch_create(call: Call) -> Answer:
-    """Create several property definitions; the first failure stops the batch."""
+    """Create several property definitions.
+
+    The first failure stops the batch; the definitions before it are kept.
+    """
     inputs = call.json(shapes.PROPERTY_BATCH_CREATE)["inputs"]
     _check_count(inputs)
     return Answer(201, _complete([_made(call, item) for item in inputs]))
 
 
 def batch_read(call: Call) -> Answer:
-    """Respond with several property definitions of one sensitivity.
+    """Respond with several property definitions of one sensitivity level.
 
-    If some do not exist, the status is 207 and the response lists them.
+    If some of them do not exist, the status is 207 and the response lists the missing names.
     """
     given = call.json(shapes.PROPERTY_BATCH_READ)
     _check_count(given["inputs"])

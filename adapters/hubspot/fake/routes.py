@@ -28,7 +28,7 @@ _BATCH_OBJECTS = {
     "archive": batches.batch_archive,
 }
 
-# area → path behind the version → method → endpoint; {kind} is checked, {…} is handed on
+# Area → path after the version → HTTP method → endpoint. {kind} is a kind of record.
 _TABLE: dict[str, dict[str, dict[str, Endpoint]]] = {
     "objects": {
         "{kind}": {"GET": objects.list_records, "POST": objects.create_record},
@@ -93,7 +93,7 @@ _TABLE: dict[str, dict[str, dict[str, Endpoint]]] = {
         "api-usage/daily/private-apps": {"GET": account.usage},
     },
 }
-# Split once, the fixed words before the placeholders: `search` is no id.
+# Fixed words come before placeholders, so that `search` is not taken for a record id.
 _PATTERNS = {
     area: sorted(
         ((tuple(filter(None, pattern.split("/"))), methods) for pattern, methods in table.items()),
@@ -107,8 +107,8 @@ _PATTERNS = {
 class Route:
     """The endpoint of a URL path.
 
-    `area` is the part of the API, such as objects; `methods` are the functions by HTTP method; `at`
-    are the parameters in the path, by name.
+    `area` is the part of the API, such as objects. `methods` maps HTTP methods to the functions
+    that execute a call. `at` contains the parameters in the path, by name.
     """
 
     area: str
@@ -118,11 +118,11 @@ class Route:
 
     @property
     def is_search(self) -> bool:
-        """Whether calls count under the rate limit of searches instead of the general limit."""
+        """Whether calls count under the rate limit of searches, not under the general limit."""
         return self.methods.get("POST") is objects.search_records
 
     def endpoint(self, method: str) -> Endpoint:
-        """Return the function for an HTTP method.
+        """Return the function that executes a call with this HTTP method.
 
         Raises Refused with status 405 if the path does not support the method.
         """
@@ -132,9 +132,9 @@ class Route:
         raise Refused(405, "Method Not Allowed", category=None, headers={"Allow": allowed})
 
     def scopes(self, kind: str, method: str) -> frozenset[str]:
-        """Return the scopes of which a call needs at least one (HubSpot's list of scopes).
+        """Return the scopes (rights of a token) of which a call needs at least one.
 
-        An empty set means that the call needs no scope.
+        They follow HubSpot's list of scopes. An empty set means that the call needs no scope.
         """
         if self.area == "owners":
             return frozenset({"crm.objects.owners.read"})
@@ -151,7 +151,7 @@ class Route:
     def sensitive_scopes(self, kind: str, method: str, level: str) -> frozenset[str]:
         """Return the scopes of which a call that names sensitive properties needs at least one.
 
-        `level` is the sensitivity of these properties.
+        `level` is the sensitivity level of the named properties.
         """
         if kind == "tickets":
             return frozenset({f"tickets.{level}.v2"})
@@ -185,9 +185,9 @@ def find(path: str) -> Route | None:
 
 
 def _placed(parts: list[str]) -> tuple[str, str, list[str]] | None:
-    """Split the segments of a URL path into area, API version and remaining segments.
+    """Split a URL path into its area (such as objects), API version and remaining segments.
 
-    Returns None if HubSpot has no such path.
+    `parts` are the segments of the whole path. Returns None if HubSpot has no such path.
     """
     match parts:
         case ["crm", "v3", area, *rest] if area in _AREAS_OF_V3:

@@ -36,9 +36,9 @@ _Test = Callable[[Record, dict[str, str]], bool]
 
 
 def search(portal: Portal, kind: str, asked: dict[str, Any]) -> dict[str, Any]:
-    """Return the body of the response to a search: a page of the matching records.
+    """Return the response body of a search: a page of the matching records.
 
-    `asked` is the body of the request. Records are compared, and shown, with their values in the
+    `asked` is the body of the request. Records are compared and shown with their values in the
     search index, which lags behind writes.
     """
     start = _checked(portal, kind, asked)
@@ -67,7 +67,7 @@ def search(portal: Portal, kind: str, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _checked(portal: Portal, kind: str, asked: dict[str, Any]) -> int:
-    """Validate the body of a search, and return the offset of its page.
+    """Validate the body `asked` of a search; return the number of matches before its page.
 
     Raises Refused if the search exceeds a limit or names an unknown property.
     """
@@ -136,9 +136,9 @@ def _check_filter(portal: Portal, kind: str, condition: _Filter) -> None:
 
 
 def _associated(name: str) -> str | None:
-    """Return the kind of record that a name such as `associations.contact` stands for.
+    """Return the kind of record in a filter name such as `associations.contact`.
 
-    Returns None for the name of a property.
+    Returns None if `name` is the name of a property.
     """
     of = name.removeprefix("associations.")
     if of == name:
@@ -162,7 +162,7 @@ def _group_test(portal: Portal, kind: str, asked: dict[str, Any]) -> _Test:
         for group in asked["filterGroups"]
     ]
 
-    # Loops, and no generators: a search goes through every record.
+    # Loops are faster than generators, and a search tests every record.
     def test(record: Record, indexed: dict[str, str]) -> bool:
         for group in groups:
             for passes in group:
@@ -182,7 +182,7 @@ def _filter_test(portal: Portal, kind: str, condition: _Filter) -> _Test:
     if operator == "NOT_HAS_PROPERTY":
         return lambda record, indexed: name not in indexed
     definition, compare = portal.definitions[kind][name], _OPERATORS[operator]
-    # The guide does not say that NEQ and its like take records without a value, so they do not.
+    # HubSpot's guide does not say that negative operators such as NEQ match a missing value.
     return lambda record, indexed: name in indexed and compare(definition, indexed[name], condition)
 
 
@@ -201,10 +201,10 @@ def _linked_passes(ids: dict[str, set[int]], condition: _Filter) -> bool:
 
 
 def _comparable(definition: dict[str, Any], value: str) -> Any:
-    """Return a property value in the form in which filters compare it.
+    """Convert a property value to the form in which filters compare values.
 
-    `definition` is the property's definition. Numbers and times become numbers, options stay
-    unchanged, other texts become lower-case. Raises Refused if the value does not have the
+    `definition` is the property's definition. Numbers and times become numbers, values of options
+    stay unchanged, and other texts become lower-case. Raises Refused if `value` does not have the
     property's type.
     """
     if definition["type"] == "number":
@@ -227,9 +227,9 @@ def _equal(definition: dict[str, Any], value: str, condition: _Filter) -> bool:
 
 
 def _among(definition: dict[str, Any], value: str, condition: _Filter) -> bool:
-    """Return whether a record's value of a property is in the filter's list of values.
+    """Return whether the filter `condition` lists the value of a record's property.
 
-    `condition` is the filter. Texts in its list must be lower-case (HubSpot's guide).
+    Texts in the filter's list must be lower-case (HubSpot's guide).
     """
     if definition["type"] in _ORDERED:
         own = _comparable(definition, value)
@@ -255,9 +255,9 @@ def _tokens(text: str) -> list[str]:
 
 
 def _contains(definition: dict[str, Any], value: str, condition: _Filter) -> bool:
-    """Return whether a record's value of a property contains all words of the filter's value.
+    """Return whether a record's property value contains all words of the filter `condition`.
 
-    `condition` is the filter. In its words, `*` stands for any characters.
+    In these words, `*` stands for any characters.
     """
     tokens, whole = _tokens(value), value.lower()
     return all(_holds(tokens, whole, term) for term in condition["value"].lower().split())
@@ -298,10 +298,11 @@ _OPERATORS: dict[str, Callable[[dict[str, Any], str, _Filter], bool]] = {
 def _sort(
     portal: Portal, kind: str, matches: list[tuple[Record, dict[str, str]]], sort: str
 ) -> None:
-    """Sort `matches`, pairs of a record and its indexed properties, in place by one property.
+    """Sort `matches` in place by one property.
 
-    `sort` is the property's name; `-` before it reverses the order. Records without a value come
-    last in both orders.
+    `matches` lists pairs of a record and its properties in the search index. `sort` is the
+    property's name; `-` before it reverses the order. Records without a value come last in both
+    orders.
     """
     name = sort.removeprefix("-")
     definition = portal.definitions[kind][name]

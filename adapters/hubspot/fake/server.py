@@ -20,17 +20,14 @@ from adapters.hubspot.fake.faults import Fault
 
 _MAX_BODY = 10_000_000
 _DRIPS = 20
-# Up to this a plain sleep will do, which costs a fraction of waiting for an event.
+# Up to this many seconds, sleep: it takes far less CPU time than waiting for an event.
 _SHORT = 1.0
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A response to send, and the fault that is applied while it is sent.
-
-    `fault` is None without a fault.
-    """
+    """A response to send, and the fault that is applied while it is sent; None means no fault."""
 
     answer: Answer
     fault: Fault | None = None
@@ -38,7 +35,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A received HTTP request; `target` is the path with the query."""
+    """An HTTP request as the server received it; `target` is the path with the query."""
 
     method: str
     target: str
@@ -52,7 +49,7 @@ Respond = Callable[["Server", Received], Sent]
 class Server(ThreadingHTTPServer):
     """An HTTP server with a thread for each connection.
 
-    It calls `respond` with itself and a request, and sends the result.
+    It calls the function `respond` with itself and each request, and sends the result.
     """
 
     daemon_threads = True
@@ -73,9 +70,9 @@ class Server(ThreadingHTTPServer):
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
     def pause(self, seconds: float) -> None:
-        """Wait for a number of seconds.
+        """Wait for `seconds` in the thread of a connection.
 
-        Raises ConnectionAbortedError if the server is being stopped.
+        Raises ConnectionAbortedError if the server is stopped meanwhile.
         """
         if seconds > _SHORT:
             self.stopping.wait(seconds)
@@ -155,7 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif fault and fault.kind == "drip":
             self._drip(self._head(answer, len(body)), body, fault.seconds)
         else:
-            # In one piece: two would wait for each other's acknowledgement.
+            # One write, because a second one would wait until the client acknowledges the first.
             self.wfile.write(self._head(answer, len(body)) + body)
 
     def _head(self, answer: Answer, length: int) -> bytes:
@@ -179,7 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _hang_up(self, *, reset: bool) -> None:
         self.close_connection = True
         if reset:
-            # Closing at once, without lingering, sends a reset instead of an end.
+            # With a linger time of 0, closing the socket sends a TCP reset.
             now = struct.pack("ii", 1, 0)
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, now)
             self.rfile.close()

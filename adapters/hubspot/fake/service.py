@@ -1,4 +1,7 @@
-"""The way of a call through the fake HubSpot: faults, rate limits, authorization, endpoint."""
+"""The processing of API calls by the fake HubSpot.
+
+Each call passes the injected faults, the rate limits and the authorization before its endpoint.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from adapters.hubspot.fake.server import Received, Sent
 from adapters.hubspot.fake.tokens import Tokens
 
 _TOKEN_PATHS = tuple(f"/oauth/{version}/token" for version in (*routes.DATED, "v3", "v1"))
-# What HubSpot's edge takes is not documented; this is the least that is usual.
+# HubSpot documents no limit for URLs; most servers accept at least 8,000 bytes.
 _LONGEST_TARGET = 8_000
 _MOST_REMEMBERED = 5_000
 _LONGEST_REMEMBERED = 16_384
@@ -31,8 +34,9 @@ _NOT_FOUND_PAGE = b"<html><head><title>Error 404 Not Found</title></head></html>
 class Options:
     """The options of the fake HubSpot.
 
-    Limits are written `100/10s` or `none`; times are in seconds. `marks` defines the unique
-    property crmhub_mark. `rotates` replaces the refresh token at each refresh.
+    Rate limits are written `100/10s` or `none`; times are in seconds. If `marks` is True, the
+    account has the unique property crmhub_mark. If `rotates` is True, each token refresh replaces
+    the refresh token, too.
     """
 
     host: str = "127.0.0.1"
@@ -56,11 +60,11 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A recorded call.
+    """An API call that the fake has recorded.
 
-    `at` is its time by time.monotonic(); `body` is cut after 16 KiB. `status` is that of the
-    response, 0 if no response was sent. `fault` is the kind of the injected fault, None without
-    one.
+    `at` is its time by time.monotonic(). `body` is cut after 16 KiB. `status` is the status of the
+    response, or 0 if no response was sent. `fault` is the kind of the fault that was applied, or
+    None.
     """
 
     at: float
@@ -78,7 +82,7 @@ Pause = Callable[[float], None]
 class Service:
     """The fake HubSpot without a socket: one account with tokens, rate limits and faults.
 
-    `lock` protects its whole state, and is never held during a pause.
+    `lock` protects the whole state, and is released during pauses.
     """
 
     portal: Portal
@@ -121,7 +125,7 @@ class Service:
     def respond(self, received: Received, pause: Pause) -> Sent:
         """Process an API call and record it; return the response to send.
 
-        `pause` is called to wait for a number of seconds.
+        `pause` is a function that waits for a number of seconds.
         """
         came = time.monotonic()
         split = urlsplit(received.target)
@@ -162,7 +166,8 @@ class Service:
     def _over(self, route: routes.Route | None, path: str) -> Refused | None:
         """Count a call under the rate limit of its path.
 
-        Return HubSpot's 429 response if the call exceeds this limit or the daily limit, else None.
+        Return HubSpot's 429 response if the call exceeds this limit or the daily limit; otherwise
+        return None.
         """
         if path in _TOKEN_PATHS:
             wait = self.token_calls.take()
@@ -205,7 +210,7 @@ class Service:
                 except Refused as exc:
                     answer = exc.answer()
                 answer.headers |= self._limit_headers(route, token)
-                # Encoded here, since what it shows may change once the lock is free.
+                # Encode under the lock, since the records in the body may change afterwards.
                 answer.body = None if answer.status == 204 else answer.encoded()
                 return answer
         except Refused as exc:
@@ -231,10 +236,10 @@ class Service:
         return endpoint(call)
 
     def _limit_headers(self, route: routes.Route, token: str) -> dict[str, str]:
-        """Return the rate limit headers of a response.
+        """Return the headers that tell the rate limit and the remaining calls.
 
-        Integrators have observed no such headers on searches and associations, and no headers about
-        the daily limit under OAuth.
+        Integrators have observed no such headers in responses to searches and associations, and no
+        headers about the daily limit under OAuth.
         """
         if route.is_search or route.area in ("links", "associations") or self.general.most is None:
             return {}

@@ -1,7 +1,7 @@
 """Validators of request bodies: they accept the keys and types of HubSpot's OpenAPI files.
 
-A validator takes a JSON value and its path in the body, and returns the value. It raises Refused
-with status 400 for a value that it does not accept.
+A validator is a function that takes a JSON value and the value's path in the body, and returns the
+value. It raises Refused with status 400 for a value that it does not accept.
 """
 
 from __future__ import annotations
@@ -19,30 +19,39 @@ def _bad(where: str, expected: str) -> Refused:
 
 
 def text(value: Any, where: str) -> str:
-    """Return a JSON value that is a string; raise Refused for any other. `where` is its path."""
+    """Return `value` if it is a string, else raise Refused with status 400.
+
+    `where` is the path of the value in the request body.
+    """
     if not isinstance(value, str):
         raise _bad(where, "a string")
     return value
 
 
 def integer(value: Any, where: str) -> int:
-    """Return a JSON value that is an integer; raise Refused for any other. `where` is its path."""
+    """Return `value` if it is an integer, else raise Refused with status 400.
+
+    `where` is the path of the value in the request body.
+    """
     if not isinstance(value, int) or isinstance(value, bool):
         raise _bad(where, "an integer")
     return value
 
 
 def flag(value: Any, where: str) -> bool:
-    """Return a JSON value that is a boolean; raise Refused for any other. `where` is its path."""
+    """Return `value` if it is a boolean, else raise Refused with status 400.
+
+    `where` is the path of the value in the request body.
+    """
     if not isinstance(value, bool):
         raise _bad(where, "true or false")
     return value
 
 
 def texts(value: Any, where: str) -> dict[str, str]:
-    """Return a JSON value that is an object with only strings as values.
+    """Return `value` if it is a JSON object that has only strings as values.
 
-    Raises Refused for any other value. `where` is the path of the value in the request body.
+    Otherwise raise Refused with status 400. `where` is the path of the value in the request body.
     """
     if not isinstance(value, dict):
         raise _bad(where, "an object")
@@ -50,7 +59,7 @@ def texts(value: Any, where: str) -> dict[str, str]:
 
 
 def each(check: Check) -> Check:
-    """Return a validator for a list whose items the validator `check` accepts."""
+    """Return a validator for a list; the validator `check` must accept each item of the list."""
 
     def checked(value: Any, where: str) -> list[Any]:
         if not isinstance(value, list):
@@ -61,7 +70,7 @@ def each(check: Check) -> Check:
 
 
 def one_of(*allowed: str) -> Check:
-    """Return a validator that accepts only these strings."""
+    """Return a validator that accepts only the strings `allowed`."""
 
     def checked(value: Any, where: str) -> str:
         if value not in allowed:
@@ -74,8 +83,8 @@ def one_of(*allowed: str) -> Check:
 def shape(required: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> Check:
     """Return a validator for a JSON object.
 
-    The object must have all keys of `required`, may have those of `optional`, and no others. The
-    dicts map keys to validators of their values.
+    The object must have all keys of `required`. It may have the keys of `optional`, and no further
+    keys. Both mappings contain, for each key, the validator of its value.
     """
     allowed_keys = {**required, **(optional or {})}
 

@@ -36,11 +36,11 @@ _WHERE = "https://developers.hubspot.com/docs/methods/auth/oauth-overview"
 
 @dataclass(slots=True)
 class Tokens:
-    """The valid access tokens and refresh token of an account, and their scopes.
+    """The valid access tokens and the refresh token of an account, and their scopes (rights).
 
-    `static` is the token of a service key or private app, which does not expire by itself. With
-    `rotates`, each refresh also replaces the refresh token. `expires_in` is the life of new access
-    tokens in seconds.
+    `static` is the access token of a service key or private app, which has no expiry time. If
+    `rotates` is True, each refresh also replaces the refresh token. `expires_in` is the lifetime of
+    new access tokens in seconds.
     """
 
     static: str
@@ -56,7 +56,7 @@ class Tokens:
     revoked: set[str] = field(default_factory=set)
 
     def check(self, authorization: str | None) -> str:
-        """Return the access token in the header Authorization of a call.
+        """Return the access token in `authorization`, the value of the header Authorization.
 
         Raises Refused with status 401 if the token is missing, unknown or expired.
         """
@@ -75,7 +75,7 @@ class Tokens:
     def allow(self, scopes: frozenset[str]) -> None:
         """Raise Refused with status 403 unless the account's tokens have one of these scopes.
 
-        An empty set of scopes is always allowed.
+        An empty set of scopes is always allowed. A scope is a right of a token.
         """
         if not scopes or scopes & self.scopes:
             return
@@ -112,7 +112,8 @@ class Tokens:
     def refresh(self, form: dict[str, str], portal_id: int) -> Answer:
         """Respond to a request to the OAuth token endpoint (RFC 6749, HubSpot's OAuth guide).
 
-        `form` holds the fields of the request. Raises Refused if the grant is invalid.
+        `form` contains the fields of the request. Raises Refused if the refresh token or another
+        field is invalid.
         """
         try:
             self._check_grant(form)

@@ -1,4 +1,4 @@
-"""Validate property values, and convert them to the form in which HubSpot stores them."""
+"""Validate property values, and convert them to the format in which HubSpot stores them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _Definition = dict[str, Any]
 
 
 def stored(definition: _Definition, given: str) -> str | WrongValue:
-    """Return the stored form of a property value, or a WrongValue if the value is invalid.
+    """Return a property value in HubSpot's stored format; for an invalid value, a WrongValue.
 
-    `definition` is the property's definition; `given` must not be blank. Ids of owners, pipelines
-    and stages are not checked here, since they depend on the account.
+    `definition` is the property's definition. `given` is the value, which must not be blank. Ids of
+    owners, pipelines and stages are not checked here, since they depend on the account.
     """
     value = given.strip()
     if definition["type"] == "string":
@@ -59,9 +59,9 @@ def _datetime(definition: _Definition, value: str) -> str | WrongValue:
 
 
 def _date(definition: _Definition, value: str) -> str | WrongValue:
-    """Return the stored form of a date, such as 2026-01-31, or a WrongValue.
+    """Return a date in the stored format, such as 2026-01-31; for an invalid date, a WrongValue.
 
-    Only midnight UTC is a valid time for a date (HubSpot's guide to properties).
+    A date with a time is valid only at midnight UTC (HubSpot's guide to properties).
     """
     at = moment(value)
     if at is None:
@@ -74,9 +74,10 @@ def _date(definition: _Definition, value: str) -> str | WrongValue:
 
 
 def moment(value: str) -> int | None:
-    """Return a time in ms since 1970, from digits or ISO 8601; None for any other text.
+    """Convert a time, given as milliseconds since 1970 or in ISO 8601, to ms since 1970.
 
-    Nine or ten digits would be seconds, which HubSpot refuses since version 2026-09: None.
+    Returns None for any other text. This includes nine or ten digits, which would be seconds:
+    HubSpot refuses seconds since version 2026-09.
     """
     if re.fullmatch(r"-?\d+", value) and value.isascii():
         return None if len(value.lstrip("-")) in (9, 10) or len(value) > 15 else int(value)
@@ -94,9 +95,10 @@ def _bool(definition: _Definition, value: str) -> str | WrongValue:
 
 
 def _enumeration(definition: _Definition, value: str) -> str | WrongValue:
-    """Return the stored form of an option's value, or of several joined by ";" in a checkbox.
+    """Return an option's value in the stored format; for an invalid value, a WrongValue.
 
-    Values must have the exact case; labels of options give a WrongValue.
+    A property of several checkboxes may have several values, joined by ";". Values must have the
+    exact case; the labels of options are not valid.
     """
     allowed = {option["value"] for option in definition["options"]}
     many = definition["fieldType"] == "checkbox"
@@ -129,9 +131,9 @@ _OF_TYPE: dict[str, Callable[[_Definition, str], str | WrongValue]] = {
 def searchable_phone(value: str) -> str:
     """Return the digits of a phone number without its country code.
 
-    HubSpot's properties hs_searchable_calculated_* hold this form.
+    HubSpot's properties hs_searchable_calculated_* contain phone numbers in this format.
     """
-    # Its tables are large; most servers never see a phone number.
+    # Imported here because its tables are large, and most fakes never handle a phone number.
     import phonenumbers
 
     digits = re.sub(r"\D", "", value)

@@ -26,10 +26,10 @@ def create(
     properties: dict[str, str],
     associations: Iterable[dict[str, Any]] = (),
 ) -> Record:
-    """Create a record with its links to other records, and return it.
+    """Create a record with its links to existing records, and return it.
 
-    `associations` has the format of HubSpot's request body. Raises Refused if a property or link is
-    invalid; then nothing is created.
+    `associations` lists the links in the format of HubSpot's request body. Raises Refused if a
+    property or link is invalid; then nothing is created.
     """
     values = _values(portal, kind, properties)
     if kind in PIPELINE and (kind == "tickets" or values.get(STAGE[kind])):
@@ -51,10 +51,10 @@ def create(
 
 
 def update(portal: Portal, record: Record, properties: dict[str, str]) -> None:
-    """Write properties of a record; the value "" clears a property.
+    """Write the given properties of a record; the value "" clears a property.
 
-    Like HubSpot, this silently ignores an earlier lifecycle stage, unless the stage was cleared
-    first.
+    Like HubSpot, this silently ignores a lifecycle stage before the present one, unless the stage
+    was cleared first.
     """
     values = _values(portal, record.kind, properties)
     if _goes_back(record.properties.get("lifecyclestage", ""), values.get("lifecyclestage", "")):
@@ -70,7 +70,8 @@ def update(portal: Portal, record: Record, properties: dict[str, str]) -> None:
 def check_full(portal: Portal, kind: str, properties: dict[str, str]) -> None:
     """Raise Refused with status 400 if these properties do not suffice for a new record.
 
-    HubSpot requires some properties in every record, and the rules of the account may require more.
+    HubSpot requires some properties in every record, and the account's rules may require further
+    ones.
     """
     _check_complete(kind, properties)
     _check_rules(portal, kind, properties)
@@ -79,7 +80,8 @@ def check_full(portal: Portal, kind: str, properties: dict[str, str]) -> None:
 def merge(portal: Portal, primary: Record, other: Record) -> Record:
     """Merge two records of a kind into a new record, and return the new record.
 
-    The values of `primary` win. Both old ids lead to the new record.
+    If both records have a value for a property, the value of `primary` is kept. Both old ids lead
+    to the new record.
     """
     if primary is other:
         raise Refused(400, "Cannot merge a record with itself")
@@ -111,9 +113,9 @@ def merge(portal: Portal, primary: Record, other: Record) -> Record:
 
 
 def _values(portal: Portal, kind: str, properties: dict[str, str]) -> dict[str, str]:
-    """Return property values in their stored form, by property name.
+    """Return property values in the format in which HubSpot stores them, by property name.
 
-    Raises Refused, which lists all wrong values.
+    Raises Refused with a list of all invalid values.
     """
     values: dict[str, str] = {}
     wrong: list[WrongValue] = []
@@ -147,7 +149,8 @@ def _value(portal: Portal, kind: str, name: str, given: str) -> str | WrongValue
 def _referable(portal: Portal, kind: str, name: str) -> list[str] | None:
     """Return the ids that are valid values of a property that refers to owners or pipelines.
 
-    Returns None for other properties, also for stages, whose valid values depend on the pipeline.
+    Returns None for any further property. This includes stages, whose valid values depend on the
+    pipeline.
     """
     if name == "hubspot_owner_id":
         return sorted(portal.owner_ids())
@@ -173,11 +176,11 @@ def _check_complete(kind: str, values: dict[str, str]) -> None:
 def _check_rules(
     portal: Portal, kind: str, after: dict[str, str], *, changed: dict[str, str] | None = None
 ) -> None:
-    """Raise Refused if the rules of the account forbid a record with the properties `after`.
+    """Raise Refused if the account's rules forbid a record with the properties `after`.
 
-    In an update, `changed` holds the changed properties, and only rules about these apply; None
-    means a new record. Since version 2026-09 the rules also apply to writes by the API (HubSpot's
-    changelog).
+    In an update, `changed` contains the changed properties, and only rules about them apply. For a
+    new record, `changed` is None. Since version 2026-09 the rules also apply to writes by the API
+    (HubSpot's changelog).
     """
     rules = portal.rules[kind]
     touched = after if changed is None else changed

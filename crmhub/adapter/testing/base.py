@@ -80,7 +80,7 @@ class Base:
 
     @pytest.fixture
     def crm(self) -> Crm:
-        """The CRM under test, empty at first; every test class must define this fixture."""
+        """The fake CRM under test, empty at first; every test class must define this fixture."""
         raise NotImplementedError("give your test class a fixture `crm`")
 
     @pytest.fixture
@@ -97,7 +97,10 @@ class Base:
     def connection(
         self, url: str, store: Store | None, caplog: pytest.LogCaptureFixture
     ) -> Iterator[Connection]:
-        """The connection under test; after the test, fail if a log has a secret or an email."""
+        """The connection under test.
+
+        After the test, fail if a log contains a secret or an email.
+        """
         settings = {name: value.format(url=url) for name, value in self.settings.items()}
         # Plain replacement, since a secret may contain braces.
         secrets = {name: text.replace("{url}", url) for name, text in self.credentials.items()}
@@ -121,17 +124,17 @@ class Base:
     # Helpers for the tests.
 
     def made(self, kind: str, properties: Mapping[str, str]) -> dict[str, str]:
-        """Return `properties` together with the properties that the CRM requires of a new record.
+        """Return `properties`, completed with those that the CRM requires of a new record.
 
         `kind` is the kind of record, such as "contacts".
         """
         return {**self.needed.get(kind, {}), **properties}
 
     def person(self, **properties: str) -> dict[str, str]:
-        """Return properties for a new contact: a unique email, a unique text, and `properties`.
+        """Return the properties of a new contact: a unique email, a unique text, and `properties`.
 
-        They also contain the properties that the CRM requires. `properties` may replace the email
-        and the text.
+        The properties that the CRM requires are added. `properties` may replace the email and the
+        text.
         """
         number = next(_numbers)
         mine = {"email": f"ann{number}@{DOMAIN}", self.text: f"Of test {number}"}
@@ -149,10 +152,11 @@ class Base:
         tried_ms: int = 0,
         written_ms: int = 0,
     ) -> Lead:
-        """Return a lead with these properties and with those that the CRM requires.
+        """Return a lead (a human being whom a chatbot describes) with the given properties.
 
-        Its email and phone are those of `properties`; the other arguments are attributes of `Lead`.
-        A new mark is generated if `mark` is "".
+        The properties that the CRM requires are added. The lead's email and phone are those of
+        `properties`; the remaining arguments are attributes of `Lead`. `mark` identifies the lead's
+        write; a new mark is generated if it is "".
         """
         return Lead(
             self.made("contacts", properties),
@@ -168,7 +172,10 @@ class Base:
         )
 
     def title(self, kind: Linked, title: str = "A title") -> dict[str, str]:
-        """Return the properties of a new deal or ticket: this title, and what the CRM requires."""
+        """Return the properties of a new deal or ticket.
+
+        They are the title, and the properties that the CRM requires.
+        """
         return self.made(kind, {self.titles[kind]: title})
 
     def announced(self, feature: str) -> None:
@@ -179,7 +186,8 @@ class Base:
     def pipelines(self, adapter: Adapter, kind: Linked) -> list[Pipeline]:
         """Return the pipelines for deals or for tickets.
 
-        Skip the test if the adapter does not support `pipelines`, or the CRM has no such records.
+        Skip the test if the adapter does not support `pipelines`, or the CRM has no records of this
+        kind.
         """
         self.announced("pipelines")
         try:
@@ -207,7 +215,10 @@ def either(error: type[E], call: Callable[[], T]) -> T | E:
 
 
 def new_mark() -> str:
-    """Return a new unique mark, in the format that the hub uses."""
+    """Return a new unique mark, in the hub's format.
+
+    A mark is a text that the hub stores in a record to recognize it later.
+    """
     return f"crmhub-{next(_numbers):020d}"
 
 
@@ -217,7 +228,7 @@ def phone_number() -> str:
 
 
 def texts_of(error: BaseException | None) -> str:
-    """Return all texts of an error and of the errors that caused it, joined to one text.
+    """Return all texts of an error, and of the errors that caused it, joined to one string.
 
     The texts of an error are its message, its representation and its attributes.
     """
@@ -240,7 +251,7 @@ def hidden_in(text: str, connection: Connection) -> bool:
 
 
 def assert_readable(error: AdapterError, connection: Connection) -> None:
-    """Assert that an error has a message, and that no text of it contains a secret."""
+    """Assert that an error has a message, and that none of its texts contains a secret."""
     assert error.message.strip(), f"{type(error).__name__} says nothing"
     assert not hidden_in(texts_of(error), connection), "an error holds a secret"
 

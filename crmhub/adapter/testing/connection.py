@@ -28,10 +28,10 @@ PATIENCE = 10.0
 class Connection:
     """One connection to a CRM, which several simulated processes of the hub share.
 
-    Each call of `adapter()` simulates another process: the new adapter starts with the stored
-    credentials, and shares leases and rate limits with the others. `saved` lists the credentials
-    that adapters stored with `save_credentials`, oldest first. `slept` is the simulated sleep in
-    seconds. `store` is the hub's own records, for adapters that need them.
+    Each call of `adapter()` simulates one more process: the new adapter starts with the stored
+    credentials, and shares leases and rate limits with the earlier adapters. `saved` lists the
+    credentials that adapters stored with `save_credentials`, oldest first. `slept` is the simulated
+    sleep in seconds. `store` is the hub's own records, for adapters that need them.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Connection:
     def remaining(self) -> float:
         """Return the seconds left for the current call; simulated sleep reduces them, too.
 
-        Outside of `within`, the result is always `PATIENCE`.
+        Outside of a `with connection.within(…)` block, the result is always `PATIENCE`.
         """
         if self._patience is None:
             return PATIENCE
@@ -85,7 +85,7 @@ class Connection:
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Limit all calls inside the `with` block to `seconds` in total."""
+        """Limit the time of all calls inside the `with` block to `seconds` in total."""
         self._patience, self.slept = seconds, 0.0
         self._ends = time.monotonic() + seconds
         try:
@@ -99,9 +99,9 @@ class Connection:
             self.slept += seconds
 
     def secrets(self) -> set[str]:
-        """Return all texts that must stay secret, except very short ones and numbers.
+        """Return all texts that must stay secret, without very short texts and numbers.
 
-        They are the present and former credentials, and the parts of secret URLs.
+        The texts are the present and former credentials, and the parts of secret URLs.
         """
         texts = [*self.credentials.values(), *(v for text in self.saved for v in text.values())]
         # A stored access token comes with an expiry time; parts of a secret URL are secret, too.
@@ -121,8 +121,8 @@ class Connection:
 class CountingBudget:
     """A rate limit that counts requests and never waits.
 
-    If `refusing` is set, `take` raises Throttled with this number of seconds as `retry_after`.
-    `paused` lists the seconds of all calls of `pause`.
+    If `refusing` is a number of seconds, `take` raises Throttled with it as `retry_after`. `paused`
+    lists the seconds of all calls of `pause`.
     """
 
     def __init__(self, lane: str) -> None:
@@ -133,7 +133,7 @@ class CountingBudget:
         self._lock = threading.Lock()
 
     def take(self) -> None:
-        """Count one request; raise Throttled instead if `refusing` is set."""
+        """Count one request; if `refusing` is set, raise Throttled instead of counting."""
         if self.refusing is not None:
             raise Throttled("The budget is used up.", retry_after=self.refusing, scope=self.lane)
         with self._lock:
@@ -156,8 +156,8 @@ class _HasRemaining(Protocol):
 class Leases:
     """Locks by name, which all adapters of a connection share.
 
-    `granted` counts by name how often a lock was acquired. `remaining` returns the seconds left for
-    the current call.
+    `granted` counts by name how often a lock was acquired. `remaining` is a function that returns
+    the seconds left for the current call.
     """
 
     def __init__(self, remaining: _HasRemaining) -> None:
@@ -168,9 +168,10 @@ class Leases:
 
     @contextmanager
     def hold(self, key: str, seconds: float) -> Iterator[None]:
-        """Hold the lock named `key` during the `with` block, for at most `seconds`.
+        """Hold the lock named `key` during the `with` block; it expires after `seconds`.
 
-        Raises Unavailable if the lock is not free within the time left for the current call.
+        Waits until the lock is free. Raises Unavailable if this takes longer than the time left for
+        the current call.
         """
         holder = object()
         ends = time.monotonic() + self._remaining()
@@ -192,7 +193,7 @@ class Leases:
 
 
 class Outgoing:
-    """The hub's egress session, allowed to reach loopback addresses.
+    """The hub's HTTP session for outgoing requests, allowed to reach loopback addresses.
 
     `calls` is the number of requests sent, and `timeouts` lists their timeouts in seconds.
     """

@@ -22,7 +22,7 @@ class Crm(Protocol):
         """
 
     def contacts(self) -> Mapping[str, Mapping[str, str]]:
-        """Return all contacts that are not deleted: their properties by contact id."""
+        """Return all contacts that are not deleted: a mapping of contact id to properties."""
 
     def delete_contact(self, contact_id: str) -> None:
         """Delete the contact with this id."""
@@ -30,7 +30,7 @@ class Crm(Protocol):
     def linked(self, kind: Linked, contact_id: str) -> Mapping[str, Mapping[str, str]]:
         """Return the deals or tickets that are linked to a contact and not deleted.
 
-        The result contains their properties by record id.
+        The result maps each record's id to its properties.
         """
 
     def count(self, kind: Kind) -> int:

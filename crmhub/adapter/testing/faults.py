@@ -16,18 +16,18 @@ _JSON = {"Content-Type": "application/json"}
 
 
 def answers(status: int, body: Any = None, **headers: str) -> Fault:
-    """Return a fault that answers with `status` and `body` instead of forwarding the request.
+    """Return a fault that sends a given response instead of forwarding the request to the CRM.
 
-    The arguments are those of `made`.
+    The arguments are the response's status, body and headers, as in `made`.
     """
     reply = made(status, body, **headers)
     return lambda exchange: exchange.reply(reply)
 
 
 def answers_after(status: int, body: Any = None, **headers: str) -> Fault:
-    """Return a fault that forwards the request, but sends another response than the CRM's.
+    """Return a fault that forwards the request, but replaces the CRM's response by a given one.
 
-    The arguments are those of `made`.
+    The arguments are the status, body and headers of the given response, as in `made`.
     """
     reply = made(status, body, **headers)
 
@@ -55,7 +55,7 @@ def made(status: int, body: Any = None, **headers: str) -> Reply:
 def echoes(status: int) -> Fault:
     """Return a fault that answers with an error message which quotes the request.
 
-    The quotation includes the credentials. The request is not forwarded.
+    The quotation includes the request's credentials. The request is not forwarded to the CRM.
     """
 
     def fault(exchange: Exchange) -> None:
@@ -92,8 +92,8 @@ def closed_after(exchange: Exchange) -> None:
 class HeldBack:
     """A fault that resets the connection, and forwards the request only when `land` is called.
 
-    This simulates a CRM that is blocked for a while: its caller gives up, and the write takes
-    effect later.
+    It simulates a CRM that is blocked for a while: the caller gives up, and the write takes effect
+    later.
     """
 
     def __init__(self, proxy: FaultProxy) -> None:
@@ -134,7 +134,7 @@ def not_http(exchange: Exchange) -> None:
 
 
 def falsely_compressed(exchange: Exchange) -> None:
-    """Fault: forward the request; send the body uncompressed, but labelled as gzip."""
+    """Fault: forward the request; send the CRM's body uncompressed, but labelled as gzip."""
     reply = exchange.forward()
     exchange.reply(Reply(200, reply.body or b"{}", {**reply.headers, "Content-Encoding": "gzip"}))
 
@@ -186,8 +186,9 @@ def http_date(seconds: float) -> str:
 class Harm:
     """A fault for the tests, with the name that test reports show.
 
-    `silent`: the fault is a success without a body. Some CRMs answer every change like this, so an
-    adapter may believe it. `harmless`: the adapter may succeed in spite of the fault.
+    `silent` is True if the fault is a success response without a body. Some CRMs answer every
+    change like this, so an adapter may believe it. `harmless` is True if the adapter may succeed in
+    spite of the fault.
     """
 
     name: str

@@ -38,7 +38,7 @@ MANY = 250
 
 
 def lookalikes(email: str) -> list[str]:
-    """Return other emails, which a search by substring or pattern might find for `email`."""
+    """Return emails that a search by substring or pattern might wrongly find for `email`."""
     local, _, domain = email.partition("@")
     return [
         f"jo{email}",

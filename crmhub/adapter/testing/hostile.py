@@ -119,10 +119,10 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
     def _lies(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, harm: Harm
     ) -> list[str]:
-        """Execute each operation with the fault `harm` at each of its requests.
+        """Execute each operation with the fault `harm`; return a message for each wrong result.
 
-        The fault applies once, and then from this request on. Return a message for each wrong
-        result.
+        An operation is executed several times: for each of its requests, the fault is applied to
+        this request only, and then to this and all following requests.
         """
         lies: list[str] = []
         for operation in self._operations(connection, crm, proxy):
@@ -147,7 +147,8 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
     ) -> str:
         """Execute an operation under a fault; return why its result is wrong, or `""`.
 
-        The fault `harm` is already injected; if `lasting`, it applies to all further requests.
+        The caller has already injected the fault `harm`. If `lasting` is True, the fault applies to
+        all further requests, otherwise to one.
         """
         try:
             self._judge(connection, proxy, operation, harm, lasting=lasting)
@@ -167,10 +168,11 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
         *,
         lasting: bool = False,
     ) -> None:
-        """Execute an operation under a fault; assert that its result agrees with the CRM.
+        """Execute an operation under a fault; assert that its result agrees with the CRM's records.
 
-        The fault `harm` is already injected; if `lasting`, it applies to all further requests. The
-        CRM's records are compared before and after the operation.
+        The caller has already injected the fault `harm`. If `lasting` is True, the fault applies to
+        all further requests, otherwise to one. The CRM's records are compared before and after the
+        operation.
         """
         before = operation.state()
         try:
@@ -435,7 +437,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
             held.land()
             if isinstance(saved, NotYet):
                 assert ready.effect(before, ready.state()) != "none", "it did not land"
-                # When the hub asks again, no write is under way any more.
+                # When the hub tries again, no write is under way any more.
                 long_ago = now_ms - int((saved.retry_after + HOURS) * 1000)
                 ready.repeat(adapter, written_ms=long_ago)
             assert ready.effect(before, ready.state()) == "whole", (

@@ -1,4 +1,7 @@
-"""Tests of the upsert of leads, for every adapter: right contact, written once, no value lost."""
+"""Tests of the upsert of leads, for every adapter.
+
+A lead must be written to the right contact, only once, and without loss of a value.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def at_once(works: Sequence[Callable[[], T]]) -> list[T]:
 
 
 class LeadTests(Base):
-    """Tests of the upsert of leads, alone and in batches."""
+    """Tests that create or update the contacts of leads, one at a time and in batches."""
 
     # The contact of a lead.
 

@@ -18,7 +18,7 @@ class LinkingTests(Base):
     """Tests of an adapter's `create_for_contact`."""
 
     def _people(self, crm: Crm) -> str:
-        """Create three contacts in the CRM; return the id of the second."""
+        """Create three contacts in the CRM; return the id of the second contact."""
         return [crm.add_contact(self.person()) for _ in range(3)][1]
 
     def test_it_makes_deals_or_tickets(self, adapter: Adapter, crm: Crm) -> None:
@@ -146,9 +146,9 @@ class LinkingTests(Base):
 
 
 def _number(text: str) -> Decimal | None:
-    """Parse a number, so that equal numbers compare equal; None if `text` is no number.
+    """Parse a number; return None if `text` is no number.
 
-    A CRM may store 1250 as 1250.00.
+    The results for 1250 and 1250.00 are equal, since a CRM may store the one as the other.
     """
     try:
         return Decimal(text)

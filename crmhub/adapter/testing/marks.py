@@ -1,4 +1,7 @@
-"""Tests of `find_marked`: it finds the record of a write whose answer was lost, and no other."""
+"""Tests of `find_marked`, which finds the record of a write whose answer was lost.
+
+It must find this record and no other.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from crmhub.adapter.upserts import upsert_contact
 
 
 def _later(outcome: object) -> bool:
-    """Return whether `outcome` is an error that tells the hub when to repeat the lookup."""
+    """Return whether `outcome` is an error that says after how long to repeat the lookup."""
     return isinstance(outcome, Unavailable) and outcome.retry_after is not None
 
 
@@ -45,9 +48,10 @@ class MarkTests(Base):
         *,
         later: float = 0.0,
     ) -> str:
-        """Return the id of the record that `find_marked` returns, or "" if it returns None.
+        """Call `find_marked`; return the id of the record that it finds, or "" if it finds none.
 
-        The lookup is for a write that began `later` seconds after the start of the test.
+        `sent` and `mark` are the properties and the identifying text of the lost write. The write
+        began `later` seconds after the start of the test.
         """
         since_ms = self.since_ms + int(later * 1000)
         record = adapter.find_marked(kind, contact_id, mark, sent=sent, since_ms=since_ms)

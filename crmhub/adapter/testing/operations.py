@@ -32,8 +32,9 @@ Effect = Literal["none", "whole", "part", "wrong"]
 class State:
     """The records of a CRM at one moment, as far as a call may change them.
 
-    `contacts` holds properties by contact id; `counts` the number of all deals and of all tickets;
-    `linked` the deals and tickets of one contact: properties by record id.
+    `contacts` maps contact ids to properties. `counts` maps deals and tickets to the number of all
+    such records. `linked` holds the deals and tickets of one contact: it maps record ids to
+    properties.
     """
 
     contacts: Mapping[str, Mapping[str, str]]
@@ -42,10 +43,10 @@ class State:
 
 
 def state_of(tests: Base, crm: Crm, contact_id: str = "") -> State:
-    """Return the CRM's current records.
+    """Return the CRM's current records as a State.
 
-    Their `linked` contains the deals and tickets of the contact `contact_id`; it is empty if there
-    is no such contact.
+    Its `linked` contains the deals and tickets of the contact `contact_id`; it is empty if there is
+    no such contact.
     """
     names = {"email", "phone", tests.text, tests.text2, *tests.needed.get("contacts", {})}
     contacts = {
@@ -64,7 +65,7 @@ def state_of(tests: Base, crm: Crm, contact_id: str = "") -> State:
 class Operation(ABC):
     """One call of an adapter, prepared with values and with a contact in the CRM.
 
-    `sound` is an adapter whose requests meet no fault; the preparation may use it.
+    `sound` is an adapter whose requests meet no fault; it is used to prepare the call.
     """
 
     name: ClassVar[str]
@@ -99,7 +100,7 @@ class Operation(ABC):
 
     @abstractmethod
     def is_right(self, result: object, before: State, after: State) -> bool:
-        """Return whether the call's result agrees with its effect on the CRM.
+        """Return whether the call's result agrees with what the call changed in the CRM.
 
         `before` and `after` are the CRM's records before and after the call.
         """
@@ -135,7 +136,7 @@ def _first(tests: Base, call: Callable[[Linked], T]) -> tuple[Linked, T]:
 
 
 class Reads(Operation):
-    """A call that reads; its result must equal the result of the same call without faults."""
+    """A call that only reads; under a fault, its result must equal the result without faults."""
 
     reads = True
 
@@ -225,7 +226,7 @@ class Check(Reads):
 
 
 class FindMarked(Reads):
-    """The call `find_marked` for a deal or ticket that was written before."""
+    """The call `find_marked` for a deal or ticket that an earlier call created."""
 
     name = feature = "find_marked"
 
@@ -247,7 +248,7 @@ class FindMarked(Reads):
 
 
 class Creates(Operation):
-    """A call that creates one contact."""
+    """A call that creates one contact; base class of such calls."""
 
     def is_right(self, result: object, before: State, after: State) -> bool:
         return (
@@ -276,7 +277,7 @@ class Create(Creates):
 
 
 class UpsertNew(Creates):
-    """The upsert of a lead that has no contact yet."""
+    """The creation of a contact for a lead that has none yet (`upsert_contact`)."""
 
     name = "upsert_contact of somebody new"
 
@@ -284,7 +285,7 @@ class UpsertNew(Creates):
         return upsert_contact(adapter, self.tests.lead(self.new, mark=self.mark))
 
     def repeat(self, adapter: Adapter, *, written_ms: int) -> Saved:
-        """Upsert the lead again, as the hub does after an attempt that ended Uncertain.
+        """Write the lead again, as the hub does after an attempt that ended Uncertain.
 
         `written_ms` is the latest time at which that attempt may have sent a write, in milliseconds
         since 1970.
@@ -296,7 +297,7 @@ class UpsertNew(Creates):
 
 
 class Changes(Operation):
-    """A call that changes one text property of a contact."""
+    """A call that changes one text property of a contact; base class of such calls."""
 
     def is_right(self, result: object, before: State, after: State) -> bool:
         return (
@@ -327,7 +328,7 @@ class Update(Changes):
 
 
 class UpsertKnown(Changes):
-    """The upsert of a lead whose contact exists."""
+    """The update of a lead's existing contact (`upsert_contact`)."""
 
     name = "upsert_contact of somebody known"
 
@@ -337,7 +338,7 @@ class UpsertKnown(Changes):
 
 
 class CreatesLinked(Operation):
-    """The call `create_for_contact` for a deal or a ticket."""
+    """The call `create_for_contact`; base class of its variants for deals and tickets."""
 
     kind: ClassVar[Linked]
 
@@ -353,8 +354,8 @@ class CreatesLinked(Operation):
     def repeat(self, adapter: Adapter, *, written_ms: int) -> Saved:
         """Create the record again, as the hub does after an attempt that ended Uncertain.
 
-        If `find` returns a record, return that one. `written_ms` is the latest time at which the
-        attempt may have sent a write, in milliseconds since 1970.
+        If `find` returns a record, return that record instead. `written_ms` is the latest time at
+        which the attempt may have sent a write, in milliseconds since 1970.
         """
         sent = self.tests.title(self.kind)
         if record := self.find(adapter):
@@ -394,7 +395,7 @@ class CreateTicket(CreatesLinked):
 
 
 class UpsertSeveral(Operation):
-    """The upsert of three leads in one call; only the second lead's contact exists."""
+    """The call `upsert_contacts` with three leads; only the second lead's contact exists."""
 
     name = "upsert_contacts"
 

@@ -66,7 +66,7 @@ class OutgoingTests(WireTests):
     def _budgeted(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
     ) -> tuple[Operation, Adapter]:
-        """Return a prepared operation, and an adapter to execute it with.
+        """Return a prepared operation, and an adapter with which to execute it.
 
         Skip the test if the adapter uses no rate limits.
         """
@@ -115,7 +115,7 @@ class OutgoingTests(WireTests):
 
 
 def _shape(request: Request, id: str) -> tuple[str, str]:
-    """Return a request's method and path, with each occurrence of `id` replaced by `<id>`."""
+    """Return the method and path of a request, with each occurrence of `id` replaced by `<id>`."""
     try:
         quoted = quote(id, safe="")
     except UnicodeEncodeError:

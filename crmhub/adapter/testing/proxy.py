@@ -36,7 +36,10 @@ class Request:
 
     @property
     def said(self) -> tuple[str, str, bytes]:
-        """The request's method, path and body; equal if the adapter repeats the request."""
+        """The request's method, path and body.
+
+        They are equal for two requests if the adapter sends the same request again.
+        """
         return self.method, self.target, self.body
 
 
@@ -57,7 +60,8 @@ class FaultProxy:
     """A proxy in front of the CRM whose base URL is `upstream`; the adapter calls `url`.
 
     The proxy forwards requests unchanged until `inject` is called, and records them in `requests`.
-    It calls `state`, which returns the CRM's records, to detect which requests changed them.
+    It calls the function `state`, which returns the CRM's records, to detect which requests changed
+    them.
     """
 
     def __init__(self, upstream: str, *, state: Callable[[], object] | None = None) -> None:
@@ -99,11 +103,11 @@ class FaultProxy:
         times: int | None = 1,
         when: Callable[[Request], bool] = lambda request: True,
     ) -> None:
-        """Apply `fault` to later requests instead of forwarding them.
+        """Apply `fault` to later requests instead of forwarding them; empty `requests`.
 
-        Requests for which `when` returns False are forwarded and not counted. Of the others, the
-        first `skip` are forwarded, and the fault is applied to the next `times` requests, or to all
-        of them if `times` is None. `requests` is emptied.
+        Requests for which `when` returns False are always forwarded. Of the requests for which it
+        returns True, the first `skip` are forwarded, and the fault is applied to the next `times`
+        requests, or to all further ones if `times` is None.
         """
         with self._lock:
             self.requests = []
@@ -117,7 +121,7 @@ class FaultProxy:
             self._fault = None
 
     def hand_on(self, request: Request) -> Reply:
-        """Send a recorded request to the CRM over a new connection; return the response."""
+        """Send a recorded request to the CRM over a new connection; return the CRM's response."""
         upstream = HTTPConnection(*self.upstream, timeout=_TIMEOUT_S)
         try:
             return forwarded(request, upstream)
@@ -125,7 +129,11 @@ class FaultProxy:
             upstream.close()
 
     def take(self, request: Request) -> Fault:
-        """Record a request; return the injected fault if it applies to it, else `passed`."""
+        """Record a request and return what to do with it.
+
+        The result is the injected fault if it applies to the request, else `passed`, which forwards
+        the request.
+        """
         with self._lock:
             self.requests.append(request)
             if self._fault is None or not self._when(request):
@@ -154,8 +162,8 @@ class Exchange:
     def forward(self) -> Reply:
         """Forward the request to the CRM and return the CRM's response.
 
-        For a request with a fault, set `request.wrote` to whether the request changed the CRM's
-        records.
+        If the injected fault applies to the request, also store in `request.wrote` whether the
+        request changed the CRM's records.
         """
         state, upstream = self._proxy.state, self._handler.upstream
         if state is None or not self.request.fault:
@@ -218,7 +226,7 @@ def forwarded(request: Request, upstream: HTTPConnection) -> Reply:
 
 
 def passed(exchange: Exchange) -> None:
-    """Forward the request and send the CRM's response unchanged: what happens without a fault."""
+    """Forward the request and send the CRM's response unchanged: the behaviour without a fault."""
     exchange.reply(exchange.forward())
 
 

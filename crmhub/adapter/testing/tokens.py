@@ -20,7 +20,8 @@ class TokenTests(WireTests):
     def _renewing(self, connection: Connection, crm: HttpCrm) -> tuple[list[Adapter], Get]:
         """Return two adapters of one connection, both with an access token, and a prepared call.
 
-        Skip the test if the adapter uses no access tokens.
+        The call is `get_contact` of an existing contact, and can be made with either adapter. Skip
+        the test if the adapter uses no access tokens.
         """
         adapters = [connection.adapter()]
         ready = Get(self, crm, adapters[0])
@@ -37,7 +38,10 @@ class TokenTests(WireTests):
         return words & connection.secrets()
 
     def _expire(self, connection: Connection, proxy: FaultProxy) -> None:
-        """Make the proxy answer 401 to later requests that contain a present access token."""
+        """Make the proxy answer 401 to later requests that contain a present access token.
+
+        Requests with a renewed access token are forwarded.
+        """
         old = self._tokens(connection)
         proxy.inject(
             answers(401, {"message": "expired"}),

@@ -35,7 +35,10 @@ class WireTests(AdapterTests):
 
     @pytest.fixture
     def proxy(self, crm: HttpCrm) -> Iterator[FaultProxy]:
-        """The proxy between the adapter and its CRM."""
+        """The HTTP proxy between the adapter and its CRM.
+
+        It records the adapter's requests, and injects faults.
+        """
         with FaultProxy(crm.url, state=lambda: state_of(self, crm)) as proxy:
             yield proxy
 
@@ -61,7 +64,7 @@ class WireTests(AdapterTests):
     def _ready(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
     ) -> Operation:
-        """Return a prepared operation; the proxy's list of requests is empty.
+        """Return an operation that is prepared to be called; empty the proxy's list of requests.
 
         Skip the test if the CRM has no records of the kind that the operation creates.
         """
@@ -85,7 +88,7 @@ class WireTests(AdapterTests):
     ) -> list[type[Operation]]:
         """Return the operations that the adapter supports.
 
-        Leave out those that create a kind of record which the CRM does not have.
+        Operations that create a kind of record which the CRM does not have are left out.
         """
         calls = operations_of(self.adapter_class)
         return [
@@ -97,9 +100,9 @@ class WireTests(AdapterTests):
     def _known(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
     ) -> int | None:
-        """Return how many requests an operation sends if no fault occurs, or None.
+        """Return how many requests an operation sends if no fault occurs.
 
-        None means that the CRM has no records of the kind that the operation creates. The number is
+        Return None if the CRM has no records of the kind that the operation creates. The number is
         measured once for each test class.
         """
         counts = vars(type(self)).get("_sent", {})
@@ -130,8 +133,8 @@ class WireTests(AdapterTests):
     def _errors(self, operation: Operation, adapter: Adapter) -> list[AdapterError]:
         """Execute an operation that must fail; return its error in a list.
 
-        If the operation upserts several leads, return the error of each lead. Raises AssertionError
-        if something succeeds.
+        If the operation writes several leads, return the error of each lead. Raises AssertionError
+        if the operation, or one of its leads, succeeds.
         """
         try:
             result = operation.call(adapter)
