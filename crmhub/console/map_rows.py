@@ -261,7 +261,8 @@ def _unquote(text: str) -> str:
 def _quote(text: str, *, before: str = "") -> str:
     """Return the text, in double quotes if it cannot be written without them.
 
-    `before` is the separator after the text, which it may contain only in quotes; "" means none.
+    `before` is the separator that follows the text on its line; a text with this separator in it
+    gets quotes. "" means that no separator follows.
     """
     plain = text.strip() == text != "" and text.isprintable() and text[0] != '"'
     if plain and not (before and before in text):

@@ -52,7 +52,8 @@ class RefusedRows:
     def _is_own_leftover(self, size: int, behind: int) -> bool:
         """Return whether a killed run of this import left the content after `size` bytes.
 
-        Such content has only rows for lines after `behind`; the last row may be incomplete.
+        Such content has only rows for lines of the imported file after the line `behind`; the last
+        row may be incomplete.
         """
         with self._path.open("rb") as file:
             file.seek(max(size - 1, 0))

@@ -274,9 +274,9 @@ def _obstacle_of_crm(hub: Hub, account: Account) -> str:
 
 
 def _preview_in_crm(hub: Hub, account: Account, pair: Pair) -> Preview:
-    """Return the preview of a pair of another CRM, with the contacts' present values there.
+    """Return the preview of a pair of contacts in another CRM, with their present values there.
 
-    If both ids lead to one contact there, the pair is closed as merged.
+    If the CRM returns the same contact for both ids, the pair is closed as merged.
     """
     sides = (Side(pair.one), Side(pair.other))
     if pair.state == "open":

@@ -2,8 +2,8 @@
 
 A merge is one transaction. The kept contact gets the values shown in the preview, and the links,
 conversations and enrolments of the other contact; the other contact is archived. From then on, the
-other contact's id, hub ids, email (if the kept contact has a different one) and waiting actions
-lead to the kept contact.
+other contact's id, the ids `hub-…` that the hub has issued for it, its email (if the kept contact
+has a different email) and its waiting actions lead to the kept contact.
 
 An unmerge is possible for 30 days. It restores the archived contact with its id, creation time,
 values, links to records that still exist (see `records.merging.unmerge`), and the conversations,

@@ -113,7 +113,7 @@ def list_users(hub: Hub) -> list[User]:
 class NewSession:
     """A new session of the console: the user's id and the session's token.
 
-    `device` is a second token, by which later sign-ins recognise the browser.
+    `device` is a second token, by which later sign-ins of the user recognise the browser.
     """
 
     user_id: str
