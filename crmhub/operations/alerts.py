@@ -239,11 +239,11 @@ def current(db: Connection, *, old_ms: int) -> list[Alert]:
 
 
 def update(database: Database, *, old_ms: int, send: bool) -> list[Alert]:
-    """Find the present alerts, store how they differ from the stored alerts, and return them.
+    """Update the stored alerts to the present alerts, and return the present alerts.
 
     A queue causes an alert if the oldest action in the queue has waited longer than `old_ms`
-    milliseconds. With `send`, a message about each change is added to the outbox, the table of
-    messages to send. Raises Unavailable if the database is unavailable.
+    milliseconds. With `send`, a message about each alert that has changed is added to the outbox,
+    the table of messages to send. Raises Unavailable if the database is unavailable.
     """
     with database.reading() as db:
         alerts = current(db, old_ms=old_ms)

@@ -58,7 +58,8 @@ def _some(given: Any) -> None:
 class _Filters(Strict):
     """Base schema of the filters of actions.
 
-    Each subclass adds a filter by the reason of an action; its JSON key differs between them.
+    Each subclass adds a filter by the reason of an action, whose JSON key is `reason` or
+    `reasonContains`.
     """
 
     account = Filled("The clientId of the account.", _LONGEST_ID)
