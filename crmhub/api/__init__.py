@@ -1,4 +1,4 @@
 """The HTTP API: routes, and schemas of bodies, queries and answers.
 
-The packages below it use other names than the JSON keys: `created_at` for `createdAt`.
+Python code outside of this package uses names such as `created_at` where the JSON has `createdAt`.
 """

@@ -115,7 +115,7 @@ class Items(fields.List[Any]):
 
 
 class Inner(fields.Nested):
-    """Field for a JSON object inside another one; its schema is the first argument."""
+    """Field for a JSON object inside another JSON object; the first argument is its schema."""
 
     default_error_messages: Messages = {
         "type": "must be an object",
@@ -207,7 +207,7 @@ class Properties(fields.Field[dict[str, str]]):
 class Between(Number):
     """Field for an integer from `lowest` to `highest`, both included.
 
-    With `in_query`, the integer is a text of ASCII digits, as query strings hold it.
+    With `in_query`, the field reads the integer from a text of ASCII digits, as in a query string.
     """
 
     def __init__(self, lowest: int, highest: int, *, in_query: bool = False, **kwargs: Any) -> None:
@@ -225,7 +225,10 @@ class Between(Number):
 
 
 class Choice(Text):
-    """Field for a text that must be one of the keys of `words`."""
+    """Field for a text that must be a key of the mapping `words`.
+
+    The text is loaded unchanged; the values of `words` are not used.
+    """
 
     def __init__(self, words: Mapping[str, Any], **kwargs: Any) -> None:
         super().__init__(validate=validate.OneOf(list(words)), **kwargs)
@@ -240,7 +243,7 @@ class Choice(Text):
 class Words(fields.List[Any]):
     """Field for a JSON array of strings, loaded as a tuple without repetitions.
 
-    If `words` are given, other strings are refused.
+    If `words` is not empty, strings that are not in `words` are refused.
     """
 
     _SHAPE = "must be an array of strings"

@@ -39,8 +39,8 @@ _NEW_ID = {"pattern": f"^{ID.pattern}$", "description": "Without one the hub iss
 class StageGiven(Strict):
     """Schema of a stage in a change of its pipeline.
 
-    An existing stage is found by its `id`, and its values that are not sent stay. Any other stage
-    is added; without an `id`, the hub issues one.
+    A stage with the `id` of an existing stage changes this stage; values that are not sent stay
+    unchanged. Any other stage is added; without an `id`, the hub issues one.
     """
 
     id = Text(metadata={"maxLength": 100, "description": "Without one the hub issues one."})
@@ -117,7 +117,7 @@ class PipelineShown(Shown):
 class PipelinePageShown(Exactly):
     """Schema of the list of all pipelines for deals or for tickets, on a single page.
 
-    New records start in the first pipeline.
+    New records start in the first pipeline of the list.
     """
 
     total = fields.Integer(required=True, metadata={"minimum": 0})
@@ -147,9 +147,10 @@ def _without_stages(shown: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_stages(kept: dict[str, Any]) -> dict[str, Any]:
-    """Add the present stages to a pipeline's stored JSON, which `_without_stages` shortened.
+    """Add the present stages to `kept`, the JSON of a pipeline without its stages.
 
-    If the pipeline was deleted since then, its list of stages stays empty.
+    `_without_stages` removed them before the JSON was stored. If the pipeline was deleted since
+    then, its list of stages stays empty.
     """
     kind = _KINDS[(flask.request.view_args or {})["resource"]]
     try:

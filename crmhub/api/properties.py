@@ -72,7 +72,10 @@ def in_path(name: str, **schema: Any) -> dict[str, Any]:
 
 
 def all_of(shown: Sequence[dict[str, Any]]) -> flask.Response:
-    """Return the answer to a list request: a single page with all items, given as JSON objects."""
+    """Return the response to a list request, with all items on a single page.
+
+    `shown` has the items as JSON objects.
+    """
     cursor = {"next": "", "nextLink": ""}
     page = {"total": len(shown), "results": shown, "cursor": cursor, "hasMore": False}
     return as_json(page)
@@ -152,7 +155,10 @@ class PropertyInput(PropertyChange):
 
 
 class DeleteQuery(Strict):
-    """Schema of a deletion's query: whether records' values of the property are deleted too."""
+    """Schema of the query of the deletion of a property.
+
+    It says whether the values that records have of the property are deleted, too.
+    """
 
     force = Choice(
         {"true": True, "false": False},
@@ -219,9 +225,10 @@ def _without_options(shown: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_options(kept: dict[str, Any]) -> dict[str, Any]:
-    """Add the present options to a definition's stored JSON, which `_without_options` shortened.
+    """Add the present options to `kept`, the JSON of a property without its options.
 
-    If the property was deleted since then, its list of options stays empty.
+    `_without_options` removed them before the JSON was stored. If the property was deleted since
+    then, its list of options stays empty.
     """
     kind = KINDS[(flask.request.view_args or {})["resource"]]
     try:

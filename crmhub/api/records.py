@@ -269,7 +269,8 @@ def _record_answer(
 def _without_values(answer: Any) -> Any:
     """Return the JSON of a record, or of a list of records, without its values.
 
-    The properties and the lists of linked ids are emptied, for storage under an Idempotency-Key.
+    The properties and the lists of linked ids become empty, because this JSON is stored for an
+    Idempotency-Key.
     """
     if isinstance(answer, list):
         return [_without_values(each) for each in answer]
@@ -279,9 +280,9 @@ def _without_values(answer: Any) -> Any:
 
 
 def _with_values(kind: Kind, kept: Any) -> Any:
-    """Fill the JSON that `_without_values` shortened with the records' present values.
+    """Return JSON that `_without_values` made, filled with the records' present values.
 
-    A record that was archived since then stays without values.
+    `kept` is that JSON. A record that was archived since then stays without values.
     """
     if not isinstance(kept, list):
         return _with_values(kind, [kept])[0]
@@ -334,7 +335,8 @@ def _page(kind: Kind, query: dict[str, Any], filters: tuple[Filter, ...]) -> fla
 def _continued(request: PageRequest, query: dict[str, Any], after: Cursor) -> PageRequest:
     """Return the request for the page after the cursor `after`.
 
-    Options that the query does not name, such as the sort order, are taken from the cursor.
+    Options that `query`, the query string, does not have, such as the sort order, are taken from
+    the cursor.
     """
     return replace(
         request,
@@ -351,9 +353,9 @@ def _continued(request: PageRequest, query: dict[str, Any], after: Cursor) -> Pa
 
 
 def _merged_options(body: dict[str, Any], query: dict[str, Any]) -> dict[str, Any]:
-    """Return a search's options, which may be in the body or in the query string.
+    """Return a search's options, each taken from the body or from the query string.
 
-    Raises BadRequest if both give a different value for an option.
+    Raises BadRequest if the body and the query string have different values for an option.
     """
     # A client that follows nextLink sends the body again, with its empty cursor.
     if not body.get("cursor"):

@@ -188,7 +188,7 @@ class FilterInput(Strict):
 
 
 class LinkQuery(Strict):
-    """Schema of the query of a list of linked ids: page size and cursor."""
+    """Schema of the query of a list of linked records' ids: page size and cursor."""
 
     limit = Between(1, 100, in_query=True, metadata={"description": LIMIT, "default": 20})
     cursor = Text(metadata={"description": CURSOR})
@@ -266,14 +266,14 @@ class Moment(fields.String):
 
 
 class Shown(ma.Schema):
-    """Base schema of answers that may get more fields in later versions."""
+    """Base schema of answers to which later versions may add fields."""
 
     class Meta:
         unknown = ma.EXCLUDE
 
 
 class Exactly(ma.Schema):
-    """Base schema of answers that get no more fields in later versions."""
+    """Base schema of answers whose fields are fixed: later versions add no fields."""
 
     class Meta:
         unknown = ma.RAISE

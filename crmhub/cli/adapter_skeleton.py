@@ -57,9 +57,9 @@ def _check_name(name: str, taken: Iterable[str]) -> None:
 
 
 def _write_atomically(name: str, directory: Path) -> None:
-    """Write all files of the package into a temporary directory, then move them to `directory`.
+    """Write the package of the adapter `name` into `directory`: all files, or none on an error.
 
-    If an error occurs, the files written so far are removed.
+    The files are written into a temporary directory, and then moved to `directory`.
     """
     is_new = not directory.exists()
     directory.mkdir(exist_ok=True)

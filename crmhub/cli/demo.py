@@ -139,9 +139,9 @@ def _store_key(path: Path, key: str) -> None:
 
 
 def _create_samples(hub: Hub, account: Account) -> int:
-    """Create the sample records that are missing.
+    """Create the sample records of the account that are missing.
 
-    Return the id of the contact that the printed commands use.
+    Return the id of the sample contact that the printed commands use.
     """
     from crmhub.helpers import get_type
     from crmhub.properties.kinds import COMPANIES, CONTACTS, DEALS, TICKETS
@@ -190,8 +190,8 @@ def _sample_commands(
 ) -> Iterator[tuple[str, str]]:
     """Yield the title and the shell command of each example to print.
 
-    The ids are those of the demo account's webhooks and of a contact. All commands can be run
-    several times.
+    `address` is the URL of the service and `key` the demo account's API key. The ids are the
+    account's webhook ids and the id of a contact. All commands can be run several times.
     """
     api = f"{address}/{_CLIENT_ID}/api/v1"
     chatbot, functions = f"{address}/chatbot", f"{address}/crm-api-interface"

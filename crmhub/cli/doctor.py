@@ -119,7 +119,7 @@ def _settings(settings: Settings) -> Finding:
 
 
 def _check_directories(settings: Settings) -> Finding:
-    """Check that the service can write to its directories, with a test file."""
+    """Check that the service can write a test file into each of its directories."""
     needed = {settings.var} if settings.env == "development" else set()
     if settings.database_url.startswith("sqlite:///"):
         needed.add(Path(settings.database_url.removeprefix("sqlite:///")).parent)
@@ -172,7 +172,10 @@ def _migrations(database: Database) -> Finding:
 
 
 def _connections(hub: Hub) -> Finding:
-    """Compare the number of connections that the hub may open with the database's limit."""
+    """Compare the number of connections that the hub may open to the database with its limit.
+
+    The limit is the lowest limit of the PostgreSQL server, database and role.
+    """
     if hub.database.dialect == "sqlite":
         return Finding("connections", "ok", "SQLite takes as many as there are")
     hub_limit = hub.settings.workers * hub.database.pool_size + _WORKERS_CONNECTIONS
@@ -292,7 +295,7 @@ def _keys(hub: Hub) -> Finding:
 
 
 def _read_accounts(hub: Hub) -> tuple[list[Account], list[Finding]]:
-    """Return the accounts that can be parsed, and a finding for each other account."""
+    """Return the accounts that can be parsed, and a finding for each account that cannot."""
     from crmhub.accounts import accounts
 
     with hub.database.reading() as db:
@@ -314,8 +317,8 @@ def _accounts(hub: Hub, readable: list[Account], *, sound: bool) -> Iterator[Fin
     """Yield a finding for each account whose adapter cannot be set up, and each missing plan.
 
     `readable` are the accounts to check. A plan is missing if accounts have it but the plans file
-    does not define it. If every adapter can be set up and `sound` is True, the last finding says
-    that all accounts are fine.
+    does not define it. `sound` says that no fault of an account was found before. If no account has
+    a fault, the last finding says so.
     """
     from crmhub.accounts import accounts
     from crmhub.adapter import AdapterError
@@ -337,7 +340,7 @@ def _accounts(hub: Hub, readable: list[Account], *, sound: bool) -> Iterator[Fin
 
 
 def _journal(hub: Hub) -> Iterator[Finding]:
-    """Yield a finding for each active alert; without alerts, yield one finding that all is well."""
+    """Yield a finding for each active alert; if there is none, yield one finding that says so."""
     from crmhub.operations import alerts
 
     with hub.database.reading() as db:

@@ -76,7 +76,10 @@ _LEAD = (("email", "an email"), ("email_or_phone", "an email or a phone"))
 
 
 def account_context(client_id: str) -> dict[str, Any]:
-    """Return the template variables that all pages of an account use; raises NotFound."""
+    """Return the template variables that all pages of an account use.
+
+    Raises NotFound if there is no account with this client id.
+    """
     detail = operating.detail(hub(), client_id)
     return {"account": detail.account, "detail": detail, "tabs": tabs(detail.account)}
 
@@ -95,7 +98,7 @@ def tabs(account: Account) -> list[tuple[str, str]]:
 def installed(name: str) -> Installed:
     """Return the installed adapter with this name.
 
-    If there is none, the result is an `Installed` whose `error` says so.
+    If there is none, return an `Installed` whose `error` says that the adapter is not installed.
     """
     for adapter in hub().registry.installed():
         if adapter.name == name:
@@ -111,9 +114,10 @@ def account(client_id: str) -> flask.Response:
 
 @blueprint.post("/accounts/<client_id>")
 def change_account(client_id: str) -> flask.Response:
-    """Save the values of the overview form that the user edited.
+    """Save those values of the overview form that the user has edited.
 
-    The other values are not saved, since other people may have changed them meanwhile.
+    Values that the user has not edited are not saved, since other people may have changed them
+    meanwhile.
     """
     form = flask.request.form
     values: dict[str, Any] = {name: form.get(name, "").strip() for name in _OTHERS if name in form}

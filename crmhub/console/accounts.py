@@ -24,7 +24,8 @@ _PAGE_SIZE = 50
 def accounts() -> flask.Response:
     """Show a page of the list of accounts, the oldest account first.
 
-    The query parameter `q` filters them by name or client id.
+    If the URL has the query parameter `q`, only accounts whose name or client id matches it are
+    listed.
     """
     words = flask.request.args.get("q", "").strip()[:200]
     after = list_filters.parse_id(flask.request.args.get("after", "")) or 0

@@ -85,7 +85,10 @@ def action(action_id: str) -> flask.Response:
 
 
 def _action_context(action_id: str) -> dict[str, Any]:
-    """Return the template variables of an action's page; raises NotFound."""
+    """Return the template variables of an action's page.
+
+    Raises NotFound if there is no action with this id.
+    """
     action = action_queries.shown(hub().database, action_id)
     state = action.summary.state
     values = correct_action.values_of(action.summary.kind, action.request)
@@ -178,7 +181,7 @@ def discard_action(action_id: str) -> flask.Response:
 
 @blueprint.get("/activity/retry")
 def confirm_retry() -> flask.Response:
-    """Show how many actions match the filters, and ask whether to retry them."""
+    """Show the number of actions that match the filters in the URL, with a button to retry them."""
     given = params(*FILTERS)
     selection = _selection(given)
     matches = retrying.retriable(hub().database, selection, most=_MAX_COUNT + 1)
@@ -197,7 +200,10 @@ def retry_actions() -> flask.Response:
 
 @blueprint.get("/activity/discard")
 def confirm_discard() -> flask.Response:
-    """Show how many actions match the filters, and ask for a reason to discard them."""
+    """Show the number of actions that match the filters in the URL, with a form to discard them.
+
+    The form asks for the reason.
+    """
     return page("activity/discard.html", **_discard_context())
 
 
@@ -250,9 +256,9 @@ def _selection(given: dict[str, str], *, after: str = "") -> Wanted:
 
 
 def _count_attention(account: Account | None) -> Attention:
-    """Return the numbers of failed actions and of actions that they block.
+    """Return the numbers of failed actions and of actions blocked by failed actions.
 
-    Only actions of `account` count; if it is None, the actions of all accounts count.
+    Only actions of `account` are counted; if it is None, the actions of all accounts are counted.
     """
     with hub().database.reading() as db:
         if account is None:
@@ -261,7 +267,7 @@ def _count_attention(account: Account | None) -> Attention:
 
 
 def _link_context(actions: list[Full]) -> dict[str, Any]:
-    """Return the template variables that link actions to the records that they wrote."""
+    """Return the template variables with links from actions to the records they have written."""
     return {
         "titles": {action.adapter: _adapter_title(action.adapter) for action in actions},
         "links": {action.summary.id: _record_links(action) for action in actions},

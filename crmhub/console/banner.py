@@ -29,11 +29,11 @@ _STATES: dict[Kind, str] = {"queue": "queued,running", "dead": "dead,parked"}
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of the banner, for the alerts of one kind.
+    """A line of the banner, for all alerts of one kind.
 
-    `said` is the message; `bad` marks a serious alert. `accounts` has the client id and a URL for
-    the first three accounts, `others` is the number of further accounts, and `address` is the URL
-    of the activity page for all of them, or "".
+    `said` is the message; `bad` is true for a serious alert. `accounts` has the client id and a URL
+    for the first three accounts with such an alert, `others` is the number of further accounts.
+    `address` is the URL of the activity page for all of them, or "".
     """
 
     bad: bool
@@ -44,7 +44,10 @@ class Line:
 
 
 class Banner:
-    """A cache of the current alerts; each process keeps them for a few seconds."""
+    """A cache of the current alerts of all accounts.
+
+    Each process has its own cache, which is filled again after a few seconds.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -73,22 +76,25 @@ class Banner:
         return self._alerts
 
     def forget(self) -> None:
-        """Make the next call of `alerts` query the database; call it after a change."""
+        """Empty the cache, so that the next call of `alerts` queries the database.
+
+        Call this after a change that may start or end an alert.
+        """
         self._next_query_at = 0.0
 
 
 def register(app: flask.Flask) -> None:
-    """Create the cache of alerts for the Flask app."""
+    """Create the cache of alerts of the banner, and add it to the Flask app."""
     app.extensions["crmhub.console.banner"] = Banner()
 
 
 def banner() -> list[Line]:
-    """Return the lines of the banner: one line for each kind of alert that is present."""
+    """Return the lines of the banner, one for each kind of alert that is present."""
     return _lines(_banner().alerts(hub()))
 
 
 def forget() -> None:
-    """Discard the cached alerts, so that the next page shows current alerts."""
+    """Empty the app's cache of alerts, so that the next page shows the current alerts."""
     _banner().forget()
 
 

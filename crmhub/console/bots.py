@@ -78,7 +78,10 @@ def bots_rotate(client_id: str) -> flask.Response:
 
 
 def _url(helper: Helper, detail: Detail) -> str:
-    """Return the URL of a helper for an account, with the host and scheme of this request."""
+    """Return the URL of a helper for the account in `detail`.
+
+    Host and scheme are those of the present request.
+    """
     https = is_https(flask.request, hub().settings.trusted_proxies)
     ids = {purpose: _ids(detail, purpose)[0].value for purpose in ("generated", "portal")}
     return f"{'https' if https else 'http'}://{flask.request.host}{helper.path.format(**ids)}"

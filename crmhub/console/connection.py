@@ -27,9 +27,9 @@ _SETTING, _SECRET, _REMOVED = "setting.", "secret.", "removed."
 
 @blueprint.get("/accounts/<client_id>/crm")
 def crm(client_id: str) -> flask.Response:
-    """Show the settings form of the account's CRM.
+    """Show the form with the settings of the account's CRM.
 
-    If the query parameter `adapter` names another adapter, its form is shown instead.
+    If the query parameter `adapter` names another adapter, show the form for that adapter instead.
     """
     return page("account/crm.html", **_shown(client_id, flask.request.args.get("adapter", "")))
 
@@ -69,7 +69,10 @@ def crm_check(client_id: str) -> flask.Response:
 
 
 def _crm(adapter: str) -> Crm:
-    """Return the CRM settings in the submitted form; a secret without a value stays unchanged."""
+    """Return the CRM settings of the submitted form, for the adapter with the name `adapter`.
+
+    A secret whose field is empty stays unchanged, unless the form says to remove the secret.
+    """
     form = flask.request.form
 
     def fields(prefix: str) -> dict[str, str]:

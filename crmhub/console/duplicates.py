@@ -100,7 +100,10 @@ def duplicates_unmerge(client_id: str, one: str, other: str) -> flask.Response:
 
 @blueprint.post(f"{_PAIR}/dismiss")
 def duplicates_dismiss(client_id: str, one: str, other: str) -> flask.Response:
-    """Close a pair of contacts, as two persons or as already merged in the CRM."""
+    """Close a pair of contacts.
+
+    The form gives the reason: two different persons, or contacts that were merged in the CRM.
+    """
     account = hub().load_account(client_id)
     merged = flask.request.form.get("reason") == "merged"
     merge_contacts.dismiss(hub(), account, one, other, merged=merged, by=author())
@@ -111,7 +114,8 @@ def duplicates_dismiss(client_id: str, one: str, other: str) -> flask.Response:
 def _cursor() -> tuple[int, str, str] | None:
     """Return the list's cursor in the URL, None on the first page.
 
-    It identifies the last pair of the previous page by time (ms since 1970) and contact ids.
+    The cursor is the key of the last pair on the previous page: a time in ms since 1970, and the
+    ids of the two contacts.
     """
     args = flask.request.args
     found_at = args.get("after", "")
@@ -127,10 +131,10 @@ def _cursor() -> tuple[int, str, str] | None:
 def _preview_again(
     account: Account, error: HubError, one: str, other: str, **choice: Any
 ) -> Preview:
-    """Return the preview of a pair, to be shown with the error of a failed merge or unmerge.
+    """Return the preview of a pair, to show it with the error of a failed merge or unmerge.
 
-    Raises `error` if the preview fails too. `choice` has the arguments `keep` and `take` of
-    `preview`.
+    `one` and `other` are the ids of the contacts; `choice` has the arguments `keep` and `take` of
+    `preview`. If the preview fails too, raises `error`, the error of the merge or unmerge.
     """
     try:
         return compare_contacts.preview(hub(), account, one, other, **choice)

@@ -46,7 +46,7 @@ def fieldmap(client_id: str) -> flask.Response:
 def fieldmap_save(client_id: str) -> flask.Response:
     """Save the submitted field map.
 
-    It is checked against the CRM's properties first, unless the form says not to.
+    The field map is first checked against the CRM's properties, unless the form says not to.
     """
     form = flask.request.form
     hub().load_account(client_id)
@@ -117,8 +117,8 @@ def _shown(
 ) -> dict[str, Any]:
     """Return the template variables of the field map page.
 
-    The form shows `draft`, or the stored field map if it is None. If `error` is a `Faulty`, its
-    faults are shown in the rows.
+    The form shows the rows of `draft`; if it is None, it shows the stored field map. If `error` is
+    a `Faulty`, each of its faults is shown in the row of the faulty rule.
     """
     shared = account_context(client_id)
     account, form = shared["account"], flask.request.form

@@ -15,20 +15,21 @@ _UNSTORABLE = str.maketrans("", "", "\0")
 
 
 def params(*names: str) -> dict[str, str]:
-    """Return the request's query parameters that are in `names` and not empty."""
+    """Return the request's query parameters that are in `names` and not empty, by name."""
     given = {name: text(flask.request.args.get(name, "")) for name in names}
     return {name: value for name, value in given.items() if value}
 
 
 def text(given: str) -> str:
-    """Return a query parameter without U+0000 and surrounding blanks, cut to 500 characters."""
+    """Return the text `given` without U+0000 and surrounding blanks, cut to 500 characters."""
     return given.translate(_UNSTORABLE).strip()[:_MAX_LENGTH]
 
 
 def age(given: dict[str, str], name: str, label: str) -> int:
-    """Return the duration in the query parameter `name` in ms, or 0 without this parameter.
+    """Return the duration in `given[name]` in ms, 0 if there is none.
 
-    Raises BadRequest for an invalid duration; `label` names the field in its message.
+    `given` are query parameters. Raises BadRequest for an invalid duration; the message names the
+    form field as `label`.
     """
     if name not in given:
         return 0
@@ -41,7 +42,8 @@ def age(given: dict[str, str], name: str, label: str) -> int:
 def one_of(given: dict[str, str], name: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
     """Return the comma-separated values of the query parameter `name`.
 
-    The result is () without this parameter. Raises BadRequest for a value that is not in `allowed`.
+    `given` are the query parameters, `allowed` the allowed values. The result is () without this
+    parameter. Raises BadRequest for a value that is not allowed.
     """
     values = tuple(given[name].split(",")) if name in given else ()
     if unknown := [value for value in values if value not in allowed]:
@@ -50,13 +52,14 @@ def one_of(given: dict[str, str], name: str, allowed: tuple[str, ...]) -> tuple[
 
 
 def account(given: dict[str, str]) -> Account | None:
-    """Return the account that the query parameter `account` names.
+    """Return the account whose client id is in `given["account"]`.
 
-    The result is None without this parameter. Raises NotFound for an unknown account.
+    `given` are query parameters. Returns None without this parameter. Raises NotFound for an
+    unknown account.
     """
     return hub().load_account(given["account"]) if "account" in given else None
 
 
 def parse_id(given: str) -> int | None:
-    """Return a text of at most nine digits as a database id, and None for any other text."""
+    """Return a text of at most nine digits as an integer, and None for any other text."""
     return int(given) if given.isascii() and given.isdigit() and len(given) < 10 else None

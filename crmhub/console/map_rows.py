@@ -29,9 +29,9 @@ _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 @dataclass(slots=True)
 class Row:
-    """A row of the form, with the texts that the user typed.
+    """A row of the form: one rule of the field map, as the texts that the user typed.
 
-    `wrong` has error messages by field of the row; `notes` has warnings.
+    `wrong` has error messages by form field of the row; `notes` has warnings.
     """
 
     name: str = ""
@@ -136,9 +136,10 @@ class Draft:
                     yield kind, number, row
 
     def _places(self) -> dict[str, tuple[Row, str]]:
-        """Return the row and the name of the field that belong to each path in a fault.
+        """Return where the faults of a field map are shown: (row, name of its form field) by path.
 
-        Paths may contain only the first 100 characters of a rule's name.
+        A path is the place of a fault as `Faulty` gives it. Paths may contain only the first 100
+        characters of a rule's name.
         """
         places: dict[str, tuple[Row, str]] = {}
         for kind, number, row in self._filled_rows():
@@ -151,15 +152,18 @@ class Draft:
 
 
 def _row_path(kind: str, number: int) -> str:
-    """Return the path of a row without a usable name; it contains the row's number on the page."""
+    """Return the path for faults of a row whose rule has no usable name.
+
+    The path contains `number`, the row's number on the page.
+    """
     return f"{kind}, rule {number}"
 
 
 def _part_path(path: str, places: Mapping[str, object]) -> str:
-    """Return the path of the form field that a fault's path belongs to.
+    """Return the path in `places` that `path`, the path of a fault, equals or begins with.
 
-    For example, `….values` is the field of `….values.Rome`. Without a match, the path is returned
-    unchanged.
+    For example, the result for `….values.Rome` is `….values`. Without such a path, `path` is
+    returned unchanged.
     """
     if path in places:
         return path
@@ -181,9 +185,9 @@ def _row_of(name: str, rule: Rule) -> Row:
 
 
 def _parse_row(row: Row) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return the JSON of a row's rule, and the faults of the row.
+    """Return the rule of a row as JSON, and the faults of the row.
 
-    A fault is a pair of the row's field and a reason.
+    Each fault is a pair: the name of the form field and the reason.
     """
     rule: dict[str, Any] = {}
     all_faults: list[tuple[str, str]] = []
@@ -205,9 +209,10 @@ def _parse_row(row: Row) -> tuple[dict[str, Any], list[tuple[str, str]]]:
 
 
 def pairs(text: str) -> tuple[dict[str, str], list[str]]:
-    """Return the pairs in a text with lines `ours = theirs`, and the faults of invalid lines.
+    """Parse a text with lines `ours = theirs`; return the pairs as a dict, and the faults.
 
-    Each fault is a message with the line's number.
+    `ours` is the bots' value and `theirs` the CRM's value. Each fault is a message with the number
+    of the invalid line.
     """
     values: dict[str, str] = {}
     faults: list[str] = []
@@ -256,7 +261,8 @@ def _unquote(text: str) -> str:
 def _quote(text: str, *, before: str = "") -> str:
     """Return the text, in double quotes if it cannot be written without them.
 
-    `before` is the separator after the text, which it may contain only in quotes; "" means none.
+    `before` is the separator that follows the text on its line; a text with this separator in it
+    gets quotes. "" means that no separator follows.
     """
     plain = text.strip() == text != "" and text.isprintable() and text[0] != '"'
     if plain and not (before and before in text):

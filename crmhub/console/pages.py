@@ -51,7 +51,10 @@ _MESSAGE_COOKIE = "crmhub_console_said"
 
 
 def page(template: str, status: int = 200, /, **context: Any) -> flask.Response:
-    """Return the page that a template in `templates/console/` renders with these variables."""
+    """Return the response with a page, rendered by a template of `templates/console/`.
+
+    `context` has the template variables.
+    """
     text = flask.render_template(
         f"console/{template}",
         user=flask.g.get("signed_in"),
@@ -78,7 +81,7 @@ def _csrf_field() -> Markup:
 
 
 def done(message: str, endpoint: str, **values: Any) -> flask.Response:
-    """Return a redirect to the page of `endpoint`, which will show the message once.
+    """Return a redirect to the console page of `endpoint`, which then shows `message` once.
 
     `values` are the parameters of the endpoint's URL. Use it after a processed form: reloading the
     new page does not submit the form again.
@@ -98,14 +101,15 @@ def done(message: str, endpoint: str, **values: Any) -> flask.Response:
 
 
 def see(address: str) -> flask.Response:
-    """Return a redirect (303) to this URL of the console."""
+    """Return a redirect with status 303 to `address`, a URL of the console."""
     return flask.Response(status=303, headers={"Location": address})
 
 
 def refused(error: HubError, template: str, **context: Any) -> flask.Response:
-    """Return the page of a form again, with the message of the error.
+    """Return the page with a refused form again; the page shows the message of `error`.
 
-    Raises the error if the client does not prefer HTML.
+    `template` and `context` are those of the page. Raises the error if the client does not prefer
+    HTML.
     """
     if not wants_html():
         raise error

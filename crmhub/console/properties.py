@@ -1,6 +1,6 @@
 """The console's catalogue page: properties, pipelines and owners of a kind of record.
 
-They are those of the account's CRM, or of the hub's own records.
+The page shows those of the account's CRM, or those that the hub defines for its own records.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _Pipeline = tuple[str, str, list[tuple[str, str]]]
 
 @dataclass(frozen=True, slots=True)
 class CrmAnswer:
-    """A list for the catalogue page, from the CRM or from the hub.
+    """A list on the catalogue page, as the CRM or the hub answered it.
 
-    If the CRM failed, `wrong` is its error message.
+    If the CRM failed, `values` is empty and `wrong` is the error message.
     """
 
     values: Sequence[object] = ()

@@ -156,7 +156,7 @@ def _filter(row: tuple[str, str, str]) -> Filter:
 
 
 def _in_form_words(error: HubError) -> HubError:
-    """Change an error's message to say "Filter 1" instead of `filters[0]`; return the error."""
+    """Return the error with a message that says "Filter 1" instead of `filters[0]`."""
     error.message = _FILTER_INDEX.sub(lambda match: f"Filter {int(match[1]) + 1}, ", error.message)
     return error
 
@@ -164,7 +164,8 @@ def _in_form_words(error: HubError) -> HubError:
 def _columns(catalogue: Catalogue, given: list[tuple[str, str, str]]) -> list[tuple[str, str]]:
     """Return the name and label of each column of a list of records.
 
-    The columns are the usual properties of the kind, and the properties in the filters `given`.
+    The columns are the usual properties of the kind of record, and the properties in `given`, which
+    are filters as (property, operator, value).
     """
     names = dict.fromkeys((*_COLUMNS[catalogue.kind.name], *(row[0] for row in given)))
     properties = [catalogue.get(name) for name in names]
@@ -172,9 +173,10 @@ def _columns(catalogue: Catalogue, given: list[tuple[str, str, str]]) -> list[tu
 
 
 def _title(properties: dict[str, str], kind: Kind) -> str:
-    """Return a title for a record.
+    """Return a title for a record with these properties, "" if they give none.
 
-    It is a contact's name, email or phone, or the first column of another kind; "" without a value.
+    The title of a contact is its name, email or phone. The title of another record is its value of
+    the first column of its kind.
     """
     names = _COLUMNS[kind.name]
     if kind.name == "contacts":

@@ -45,10 +45,10 @@ class NotSignedIn(Unauthorized):
 
 @blueprint.before_request
 def guard() -> None:
-    """Check the session before each view of the console.
+    """Check the session and the CSRF token before each view of the console.
 
-    Raises NotSignedIn without a session, unless the page needs none, and Forbidden for a POST from
-    another site or without a valid CSRF token.
+    Raises NotSignedIn without a valid session, unless the page needs none. Raises Forbidden for a
+    POST from another site or without a valid CSRF token.
     """
     endpoint = flask.request.endpoint
     # Flask answers OPTIONS itself, and the list of methods is no secret.
@@ -62,10 +62,10 @@ def guard() -> None:
 
 
 def recognise() -> None:
-    """Store the session that belongs to the request's cookie in `flask.g.signed_in`.
+    """Find the session of the request's cookie, and store it in `flask.g.signed_in`.
 
-    Without a valid session, None is stored. Further calls for the same request do nothing. Raises
-    Unavailable without the database.
+    Without a valid session, None is stored. Later calls for the same request do nothing. Raises
+    Unavailable if the database is unavailable.
     """
     if "signed_in" in flask.g:
         return
@@ -91,7 +91,10 @@ def _cookie_value(name: str) -> str:
 
 
 def device(user_id: str) -> str:
-    """Return the device token by which this browser identifies itself for a user, or ""."""
+    """Return the device token in this browser's cookie for a user, or "" without the cookie.
+
+    By this token a sign-in of the user recognises the browser.
+    """
     return _cookie_value(f"{_DEVICE_COOKIE}{user_id}")
 
 
@@ -138,7 +141,7 @@ def remember(session: users.NewSession) -> None:
 
 
 def set_cookies(response: flask.Response) -> None:
-    """Add the cookies that this request created or changed to its response."""
+    """Add the cookies that were created or changed during this request to the response."""
     value: str | None = flask.g.get("new_cookie")
     if value is not None:
         _set_cookie(response, COOKIE, value, LONGEST_MS // 1000)
@@ -168,7 +171,10 @@ def secure() -> bool:
 
 
 def signed_in() -> SignedIn:
-    """Return the signed-in user; only in views that require a session."""
+    """Return the signed-in user of the request.
+
+    Call this only in views that require a session.
+    """
     return cast(SignedIn, flask.g.signed_in)
 
 

@@ -208,7 +208,10 @@ def _fill(value: Any, variable: Any) -> Any:
 
 
 def _to_javascript(value: Any, source: str) -> str:
-    """Return the body as a JavaScript expression that reads its variables from `source`."""
+    """Return an example body as a JavaScript expression that builds the body.
+
+    Variables of the bot are read from the JavaScript object whose name is `source`.
+    """
     if isinstance(value, dict):
         pairs = (f"{name}: {_to_javascript(member, source)}" for name, member in value.items())
         return f"{{ {', '.join(pairs)} }}"

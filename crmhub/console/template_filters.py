@@ -16,7 +16,7 @@ from crmhub.records.search.filters import iso
 
 
 def register(app: flask.Flask) -> None:
-    """Add these filters to the Flask app's templates."""
+    """Add the filters of this module to the templates of the Flask app."""
     app.add_template_filter(when)
     app.add_template_filter(exactly)
     app.add_template_filter(lasted)
@@ -90,12 +90,15 @@ def number(value: int) -> str:
 
 
 def share(value: float) -> str:
-    """Return a fraction as a percentage; `100 %` is returned only for 1 or more."""
+    """Return a fraction as a percentage; `100 %` is returned only for a fraction of 1 or more."""
     return f"{min(value * 100, 99.9):.1f} %" if value < 1 else "100 %"
 
 
 def counted(value: int, one: str, many: str = "") -> str:
-    """Return a number with its noun in singular or plural: `1 action`, `2 actions`."""
+    """Return a number with its noun in singular or plural: `1 action`, `2 actions`.
+
+    `one` is the singular and `many` the plural, by default `one` with an s.
+    """
     return f"{value:,} {one if value == 1 else many or f'{one}s'}"
 
 

@@ -1,6 +1,6 @@
 """Export of records to a CSV file that spreadsheets open.
 
-`importing` can read the file.
+The module `importing` can import the file again.
 """
 
 from __future__ import annotations

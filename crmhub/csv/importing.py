@@ -120,8 +120,9 @@ class _ParsedRow:
 class Import:
     """The import of a CSV file as records of one kind in an account.
 
-    The constructor checks the columns and loads the progress of an earlier run; `run` imports the
-    rest. `left_out` has the titles of the skipped columns, `tally` the numbers of rows so far.
+    The constructor checks the columns and loads the progress of an earlier run. `run` imports the
+    rest. `left_out` has the titles of the columns that are not imported; `tally` has the numbers of
+    rows imported and refused so far.
     """
 
     def __init__(
@@ -209,9 +210,9 @@ class Import:
         return _ParsedRow(row, values, unique_values, id, fault)
 
     def _store(self, rows: Sequence[_ParsedRow]) -> Tally:
-        """Store the valid rows; write the others to the file of refused rows.
+        """Store the valid rows of `rows`; write the invalid rows to the file of refused rows.
 
-        Returns the new tally.
+        Return the tally of the import including these rows.
         """
         refused = {row.row.line: row.fault for row in rows if row.fault}
         while True:
@@ -236,7 +237,11 @@ class Import:
     def _commit(
         self, end: Position, accepted: Sequence[_ParsedRow], refused: Sequence[tuple[Row, str]]
     ) -> None:
-        """Write rows, refused rows, and the progress up to `end`, in one transaction."""
+        """Store rows as records, refused rows, and the progress of the import, in one transaction.
+
+        `end` is the position in the CSV file after these rows. `accepted` rows become records;
+        `refused` rows are written to the file of refused rows, each with its reason.
+        """
         self.tally = self._database.transact(
             lambda tx: self._write_batch(tx, end, accepted, refused)
         )
@@ -363,9 +368,10 @@ class Import:
 
 @contextmanager
 def _map_errors(rows: Sequence[_ParsedRow]) -> Iterator[None]:
-    """Context manager that raises _RowsRefused for InvalidProperties and DuplicateValue.
+    """Context manager that turns InvalidProperties and DuplicateValue into _RowsRefused.
 
-    These errors of the record store name every invalid row of `rows`.
+    The record store raises these errors for invalid records. The _RowsRefused names the line in the
+    CSV file of every invalid row in `rows`.
     """
     try:
         yield

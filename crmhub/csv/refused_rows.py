@@ -21,8 +21,8 @@ ADDED_COLUMNS = ("crmhub_line", "crmhub_refused")
 class RefusedRows:
     """The file of refused rows at `path`; the first refused row creates it.
 
-    `size` is the length of the file's valid part in bytes. Rows that were written after the last
-    call of `keep` are replaced by the next call of `write`.
+    `size` is the length of the file's valid part in bytes. Rows are provisional until `keep` is
+    called: the next call of `write` replaces provisional rows.
     """
 
     def __init__(self, path: Path, sheet: Sheet, *, raw: bool) -> None:
@@ -36,8 +36,9 @@ class RefusedRows:
     def open(self, size: int, *, behind: int | None) -> None:
         """Continue the file after its first `size` bytes, which an earlier run wrote.
 
-        `behind` is the last imported line of the imported file, None for a new import. Raises
-        Conflict if the file contains anything that this import did not write.
+        `behind` is the number of the last line of the CSV file that was imported, None for a new
+        import. Raises Conflict if the file of refused rows has content that this import did not
+        write.
         """
         existing_size = self._path.stat().st_size if self._path.exists() else 0
         if existing_size and (behind is None or not self._is_own_leftover(size, behind)):
@@ -51,7 +52,8 @@ class RefusedRows:
     def _is_own_leftover(self, size: int, behind: int) -> bool:
         """Return whether a killed run of this import left the content after `size` bytes.
 
-        Such content has only rows for lines after `behind`; the last row may be incomplete.
+        Such content has only rows for lines of the imported file after the line `behind`; the last
+        row may be incomplete.
         """
         with self._path.open("rb") as file:
             file.seek(max(size - 1, 0))
@@ -69,9 +71,9 @@ class RefusedRows:
         return at_line_end and len(lines) == len(complete_rows) and all(is_later)
 
     def write(self, refused: Sequence[tuple[Row, str]]) -> None:
-        """Write rows, each with its reason, after the kept part of the file.
+        """Write rows, each with its reason, after the rows that `keep` has made final.
 
-        Anything after the kept part is deleted.
+        Rows that are not final are deleted from the file first.
         """
         if self.size == self._kept_size and not refused:
             return
@@ -94,5 +96,5 @@ class RefusedRows:
             self.size = file.tell()
 
     def keep(self) -> None:
-        """Mark the rows written so far as final."""
+        """Make the rows written so far final, so that no later `write` replaces them."""
         self._kept_size = self.size

@@ -31,8 +31,9 @@ _TYPES = {str: 'a text in ""', bool: "true or false", dict: "a table"}
 class Declared:
     """An account as a file declares it.
 
-    `values` holds switches, `name`, `plan` and `portal_alias`. A value that is None or missing
-    means that the account's value stays as it is.
+    `values` holds the account's `name`, `plan`, `portal_alias` and switches (its options), by name.
+    A value that is missing in `values`, and a field that is None, stay as they are in the stored
+    account.
     """
 
     client_id: str
@@ -56,7 +57,10 @@ def read(path: Path, environment: Mapping[str, str]) -> list[Declared]:
 
 
 class _Reader:
-    """Reads the tables of a file, and collects messages about their faults in `problems`."""
+    """A reader of the tables of an accounts file.
+
+    A fault does not stop the reader: its message is added to `problems`.
+    """
 
     def __init__(self, path: Path, environment: Mapping[str, str]) -> None:
         self.path = path
@@ -81,10 +85,11 @@ class _Reader:
         return Declared(client_id, {**table, **switches}, disabled, crm, field_map)
 
     def _switches(self, where: str, table: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the switches of a TOML table whose values are texts, numbers or booleans.
+        """Return the valid entries of the TOML table of an account's switches, by name.
 
-        `where` is the name of the table in messages. Other values are reported as faults. Whether
-        the switches exist and have valid values is checked when they are applied.
+        A valid entry is a text, a number or a boolean. Other entries are left out and reported in
+        `problems`. `where` is the name of the table in messages. Whether the switches exist and
+        accept their values is checked later, when the file is applied.
         """
         switches = {}
         for name, value in table.items():
@@ -126,7 +131,7 @@ class _Reader:
         """Return the entries of a TOML table that have an expected name and type.
 
         `types` holds the expected types by name; `where` is the name of the table in messages.
-        Other entries are reported as faults.
+        Other entries are left out and reported in `problems`.
         """
         entries = {}
         for name, value in table.items():
@@ -148,10 +153,11 @@ class _Reader:
         return ""
 
     def _secret(self, where: str, name: str, reference: Any) -> str:
-        """Return the secret that a reference leads to.
+        """Read the secret that a reference in the file names, and return it.
 
-        `where` and `name` are the names of the table and the secret in messages. Returns "" for an
-        empty reference, and for an invalid one, which is reported as a fault.
+        `reference` names an environment variable or a file. `where` and `name` are the names of the
+        table and the secret in messages. Returns "" for an empty reference. An invalid reference is
+        reported in `problems` and also gives "".
         """
         if reference == "":
             return ""

@@ -53,9 +53,9 @@ _log = logging.getLogger("crmhub.alerts")
 
 
 def _with_names(rows: sa.FromClause) -> sa.Select[Any]:
-    """Return a query that adds the client id and the adapter to rows.
+    """Return a query that selects `rows` with two more columns: client id and adapter name.
 
-    The rows must have the columns `account_id` and `connection_id`.
+    `rows` is a table or subquery with the columns `account_id` and `connection_id`.
     """
     connection = tables.connection.c
     return (
@@ -152,9 +152,10 @@ _DELETE = Statement(
 class Alert:
     """An alert about one connection of an account.
 
-    `since` is the start of the alert and `newest` the time of its newest event, both in ms since
-    1970. `count` is the number of waiting or failed actions, `blocked` the number of actions that
-    failed actions block.
+    `kind` is "credentials" (the CRM refuses them), "queue" (actions wait too long) or "dead"
+    (actions failed). `since` is the start of the alert and `newest` the time of its newest event,
+    both in ms since 1970. `count` is the number of waiting or failed actions, `blocked` the number
+    of actions that wait behind failed actions.
     """
 
     account_id: int
@@ -213,9 +214,10 @@ def watch(hub: Hub, stopping: threading.Event) -> None:
 
 
 def current(db: Connection, *, old_ms: int) -> list[Alert]:
-    """Find the present alerts of all accounts, the oldest alert first.
+    """Find the present alerts of all accounts; return them, the oldest alert first.
 
-    An alert about a queue exists if its oldest action has waited longer than `old_ms` milliseconds.
+    A queue causes an alert if the oldest action in the queue has waited longer than `old_ms`
+    milliseconds.
     """
     params_by_kind: Mapping[Kind, Mapping[str, int]] = {"queue": {"before": now_ms() - old_ms}}
     alerts = [
@@ -237,11 +239,11 @@ def current(db: Connection, *, old_ms: int) -> list[Alert]:
 
 
 def update(database: Database, *, old_ms: int, send: bool) -> list[Alert]:
-    """Compare the present alerts with the stored alerts, store changes, return the present ones.
+    """Update the stored alerts to the present alerts, and return the present alerts.
 
-    A queue gives an alert if its oldest action has waited longer than `old_ms` milliseconds. With
-    `send`, a message about each change is added to the outbox. Raises Unavailable if the database
-    is unavailable.
+    A queue causes an alert if the oldest action in the queue has waited longer than `old_ms`
+    milliseconds. With `send`, a message about each alert that has changed is added to the outbox,
+    the table of messages to send. Raises Unavailable if the database is unavailable.
     """
     with database.reading() as db:
         alerts = current(db, old_ms=old_ms)
@@ -267,10 +269,10 @@ def _store_changes(tx: Connection, *, old_ms: int, send: bool) -> None:
 
 
 def _changes(db: Connection, alerts: Sequence[Alert]) -> list[tuple[str, Alert]]:
-    """Compare the present alerts with the stored alerts; return the changes.
+    """Compare the present alerts (`alerts`) with the stored alerts; return the changes.
 
-    A change is the type of its message and the alert: one that started, one that ended, or one
-    about failed actions of which more have failed.
+    Each change is a pair: the type of the message to send, and the alert. An alert has changed if
+    it started, if it ended, or if further actions have failed since its last message.
     """
     stored = {
         (row.account_id, row.connection_id, row.kind): row
@@ -313,6 +315,9 @@ def _message_data(alert: Alert) -> dict[str, object]:
 
 
 def count_by_kind(db: Connection) -> dict[str, int]:
-    """Return the number of stored alerts by kind; kinds without alerts have 0."""
+    """Return the number of stored alerts of all accounts, by kind of alert.
+
+    A kind without alerts has the number 0.
+    """
     rows = _rows_of_all(db, _COUNT_OF_ALL_ACCOUNTS)
     return dict.fromkeys(KINDS, 0) | {row.kind: int(row.n) for row in rows}

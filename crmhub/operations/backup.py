@@ -97,10 +97,11 @@ def backup(url: str, path: Path) -> int:
 
 
 def restore(url: str, path: Path) -> None:
-    """Restore the backup in the file `path` into the empty database at `url`, and settle it.
+    """Restore the backup in the file `path` into the empty database at `url`.
 
-    If an error occurs, nothing is restored. Raises BadRequest if the file is no backup of such a
-    database, Conflict if the database is not empty, and Unavailable if the file is damaged, the
+    The restored database is then prepared for use, as by `settle`. If an error occurs, nothing is
+    restored. Raises BadRequest if the file is no backup of the same kind of database (SQLite or
+    PostgreSQL), Conflict if the database is not empty, and Unavailable if the file is damaged, the
     database cannot be reached or a PostgreSQL program is not installed.
     """
     parsed = make_url(url)
@@ -115,18 +116,21 @@ def restore(url: str, path: Path) -> None:
 
 
 def settle(url: str) -> None:
-    """Prepare a restored database for use; it must have the newest schema.
+    """Prepare a restored database, which must have the newest schema, for use.
 
-    Every unfinished action is marked, so that the CRM is searched for its result before it is sent
-    again. Record ids that may have been used since the backup are skipped. Settling a database
-    twice does no harm.
+    Every unfinished action is changed, so that a worker searches the CRM for an earlier result of
+    the action before sending the action again. Record ids that may have been used since the backup
+    are skipped. A second call does no harm.
     """
     with closing(Database(url, pool_size=1)) as database:
         database.transact(lambda tx: [tx.run(statement) for statement in _SETTLE_ALL_ACCOUNTS])
 
 
 def contents(url: str) -> Contents:
-    """Count the contents of the database at `url`, which must have the newest schema."""
+    """Count the accounts, records and unfinished actions in the database at `url`.
+
+    The database must have the newest schema.
+    """
     with closing(Database(url, pool_size=1)) as database, database.reading() as db:
         ids = account_ids(db)
 
@@ -138,10 +142,10 @@ def contents(url: str) -> Contents:
 
 @contextmanager
 def _new_file(path: Path) -> Iterator[Path]:
-    """Yield the path of an empty temporary file, which becomes the file `path` at the end.
+    """Yield the path of an empty temporary file, which becomes `path` at the end of the block.
 
-    The file appears at `path` only when it is complete and on the disk. Raises OSError if `path`
-    exists by then.
+    So the file appears at `path` only when it is complete and on the disk. Raises OSError if `path`
+    exists at the end of the block.
     """
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f"{path.name}.") as folder:
         part = Path(folder, "part")

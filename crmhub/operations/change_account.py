@@ -28,10 +28,11 @@ _LONGEST_KEPT_MS = 3650 * 24 * 3600 * 1000
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """An account with its webhook ids, the names of its secrets, and its former CRMs.
+    """An account with its webhook ids, the names of its CRM secrets, and its former CRMs.
 
-    `ids` are ordered by purpose, then the newest first. `secrets` is None if the secrets cannot be
-    decrypted. `former` holds only the former CRMs that still have unfinished actions.
+    `ids` are the webhook ids, sorted by purpose; the newest id of a purpose comes first. `secrets`
+    is None if the secrets cannot be decrypted. `former` has only the former CRMs that still have
+    unfinished actions.
     """
 
     account: Account
@@ -66,9 +67,10 @@ def change(
     """Set switches, `name`, `plan` and `portal_alias` of an account, and return the account.
 
     `values` holds texts or JSON values by name; an empty `portal_alias` removes the alias.
-    `disabled` disables (True) or enables (False) the account; None leaves this unchanged. Messages
-    name switches with the prefix `path`. Raises NotFound if there is no account with this client
-    id; Semantic with all faults of the values; Conflict if another account has the alias.
+    `disabled` disables (True) or enables (False) the account; None leaves this unchanged. `path` is
+    written before the name of a switch in error messages. Raises NotFound if there is no account
+    with this client id; Semantic with all faults of the values; Conflict if another account has the
+    alias.
     """
     account = changes.locked(tx, hub.load_account(client_id).id, hub.plans)
     before, id = changeable(tx, account), account.id
@@ -111,10 +113,10 @@ def create_key(
     """Create an API key for an account and return it.
 
     Without `scopes` the key has all scopes. `expires_at` is in ms since 1970, None for never.
-    `key_id` is the id of the new key, None for a random id; with an id, a repeated call creates no
-    second key. Raises NotFound if there is no account with this client id, Semantic if a scope is
-    unknown or the expiry is past, BadRequest if `key_id` is invalid, and Conflict if the account
-    already has a key with this id.
+    `key_id` is the id of the new key, None for a random id. Raises NotFound if there is no account
+    with this client id, Semantic if a scope is unknown or the expiry is past, BadRequest if
+    `key_id` is invalid, and Conflict if the account already has a key with this id, as after a
+    repeated call.
     """
     id = hub.load_account(client_id).id
     issued = keys.create(tx, id, scopes=scopes, expires_at=expires_at, key_id=key_id)
@@ -142,9 +144,9 @@ def rotate(
 ) -> tuple[str, int]:
     """Create a new webhook id or webhook secret for an account; `what` is its kind.
 
-    Return it, and the time (ms since 1970) at which older values of the same kind expire: `keep_ms`
-    milliseconds from now. Raises NotFound if there is no account with this client id, and Semantic
-    if `keep_ms` is longer than ten years.
+    Return the new value and a time in ms since 1970. At this time, which is `keep_ms` milliseconds
+    from now, older values of the same kind expire. Raises NotFound if there is no account with this
+    client id, and Semantic if `keep_ms` is longer than ten years.
     """
     id = hub.load_account(client_id).id
     if keep_ms > _LONGEST_KEPT_MS:

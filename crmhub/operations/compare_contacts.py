@@ -90,12 +90,12 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The result that the merge of a pair would have.
+    """The result that the merge of a pair of contacts would have.
 
     `sides` are the kept contact and the other contact. `values` are the properties of both. `moves`
-    counts the links, conversations and enrolments that move to the kept contact. `version` changes
-    when either contact is changed. `obstacle` says why the hub cannot merge the pair; then only
-    `pair` and `sides` are set.
+    counts the links, conversations and enrolments that would move to the kept contact. `version`
+    changes when either contact is changed. If the hub cannot merge the pair, `obstacle` says why,
+    and only `pair` and `sides` are set.
     """
 
     pair: Pair
@@ -108,10 +108,10 @@ class Preview:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The contacts of a merge, and the choice of values.
+    """The contacts of a merge, and the choice of the values to keep.
 
-    `taken` names the properties whose value is taken from `other`. `version` changes when either
-    contact is changed.
+    `kept` is the contact to keep, `other` the contact to archive. `taken` names the properties
+    whose value is taken from `other`. `version` changes when either contact is changed.
     """
 
     kept: Record
@@ -137,9 +137,10 @@ def is_mergeable(hub: Hub, account: Account) -> bool:
 
 
 def titles(hub: Hub, account: Account, pairs: Sequence[Pair]) -> dict[str, str]:
-    """Return the titles of the contacts of these pairs, by contact id.
+    """Return the titles of the contacts in `pairs`, by contact id.
 
-    Contacts that were deleted are left out. The result is empty if the contacts are in another CRM.
+    The title is the name, email or phone. Deleted contacts are left out. The result is empty if the
+    account's contacts are in another CRM.
     """
     if not is_mergeable(hub, account):
         return {}
@@ -226,10 +227,11 @@ def choose(hub: Hub, account: Account, pair: Pair, *, keep: str, take: Mapping[s
 
 
 def count_moves(db: Connection, account: Account, kept: Record, other: Record) -> dict[str, int]:
-    """Count the links, conversations and enrolments that a merge would move to `kept`.
+    """Count the links, conversations and enrolments that would move from `other` to `kept`.
 
-    They belong to the contact `other` now. Links that `kept` has already are not counted. The
-    counts are by kind of record, "conversations" and "enrolments".
+    `kept` and `other` are the contacts of a merge. Links that `kept` has already are not counted.
+    The result has a number for each kind of linked record, for "conversations" and for
+    "enrolments".
     """
     linked = {
         **kept.associations,
@@ -272,9 +274,9 @@ def _obstacle_of_crm(hub: Hub, account: Account) -> str:
 
 
 def _preview_in_crm(hub: Hub, account: Account, pair: Pair) -> Preview:
-    """Return the preview of a pair of another CRM, with the contacts' present values there.
+    """Return the preview of a pair of contacts in another CRM, with their present values there.
 
-    If both ids lead to one contact there, the pair is closed as merged.
+    If the CRM returns the same contact for both ids, the pair is closed as merged.
     """
     sides = (Side(pair.one), Side(pair.other))
     if pair.state == "open":
@@ -286,9 +288,10 @@ def _preview_in_crm(hub: Hub, account: Account, pair: Pair) -> Preview:
 
 
 def _ask_crm(hub: Hub, account: Account, pair: Pair) -> tuple[Side, Side]:
-    """Read both contacts of a pair from their CRM.
+    """Read both contacts of a pair from their CRM; return them in the order of the pair.
 
-    The CRM may return another id than that of the pair, if a contact was merged there.
+    If the CRM cannot be read, both results have an `error`. For a contact that was merged in the
+    CRM, the CRM may return another id than the pair has.
     """
     error = hub.journal.outage_reason(account)
     if not error:

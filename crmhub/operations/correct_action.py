@@ -2,9 +2,9 @@
 
 An operator can correct values that the bot sent: name, email and phone of a lead, the properties of
 other actions, and the contact of a deal or ticket. The values are validated as in a helper call;
-the CRM validates them in the next attempt. The action keeps its id, its place among the actions of
-its person, and the record of earlier attempts that may have written. Its former request is stored
-as a version.
+the CRM validates them in the next attempt. The action keeps its id, its place in the order
+of the contact's actions, and the note that an earlier attempt may have written to the CRM. Its
+former request is stored as a version.
 """
 
 from __future__ import annotations
@@ -119,9 +119,9 @@ class _Correction:
         self._mapped = self._check(action_of(action.summary.kind, self._request))
 
     def _changed_values(self, values: Mapping[str, str]) -> dict[str, str]:
-        """Return those of the given values that differ from the action's present values.
+        """Return the items of `values` that differ from the action's present values.
 
-        Raises Semantic if a value is invalid or none differs.
+        Raises Semantic if a value is invalid or if no value differs.
         """
         faults = [(name, fault) for name, text in values.items() if (fault := _fault(name, text))]
         if self._is_lead:
@@ -220,11 +220,12 @@ class _Correction:
         return count
 
     def _update_contact(self, tx: Connection) -> dict[str, str | None]:
-        """Store corrected values in the contact's binding.
+        """Store corrected values of a contact in the contact's binding.
 
-        For a deal or ticket with a corrected `contactId`, return the hub id and the person key of
-        the new contact, else None for both. Raises NotFound if the contact id has the form of a hub
-        id but the hub has never returned it.
+        Return a dict with the keys `hub_id` and `person`. If the `contactId` of a deal or ticket
+        was corrected, they are the id of the new contact and the key that orders this contact's
+        actions; otherwise both are None. Raises NotFound if the new contact id begins with `hub-`,
+        as the hub's own contact ids do, but the hub has never returned it.
         """
         unchanged: dict[str, str | None] = {"hub_id": None, "person": None}
         if self._is_lead or self._is_update:
@@ -246,7 +247,7 @@ class _Correction:
         }
 
     def _lock(self, tx: Connection) -> str:
-        """Lock the action's row and return its person key, which orders the actions of a person.
+        """Lock the action's row; return the person key, which orders the actions of a contact.
 
         Raises NotFound if the action was erased meanwhile, and Conflict if it was changed
         meanwhile.
@@ -261,9 +262,9 @@ class _Correction:
 
 
 def _fault(name: str, text: str) -> str:
-    """Return the reason why no action can have this value, "" if the value is valid.
+    """Return the reason why `text` can be the value of no action, "" if it is valid.
 
-    `name` is the name of the value.
+    `name` is the name of the value, such as `email`.
     """
     if not name.strip():
         return "its name is blank"

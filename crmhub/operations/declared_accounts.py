@@ -33,9 +33,10 @@ Difference = tuple[str, Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The changes that applying a file makes to one account.
+    """The changes that `apply` makes to one account of an accounts file.
 
-    `opened` holds the API key, ids and secret if the account is new, else None.
+    `opened` holds the API key, webhook ids and webhook secret of an account that `apply` has
+    created; it is None for an existing account. `differences` are the changed values.
     """
 
     client_id: str
@@ -51,10 +52,10 @@ def rehearse(
     by: Author,
     queued: Decision | None = None,
 ) -> list[Outcome]:
-    """Return what `apply` would return, without changing any account.
+    """Return what `apply` would return for the same arguments, without changing any account.
 
-    `declared` are the accounts that `accounts_file.read` found in the file `path`. If an account
-    would change to another CRM, `queued` decides what happens to the actions queued for the former
+    `declared` are the accounts that `accounts_file.read` found in the file `path`. `queued` decides
+    what would happen to the actions queued for the former CRM of an account that changes to another
     CRM. Raises the errors of `apply`.
     """
     return hub.rehearse(lambda _: apply(hub, path, declared, by=by, queued=queued))
@@ -70,12 +71,12 @@ def apply(
     by: Author,
     queued: Decision | None = None,
 ) -> list[Outcome]:
-    """Create and change accounts as a file declares them; return the changes per account.
+    """Create and change accounts as an accounts file declares them; return the changes.
 
-    `declared` are the accounts that `accounts_file.read` found in the file `path`. Accounts that do
-    not change are left out of the result. If an account changes to another CRM, `queued` decides
-    what happens to the actions queued for the former CRM. Raises SettingsError, which names the
-    file and table of every fault; then no account is changed.
+    `declared` are the accounts that `accounts_file.read` found in the file `path`. The result has
+    an item for each account that was created or changed. `queued` decides what happens to the
+    actions queued for the former CRM of an account that changes to another CRM. If any account has
+    a fault, no account is changed, and SettingsError names the file and table of every fault.
     """
     outcomes, problems = [], []
     for account in declared:
@@ -121,10 +122,11 @@ def _apply_one(
 def _set_crm(
     hub: Hub, account: Account, crm: Crm, by: Author, *, is_new: bool, queued: Decision | None
 ) -> list[Difference]:
-    """Set the CRM of an account if it differs from the declared `crm`; return the differences.
+    """Set an account's CRM if it differs from `crm`, which the file declares.
 
-    The CRM of a new account (`is_new`) is set in any case, so that missing settings are reported.
-    `queued` decides what happens to actions queued for a CRM that the account leaves.
+    Return the differences as (name of a value, old value, new value). The CRM of a new account
+    (`is_new`) is set in any case, so that missing settings are reported. `queued` decides what
+    happens to actions queued for a CRM that the account leaves.
     """
     same = account.connection.adapter == crm.adapter
     stored = set_crm.stored_secrets(hub, account) if same else {}
@@ -196,8 +198,8 @@ def export(hub: Hub, client_ids: Sequence[str] = ()) -> str:
 def _tables(hub: Hub, account: Account, values: dict[str, Any], variables: set[str]) -> list[str]:
     """Return the TOML tables of an account, each as text.
 
-    `values` are the account's changeable values. The names of environment variables for its secrets
-    are added to `variables`.
+    `values` are the account's values from `change_account.changeable`. The names of environment
+    variables for the account's secrets are added to `variables`.
     """
     name, connection = account.client_id, account.connection
     own = {key: values.pop(key) for key in ("name", "plan", "disabled")}

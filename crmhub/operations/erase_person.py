@@ -30,11 +30,11 @@ _VACUUMED_TABLES = (
 def find(
     hub: Hub, account: Account, text: str, reading: Reading | None = None
 ) -> tuple[Person | None, tuple[Reading, ...]]:
-    """Return the person that a text names, and the kinds of name as which it was understood.
+    """Return the person that a text names, and the kinds of name that led to the person.
 
-    `reading` is the kind of name, such as "email"; None means that every kind is tried. Returns
-    (None, ()) if nobody is found. Raises Conflict, which lists the persons, if the text names
-    several persons.
+    A person is the data that the hub takes for one human being. `reading` is the kind of name, such
+    as "email"; None means that every kind is tried. Returns (None, ()) if nobody is found. If the
+    text names several persons, raises Conflict with a list of them.
     """
     found: list[tuple[Reading, Person]] = []
     with hub.database.reading() as db:
@@ -55,9 +55,9 @@ def find(
 
 
 def include(hub: Hub, account: Account, person: Person, names: Collection[str]) -> Person:
-    """Return `person` together with other persons who have the same phone.
+    """Return `person` with the data of other persons who have the same phone added.
 
-    `names` are ids of these other persons, from `Erased.same_phone`. Raises BadRequest if an id
+    `names` are ids of the persons to add, from `Erased.same_phone`. Raises BadRequest if an id
     belongs to nobody with the same phone.
     """
     with hub.database.reading() as db:
@@ -105,7 +105,7 @@ def _erase(
 
 
 def _sweep(database: Database) -> bool:
-    """Remove the deleted data from the database's files, which may still contain it.
+    """Remove remains of deleted rows from the database's files.
 
     Return False if this did not succeed, for example because the database is in use.
     """

@@ -1,4 +1,7 @@
-"""The database transaction that erases a person, and its report of the erased data."""
+"""The database transaction that erases a person, and the report of the erased data.
+
+A person is all data that the hub takes for the data of one human being.
+"""
 
 from __future__ import annotations
 
@@ -72,9 +75,10 @@ _HUB_IDS_OF_PERSON = Statement(
 
 
 class _TextColumn(NamedTuple):
-    """The SQL statements that read and replace the texts of one column.
+    """The SQL statements that read and replace the texts of one database column.
 
-    The texts may name the person to erase, but their rows belong to other data.
+    Rows of the column do not belong to the person to erase and are kept, but their texts may name
+    the person.
     """
 
     read: Statement
@@ -110,7 +114,7 @@ _DISCARDED_REASON = _text_column(
 class Unconfirmed:
     """An erased action whose last attempt may have written to the CRM, without confirmation.
 
-    `kind` is the helper; `adapter` is the adapter of the CRM.
+    `kind` is the name of the helper; `adapter` is the name of the CRM's adapter.
     """
 
     action_id: str
@@ -165,7 +169,7 @@ class Erased:
 class Erasure:
     """The transaction that erases one person from the data of an account.
 
-    `person` need not be complete: the data that belongs to the person is searched first.
+    `person` needs only one key of the person's data, such as an email: the rest is searched first.
     """
 
     def __init__(self, hub: Hub, tx: Connection, account: Account, person: Person) -> None:
@@ -230,8 +234,9 @@ class Erasure:
     def _lock_all(self) -> None:
         """Lock all data that helpers could write for the person, and complete `self._person`.
 
-        Locking is repeated until it leads to no further data. Locks are taken in the same order as
-        in helper calls, so that few transactions deadlock.
+        After each round of locks, the person's data is searched again; this ends when nothing new
+        is found. Locks are taken in the same order as in helper calls, so that few transactions
+        deadlock.
         """
         account, tx = self._account, self._tx
         tx.hold(account.id, exclusive=True)
@@ -331,9 +336,9 @@ class Erasure:
         return self._tx.delete("kept_number", {"account_id": "int", "contact": "text"}, rows)
 
     def _is_shared(self, connection_id: int, name: str) -> bool:
-        """Return whether bindings of other people have this person key, such as a shared phone.
+        """Return whether bindings of other people have the person key `name`, too.
 
-        A person key orders the actions of one person.
+        A person key orders the actions of one person; people with the same phone may share it.
         """
         key = {"account_id": self._account.id, "connection_id": connection_id, "person": name}
         rows = self._tx.rows(_HUB_IDS_OF_PERSON, key)
@@ -358,8 +363,8 @@ class Erasure:
     def _texts(self, records: Iterable[erasing.Held]) -> set[str]:
         """Return the person's texts of at least three characters, such as the email.
 
-        The values of `records`, the person's records, are included. Another text that contains one
-        of these texts is taken to contain data of the person.
+        They include the values of `records`, which are the person's records. The caller takes any
+        other text that contains one of them for data of the person.
         """
         person = self._person
         texts = {token for _, token in person.tokens}

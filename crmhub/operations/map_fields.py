@@ -45,8 +45,9 @@ Messages = tuple[tuple[str, str], ...]
 class Mappable:
     """The properties that a field map can map, for one kind of record.
 
-    `ours` are the names that bots use; `theirs` are the properties of the CRM. If the CRM's
-    properties cannot be read, `theirs` is empty and `unknown` gives the reason.
+    `ours` are the property names that bots use; `theirs` are the definitions of the CRM's
+    properties. If the CRM's properties cannot be read, `theirs` is empty and `unknown` gives the
+    reason.
     """
 
     kind: Written
@@ -219,9 +220,9 @@ def _suggestion(name: str, names: Collection[str], number: int) -> str:
 
 
 def fingerprint(account: Account) -> str:
-    """Return a digest of the account's connection and field map.
+    """Return a digest of an account's connection and field map.
 
-    It shows whether either has changed.
+    The digest differs if the connection or the field map has changed.
     """
     text = f"{account.connection.id} {account.connection.field_map.to_json()}"
     return hashlib.sha256(text.encode()).hexdigest()
@@ -238,11 +239,12 @@ def set_field_map(
 ) -> tuple[Account, Messages]:
     """Set the field map of an account's CRM; return the account and notes about the map.
 
-    With `test`, the field map is compared with the CRM's properties first, and nothing is saved if
-    it has faults; without `test` there are no notes. `expected` is the `fingerprint` of the account
-    that the caller saw; None skips this comparison. Raises NotFound if there is no such account;
-    Faulty if the field map has faults; Semantic if the CRM's properties cannot be read; Conflict if
-    the account's CRM or field map was changed meanwhile.
+    With `test`, the field map is first compared with the CRM's properties. If it has faults,
+    nothing is saved; rules that may be wrong are listed in the notes. Without `test` there are no
+    notes. `expected` is the `fingerprint` of the account that the caller saw; None skips this
+    comparison. Raises NotFound if there is no such account; Faulty if the field map has faults;
+    Semantic if the CRM's properties cannot be read; Conflict if the account's CRM or field map was
+    changed meanwhile.
     """
     account = hub.load_account(client_id)
     notes: Messages = ()
@@ -314,8 +316,9 @@ class Sent:
 class Preview:
     """The effect of a field map on a call of a helper.
 
-    `refused` are the properties that would be refused. `note` says why it is not known which
-    properties the CRM would refuse; "" if it is known.
+    `sent` are the properties that would be sent to the CRM, `refused` the properties that would be
+    refused. If it is not known which properties the CRM would refuse, `note` says why; otherwise
+    `note` is "".
     """
 
     helper: str
@@ -379,10 +382,10 @@ def _refused(
     *,
     defines_unknown: bool,
 ) -> list[Problem]:
-    """Return the properties of `sent` that the CRM would refuse, under the bots' names.
+    """Return the properties of `sent` that the CRM would refuse, with the names that bots use.
 
-    `theirs` are the definitions of the CRM's properties, by name. A CRM with `defines_unknown`
-    accepts properties that it does not define yet.
+    `theirs` are the definitions of the CRM's properties, by name. `defines_unknown` says that the
+    CRM accepts properties that it does not define yet.
     """
     values = {
         prop.name: prop.value

@@ -2,8 +2,8 @@
 
 A merge is one transaction. The kept contact gets the values shown in the preview, and the links,
 conversations and enrolments of the other contact; the other contact is archived. From then on, the
-other contact's id, hub ids, email (if the kept contact has a different one) and waiting actions
-lead to the kept contact.
+other contact's id, the ids `hub-…` that the hub has issued for it, its email (if the kept contact
+has a different email) and its waiting actions lead to the kept contact.
 
 An unmerge is possible for 30 days. It restores the archived contact with its id, creation time,
 values, links to records that still exist (see `records.merging.unmerge`), and the conversations,
@@ -93,7 +93,7 @@ def unmerge(
 
     `one` and `other` are the ids of the contacts. Raises NotFound if there is no such pair. Raises
     Conflict if the pair is not merged, if the merge is older than 30 days, if a contact was deleted
-    or merged again since, or if another contact now has one of their unique values.
+    or merged again since, or if a third contact now has a unique value that would be restored.
     """
     pair = _lock_pair(tx, account, one, other)
     _require_undoable(pair)
@@ -132,8 +132,8 @@ def _merge_contacts(
 ) -> dict[str, Any]:
     """Merge the records, bindings, enrolments and pairs of two contacts.
 
-    `merged` is the pair as it will be stored, `choice` the contacts and the values to keep. Return
-    the data with which an unmerge restores the contacts.
+    `merged` is the pair as it will be stored; `choice` has the contacts and the values to keep.
+    Return the data from which `_unmerge_contacts` restores both contacts.
     """
     kept, other = choice.kept, choice.other
     order = Merge(kept.id, other.id, choice.taken, (kept.version, other.version))
@@ -154,8 +154,9 @@ def _share_assignments(
 ) -> None:
     """Copy the sticky assignments of the merged contact to the kept contact.
 
-    Assignments that the kept contact has already are not replaced. `joined` holds the person keys
-    (which order the actions of a person) that the merge has joined.
+    A sticky assignment is the number that getRandomInt always returns for a contact. Assignments
+    that the kept contact has already are not replaced. `joined` has the keys that ordered the
+    actions of each contact before the merge, and the common key after it.
     """
     here = account.connection.id
     into = sticky_assignments.of_person(here, joined.person)
@@ -166,10 +167,10 @@ def _share_assignments(
 
 
 def _released_email(choice: Choice) -> str | None:
-    """Return the email that one of the contacts of a merge has and the merge does not keep.
+    """Return the email that one of the two contacts has and that the merge drops.
 
-    Returns None if there is none, if the kept contact would have no email, or if the email is too
-    long to be stored.
+    Returns None if no email is dropped, if the kept contact has no email after the merge, or if the
+    email is too long to be stored.
     """
     email = choice.properties.get("email")
     emails = (choice.kept.properties.get("email"), choice.other.properties.get("email"))
@@ -219,10 +220,12 @@ def _unmerge_contacts(tx: Connection, hub: Hub, account: Account, pair: Pair) ->
 
 
 def _shared_links(tx: Connection, account: Account, pair: Pair, moved: Links) -> Links:
-    """Return the links of an unmerged contact that stay with the kept contact.
+    """Return the links, by kind of record, that stay with the kept contact after an unmerge.
 
-    These are moved links that another contact, merged into the same kept contact, also had. From
-    now on they belong to that other merge. `moved` holds the links that the merge of `pair` moved.
+    `moved` are the links that the merge of `pair` moved to the kept contact. A moved link stays if
+    a third contact, which was merged into the same kept contact, also had this link. The link is
+    then stored as moved by the third contact's merge, so that only an unmerge of the third contact
+    removes it.
     """
     stay: Links = {}
     for other in possible_duplicates.merges_into(tx, account, pair.kept_id):

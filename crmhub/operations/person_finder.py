@@ -113,12 +113,13 @@ _STICKY_ASSIGNMENT = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """The keys of all data that the hub has of one person.
+    """The keys of data that the hub takes for the data of one human being.
 
-    `contacts` are the ids of the hub's own contacts, including archived contacts. `hub_ids`,
-    `crm_ids`, `persons` (the keys that order the actions of a person) and `tokens` (contactTokens)
-    are pairs with the connection id first. `values` are all texts stored about the person,
-    including emails and phones.
+    `contacts` are the ids of the hub's own contacts, including archived contacts. The next four
+    sets have pairs of a connection id and a text. The text is in `hub_ids` a contact id that the
+    hub has issued (`hub-…`), in `crm_ids` a contact id of the CRM, in `persons` the key that orders
+    the actions of a person, and in `tokens` a contactToken. `values` are all texts stored about the
+    person, including emails and phones.
     """
 
     contacts: frozenset[int] = _NOTHING
@@ -137,15 +138,18 @@ class Person:
     def names(self) -> list[str]:
         """The ids by which `PersonFinder.find` finds this person again.
 
-        They are the ids of the hub's contacts and the hub ids; without any, the contact ids in
-        CRMs.
+        They are the ids of the hub's own contacts and the ids `hub-…` that the hub has issued. If
+        there are none, they are the contact ids in CRMs.
         """
         ids = [str(id) for id in sorted(self.contacts)]
         ids += [hub_id for _, hub_id in sorted(self.hub_ids)]
         return ids or sorted({crm_id for _, crm_id in self.crm_ids})
 
     def overlaps(self, other: Person) -> bool:
-        """Return whether this and the other person share a record, a binding or a CRM contact."""
+        """Return whether the two persons share a contact of the hub or CRM, or a binding.
+
+        Equal persons overlap, too.
+        """
         return self == other or bool(
             self.contacts & other.contacts
             or self.hub_ids & other.hub_ids
@@ -154,10 +158,10 @@ class Person:
 
 
 class PersonFinder:
-    """Finds persons in the data of an account.
+    """A search for persons in the data of an account; every method reads the database again.
 
-    `connections` are the ids of all connections of the account, present and former; `own` are the
-    ids of those whose contacts are the hub's own records. Every method reads the data again.
+    `connections` are the ids of all connections of the account, present and former. `own` has the
+    ids of the connections whose contacts are the hub's own records.
     """
 
     def __init__(self, hub: Hub, connection: Connection, account: Account) -> None:
@@ -177,13 +181,14 @@ class PersonFinder:
         return self._complete_all(getattr(self, f"_by_{reading}")(text.strip()), ())
 
     def same_phone(self, person: Person) -> list[Person]:
-        """Return the other persons who have a phone in common with this person."""
+        """Return the other persons who share a phone with `person`, each with all their data."""
         return self._complete_all(self._with_phones(person.phones), (person,))
 
     def _complete_all(self, parts: Sequence[Person], known: Sequence[Person]) -> list[Person]:
-        """Complete the persons of `parts`, and return each person only once.
+        """Return persons with all their data, each person only once.
 
-        Persons that overlap with a person in `known` are left out.
+        Each item of `parts` has some keys of a person, and several items may belong to one person.
+        Items that overlap with a person in `known` are left out.
         """
         people: list[Person] = []
         for part in parts:
@@ -192,7 +197,12 @@ class PersonFinder:
         return people
 
     def complete(self, person: Person) -> Person:
-        """Return the person with all data that the person's ids and emails lead to."""
+        """Return `person` with the keys of all data that the account has of the same person.
+
+        The search looks for contacts of the hub, bindings and merges of contacts that have an id or
+        email of the person. It is repeated with the ids and emails found, until nothing new is
+        found.
+        """
         while (grown := self._grow(person)) != person:
             person = grown
         return person
@@ -225,7 +235,7 @@ class PersonFinder:
         return [person for person in found if self._is_current(person)] or found
 
     def _is_current(self, person: Person) -> bool:
-        """Return whether the person has an id in the account's present connection."""
+        """Return whether the person has a contact id in the account's present connection."""
         current = self._account.connection.id
         return any(id == current for id, _ in person.crm_ids | person.hub_ids)
 
@@ -254,9 +264,11 @@ class PersonFinder:
     # What belongs together.
 
     def _grow(self, person: Person) -> Person:
-        """Return the person with the data that the person's ids and emails lead to directly.
+        """Do one step of the search in `complete`, and return `person` with the keys found.
 
-        `complete` repeats this until no more data is found.
+        The step finds the hub's contacts with an id or email in `person`, the bindings with a
+        contact id or email in `person`, and the merges of contacts with a CRM's contact id in
+        `person`.
         """
         grown = person | self._contacts_of(person)
         for part in self._bindings_of(person):
@@ -295,9 +307,10 @@ class PersonFinder:
     # The rows.
 
     def _with_phones(self, phones: Collection[str]) -> list[Person]:
-        """Return a person for each binding and record that has one of these phones.
+        """Return a person for each binding and each contact of the hub with one of these phones.
 
-        Stored phones are found in any notation.
+        A phone is also found if it is stored in another notation. Several results may belong to one
+        person.
         """
         region = self._account.switches.region
         notations = {form for phone in phones for form in forms(phone, region)}
@@ -311,7 +324,10 @@ class PersonFinder:
         return found + [Person(frozenset({id})) for id in sorted(ids)]
 
     def _with_value(self, name: str, texts: Collection[str]) -> list[Person]:
-        """Return a person for each binding that last set the property `name` to one of `texts`."""
+        """Return a person for each binding in which the last value of a property is in `texts`.
+
+        `name` is the name of the property.
+        """
         return [
             self._of_binding(row)
             for text in sorted(texts)
@@ -325,7 +341,8 @@ class PersonFinder:
     def _merged(self, statement: Statement, **params: Any) -> list[Person]:
         """Return a person for each merge of two contacts that `statement` selects.
 
-        The person has the ids of both contacts, and the email that the merge removed.
+        `params` are the parameters of the statement. The person has the ids of both contacts, and
+        the email that the merge removed.
         """
         people = []
         for row in self._rows(statement, **params):

@@ -79,10 +79,11 @@ class QueueGauges:
         self._next_query_at = 0.0
 
     def gauges(self) -> list[Gauge]:
-        """Return the gauges for unfinished actions, age of the oldest action, alerts and outages.
+        """Return the gauges of the queue, and the gauge `database_up`.
 
-        A further gauge, `database_up`, is 1. While the database cannot be read, only `database_up`
-        is returned, with the value 0.
+        The gauges of the queue are for unfinished actions, the age of the oldest action, alerts and
+        outages. While the database cannot be read, only `database_up` is returned, with the value
+        0; otherwise its value is 1.
         """
         with self._lock:
             began = time.monotonic()
@@ -106,14 +107,14 @@ class QueueGauges:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The number of an account's queued actions, and of its actions that need attention."""
+    """The numbers of an account's queued actions, and of its failed and blocked actions."""
 
     queued: int
     attention: Attention
 
 
 def waiting(database: Database, account_ids: Sequence[int]) -> dict[int, Waiting]:
-    """Count the waiting actions of these accounts; return the counts by account id."""
+    """Count the queued, failed and blocked actions of accounts; return the counts by account id."""
     if not account_ids:
         return {}
     with database.reading() as connection:

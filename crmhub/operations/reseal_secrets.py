@@ -184,8 +184,8 @@ def _resealed_values(
 ) -> tuple[list[tuple[Row, str, str]], list[Broken]]:
     """Decrypt the values of `rows` and encrypt them with the first key.
 
-    Return (primary key, old value, new value) for each value, and the values that cannot be
-    decrypted.
+    Return two lists: (primary key, old value, new value) for each value that was decrypted, and a
+    `Broken` for each value that cannot be decrypted.
     """
     values, broken = [], []
     for client_id, sealed, *key in rows:
@@ -200,9 +200,10 @@ def _resealed_values(
 
 
 def _replace(tx: Connection, column: SealedColumn, values: Sequence[tuple[Row, str, str]]) -> int:
-    """Store new values in a column, given as (primary key, old value, new value).
+    """Store new values in a column; return the number of replaced values.
 
-    A value that is no longer the old value is left unchanged. Return the number of replaced values.
+    `values` has (primary key, old value, new value). A value in the database that has changed, and
+    so differs from the old value, is left unchanged.
     """
     statement = Statement(
         sa.update(column.source)

@@ -33,7 +33,7 @@ class Crm:
     """The CRM that an account shall use: the adapter's name, the settings and the secrets.
 
     If the account has this adapter already, settings and secrets that are not given keep their
-    stored values, and the value "" removes the stored value; with `whole`, `settings` replaces all
+    stored values. The value "" removes the stored value. With `whole`, `settings` replaces all
     stored settings. With `guarded`, a change that would send stored secrets to another address than
     before is refused, since the caller may not know the secrets.
     """
@@ -46,9 +46,9 @@ class Crm:
 
 
 def fingerprint(account: Account) -> str:
-    """Return a digest of the account's connection and settings, which shows whether they changed.
+    """Return a digest of an account's connection and its settings, without the credentials.
 
-    The credentials are not part of it.
+    The digest differs if the connection or a setting has changed.
     """
     # Without the credentials, which an adapter renews by itself.
     connection = account.connection
@@ -157,9 +157,9 @@ def _test(
 ) -> tuple[AdapterError | None, Mapping[str, str] | None]:
     """Test the connection to a CRM for an account; return (error, credentials).
 
-    The error is None if the test succeeds. The credentials are those after the test, in which the
-    adapter may have renewed some; None if the test used the account's stored credentials, because
-    then the adapter stores renewed ones itself.
+    The error is None if the test succeeds. The credentials include those that the adapter renewed
+    during the test. They are None if the test used the account's stored credentials, because the
+    adapter then stores renewed credentials itself.
     """
     _require_own_secrets(hub, account, crm)
     settings, credentials = proposed(account, **_proposal(hub, account, crm), vault=hub.vault)
@@ -174,9 +174,9 @@ def _test(
 
 
 def _require_own_secrets(hub: Hub, account: Account, crm: Crm) -> None:
-    """Raise Semantic if a stored secret would be sent to another address than before.
+    """Raise Semantic if `crm` would send a stored secret to another address than before.
 
-    This applies only to a `guarded` CRM.
+    Only a `crm` with `guarded` is checked.
     """
     if not crm.guarded or crm.adapter != account.connection.adapter:
         return
@@ -196,7 +196,10 @@ def _require_own_secrets(hub: Hub, account: Account, crm: Crm) -> None:
 
 
 def _proposal(hub: Hub, account: Account, crm: Crm) -> dict[str, Any]:
-    """Return the keyword arguments with which `proposed` and `configure` set this CRM."""
+    """Return the arguments for `proposed` and `configure` of `accounts.connections`, by name.
+
+    `crm` is the CRM that the account shall use.
+    """
     return {
         "name": crm.adapter,
         "adapter": load_adapter(hub, crm.adapter),
@@ -258,9 +261,9 @@ def _stored_secrets(hub: Hub, account: Account) -> dict[str, str] | None:
 
 
 def audit_facts(hub: Hub, before: Account, after: Account) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the old and the new connection as they are written to the audit log.
+    """Return two dicts for the audit log: the old and the new connection.
 
-    `before` and `after` are the account with the old and the new connection. The results hold the
+    `before` and `after` are the account with the old and the new connection. Each dict has the
     adapter, the settings and the names of the secrets, but not the secrets.
     """
     old, new = stored_secrets(hub, before), stored_secrets(hub, after)

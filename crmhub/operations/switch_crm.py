@@ -1,8 +1,9 @@
 """The actions queued for the CRM that an account leaves: finish, drop or move them.
 
-Only persons whom the old CRM does not have are moved to the new CRM, with all their queued actions,
-so that the switch puts no person into both CRMs. A person is not moved if the old CRM has or may
-have the person, or if one of the person's actions is in progress.
+A person is the group of conversations that the hub takes for one human being. Only persons whom the
+old CRM does not have are moved to the new CRM, with all their queued actions, so that the switch
+puts no person into both CRMs. A person is not moved if the old CRM has or may have the person, or
+if one of the person's actions is in progress.
 """
 
 from __future__ import annotations
@@ -149,9 +150,10 @@ def count_queued(db: Connection, account: Account) -> int:
 
 
 def require_decision(account: Account, count: int, decision: Decision | None) -> None:
-    """Raise Conflict if actions are queued for the old CRM and `decision` is None.
+    """Raise Conflict if `count` is not 0 and `decision` is None.
 
-    `count` is the number of these actions.
+    `count` is the number of actions queued for the CRM that the account leaves. `decision` says
+    what to do with these actions.
     """
     if count and decision is None:
         actions = f"{count} action{' is' if count == 1 else 's are'} queued"
@@ -182,8 +184,8 @@ def drop(tx: Connection, database: Database, before: Account, after: Account) ->
 def move(database: Database, before: Account, after: Account) -> int:
     """Move queued actions from the old CRM to the new CRM; return the number of moved actions.
 
-    `before` and `after` are the account with the old and the new CRM. Persons are moved in batches;
-    after an interruption, the actions of the other persons are finished in the old CRM.
+    `before` and `after` are the account with the old and the new CRM. Persons are moved in batches.
+    After an interruption, actions that were not moved are finished in the old CRM.
     """
     moved, last = 0, ""
     while people := _next_people(database, before, last):
@@ -252,9 +254,10 @@ def _identifiers(tx: Connection, account: Account, people: Sequence[str]) -> _Id
 
 
 def _in_old_crm(tx: Connection, account: Account, people: Sequence[str]) -> set[str]:
-    """Return the persons whom the old CRM has, or may have after an unconfirmed attempt.
+    """Return the keys of the persons whom the old CRM has, or may have.
 
-    `people` are person keys, and so are the items of the result.
+    `people` are person keys, which order the actions of a person. The old CRM may have a person
+    after an attempt to write that was not confirmed.
     """
     params = _key(account) | {"people": people}
     return {row.person for row in tx.rows(_IN_CRM, params)} | {
@@ -266,9 +269,10 @@ def _in_old_crm(tx: Connection, account: Account, people: Sequence[str]) -> set[
 
 
 def _in_new_crm(tx: Connection, account: Account, identifiers: _Identifiers) -> set[str]:
-    """Return the persons who have a contactToken, email or phone of a binding of the new CRM.
+    """Return the keys of the persons with a contactToken, email or phone used in the new CRM.
 
-    `identifiers` holds the contactTokens, emails and phones by person key.
+    It is used if a binding of the new CRM has it. `identifiers` holds the contactTokens, emails and
+    phones of each person, by person key.
     """
     in_use: set[tuple[str, str]] = set()
     for kind, statement in _IN_USE.items():

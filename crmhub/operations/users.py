@@ -31,8 +31,9 @@ def create_token(
 ) -> IssuedToken:
     """Create and store a token of the admin API, and return it.
 
-    Without `scopes` the token has all scopes; `expires_at` is in ms since 1970, None for never.
-    `by` is named in the audit log. Raises Semantic if the name, a scope or the expiry is invalid.
+    Without `scopes` the token has all scopes. `expires_at` is in ms since 1970, None for never.
+    `by` is the author named in the audit log. Raises Semantic if the name, a scope or the expiry is
+    invalid.
     """
     issued = admin_tokens.create(tx, name, scopes=scopes, expires_at=expires_at)
     expiry = None if issued.expires_at is None else iso(issued.expires_at)
@@ -89,9 +90,9 @@ def _set_password(hub: Hub, tx: Connection, email: str, stored_password: str, by
 
 @in_transaction
 def set_disabled(hub: Hub, tx: Connection, email: str, disabled: bool, *, by: Author) -> None:
-    """Disable a console user and end their sessions, or, if `disabled` is False, enable the user.
+    """Disable a console user, or enable the user if `disabled` is False.
 
-    Raises NotFound if no user has this email.
+    Disabling ends the user's sessions. Raises NotFound if no user has this email.
     """
     user = users.load(tx, email)
     if users.set_disabled(tx, user, disabled):
@@ -112,7 +113,7 @@ def list_users(hub: Hub) -> list[User]:
 class NewSession:
     """A new session of the console: the user's id and the session's token.
 
-    `device` is a second token, by which later sign-ins recognise the browser.
+    `device` is a second token, by which later sign-ins of the user recognise the browser.
     """
 
     user_id: str

@@ -99,7 +99,7 @@ class EnrolmentShown(Shown):
 class AuthorShown(Shown):
     """Schema of the author of a change.
 
-    That is a user of the command line, a user of the console, or an admin token.
+    The author is a user of the command line, a user of the console, or an admin token.
     """
 
     kind = fields.String(required=True, validate=validate.OneOf(AUTHOR_KINDS))
@@ -146,7 +146,7 @@ class SettingShown(Shown):
 
 
 class _Sorted(fields.List[str]):
-    """Field for a set of strings, printed in alphabetical order."""
+    """Field for a set of strings, printed as a JSON array in alphabetical order."""
 
     def _serialize(self, value: Any, attr: Any, obj: Any, **kwargs: Any) -> list[str]:
         return sorted(value)
@@ -227,7 +227,10 @@ def _secrets(found: Detail) -> list[str] | None:
 
 
 def preview_shown(found: Preview) -> dict[str, Any]:
-    """Return the JSON of a field map's preview: the properties to send and the refused ones."""
+    """Return the JSON of a field map's preview.
+
+    It has the properties that would be sent to the CRM, and the properties that would be refused.
+    """
     return {
         "helper": found.helper,
         "kind": found.kind,

@@ -52,7 +52,7 @@ class AccountInput(Strict):
 
 
 class SwitchesInput(Strict):
-    """Schema of the switches to set; switches that are not sent stay."""
+    """Schema of the switches (options) to set; switches that are not sent stay unchanged."""
 
     strict = Flag(metadata={"description": "One bad property refuses the whole helper call."})
     soft_errors = Flag(metadata={"description": "Helpers answer errors with status 200."})
@@ -92,7 +92,7 @@ class SwitchesInput(Strict):
 
 
 class AccountChange(Strict):
-    """Schema of the changes to an account; values that are not sent stay."""
+    """Schema of the values of an account to change; values that are not sent stay unchanged."""
 
     name = Text(metadata={**_LINE, "description": "What people call it."})
     plan = Text(metadata={"description": "Its plan."})
@@ -152,7 +152,7 @@ def _secrets() -> fields.List[Any]:
 
 
 class OwnConnectionShown(Shown):
-    """Schema of an account's connection as a part of the account."""
+    """Schema of an account's connection inside the JSON of the account."""
 
     id = fields.Integer(required=True, metadata={"minimum": 1})
     settings = fields.Dict(keys=fields.String(), values=fields.String(), required=True)
@@ -171,7 +171,7 @@ class FormerShown(Shown):
 class ConnectionShown(OwnConnectionShown):
     """Schema of an account's connection, with its adapter and the previous CRMs.
 
-    Its `id` changes when the adapter changes.
+    The `id` of the connection changes when the account changes to another adapter.
     """
 
     adapter = fields.String(required=True)
@@ -208,7 +208,7 @@ class AccountShown(AccountListedShown):
 class RotatedShown(Shown):
     """Schema of a new webhook id or webhook secret.
 
-    Its key is `generated`, `portal` or `secret`.
+    The JSON key of the new value is its kind: `generated`, `portal` or `secret`.
     """
 
     generated = fields.String()

@@ -44,7 +44,7 @@ class ActionListedShown(Shown):
 
 
 class AttemptShown(Shown):
-    """Schema of an attempt to carry out an action."""
+    """Schema of one attempt of a worker to carry out an action in the CRM."""
 
     number = fields.Integer(required=True, metadata={"minimum": 1})
     at = Moment(attribute="began_at", required=True)

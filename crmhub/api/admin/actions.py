@@ -58,7 +58,8 @@ def _some(given: Any) -> None:
 class _Filters(Strict):
     """Base schema of the filters of actions.
 
-    Subclasses add the filter by reason, whose key differs.
+    Each subclass adds a filter by the reason of an action, whose JSON key is `reason` or
+    `reasonContains`.
     """
 
     account = Filled("The clientId of the account.", _LONGEST_ID)
@@ -128,7 +129,7 @@ class DiscardsInput(_Choice, _Discarding):
 
 
 class CorrectionInput(Strict):
-    """Schema of the values to correct in an action's request; other values stay."""
+    """Schema of the values to correct in an action's request; other values stay unchanged."""
 
     properties = Properties(
         required=True,
@@ -182,13 +183,19 @@ class ActionPageShown(PageOf):
 
 
 class RetriedShown(Shown):
-    """Schema of the number of retried actions, including actions that they had blocked."""
+    """Schema of the number of retried actions.
+
+    Actions that the retried actions had blocked are counted, too.
+    """
 
     retried = fields.Integer(required=True, metadata={"minimum": 0})
 
 
 class DiscardedShown(Shown):
-    """Schema of the number of discarded actions, including actions that they had blocked."""
+    """Schema of the number of discarded actions.
+
+    Actions that the discarded actions had blocked are counted, too.
+    """
 
     discarded = fields.Integer(required=True, metadata={"minimum": 0})
 

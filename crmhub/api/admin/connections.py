@@ -55,7 +55,10 @@ class CheckInput(_Given):
 
 
 class SaveQuery(Strict):
-    """Schema of the query option `check`: whether values are tested with the CRM before saving."""
+    """Schema of the query option `check`.
+
+    It says whether the connection is tested with the CRM before it is saved.
+    """
 
     check = Choice(
         {"true": True, "false": False},
@@ -68,7 +71,7 @@ class SaveQuery(Strict):
 
 
 class CheckedShown(Shown):
-    """Schema of the result of a test of a connection."""
+    """Schema of the result of a test of a connection to a CRM."""
 
     ok = fields.Boolean(required=True)
     message = fields.String(

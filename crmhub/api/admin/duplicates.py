@@ -61,7 +61,7 @@ class MergeInput(Strict):
 
 
 class DismissInput(Strict):
-    """Schema of the reason for which a pair is closed without a merge by the hub."""
+    """Schema of the reason to close a pair without merging its contacts in the hub."""
 
     reason = Choice(
         _REASONS,
@@ -73,7 +73,7 @@ class DismissInput(Strict):
 class PropertyMergedShown(Shown):
     """Schema of a property as the merged contact would have it.
 
-    `from` is the id of the contact that the value comes from.
+    `from` is the id of the contact whose value would be kept.
     """
 
     name = fields.String(required=True)

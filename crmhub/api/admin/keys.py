@@ -27,7 +27,7 @@ _SAID = re.compile(f"^{_DATE}({_TIME})?$")
 
 
 class _Moment(Text):
-    """Field for a date or a date with time, loaded as ms since 1970.
+    """Field for a date, or a date with time, as text; loaded as ms since 1970.
 
     A date or time without an offset is in UTC.
     """

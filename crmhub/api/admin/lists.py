@@ -80,7 +80,7 @@ class PageQuery(Strict):
 class PageOf(Exactly):
     """Base schema of a page of a list.
 
-    It has no total number of items, since counting may be slow.
+    The schema has no total number of items, since counting them may be slow.
     """
 
     cursor = fields.Nested(CursorShown, required=True)
@@ -91,8 +91,8 @@ class PageOf(Exactly):
 class Listing:
     """A requested page of a list.
 
-    `what` names the list, `limit` is the number of items, and the page starts after the key `after`
-    (None for the first page).
+    `what` is the name of the list, `limit` the highest number of items on the page. `after` is the
+    key of the last item of the previous page, None for the first page.
     """
 
     what: str
@@ -126,8 +126,9 @@ class Listing:
     ) -> flask.Response:
         """Return the response with this page's items.
 
-        `found` holds one item more than `limit` if another page follows. `shown` returns the JSON
-        of an item, and `key` returns the item's key, after which the next page starts.
+        `found` has `limit` items or fewer, and one item more than `limit` if another page follows;
+        this item is not shown. `shown` returns the JSON of an item. `key` returns the item's key,
+        from which the cursor for the next page is made.
         """
         items, following = found[: self.limit], ""
         if len(found) > self.limit:
@@ -137,7 +138,7 @@ class Listing:
 
 
 def all_of(items: Sequence[dict[str, Any]]) -> flask.Response:
-    """Return the response with a list of JSON objects that always fits on a single page."""
+    """Return the response with all `items`, JSON objects, on a single page."""
     return JsonAnswer(page_frame(orjson.dumps(items), ""))
 
 

@@ -52,10 +52,11 @@ STATUSES = ("created", "updated", "unchanged", "queued", "ok", "error")
 def told(
     status: str, *, message: str = "", refused: str = "", action_id: str = "", **own: Any
 ) -> dict[str, Any]:
-    """Return the answer of a helper: the keys that all helpers share, then its own keys `own`.
+    """Return the answer of a helper as a dict: the keys that all helpers share, then `own`.
 
-    `status` is one of STATUSES, `refused` holds property names joined by commas. A message longer
-    than 700 bytes is cut.
+    `status` is an item of STATUSES. `refused` has the names of refused properties, joined by
+    commas. `own` has the keys that only this helper answers. A message longer than 700 bytes is
+    cut.
     """
     return {
         "status": status,
@@ -78,7 +79,10 @@ def of_done(done: Done, **own: str) -> dict[str, Any]:
 
 
 def named(problems: Iterable[Problem]) -> tuple[str, str]:
-    """Return why properties were refused as one text, and their names joined by commas."""
+    """Return two texts about refused properties: the reasons, and the names joined by commas.
+
+    `problems` are the refused properties with their reasons.
+    """
     reasons = {problem.name: problem.reason for problem in problems}
     return listed(list(reasons.items())), joined(reasons)
 
@@ -195,11 +199,11 @@ def helper(
     security: Sequence[dict[str, list[str]]],
     writes: bool = False,
 ) -> Callable[[_F], _F]:
-    """Return a decorator that documents a helper's view for OpenAPI and makes it retry.
+    """Return a decorator for a helper's view: it documents the view for OpenAPI and retries it.
 
-    `body` is the schema of the body, sent as JSON or as a form; `answer` that of the answer. With
-    `writes`, the answer may be 202 (queued) and an Idempotency-Key is accepted. While the database
-    is unavailable, the view is retried for 2 seconds at most.
+    `body` is the schema of the body, sent as JSON or as a form; `answer` is the schema of the
+    answer. With `writes`, the answer may be 202 (queued) and an Idempotency-Key is accepted. While
+    the database is unavailable, the view is repeated for at most 2 seconds.
     """
     form = {"schema": body, "encoding": body.form_encoding()}
     content = {"application/json": {"schema": body}, "application/x-www-form-urlencoded": form}

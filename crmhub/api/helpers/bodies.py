@@ -117,9 +117,10 @@ def _put(into: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _inside(form: dict[str, Any], key: str, kind: type[T]) -> T:
-    """Return the list or dict (`kind`) under the key of a form; create an empty one if absent.
+    """Return the list or dict that is stored under a key of `form`; create an empty one if absent.
 
-    Raises BadRequest if the form has sent this key as the other type.
+    `kind` is the type, list or dict. Raises BadRequest if the key already has a value of the other
+    type.
     """
     inside = form.setdefault(key, kind())
     if not isinstance(inside, kind):
@@ -131,7 +132,10 @@ def _inside(form: dict[str, Any], key: str, kind: type[T]) -> T:
 
 
 class _Several:
-    """Base class of the fields that hold several values; `in_form` is their OpenAPI encoding."""
+    """Base class of the fields that hold several values.
+
+    `in_form` is the OpenAPI encoding of such a field in a form.
+    """
 
     in_form: ClassVar[Mapping[str, Any]]
 
@@ -176,10 +180,10 @@ class _Field(fields.Field[T]):
 
 
 class Said(_Field[str]):
-    """Field for a text.
+    """Field for a text in a helper's body.
 
     With `numbers`, an integer is accepted as its digits. With `short`, the text is an id, and a
-    longer text than an id can have is refused.
+    text that is too long for an id is refused.
     """
 
     def __init__(self, *, numbers: bool = False, short: bool = False, **kwargs: Any) -> None:
@@ -245,9 +249,10 @@ class Names(_Field[list[str]], _Several):
 
 
 class PropertyValues(fields.Field[Sent], _Several):
-    """Field for an object of property names and values, loaded as texts.
+    """Field for a JSON object of property names and values, loaded as texts.
 
-    An array or an object as a value gives None for this property; the others stay usable.
+    A property whose value is an array or an object gets the value None; the other properties stay
+    usable.
     """
 
     in_form = {"style": "deepObject", "explode": True}
@@ -278,9 +283,9 @@ class PropertyValues(fields.Field[Sent], _Several):
 
 
 class Hours(_Field[Decimal]):
-    """Field for a number, as JSON number or as text, loaded as Decimal.
+    """Field for a number of hours, as JSON number or as text, loaded as Decimal.
 
-    Raises Semantic for a blank text. `type` is the OpenAPI type, `right` describes a valid value in
+    Raises Semantic for a blank text. `type` is the OpenAPI type; `right` describes a valid value in
     error messages.
     """
 

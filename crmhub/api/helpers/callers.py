@@ -45,10 +45,11 @@ def of_conversation(generated_id: str | None, token: Callable[[], str], *, scope
     """Return the account of a call whose path may lack the `generated_id` (then None).
 
     The account is found by the id in the path, or by the webhook secret or an API key with `scope`
-    in the headers; else as the only account of the hub; else by the contactToken, which `token`
-    returns, if exactly one account with the switch `bare_tokens` has it. Raises NotFound if no or
-    several accounts are found, Unauthorized for wrong credentials, Forbidden for a key without
-    `scope`, and TooManyRequests after too many such failures.
+    in the headers. Without id, secret and key, the only account of the hub is returned. If there
+    are several accounts, the account is found by the contactToken, which `token` returns: only one
+    account with the switch `bare_tokens` may have it. Raises NotFound if no or several accounts are
+    found, Unauthorized for wrong credentials, Forbidden for a key without `scope`, and
+    TooManyRequests after too many such failures.
     """
     account = _by_headers(scope)
     if generated_id is not None:

@@ -65,9 +65,9 @@ def failure(error: HubError) -> flask.Response:
 
 
 def links_shown(links: Links, requested: Iterable[str] = ()) -> dict[str, list[int]]:
-    """Return the ids of a record's linked records, by kind of record, as JSON.
+    """Return the JSON object with the ids of a record's linked records, by kind of record.
 
-    Deals and companies are always keys; contacts and tickets are keys if the record has such links,
+    Deals and companies are always keys. Contacts and tickets are keys if the record has such links,
     or if `requested` names them.
     """
     requested = set(requested)
@@ -129,7 +129,11 @@ def page_shown(
 
 
 def _included(listed: Listed, links: Mapping[int, Links], include: tuple[str, ...]) -> str:
-    """Return the fields in `include` as JSON text that starts with a comma, for one record."""
+    """Return the fields in `include` of a record, as JSON text that starts with a comma.
+
+    `listed` is the record; `links` has the linked ids of records, by record id. The fields are
+    associations, createdAt and updatedAt.
+    """
     shown: dict[str, Any] = {}
     for field in include:
         if field == "associations":
@@ -140,10 +144,11 @@ def _included(listed: Listed, links: Mapping[int, Links], include: tuple[str, ..
 
 
 def page_frame(results: bytes, cursor: str, total: int | None = None) -> bytes:
-    """Return the JSON of a page with these `results`, which are printed already.
+    """Return the JSON of a page of a list, as bytes.
 
-    `cursor` is the cursor for the next page, "" on the last page. `total` is the number of items on
-    all pages; it is left out if None, where counting would be slow.
+    `results` is the JSON array of the items. `cursor` is the cursor for the next page, "" on the
+    last page. `total` is the number of items on all pages; None leaves it out, where counting would
+    be slow.
     """
     link = f"?cursor={cursor}" if cursor else ""
     return b'{%b"results":%b,"cursor":{"next":"%b","nextLink":"%b"},"hasMore":%b}' % (

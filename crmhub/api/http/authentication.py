@@ -55,10 +55,10 @@ def account() -> Account:
 
 
 def authenticate(request: flask.Request, client_id: str) -> None:
-    """Authenticate a request to the public API, count it, and take a thread for it.
+    """Authenticate a request to the public API, count it, and take a server thread for it.
 
-    `client_id` is the account in the path. Raises Unauthorized for a missing or wrong API key, and
-    TooManyRequests above the rate limit or while the account uses its whole share of the threads.
+    `client_id` is the client id in the path. Raises Unauthorized for a missing or wrong API key,
+    and TooManyRequests above the rate limit or while the account uses all threads of its share.
     """
     here, g = hub(), flask_proxies.g()
     # Until the account is found: an answer without these headers would mean no limit.
@@ -85,10 +85,11 @@ def authenticate(request: flask.Request, client_id: str) -> None:
 
 
 def take_place(environ: WSGIEnvironment, here: Hub, account: Account) -> bool:
-    """Take a thread of the account's share for this request; return whether one was free.
+    """Take a server thread of the account's share for this request.
 
-    A second call for the same request returns the first result. The app releases the thread at the
-    end of the request.
+    Return False, without waiting, if no thread of the share is free, else True. A second call for
+    the same request returns the first result. The app releases the thread at the end of the
+    request.
     """
     if PLACE not in environ:
         free = here.shares.take(account.id, environ.get(TURN))

@@ -42,7 +42,7 @@ _NO_PATH = (
 
 
 def register(app: flask.Flask) -> None:
-    """Register these error handlers with the Flask app."""
+    """Register the error handlers of this module with the Flask app."""
     app.register_error_handler(HubError, failure)
     app.register_error_handler(HTTPException, _http)
     # Any other exception is a bug: its details go to the log, not to the caller.
@@ -71,7 +71,7 @@ def duplicate(error: DuplicateValue, kind: str) -> flask.Response:
 
 
 def in_words(error: HTTPException) -> HubError:
-    """Return a HubError with the status of Flask's error, and with a message of the hub."""
+    """Return a HubError for an error of Flask, with the same status and a message of the hub."""
     status = error.code or 500
     kind = _OURS.get(status) or (Internal if status >= 500 else BadRequest)
     message = _WORDS.get(status) or _described(error)
@@ -83,7 +83,10 @@ def in_words(error: HTTPException) -> HubError:
 
 
 def _helpers_named(path: str) -> list[str]:
-    """Return the helper paths that a wrong path may mean, such as one that lacks its webhook id."""
+    """Return the paths of the helpers that the caller of an unknown path may have meant.
+
+    For example, the path may lack its webhook id.
+    """
     words = path.casefold().split("/")
     return [
         rule.rule
@@ -93,9 +96,10 @@ def _helpers_named(path: str) -> list[str]:
 
 
 def in_shape(response: flask.Response) -> flask.Response:
-    """Return an error response as JSON, also if Werkzeug made it without an error handler.
+    """Return the response; if it is an error that is not JSON, return it as JSON.
 
-    JSON responses and pages of the console are returned unchanged.
+    Such errors come from Werkzeug without an error handler. Pages of the console are returned
+    unchanged.
     """
     # If the If-Match of a static file fails, Werkzeug sends the file with 412 instead of raising.
     # The console answers errors with an HTML page of its own.

@@ -66,7 +66,10 @@ def once(view: _F, rebuild: Rebuild) -> _F:
 
 
 def writes(scope: str, rebuild: Rebuild) -> Callable[[_F], _F]:
-    """Return a decorator for writing views, which combines `needs(scope)` and `once`."""
+    """Return a decorator for views that write; it combines `needs(scope)` and `once`.
+
+    `rebuild` is the argument of `once`.
+    """
     return lambda view: needs(scope)(once(view, rebuild))
 
 
@@ -115,9 +118,9 @@ def _fingerprint(request: flask.Request) -> str:
 
 
 def _answer_of(view: Callable[[], flask.Response]) -> flask.Response:
-    """Return the view's response; errors that are to be stored become responses too.
+    """Call `view` and return its response; an error becomes the response of its error handler.
 
-    Errors with status 429 or 5xx are raised, since their answers are not stored.
+    Errors with status 429 or 5xx are raised, since their answers must not be stored.
     """
     try:
         return view()

@@ -185,9 +185,10 @@ def _reading(schema: ma.Schema, location: str) -> Callable[[_View], _View]:
 
 
 def _may_be_absent(schema: ma.Schema, inside: str = "") -> list[str]:
-    """Return the names of the optional fields without a default value, as dotted paths.
+    """Return the names of the optional fields of a schema that have no default value.
 
-    Marshmallow skips these fields if they are absent and named in `partial`, which saves time.
+    The names are dotted paths; `inside` is the path of the schema. Marshmallow skips these fields
+    if they are absent and named in `partial`, which saves time.
     """
     names = []
     for name, field in schema.load_fields.items():
@@ -234,9 +235,10 @@ def query(req: flask.Request) -> dict[str, str]:
 
 
 def check_request(request: flask.Request) -> None:
-    """Check what applies to all routes: path, Host, Content-Encoding and unknown parameters.
+    """Check the parts of a request that all routes check in the same way.
 
-    Raises BadRequest, or UnsupportedMediaType for a compressed body.
+    Raises BadRequest for U+0000 in the path, a missing or invalid Host header, and query parameters
+    that the route does not have; UnsupportedMediaType for a compressed body.
     """
     environ = request.environ
     if "\0" in request.path:
@@ -268,7 +270,7 @@ def _is_host(host: str, protocol: str) -> bool:
 
 
 class Route(NamedTuple):
-    """A route, recorded for the OpenAPI document; `parameters` describe the path parameters."""
+    """A route, stored for the OpenAPI document; `parameters` describe the path parameters."""
 
     endpoint: str
     view: Callable[..., Any]
@@ -334,15 +336,18 @@ class Blueprint(flask.Blueprint):
 
 
 def _reads(view: Any) -> Sequence[tuple[str, Any]]:
-    """Return the location and the schema of each input that a view reads."""
+    """Return the location and the schema of each input that a view reads.
+
+    The location is `json` (the body) or `query`.
+    """
     reads: Sequence[tuple[str, Any]] = getattr(view, "reads", ())
     return reads
 
 
 def problems_of(messages: Any, path: str = "") -> list[tuple[str, str]]:
-    """Return marshmallow's nested error messages as a flat list of (path, message).
+    """Return marshmallow's nested error messages as a flat list of pairs (path, message).
 
-    A path looks like `inputs[3].id`; `path` is the path of `messages` itself.
+    A path looks like `inputs[3].id`; `path` is the path of the object that `messages` are about.
     """
     if isinstance(messages, Mapping):
         return [
