@@ -1,9 +1,10 @@
 """The database tables: the meaning of their rows, their keys, and the indexes that queries need.
 
 In a table that grows with the accounts, `account_id` is the first column of each key, and no
-sequence is shared between accounts, so that the tables can be distributed by account. Only the
-tables that find the account of a request (`ROUTING`) and those of the service itself have other
-keys. Times (`MS`) are milliseconds since 1970 (UTC); `kind` is a kind's code (properties/kinds.py).
+sequence is shared between accounts. So the tables can be distributed by account. Only the tables
+that find the account of a request (`ROUTING`) and the tables of the service itself have other keys.
+Columns of the type `MS` are times (ms since 1970, UTC). The column `kind` contains the code of a
+kind of record (properties/kinds.py).
 
 The migrations create these tables; a test compares the result with this module. Triggers and
 autovacuum settings are defined in the migrations only.
@@ -27,9 +28,9 @@ MS = sa.BigInteger()
 
 
 def _where(rows: str) -> dict[str, Any]:
-    """Return the arguments of `sa.Index` that make it a partial index on both databases.
+    """Return the arguments of `sa.Index` for a partial index on both databases.
 
-    `rows` is the SQL condition that selects the indexed rows.
+    `rows` is the SQL condition that selects the rows in the index.
     """
     return {"postgresql_where": sa.text(rows), "sqlite_where": sa.text(rows)}
 

@@ -335,7 +335,7 @@ def add_property(tx: Connection, account_id: int, kind: Kind, new: Property) -> 
 
 
 def next_id(tx: Connection, account_id: int) -> int:
-    """Return a `prop_id` that the account has never used, and mark it as used.
+    """Take a `prop_id` that the account has never used before, and return it.
 
     The generated ids of pipelines and stages are taken from the same numbers.
     """

@@ -1,4 +1,4 @@
-"""Validation of property values: returns the values to store, and all problems at once."""
+"""Validation of property values: returns the values to store, and all problems together."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""The canonical text of a value for each property type, and the values that search compares.
+"""The text that is stored for a value of each property type, and the values that search compares.
 
-A value is written, stored, read and compared as text. `canonical` turns a value into that text or
-raises an error that explains the problem. Its result is never empty, and applying it twice gives
-the same text. Two more rules concern the index tables:
+A value is written, stored, read and compared as text, its canonical text. The function `canonical`
+turns a value into that text, or raises an error that explains the problem. Its result is never
+empty, and applying it twice gives the same text. Two more rules concern the index tables:
 
 - A number has at most 15 significant digits, lies between -1e30 and 1e30 (both excluded) and has at
   most 30 decimals. Two different decimal numbers of 15 digits give different doubles in the same
-  order, so both databases may compare doubles; the bounds limit the text to 32 characters.
+  order, so both databases may compare doubles. The bounds limit the text to 32 characters.
 - Case folding (`fold`) is done here for both databases, because their own functions differ.
 
-The libraries email-validator and phonenumbers are slow to import; they are imported when a value
+The libraries email-validator and phonenumbers are slow to import. So they are imported when a value
 first needs them.
 """
 
@@ -544,11 +544,11 @@ def _email(value: str) -> str:
 
 
 def _phone(value: str, region: str | None) -> str:
-    """Return a possible phone number in the format E.164; return any other text unchanged.
+    """Return a possible phone number in the format E.164, any other text unchanged.
 
-    `region` is the country of numbers without a country code. Numbers that can only be dialled
-    locally and numbers with an extension stay unchanged, because E.164 cannot express them. Raises
-    InvalidValue for a text without digits.
+    `region` is the country, such as "DE", of numbers without a country code. Numbers that can only
+    be dialled locally and numbers with an extension stay unchanged, because E.164 cannot express
+    them. Raises InvalidValue for a text without digits.
     """
     text = _trimmed(value)
     if not _DIGIT.search(text):
@@ -564,10 +564,10 @@ def _phone(value: str, region: str | None) -> str:
 
 
 def number_of(text: str) -> str:
-    """Return the phone number that a link or a messenger's user id contains.
+    """Return the phone number in a link or in a messenger's user id.
 
-    For example, `12025550123@c.us` and `whatsapp:+12025550123` give `+12025550123`. Any other text
-    is returned unchanged.
+    For example, `12025550123@c.us` and `whatsapp:+12025550123` give `+12025550123`. From any other
+    text only the scheme of a link, if there is one, is removed.
     """
     scheme = _SCHEME.match(text)
     text = text[scheme.end() :] if scheme else text
