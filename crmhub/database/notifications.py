@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 CHANNEL = "crmhub_journal"
-"""The name of PostgreSQL's channel for these notifications."""
+"""The name of PostgreSQL's channel for the notifications to workers."""
 _PAUSE_S = 0.05
 
 

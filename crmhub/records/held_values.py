@@ -117,7 +117,8 @@ def by_option(tx: Connection, account_id: int, known: Property) -> Counter[str]:
 def claim(tx: Connection, account_id: int, kind: Kind, known: Property) -> None:
     """Store all values that records have of the property `known` in the table of unique values.
 
-    The caller makes the property unique. Raises DuplicateValue if two records have the same value.
+    This is a step of making the property unique. Raises DuplicateValue if two records have the same
+    value.
     """
     for rows in _values(tx, account_id, kind, known):
         claimed = [(account_id, known.prop_id, unique_key(row.value), row.id) for row in rows]

@@ -96,8 +96,8 @@ class IndexChange:
     ) -> None:
         """Add the change of a record from the properties `old` to the properties `new`.
 
-        Both are all properties of the record; {} stands for no record. `now` is the record's new
-        `updated_at` (ms since 1970).
+        `old` and `new` contain all properties of the record; {} means that the record has no index
+        rows before or after the change. `now` is the record's new `updated_at` (ms since 1970).
         """
         account = self._catalogue.account_id
         steps = [(name, old.get(name, ""), after) for name, after in new.items()]

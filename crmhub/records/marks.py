@@ -98,9 +98,10 @@ def close(tx: Connection, account_id: int, marks: Collection[str]) -> set[int]:
 
 
 def erase(tx: Connection, account_id: int, kind: Kind, ids: Collection[int]) -> None:
-    """Remove the ids of erased records from the stored marks of the writes that created them.
+    """Remove the ids of erased records from the marks of the writes that created these records.
 
-    These marks are closed then: a repeated write with such a mark creates no record.
+    A mark is a stored text that names a write. The marks are closed: a repeated write with one of
+    them creates no record.
     """
     if ids:
         tx.run(_ERASE, {"account_id": account_id, "kind": kind.code, "ids": sorted(ids)})
@@ -109,9 +110,8 @@ def erase(tx: Connection, account_id: int, kind: Kind, ids: Collection[int]) -> 
 def forget(tx: Connection, marks: Sequence[tuple[int, str]], *, closed_before: str) -> None:
     """Delete stored marks that no write will use again.
 
-    A mark is a text that names a write. `marks` contains pairs of account id and mark. Of the
-    accounts in these pairs, all closed marks that sort before the text `closed_before` are deleted,
-    too.
+    A mark is a text that names a write. `marks` contains pairs of account id and mark. For each
+    account in these pairs, closed marks that sort before the text `closed_before` are deleted, too.
     """
     tx.delete("mark", {"account_id": "integer", "mark": "text"}, marks)
     for account_id in sorted({account for account, _ in marks}):

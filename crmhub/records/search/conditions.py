@@ -60,18 +60,24 @@ class Condition:
 
     negated: bool
     uses_index = True
-    """Whether an index finds the positive set without reading other records."""
-    source: str | int = ""
-    """The rows that the condition tests: the id of a property, or `records`.
+    """Whether an index finds the records that have the wanted value.
 
-    `combine` merges conditions that test the same rows, but not those with "".
+    If not, all records are read.
+    """
+    source: str | int = ""
+    """The rows that the condition tests: a property's id for its index rows, or "records".
+
+    The function `combine` merges conditions with the same source. "" means: never merged.
     """
     index_only = False
     """Whether the sort indexes of `records` contain all columns that the condition tests."""
     in_order = False
-    """Whether the index returns the positive set sorted by id."""
+    """Whether the index returns the records that have the wanted value sorted by id."""
     index_has_updated_at = False
-    """Whether the index table contains `updated_at`, correct for records not in `index_behind`."""
+    """Whether the index table contains the column `updated_at`.
+
+    The times in that column are correct except for records in the table `index_behind`.
+    """
 
     def ids(self, connection: Connection, n: int, *, with_updated_at: bool = False) -> Sql:
         """Return the SELECT of the ids of the records that have the wanted value.
