@@ -40,10 +40,10 @@ def of_records(more: str) -> Sql:
 
 
 class Span(NamedTuple):
-    """The range of sort values (ms since 1970) that contains all records of a condition.
+    """The range of sort values (ms since 1970) of the records that satisfy a condition.
 
-    It begins with `first` and ends before `end`; None means that it has no bound there. With
-    `whole`, every record in the range satisfies the condition.
+    It begins with `first` and ends before `end`; None means that the range is open on that side.
+    With `whole`, every record in the range satisfies the condition.
     """
 
     first: int | None = None
@@ -118,7 +118,7 @@ class Condition:
     def span(self, sort: str) -> Span:
         """Return a range of values of the column `sort` that contains all matching records.
 
-        A condition that sets no such limit returns an unbounded range.
+        A condition that does not limit these values returns a range that is open on both sides.
         """
         return Span()
 
@@ -365,7 +365,7 @@ class OnSameRows(Condition):
 
 
 def combine(conditions: Sequence[Condition]) -> list[Condition]:
-    """Merge the conditions on the same property into one condition; return all conditions.
+    """Merge the conditions on the same property into one condition; return the new list.
 
     So the two ends of a range select one set of records instead of two. If all conditions on a
     property are negated, they are not merged, because they also select records that have no index

@@ -137,8 +137,9 @@ class Listing:
     ) -> tuple[list[Listed], tuple[Place, int] | None]:
         """Return the records of the page, and the position at which the next page begins.
 
-        The position is a pair: the place of the page's last record, and the number `caught_up` for
-        the next cursor. It is None on the last page. `total` is the number of matches, `after` the
+        The position is None on the last page. Otherwise it is a pair: the place of the page's last
+        record, and the next cursor's `caught_up` (the number of records returned so far because
+        they changed during the listing, or -1). `total` is the number of matches, `after` the
         previous page's cursor. `first` contains the records of the first page if they have already
         been read.
         """
