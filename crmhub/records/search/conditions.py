@@ -99,10 +99,11 @@ class Condition:
         raise NotImplementedError
 
     def where(self, connection: Connection, n: int) -> Sql:
-        """Return the SQL condition that selects the wanted values among the rows of `rows`.
+        """Return the SQL condition that selects the rows with the wanted value.
 
-        Whether the condition is negated makes no difference. `n` is the number of the condition in
-        its search; the parameters' names end in `n`.
+        The rows are those that the method `rows` selects. Whether the condition is negated makes no
+        difference. `n` is the number of the condition in its search; the parameters' names end in
+        `n`.
         """
         raise NotImplementedError
 
