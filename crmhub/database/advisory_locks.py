@@ -1,4 +1,7 @@
-"""Advisory locks between processes, which last until a transaction ends and write nothing."""
+"""Advisory locks between processes, which are released when the transaction ends.
+
+Taking a lock writes nothing to the database.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,10 @@ from crmhub.database.connection import Connection
 
 
 def hold(tx: Connection, *name: object) -> None:
-    """Take the lock with this name and keep it until the transaction ends.
+    """Take the lock with this name until the transaction ends.
 
-    `name` may have several parts, such as a kind and an id. See `hold_all`.
+    While another transaction has the lock, the call waits. `name` may have several parts, such as a
+    kind and an id. On SQLite, which has a single writer, this does nothing.
     """
     hold_all(tx, [name])
 
@@ -19,9 +23,10 @@ def hold(tx: Connection, *name: object) -> None:
 def hold_all(tx: Connection, names: Sequence[Sequence[object]]) -> None:
     """Take the locks with these names, in the given order, until the transaction ends.
 
-    To avoid deadlocks, all callers must take different kinds of locks in the same order. On SQLite,
-    which has a single writer, this does nothing. Two names use the same lock once in 2^64 times;
-    then one transaction waits for the other needlessly.
+    While another transaction has one of the locks, the call waits. To avoid deadlocks, all callers
+    must take different kinds of locks in the same order. On SQLite, which has a single writer, this
+    does nothing. Two different names use the same lock with a probability of 1 in 2^64; then a
+    transaction may wait needlessly.
     """
     if tx.dialect == "postgresql":
         keys = {f"key_{number}": _key(name) for number, name in enumerate(names)}

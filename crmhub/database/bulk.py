@@ -24,10 +24,10 @@ _AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows to insert into `table`.
+    """Rows to insert into the table `table`.
 
     `types` maps the columns, in the order of the values of a row, to PostgreSQL's types. With
-    `or_skip`, a row whose key already exists is skipped.
+    `or_skip`, a row whose key already exists is skipped; otherwise it raises an error.
     """
 
     table: str
@@ -36,20 +36,20 @@ class Rows:
     or_skip: bool = False
 
     def sent(self, *, one: bool) -> tuple[Part, Sequence[Any]]:
-        """Return this insert as a part of a PostgreSQL statement, and the parameters of that part.
+        """Return the insert of these rows as a Part of a PostgreSQL statement, and its parameters.
 
-        With `one`, there is one row, and each of its values is a parameter; otherwise each column
-        is one array.
+        With `one`, there must be exactly one row, and each of its values is a parameter. Otherwise
+        each column is one parameter, an array.
         """
         part = Part(self.table, tuple(self.types.items()), self.or_skip, one)
         return part, self.rows[0] if one else arrays(self.types, self.rows)
 
 
 class Part(NamedTuple):
-    """An insert as a part of a PostgreSQL statement: all that determines its SQL text.
+    """An insert into a table as a part of a PostgreSQL statement, without the rows' values.
 
-    `types` are pairs of a column and its type. With `or_skip`, rows whose key exists are skipped.
-    With `one`, the part inserts exactly one row.
+    It contains all that determines the SQL text. `types` are pairs of a column and its type. With
+    `or_skip`, rows whose key exists are skipped. With `one`, the part inserts exactly one row.
     """
 
     table: str
@@ -63,7 +63,10 @@ class Part(NamedTuple):
 
     @property
     def source(self) -> str:
-        """The SQL query that yields the rows, from single values or one array per column."""
+        """The SQL query that turns the parameters of this part into rows.
+
+        The parameters are single values if there is one row, otherwise one array per column.
+        """
         if self.one:
             return f"select {', '.join(['%s'] * len(self.types))}"
         return f"select {columns(self.types)} from {unnested(self.types)}"
@@ -71,10 +74,10 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Increment:
-    """The addition of `by` to the column `column` of one row of `table`.
+    """The addition of the number `by` to the column `column` of one row of the table `table`.
 
-    `keys` maps the key columns to the key of the row. If the row is missing, it is created with the
-    value `by`.
+    `keys` maps the key columns to the values that identify the row. If the row is missing, it is
+    created with the value `by`.
     """
 
     table: str
@@ -85,9 +88,9 @@ class Increment:
     def sql(self, mark: str, by: str = "", source: str = "where true") -> str:
         """Return the SQL statement that adds to the column and returns the sum.
 
-        `mark` is the placeholder of a parameter, "%s" or "?". By default the amount is the first
-        parameter. With `by`, the amount is this SQL expression, computed over the rows of the SQL
-        clause `source`.
+        `mark` is the placeholder for a parameter, "%s" or "?". The amount to add is the first
+        parameter. If `by` is given, the amount is this SQL expression instead, computed over the
+        rows of the SQL clause `source`.
         """
         keys, marks = ", ".join(self.keys), ", ".join([by or mark, *[mark] * len(self.keys)])
         return (
@@ -99,7 +102,7 @@ class Increment:
 
     @property
     def values(self) -> list[Any]:
-        """The parameters of the statement: the amount, then the key."""
+        """The parameters of the statement: the amount to add, then the key of the row."""
         return [self.by, *self.keys.values()]
 
 
@@ -107,7 +110,7 @@ class Increment:
 class Guard:
     """A SQL condition of PostgreSQL that must be true for an insert to take place.
 
-    `sql` has the placeholder `%s` for each of `values`.
+    `sql` has a placeholder `%s` for each of `values`, which are its parameters.
     """
 
     sql: str
@@ -116,10 +119,10 @@ class Guard:
 
 @lru_cache(maxsize=256)
 def inserting(parts: tuple[Part, ...], adding: str) -> str:
-    """Return the PostgreSQL statement that inserts all parts.
+    """Return the PostgreSQL statement that inserts the rows of all parts.
 
-    It returns the number of rows inserted by the first part, and the value that the SQL statement
-    `adding` returns; 0 if `adding` is "".
+    The statement yields the number of rows inserted by the first part, and the value that the SQL
+    statement `adding` returns (0 if `adding` is "").
     """
     inserts = []
     for number, part in enumerate(parts):
@@ -138,7 +141,9 @@ def inserting_unclaimed(
 ) -> str:
     """Return the PostgreSQL statement that `insert_unclaimed` executes.
 
-    It returns the ids of the inserted items, and whether the condition `guard` was true.
+    It inserts `items` whose unique value, in `claims`, no other row has, and the rows of `parts`
+    that belong to these items. `adding` is the SQL statement that counts the items. The statement
+    yields the ids of the inserted items, and whether the SQL condition `guard` was true.
     """
     opened = "(select open from guard)"
     if not items.one:
@@ -166,8 +171,8 @@ def inserting_unclaimed(
 def arrays(types: Params, rows: Sequence[Row]) -> list[str]:
     """Return the rows as PostgreSQL array literals, one for each column.
 
-    `types` maps the columns to PostgreSQL's types. psycopg would inspect each value for its type
-    and quotes, which takes longer than the insert.
+    `types` maps the columns to PostgreSQL's types. This is done here because psycopg would inspect
+    each value for its type and quotes, which takes longer than the insert.
     """
     columns = zip(*rows, strict=True)
     return [_array(kind, column) for kind, column in zip(types.values(), columns, strict=True)]
@@ -186,9 +191,9 @@ def _array(kind: str, column: Row) -> str:
 
 
 def unnested(types: Iterable[tuple[str, str]]) -> str:
-    """Return the PostgreSQL clause that turns one array parameter per column into `rows`.
+    """Return the PostgreSQL clause that turns one array parameter per column into rows.
 
-    `types` are pairs of a column and its type.
+    In SQL the rows have the name `rows`. `types` are pairs of a column and its type.
     """
     names, kinds = zip(*types, strict=True)
     arrays = ", ".join(f"cast(%s as {_plain(kind)}[])" for kind in kinds)
@@ -196,7 +201,7 @@ def unnested(types: Iterable[tuple[str, str]]) -> str:
 
 
 def columns(types: Iterable[tuple[str, str]]) -> str:
-    """Return the SQL list of all columns of `rows`, cast to the types of the table.
+    """Return the SQL list of all columns of the source `rows`, cast to the types of the table.
 
     `types` are pairs of a column and its type.
     """
@@ -204,7 +209,7 @@ def columns(types: Iterable[tuple[str, str]]) -> str:
 
 
 def cast_of(column: str, kind: str) -> str:
-    """Return the SQL expression that casts `column` to the type `kind` where necessary."""
+    """Return the SQL expression of `column`, cast to jsonb if its type `kind` is jsonb."""
     return f"cast({column} as jsonb)" if kind == "jsonb" else column
 
 
@@ -259,11 +264,11 @@ class BulkStatements(ABC):
         return self._send_many(f"{into} values ({marks}){skip}", rows)
 
     def insert_all(self, *parts: Rows, added: Increment | None = None) -> tuple[int, int]:
-        """Insert rows into several tables, and add to a counter if `added` is given.
+        """Insert rows into several tables, and add to a stored number if `added` is given.
 
-        Returns the number of rows inserted by the first of `parts`, and the counter's new value (0
-        without `added`). The counter's row is locked after the first part is inserted. On
-        PostgreSQL this is one statement for any number of tables and rows.
+        Returns the number of rows inserted by the first of `parts`, and the new value of the stored
+        number (0 without `added`). The row of that number is locked after the first part is
+        inserted. On PostgreSQL this is one statement for any number of tables and rows.
         """
         if self.dialect == "sqlite":
             went = [self.insert(p.table, p.types, p.rows, or_skip=p.or_skip) for p in parts]
@@ -282,14 +287,15 @@ class BulkStatements(ABC):
     def insert_unclaimed(
         self, claims: Rows, items: Rows, *parts: Rows, added: Increment, guard: Guard
     ) -> set[int]:
-        """Insert the items whose claim is free, and return the ids of these items.
+        """Insert items whose unique value is free; return the ids of the inserted items.
 
-        This is one PostgreSQL statement. A claim is a unique value: an item has at most one, and is
-        inserted only if no other row has it. The rows of `items` have the column `id`. In `claims`
-        and `parts` the column `record_id` names the item; rows of `parts` are inserted only with
-        their item. The counter `added` grows by one for each inserted item. Raises GuardFailed if
-        the condition `guard` is false. Raises HeldUp if one of several items must wait for another
-        transaction: the caller then inserts the items one by one.
+        This is one PostgreSQL statement. The rows of `items` have the column `id`. The rows of
+        `claims` contain the unique values, at most one for each item, and those of `parts` contain
+        further data; in both, the column `record_id` is the item's id. An item is skipped, together
+        with its rows in `parts`, if its unique value is stored already. The number `added` grows by
+        one for each inserted item. Raises GuardFailed if the condition `guard` is false. Raises
+        HeldUp if one of several items must wait for another transaction: the caller must then
+        insert the items one by one.
         """
         one = len(items.rows) == 1
         claim = claims.sent(one=one) if claims.rows else None
@@ -315,9 +321,9 @@ class BulkStatements(ABC):
         return now
 
     def delete(self, table: str, types: Params, rows: Sequence[Row]) -> int:
-        """Delete the rows of `table` that match one of `rows`; return the number of deleted rows.
+        """Delete the rows of `table` that equal one of `rows`; return the number of deleted rows.
 
-        `types` maps the compared columns, in the order of the values of a row, to PostgreSQL's
+        `types` maps the columns to compare, in the order of the values of a row, to PostgreSQL's
         types; it must include `account_id`.
         """
         if self.dialect == "postgresql":
@@ -329,8 +335,9 @@ class BulkStatements(ABC):
     def update(self, table: str, types: Params, keys: Params, rows: Sequence[Row]) -> int:
         """Change rows of `table`, found by their keys; return the number of changed rows.
 
-        `types` maps the changed columns, and `keys` the compared columns, to PostgreSQL's types;
-        `keys` must include `account_id`. Each of `rows` contains the new values, then the key.
+        `types` maps the columns to change, and `keys` the columns of the key, to PostgreSQL's
+        types; `keys` must include `account_id`. Each of `rows` contains the new values, then the
+        key.
         """
         if self.dialect == "postgresql":
             values = ", ".join(f"{c} = {cast_of(f'rows.{c}', t)}" for c, t in types.items())
@@ -341,10 +348,10 @@ class BulkStatements(ABC):
         return self._send_many(f"update {table} set {values} where {where}", rows)
 
     def matching(self, table: str, types: Params, keys: Params, rows: Sequence[Row]) -> list[Row]:
-        """Return the rows of `table` whose keys match the start of one of `rows`.
+        """Return the rows of `table` that have the same key as one of `rows`.
 
-        `keys` maps the compared columns, and `types` the returned columns, to PostgreSQL's types;
-        `keys` must include `account_id`.
+        `keys` maps the columns of the key, and `types` the columns to return, to PostgreSQL's
+        types; `keys` must include `account_id`. The values of the key come first in each of `rows`.
         """
         wanted = [row[: len(keys)] for row in rows]
         columns = ", ".join(f"t.{column}" for column in types)
@@ -368,10 +375,11 @@ class BulkStatements(ABC):
         return found
 
     def _over(self, sql: str, types: Params, keys: Params, rows: Sequence[Row]) -> Iterator[Any]:
-        """Run a PostgreSQL statement over `rows`, once for each account; yield the cursors.
+        """Run a PostgreSQL statement over `rows`, once for each account; yield its cursors.
 
-        `sql` has the placeholders {rows} for the source of the rows, whose columns are `types`, and
-        {where} for the condition that the columns `keys` of the table `t` match.
+        `sql` has the placeholder {rows} for the source of the rows, whose columns are `types`. It
+        has the placeholder {where} for the condition that the columns `keys` of the table `t` equal
+        those of a row.
         """
         others = {column: kind for column, kind in types.items() if column != "account_id"}
         where = " and ".join(
@@ -383,8 +391,9 @@ class BulkStatements(ABC):
 
 
 def _by_account(types: Params, rows: Sequence[Row]) -> list[tuple[int, list[Row]]]:
-    """Return the rows of each account, without the account's id, sorted by account.
+    """Return the rows of each account, as pairs of the account's id and its rows.
 
+    The pairs are sorted by account id. The returned rows lack the value of the column `account_id`.
     `types` contains the columns of a row, in order.
     """
     at = [*types].index("account_id")

@@ -1,10 +1,10 @@
 """The database: one SQLAlchemy engine, one way to run statements, one place that commits.
 
 Statements are built with `crmhub.database.statements`; a statement that SQLAlchemy Core cannot
-express is SQL text with `:name` parameters. Both drivers run in autocommit mode, so that a read
-needs no transaction; only `transact` sends BEGIN and COMMIT. SQLAlchemy provides the URL, the
-connection pool and the drivers. Its ORM and its execution of statements are not used, because they
-cost more per request than the queries themselves.
+express is SQL text with `:name` parameters. The drivers of both databases run in autocommit mode,
+so that a read needs no transaction. Only `transact` sends BEGIN and COMMIT. SQLAlchemy provides the
+URL, the connection pool and the drivers. Its ORM and its execution of statements are not used,
+because they cost more per request than the queries themselves.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Connection(BulkStatements):
     """A database connection from the pool; outside `transact` each statement is committed at once.
 
     Every method may raise Unavailable (the database is unreachable, or busy for too long),
-    Duplicate (a key already exists), and Stopped (`limit` has ended the search).
+    Duplicate (the key of a new row already exists), and Stopped (the limit of a search is reached).
     """
 
     def __init__(self, database: Database, driver: Any, limit: SearchLimit | None = None) -> None:
@@ -106,7 +106,7 @@ class Connection(BulkStatements):
     def begin(self) -> None:
         """Begin a transaction.
 
-        On PostgreSQL, BEGIN is sent together with the first statement.
+        On PostgreSQL, BEGIN is sent later, together with the first statement.
         """
         if self.dialect == "sqlite":
             self.run("BEGIN IMMEDIATE")
@@ -116,7 +116,7 @@ class Connection(BulkStatements):
     def end(self, *statements: str) -> None:
         """End the transaction by running these statements, such as COMMIT.
 
-        If nothing was sent in the transaction, nothing is sent now.
+        If no statement was sent since `begin`, nothing is sent to the database.
         """
         if self._unsent:
             self._unsent = ""
@@ -138,9 +138,10 @@ class Connection(BulkStatements):
             self._database.raise_ours(exc)
 
     def _message(self, statements: str) -> Any:
-        """Send several PostgreSQL statements in one message, and return the last result.
+        """Send several PostgreSQL statements in one message; return the cursor of the last.
 
-        The statements have no parameters. A pending BEGIN is sent in the same message.
+        The statements have no parameters. If BEGIN has not been sent yet, it is sent in the same
+        message.
         """
         begin, self._unsent = self._unsent, ""
         with self._database.mapped_errors():
@@ -164,10 +165,9 @@ class Connection(BulkStatements):
     def rows(self, sql: Statement, params: Params | None = None) -> list[Any]: ...
 
     def rows(self, sql: str | Statement, params: Params | None = None) -> list[Any]:
-        """Run a query and return all rows.
+        """Run a query and return all rows, which are tuples.
 
-        A row is a tuple; if `sql` is a Statement, it is a named tuple, with the columns as
-        attributes.
+        If `sql` is a Statement, they are named tuples with the columns as attributes.
         """
         cursor = self._execute(sql, params)
         try:
@@ -207,8 +207,8 @@ class Connection(BulkStatements):
     def in_list(self, column: str, name: str, values: Sequence[Any]) -> tuple[str, dict[str, Any]]:
         """Return the SQL condition that `column` equals one of `values`, and its parameter.
 
-        The parameter is called `name`. A single value is compared with `=`, for which PostgreSQL
-        uses the index even without statistics of the table.
+        The parameter gets the name `name`. A single value is compared with `=`, because PostgreSQL
+        then uses the index even without statistics of the table.
         """
         if len(values) == 1:
             return f"{column} = :{name}", {name: values[0]}
@@ -221,11 +221,11 @@ class Connection(BulkStatements):
 
     @contextmanager
     def large_join_settings(self, sets: int, *, hashed: bool = False) -> Iterator[None]:
-        """Make PostgreSQL join large sets by reading each of them once, until the block ends.
+        """Make PostgreSQL read each set only once when it joins large sets, until the block ends.
 
-        `sets` is the number of joined sets, which share the memory for sorting; with a single set
-        nothing is changed. The sets are merged; with `hashed` they may also be hashed, which is
-        better if one of them is small.
+        `sets` is the number of joined sets, which share the memory for sorting; with 1 nothing is
+        changed. The sets are joined by merging. With `hashed`, PostgreSQL may also use a hash join,
+        which is better if one of the sets is small. Does nothing on SQLite.
         """
         if self.dialect == "sqlite" or sets == 1:
             yield
@@ -250,25 +250,26 @@ class Connection(BulkStatements):
         return bool(self._unsent) or self._driver.info.transaction_status != _IDLE
 
     def take_time(self) -> None:
-        """Remove the time limit of statements until this transaction ends."""
+        """Remove PostgreSQL's time limit for a statement, until the transaction ends."""
         if self._database.statement_limited:
             self._message("set local statement_timeout = 0")
 
     @staticmethod
     def held_at(account_id: int, version: int) -> Guard:
-        """Return the guard of an insert that demands this version of the account's catalogue.
+        """Return the guard (SQL condition) that an account's catalogue still has this version.
 
-        The guard also takes the account's shared lock, as `hold` does.
+        An insert with the guard writes nothing if the version differs. The guard also takes the
+        account's shared lock, as `hold` does.
         """
         return Guard("catalogue_held(%s, %s) = %s", (_LOCKS, account_id, version))
 
     def hold(self, key: int, *, exclusive: bool, then: str = "") -> Row | None:
         """Take the advisory lock `key`, exclusive or shared, until the transaction ends.
 
-        Returns the first row of the query `then`, None without a query. The query has no parameters
-        and sees all that earlier holders of the lock have written. On PostgreSQL all this,
-        including BEGIN, is one message and writes nothing; SQLite needs no lock, because it has a
-        single writer.
+        While another transaction has a conflicting lock, the call waits. Returns the first row of
+        the query `then`, or None without a query. The query has no parameters; it sees all data
+        that earlier owners of the lock have written. On PostgreSQL, BEGIN, lock and query are one
+        message. On SQLite only the query runs, because SQLite has a single writer.
         """
         if self.dialect == "sqlite":
             return self.row(then) if then else None
@@ -279,9 +280,10 @@ class Connection(BulkStatements):
         return row
 
     def try_hold(self, name: str) -> bool:
-        """Take the lock `name` until the transaction ends; return False if another process has it.
+        """Take the lock `name` until the transaction ends, without waiting.
 
-        On SQLite this always returns True, because the transaction is the only writer.
+        Returns False if another transaction has the lock. On SQLite, which has a single writer, it
+        always returns True.
         """
         if self.dialect == "sqlite":
             return True
@@ -291,7 +293,7 @@ class Connection(BulkStatements):
 
     @property
     def for_update(self) -> str:
-        """The end of a SELECT that locks the selected rows until the transaction ends.
+        """The SQL at the end of a SELECT that locks the selected rows until the transaction ends.
 
         It is "" on SQLite, which has a single writer.
         """
@@ -299,21 +301,20 @@ class Connection(BulkStatements):
 
     @property
     def for_share(self) -> str:
-        """The end of a SELECT that protects the selected rows from deletion, but not from change.
+        """The SQL at the end of a SELECT that keeps others from deleting the selected rows.
 
-        It is "" on SQLite, which has a single writer.
+        Others may still change the rows. It is "" on SQLite, which has a single writer.
         """
         return " for key share" if self.dialect == "postgresql" else ""
 
     def notify_workers(self) -> None:
-        """Notify the workers, after the commit, that actions are queued."""
+        """Notify the workers, after the commit, that the journal contains queued actions."""
         self._database.notify_workers()
 
     def now_ms(self) -> int:
-        """Return the time of the database server (ms since 1970), the same for all processes.
+        """Return the time of the database server (ms since 1970), which all processes share.
 
-        On PostgreSQL, if this is the first statement of a transaction, it is sent together with
-        BEGIN.
+        If this is the first statement of a transaction, PostgreSQL receives it together with BEGIN.
         """
         if self.dialect == "sqlite":
             return now_ms()
@@ -338,10 +339,11 @@ class _Here(threading.local):
 class Database:
     """The hub's database, SQLite or PostgreSQL, given by its SQLAlchemy URL.
 
-    `pool_size` is the largest number of connections of this process; a caller waits up to 10 s for
-    a free one. While `transact` runs, all methods that the same thread calls belong to its
-    transaction. With `statement_seconds`, PostgreSQL ends a statement that takes longer, which
-    raises Unavailable, except in a transaction that called `take_time`.
+    `pool_size` is the largest number of connections of this process. If all of them are in use, a
+    caller waits up to 10 s and then gets the error Unavailable. While `transact` runs, all methods
+    that the same thread calls belong to its transaction. `statement_seconds` is the time after
+    which PostgreSQL ends a statement; the statement then raises Unavailable. A transaction that
+    calls `take_time` has no such limit.
     """
 
     def __init__(
@@ -396,9 +398,9 @@ class Database:
 
     @contextmanager
     def mapped_errors(self) -> Iterator[None]:
-        """Replace the driver's exceptions in the block with the hub's errors.
+        """Replace exceptions that the database driver raises in the block with the hub's errors.
 
-        A programming error, such as invalid SQL, stays as it is.
+        A programming error, such as invalid SQL, is not replaced.
         """
         try:
             yield
@@ -406,9 +408,9 @@ class Database:
             self.raise_ours(exc)
 
     def raise_ours(self, exc: Exception) -> NoReturn:
-        """Raise the hub's error for an exception of the driver.
+        """Raise the hub's error for an exception of the database driver.
 
-        A programming error, such as invalid SQL, is raised as it is.
+        For a programming error, such as invalid SQL, the driver's exception itself is raised.
         """
         ours = self._translate(exc)
         if ours is None:
@@ -426,9 +428,9 @@ class Database:
     def reading(self) -> Iterator[Connection]:
         """Yield a database connection: that of this thread's transaction, if there is one.
 
-        Outside `transact`, each statement sees what is committed when it runs. Within `transact`, a
-        failing statement ends the transaction on PostgreSQL; a statement that may fail needs a
-        nested `transact`.
+        Outside `transact`, each statement sees the data committed when it runs. Within `transact`,
+        a failing statement ends the transaction on PostgreSQL. So a statement that may fail needs a
+        `transact` of its own within the outer one.
         """
         if self._here.transaction is not None:
             yield self._here.transaction.connection
@@ -445,10 +447,11 @@ class Database:
 
     @contextmanager
     def searching(self, limit: SearchLimit) -> Iterator[Connection]:
-        """Yield a connection for a search; raise Stopped when `limit` ends the search.
+        """Yield a database connection for a search; raise Stopped when `limit` ends the search.
 
-        It works as `reading` does. At most half of the connections are used for searches. Within
-        `transact` the limit does not apply.
+        At most half of this process's connections are used for searches. If all of these are in
+        use, the call waits, and raises Unavailable if none becomes free in time. If the thread is
+        in a transaction, the connection is that of the transaction, and `limit` does not apply.
         """
         if self._here.transaction is not None:
             yield self._here.transaction.connection
@@ -486,10 +489,12 @@ class Database:
         """Run `work` in a transaction, commit, and return the result of `work`.
 
         If `work` raises an exception, everything is rolled back. After a deadlock, `work` runs
-        again, so it must have no effects that a rollback does not undo. With `one_statement`,
-        `work` writes with a single statement, which PostgreSQL then commits by itself. Within
-        another `transact`, `work` becomes part of that transaction: an exception undoes only this
-        part, and the outer call commits.
+        again. So it must have no effects that a rollback does not undo. With `one_statement`,
+        `work` must write with a single statement, which PostgreSQL then commits without BEGIN and
+        COMMIT.
+
+        Within another `transact`, `work` becomes part of the outer transaction: an exception undoes
+        only the changes of `work`, and the outer call commits.
         """
         if self._here.transaction is not None:
             return self._join(self._here.transaction, work)
@@ -508,13 +513,13 @@ class Database:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether this thread is within `transact`."""
+        """Whether this thread is running in a `transact` call."""
         return self._here.transaction is not None
 
     def after_commit(self, work: Callable[[], None]) -> None:
         """Call `work` after the commit of this thread's transaction, or now if there is none.
 
-        After a rollback, `work` is not called. It is meant for changes in memory.
+        After a rollback, `work` is not called. `work` should only change data in memory.
         """
         if self._here.transaction is None:
             work()
@@ -522,10 +527,10 @@ class Database:
             self._here.transaction.afterwards.append(work)
 
     def notify_workers(self) -> None:
-        """Notify the workers that actions are queued, after this thread's transaction commits.
+        """Notify the workers that the journal contains queued actions.
 
-        Without a transaction, they are notified now. On SQLite, where workers poll, nothing is
-        sent.
+        Within a transaction of this thread the notification is sent after the commit, otherwise at
+        once. On SQLite, where workers poll, nothing is sent.
         """
         if self.dialect != "postgresql":
             return
@@ -583,8 +588,8 @@ class Database:
     def listen(self) -> Iterator[bool]:
         """Yield True for each notification to the workers, endlessly.
 
-        Yields False after each second without a notification, so that the caller can stop. Behind a
-        connection pooler, which passes on no notifications, it yields only False. Raises
+        After each second without a notification it yields False, so that the caller can stop. A
+        connection pooler passes on no notifications; behind one, it yields only False. Raises
         Unavailable if the connection breaks.
         """
         import psycopg
@@ -605,11 +610,12 @@ class Database:
                 yield told
 
     def retry_while_unavailable(self, until: float, work: Callable[[], T]) -> T:
-        """Call `work` until the database server is available, and return its result.
+        """Call `work` again and again while the database server is unreachable; return its result.
 
-        Raises Unavailable if the server is still unavailable at the time `until` (a value of
-        `time.monotonic`), and at once if too many threads are waiting already. A failed call of
-        `work` may have committed, so calling it twice must have the same effect as calling it once.
+        Raises Unavailable if the server is still unreachable at the time `until` (a value of
+        `time.monotonic`). Also raises it at once if too many threads are waiting already. A call of
+        `work` that fails may have committed, so calling it twice must have the same effect as
+        calling it once.
         """
         while True:
             try:
@@ -623,7 +629,8 @@ class Database:
     def checkout(self) -> Any:
         """Return a working connection from the pool; the caller must close it.
 
-        Raises Unavailable if none becomes free, or if the database is unreachable.
+        If all connections are in use, the call waits. Raises Unavailable if none becomes free in
+        time, or if the database is unreachable.
         """
         until = time.monotonic() + _BUSY_SECONDS
         while True:
@@ -655,7 +662,8 @@ class Database:
     def check_writable(self) -> None:
         """Raise Unavailable if the database cannot be written.
 
-        That is a PostgreSQL standby server, or a full or read-only disk of a SQLite database.
+        The reasons are a PostgreSQL standby server, or a full or read-only disk of a SQLite
+        database.
         """
         if self.dialect != "postgresql":
             check_disk(self.url)
@@ -670,9 +678,9 @@ class Database:
                 )
 
     def keep_open(self) -> None:
-        """Open the SQLite database and leave it open, because on a full disk it cannot be opened.
+        """Open the SQLite database and leave it open until `close`.
 
-        Does nothing on PostgreSQL.
+        On a full disk a closed SQLite database cannot be opened. Does nothing on PostgreSQL.
         """
         if self.dialect == "sqlite":
             with suppress(Unavailable), self.reading():

@@ -1,9 +1,9 @@
 """The distribution of a PostgreSQL database by account over several servers, with Citus.
 
-All rows of an account are on the same node: most tables are distributed by `account_id`, with
-matching parts on the same node. The tables by which a request finds its account are reference
-tables, of which each node has a copy. The other tables are only on the coordinator, the server to
-which all processes of the hub connect.
+All rows of an account are on the same server: most tables are split into parts by `account_id`, and
+parts with the same accounts are on the same server. The tables by which a request finds its account
+are reference tables, of which each server has a copy. The other tables are only on the coordinator,
+the server to which all processes of the hub connect.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from crmhub.database.tables import metadata
 from crmhub.errors import BadRequest
 
 REFERENCE = ("account", "api_key", "webhook_id")
-"""The tables by which a request finds its account; each node has a copy of them."""
+"""The tables by which a request finds its account; each server has a copy of them."""
 COORDINATOR = ("admin_token", "alert", "audit", "console_session", "console_user", "outbox")
 """The tables that are only on the coordinator, such as those for operators and their alerts."""
 DISTRIBUTED = tuple(
@@ -44,7 +44,7 @@ class Distribution:
 
     @property
     def missing(self) -> list[str]:
-        """The names of the hub's tables that are not yet distributed as they should be."""
+        """The names of the hub's tables that are not distributed in the way that the hub needs."""
         kinds = dict.fromkeys(REFERENCE, "reference") | dict.fromkeys(DISTRIBUTED, "distributed")
         return [name for name, kind in kinds.items() if self.tables.get(name) != kind]
 
@@ -71,12 +71,12 @@ def read_distribution(database: Database) -> Distribution | None:
 
 
 def distribute(database: Database, *, shards: int = 32) -> list[str]:
-    """Distribute all tables that are not distributed yet; return their names.
+    """Distribute all tables that are not distributed yet; return the names of these tables.
 
     `shards` is the number of parts into which the tables are split the first time; Citus spreads
-    them over its nodes. Writers wait while a table's rows are moved. If interrupted, run it again.
-    Raises BadRequest if the database cannot be distributed: no Citus, not the coordinator, or no
-    nodes.
+    the parts over its servers. Writers wait while a table's rows are moved. If the function is
+    interrupted, calling it again continues the work. Raises BadRequest if the database cannot be
+    distributed: it has no Citus, is not the coordinator, or has no servers for accounts.
     """
     found = read_distribution(database)
     if found is None:

@@ -1,4 +1,4 @@
-"""The drivers of SQLite and PostgreSQL: their connection options and errors."""
+"""The drivers of SQLite and PostgreSQL: the options of their connections, and their errors."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ class Deadlocked(Unavailable):
 class Away(Unavailable):
     """Error for a database server that is unreachable or has closed the connection.
 
-    The last statement may have taken effect.
+    The statement that failed may still have taken effect.
     """
 
 
 class Unwritable(Unavailable):
     """Error for a database that can be read but not written.
 
-    Its disk is full, or it is a read-only standby server.
+    Its disk is full, or the server is a read-only standby server.
     """
 
 
 class Damaged(Unavailable):
-    """Error for stored data that cannot be read any more."""
+    """Error for data in the database that cannot be read any more."""
 
 
 class HeldUp(Unavailable):
-    """Error for a statement that waited too long for another transaction's lock.
+    """Error for a statement that ended because it waited too long for another transaction's lock.
 
     The statement has changed nothing.
     """
@@ -70,8 +70,8 @@ class HeldUp(Unavailable):
 def file_of(url: URL) -> str | None:
     """Return the path of the SQLite database file.
 
-    Returns None for a database in memory, and for a URL of the form "file:…", whose place is
-    unknown.
+    Returns None for a database in memory, and for a URL of the form "file:…", of which the hub does
+    not know the path.
     """
     # A URI ("file:…") may mean memory or anything else.
     name = url.database or ":memory:"
@@ -96,9 +96,9 @@ def check_disk(url: URL) -> None:
 
 
 def without_room(exc: BaseException) -> str:
-    """Return which operation failed for lack of space on the disk of the SQLite database.
+    """Return an error message if a full disk made an operation on the SQLite database fail.
 
-    `exc` is the exception of the operation; the result is "" if it has any other cause.
+    `exc` is the exception of the operation. Returns "" if the exception has any other cause.
     """
     code = getattr(exc, "sqlite_errorcode", 0)
     if code == sqlite3.SQLITE_IOERR_SHMSIZE:
@@ -109,10 +109,10 @@ def without_room(exc: BaseException) -> str:
 
 
 def keep_reserve(url: URL) -> None:
-    """Create a file of 64 KiB beside the SQLite database, which `use_reserve` deletes.
+    """Create a file of 64 KiB beside the SQLite database.
 
-    Its room lets the hub start when the disk is full. Does nothing if the file exists or the disk
-    is full already.
+    When the disk is full, `use_reserve` deletes the file, so that the hub has space to start. Does
+    nothing if the file exists or the disk is full already.
     """
     file = file_of(url)
     if file is None:
@@ -128,7 +128,7 @@ def keep_reserve(url: URL) -> None:
 
 
 def use_reserve(url: URL) -> bool:
-    """Delete the file that `keep_reserve` has created; return whether it existed."""
+    """Delete the file that `keep_reserve` created, to free space; return whether it existed."""
     try:
         os.remove(f"{file_of(url)}{_RESERVE}")
     except OSError:
@@ -137,16 +137,19 @@ def use_reserve(url: URL) -> bool:
 
 
 def patience(url: URL) -> dict[str, str]:
-    """Return psycopg's connection options that limit how long the server may stay silent.
+    """Return psycopg's connection options that limit how long the database server may be silent.
 
-    Options that the URL sets are left out.
+    Options that the URL itself sets are left out.
     """
     # What the operator has written into the URL holds.
     return {name: value for name, value in _PATIENCE.items() if name not in url.query}
 
 
 def prepare_sqlite(driver: Any, _record: Any) -> None:
-    """Set the options of a new SQLite connection; a listener of SQLAlchemy's event `connect`."""
+    """Set the options of a new SQLite connection.
+
+    This is a listener of SQLAlchemy's event `connect`.
+    """
     # FULL: a commit survives a power cut, which WAL's usual NORMAL does not promise.
     driver.execute("PRAGMA journal_mode = WAL")
     driver.execute("PRAGMA synchronous = FULL")
@@ -162,12 +165,14 @@ def _exact_number(text: str | None) -> float | None:
 
 
 def prepare_postgresql(driver: Any, record: Any, *, statement_seconds: float | None = None) -> None:
-    """Set the options of a new PostgreSQL connection, and store in `record` when it was made.
+    """Set the options of a new PostgreSQL connection, and store in `record` when it was opened.
 
     That time, `record.info["made"]`, is a value of `time.monotonic`. PostgreSQL will end statements
-    that take longer than `statement_seconds`; None sets no limit. Behind a connection pooler
-    nothing is set and no statements are prepared, because it may run each transaction on another
-    connection: there the operator sets the options for the database role (docs/scaling.md).
+    that take longer than `statement_seconds`; None sets no limit.
+
+    Behind a connection pooler no options are set and no statements are prepared, because a pooler
+    may run each transaction on another connection. There the operator sets the options for the
+    database role (docs/scaling.md).
     """
     import psycopg
 
@@ -187,7 +192,7 @@ def prepare_postgresql(driver: Any, record: Any, *, statement_seconds: float | N
 
 
 def is_behind_pooler(driver: Any) -> bool:
-    """Return whether a connection goes through a pooler, such as pgbouncer.
+    """Return whether a PostgreSQL connection goes through a pooler, such as pgbouncer.
 
     A pooler reports a process id of its own instead of the server's.
     """
@@ -217,7 +222,7 @@ _DAMAGED = "The database is damaged; the operator of this service must restore a
 
 
 def translate_sqlite(exc: Any) -> Exception | None:
-    """Return the hub's error for an error of sqlite3, or None for a programming error."""
+    """Return the hub's error for an exception of sqlite3, or None for a programming error."""
     if isinstance(exc, sqlite3.IntegrityError):
         return Duplicate(str(exc))
     extended = getattr(exc, "sqlite_errorcode", 0)
@@ -254,7 +259,7 @@ _CORRUPTED = {"XX001", "XX002"}
 
 
 def translate_psycopg(exc: Any) -> Exception | None:
-    """Return the hub's error for an error of psycopg, or None for a programming error."""
+    """Return the hub's error for an exception of psycopg, or None for a programming error."""
     import psycopg
 
     if isinstance(exc, psycopg.errors.UniqueViolation) or str(exc).startswith(_DUPLICATE):
@@ -274,14 +279,17 @@ def translate_psycopg(exc: Any) -> Exception | None:
 
 
 def is_full(exc: Exception) -> bool:
-    """Return whether PostgreSQL refused a connection because all its connections are in use."""
+    """Return whether PostgreSQL refused a connection because it allows no more connections."""
     # A connection that is refused has no SQLSTATE (53300) in psycopg, only the server's words.
     words = str(exc)
     return "too many " in words or "connection slots are reserved" in words
 
 
 def hung_up(fileno: int) -> bool:
-    """Return whether the server has closed the idle connection with this socket number."""
+    """Return whether the database server has closed an idle connection.
+
+    `fileno` is the file number of the connection's socket.
+    """
     # An idle connection has nothing to read but the end of the stream.
     poller = select.poll()
     poller.register(fileno, select.POLLIN | select.POLLHUP)

@@ -20,9 +20,10 @@ def find_expired(
     """Return up to `most` expired rows of the table to which the column `date` belongs.
 
     A row has expired if its `date` is `before` (ms since 1970) or earlier; the oldest come first.
-    `where` is a further SQL condition. Each returned row contains the values of the primary key,
-    then the date: if the caller deletes by all of them, a row whose date has changed since is not
-    deleted. No row is locked, because Citus cannot lock rows of several accounts in one statement.
+    `where` is a further SQL condition that the rows must satisfy. Each returned row contains the
+    values of the primary key, then the date. If the caller deletes by all these values, a row whose
+    date has changed meanwhile stays. No row is locked, because Citus cannot lock rows of several
+    accounts in one statement.
     """
     table = date.table
     condition = (

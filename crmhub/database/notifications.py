@@ -1,8 +1,8 @@
-"""Notifications that tell the workers on PostgreSQL that actions are queued in the journal.
+"""Notifications that tell the workers on PostgreSQL that the journal contains queued actions.
 
-A notification only saves time: without it, workers look once a second. PostgreSQL's NOTIFY within a
-transaction locks the whole server at the commit. So it is sent after the commit, and by each
-process at most once in 50 ms.
+A notification only saves time: workers also look once a second. A NOTIFY within a transaction makes
+PostgreSQL lock the whole server at the commit. So the notification is sent after the commit, and by
+each process at most once in 50 ms.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import time
 from collections.abc import Callable
 
 CHANNEL = "crmhub_journal"
-"""The name of PostgreSQL's channel for these notifications."""
+"""The name of PostgreSQL's channel for the notifications to workers."""
 _PAUSE_S = 0.05
 
 
 class Notifications:
     """Sends notifications to the workers, at most one in 50 ms.
 
-    `send` sends a notification on a database connection of its own; it is called by a thread that
-    holds no other connection.
+    The function `send` sends one notification on a database connection of its own. The thread that
+    calls it uses no other connection.
     """
 
     def __init__(self, send: Callable[[], object]) -> None:
@@ -32,9 +32,10 @@ class Notifications:
         self._last_timer: threading.Timer | None = None
 
     def note(self, send_now: Callable[[], object]) -> None:
-        """Notify the workers with `send_now`, which sends a notification immediately.
+        """Notify the workers by calling `send_now`, which sends one notification at once.
 
-        If the last notification was sent less than 50 ms ago, `send` is called later instead.
+        If the last notification was sent less than 50 ms ago, `send_now` is not called. Instead a
+        thread sends one notification when the 50 ms are over.
         """
         with self._lock:
             if self._timer is not None:

@@ -1,4 +1,4 @@
-"""The database schema: upgrades it, and checks whether it is up to date."""
+"""The database schema: runs its migrations, and checks whether it is up to date."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ def upgrade(url: str) -> None:
 
 
 def _distribute_new_tables(url: str) -> None:
-    """Distribute new tables if Citus already distributes the database at `url`."""
+    """Distribute new tables over the servers of the database at `url`.
+
+    Does nothing if Citus does not distribute the database yet.
+    """
     from crmhub.database.distribution import distribute, read_distribution
 
     with closing(Database(url, pool_size=1)) as database:
@@ -32,7 +35,7 @@ def _distribute_new_tables(url: str) -> None:
 
 
 def pending(database: Database) -> str | None:
-    """Return why the schema does not fit this version of the hub; None if it does."""
+    """Return why the database schema does not fit this version of the hub; None if it does."""
     from alembic.script import ScriptDirectory
 
     steps = ScriptDirectory.from_config(_alembic(""))

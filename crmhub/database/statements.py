@@ -1,8 +1,9 @@
 """SQL statements that are built with SQLAlchemy Core and compiled once for each database.
 
-The compiled text is executed by the driver directly, which costs as little as hand-written SQL; the
-execution by SQLAlchemy Core would cost several times as much as the queries themselves. A statement
-that depends on its arguments is built anew for each call, which takes about half a millisecond.
+The driver executes the compiled text directly, which costs as little as hand-written SQL. Execution
+by SQLAlchemy Core would cost several times as much as the queries themselves. A statement that
+depends on the arguments of a function is built anew for each call, which takes about half a
+millisecond.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class _NumbersInText(SQLCompiler):
     """
 
     def visit_bindparam(self, bindparam: Any, *args: Any, **options: Any) -> Any:
-        """Return the SQL of a parameter, or the digits of an integer constant."""
+        """Return the SQL of a parameter; for an integer constant, return its digits."""
         if not bindparam.required and type(bindparam.value) is int:
             return str(bindparam.value)
         return super().visit_bindparam(bindparam, *args, **options)  # type: ignore[no-untyped-call]
@@ -75,9 +76,9 @@ Insert = Callable[[sa.Table], Any]
 class Statement:
     """A SQL statement built with SQLAlchemy Core, for both databases.
 
-    Its parameters have the names given to `param`; its result rows have attributes named like the
-    columns. `built` is the statement, or a function that builds it with the `insert` of the
-    database.
+    The statement's parameters have the names given to `param`; its result rows have attributes
+    named like the columns. `built` is the statement itself, or a function that builds it. Such a
+    function gets SQLAlchemy's `insert` function of the database.
     """
 
     def __init__(self, built: Built | Callable[[Insert], Built]) -> None:
@@ -88,9 +89,9 @@ class Statement:
     def text(self, dialect: str, params: Mapping[str, Any] | None = None) -> str:
         """Return the SQL text for the database `dialect` ("postgresql" or "sqlite").
 
-        `params` are the parameters by name. A list parameter with a single value is compared with
-        `=`: for `= any`, PostgreSQL reads all rows of the account as long as it has no statistics
-        of the table.
+        `params` are the values of the parameters by name. A list parameter with a single value is
+        compared with `=`. With `= any`, PostgreSQL would read all rows of the account as long as it
+        has no statistics of the table.
         """
         text, _, lists = self._compiled(dialect)
         for name, (several, one) in lists.items():
@@ -99,9 +100,9 @@ class Statement:
         return text
 
     def values(self, dialect: str, params: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        """Return the parameters and constants of the statement, in the form that the driver takes.
+        """Return the values of the statement's parameters and constants as the driver needs them.
 
-        `params` are the parameters by name.
+        `params` are the values of the parameters by name. `dialect` is "postgresql" or "sqlite".
         """
         _, constants, lists = self._compiled(dialect)
         if not constants and not lists:
@@ -156,21 +157,25 @@ def _row_class(built: Built) -> Any:
 def param(name: str) -> sa.BindParameter[Any]:
     """Return the SQL parameter with this name, for use in a Statement.
 
-    Whoever runs the statement passes its value by that name.
+    Code that runs the statement passes the parameter's value by that name.
     """
     return sa.bindparam(name)
 
 
 def params(*names: str) -> dict[str, sa.BindParameter[Any]]:
-    """Return a SQL parameter for each of these columns, for `values()` of an insert or update."""
+    """Return a mapping from each of these column names to a SQL parameter of the same name.
+
+    It is passed to `values()` of an insert or update.
+    """
     return {name: param(name) for name in names}
 
 
 def one_of(column: sa.ColumnElement[Any], *words: str) -> sa.ColumnElement[bool]:
-    """Return the condition that `column` equals one of these words.
+    """Return the SQL condition that `column` equals one of these words.
 
     The words are part of the SQL text, because PostgreSQL uses a partial index only if the words of
-    the index's condition are constants. Raises ValueError for anything but a-z and _.
+    the index's condition are constants. Raises ValueError if a word contains a character other than
+    a-z and _.
     """
     if not all(map(_WORD.fullmatch, words)):
         raise ValueError(f"{words} are not plain words")
@@ -182,9 +187,9 @@ class _List(sa.types.TypeEngine[Any]):
 
 
 class in_list(sa.sql.expression.ColumnElement[bool]):
-    """The condition that `column` equals one of the values in the list parameter `name`.
+    """Return the SQL condition that `column` equals one of the values of a list parameter.
 
-    The SQL text is the same for any number of values.
+    `name` is the name of the parameter. The SQL text is the same for any number of values.
     """
 
     inherit_cache = True

@@ -1,9 +1,10 @@
 """The database tables: the meaning of their rows, their keys, and the indexes that queries need.
 
 In a table that grows with the accounts, `account_id` is the first column of each key, and no
-sequence is shared between accounts, so that the tables can be distributed by account. Only the
-tables that find the account of a request (`ROUTING`) and those of the service itself have other
-keys. Times (`MS`) are milliseconds since 1970 (UTC); `kind` is a kind's code (properties/kinds.py).
+sequence is shared between accounts. So the tables can be distributed by account. Only the tables
+that find the account of a request (`ROUTING`) and the tables of the service itself have other keys.
+Columns of the type `MS` are times (ms since 1970, UTC). The column `kind` contains the code of a
+kind of record (properties/kinds.py).
 
 The migrations create these tables; a test compares the result with this module. Triggers and
 autovacuum settings are defined in the migrations only.
@@ -27,9 +28,9 @@ MS = sa.BigInteger()
 
 
 def _where(rows: str) -> dict[str, Any]:
-    """Return the arguments of `sa.Index` that make it a partial index on both databases.
+    """Return the arguments of `sa.Index` for a partial index on both databases.
 
-    `rows` is the SQL condition that selects the indexed rows.
+    `rows` is the SQL condition that selects the rows in the index.
     """
     return {"postgresql_where": sa.text(rows), "sqlite_where": sa.text(rows)}
 
@@ -266,7 +267,10 @@ unique_value = sa.Table(
     sa.Column("record_id", sa.BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
-"""Values of unique properties, with their record; the key makes a second equal value fail."""
+"""Values of unique properties, with the ids of the records that have them.
+
+The table's key makes the insertion of a second equal value fail.
+"""
 
 record_count = sa.Table(
     "record_count",
@@ -277,7 +281,10 @@ record_count = sa.Table(
     sa.Column("n", sa.BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
-"""Numbers of unarchived records by account and kind; the number is the sum over the shards."""
+"""Numbers of unarchived records of each account and kind.
+
+The number of an account and kind is the sum of its rows, which differ in `shard`.
+"""
 
 id_block = sa.Table(
     "id_block",
@@ -299,7 +306,7 @@ mark = sa.Table(
     sa.Column("created_at", MS, nullable=False),
     sqlite_with_rowid=False,
 )
-"""Unique names of writes that create a record, so that a repeated write creates none."""
+"""Texts that name the writes that created records; a repeated write creates no second record."""
 
 idempotency = sa.Table(
     "idempotency",
@@ -316,7 +323,7 @@ idempotency = sa.Table(
     sa.Column("shortened", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Index("idempotency_created", "created_at"),
 )
-"""Responses to requests with an Idempotency-Key, stored for a day."""
+"""Responses to requests that have the header Idempotency-Key; they are stored for a day."""
 
 csv_import = sa.Table(
     "csv_import",
@@ -334,7 +341,7 @@ csv_import = sa.Table(
     sa.Column("changed_at", MS, nullable=False),
     sa.Column("ended_at", MS),
 )
-"""Progress of the imports of CSV files."""
+"""Imports of CSV files, with the progress of each import."""
 
 # --- What search reads ------------------------------------------------------------------------
 
@@ -376,7 +383,7 @@ ix_date = sa.Table(
     sa.Column("updated_at", MS, nullable=False, server_default="0"),
     sqlite_with_rowid=False,
 )
-"""Index of the date values of records, as day ordinals (`date.toordinal`), for searches."""
+"""Index of the date values of records, for searches; a date is stored as `date.toordinal`."""
 
 index_behind = sa.Table(
     "index_behind",
@@ -471,7 +478,7 @@ possible_duplicate = sa.Table(
     sa.Index("possible_duplicate_other", "account_id", "connection_id", "other"),
     sa.Index("possible_duplicate_undo", "decided_at", **_where("undo is not null")),
 )
-"""Pairs of contacts that may be the same person, and the operator's decision about each."""
+"""Pairs of contacts that may be the same human being, with the operator's decision."""
 
 enrolment = sa.Table(
     "enrolment",
@@ -496,7 +503,7 @@ rotation = sa.Table(
     sa.Column("used_at", MS, nullable=False),
     sqlite_with_rowid=False,
 )
-"""Ranges of getRandomInt, with the number of draws from each."""
+"""Ranges of numbers from which the helper getRandomInt draws, with the number of draws."""
 
 kept_number = sa.Table(
     "kept_number",
@@ -510,7 +517,7 @@ kept_number = sa.Table(
     sa.Index("kept_number_used", "account_id", "used_at"),
     sqlite_with_rowid=False,
 )
-"""Numbers that getRandomInt assigned to a contact, who gets the same number again."""
+"""Numbers that the helper getRandomInt assigned to contacts; a contact keeps its number."""
 
 # --- The journal and calls to CRMs ------------------------------------------------------------
 
@@ -629,7 +636,7 @@ lease = sa.Table(
     sa.Column("expires_at", MS, nullable=False),
     sqlite_with_rowid=False,
 )
-"""Locks between processes, each of which is held during calls to a CRM."""
+"""Locks between processes; a process has a lock while it makes calls to a CRM."""
 
 budget = sa.Table(
     "budget",

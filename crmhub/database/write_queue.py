@@ -1,9 +1,10 @@
 """The queue of writers of a SQLite database, which accepts one writer at a time.
 
-Writers that wait within SQLite try again after ever longer pauses, and new writers overtake them:
-among many writers, some wait for seconds. Therefore the threads of a process queue here. Of all
-processes only one is next in line: it alone tries to begin a write, while the others wait for a
-lock on a file beside the database. The lock ends with its process. Readers are not affected.
+If writers wait within SQLite, they try again after ever longer pauses, and new writers overtake
+them. So among many writers, some would wait for seconds. Therefore the threads of a process queue
+here. Of all processes only one at a time is next in line: it tries to begin a write, while the
+others wait for a lock on a file beside the database. If a process ends, its lock ends, too. Readers
+do not wait.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ class WriteQueue:
 
     @contextmanager
     def turn(self, *, seconds: float) -> Iterator[None]:
-        """Let only this thread of the process write during the block.
+        """Let only this thread of the process write to the database during the block.
 
-        Raises Unavailable after waiting for `seconds`.
+        While another thread writes, the call waits; it raises Unavailable after `seconds`.
         """
         if not self._writer.acquire(timeout=seconds):
             raise Unavailable("The database is busy with other writes; try again.")
@@ -52,9 +53,9 @@ class WriteQueue:
     def next_in_line(self) -> Iterator[None]:
         """Let only this process try to begin a write during the block.
 
-        This only makes the waiting fair. If the lock is impossible (a read-only folder, a file
-        system without locks), or does not become free within two seconds, the block runs without
-        it.
+        While another process is trying to begin a write, the call waits, but at most two seconds;
+        then the block runs all the same. The block also runs if the lock is impossible (a read-only
+        folder, a file system without locks). The lock only makes the waiting fair.
         """
         file = self._opened()
         if file is None:

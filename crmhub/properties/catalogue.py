@@ -1,7 +1,7 @@
 """The catalogue of an account: its property definitions and pipelines, cached in memory.
 
 Each change of a catalogue increments the account's `catalogue_version` in the same transaction. So
-a write needs to read only that number to know whether the cached catalogue is up to date.
+a write reads only that number to find out whether the cached catalogue is up to date.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A stage of a pipeline; `probability` is a decimal number from 0 to 1 as text, "" for none."""
+    """A stage of a pipeline.
+
+    `probability` is a decimal number from 0 to 1 as text, "" for no probability.
+    """
 
     id: str
     label: str
@@ -64,7 +67,7 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """The definition of a property.
+    """The definition of a property that records of one kind may have.
 
     `prop_id` is unique in the account and never used again. `options_from` is "pipelines" or
     "stages" if the options are derived from the account's pipelines, else "".
@@ -93,7 +96,7 @@ class Property:
 class Catalogue:
     """The property definitions and pipelines of an account for one kind of record.
 
-    `version` is the account's `catalogue_version` when they were read.
+    `version` is the account's `catalogue_version` when the catalogue was read from the database.
     """
 
     def __init__(
@@ -118,7 +121,7 @@ class Catalogue:
         return len(self._properties)
 
     def get(self, name: str) -> Property | None:
-        """Return the property with this name, or None if there is none."""
+        """Return the property with this name, or None if the catalogue has no such property."""
         return self._properties.get(name)
 
     @cached_property
@@ -136,14 +139,16 @@ class Catalogue:
         return difflib.get_close_matches(name[:100], self._properties, n=3, cutoff=0.6)
 
     def pipeline(self, pipeline_id: str) -> Pipeline | None:
-        """Return the pipeline with this id, or None if there is none."""
+        """Return the pipeline with this id, or None if the catalogue has no such pipeline."""
         return next((pipeline for pipeline in self.pipelines if pipeline.id == pipeline_id), None)
 
 
 class Catalogues:
     """A cache of the catalogues of all accounts; a catalogue is loaded when it is first needed.
 
-    The cache contains up to `size` catalogues; the least recently used ones are removed first.
+    A catalogue contains the property definitions and pipelines of an account for one kind of
+    record. If the cache contains `size` catalogues, the least recently used catalogue is removed
+    for a new one.
     """
 
     def __init__(self, database: Database, *, size: int = 4000) -> None:
@@ -153,7 +158,10 @@ class Catalogues:
         self._lock = threading.Lock()
 
     def get(self, account_id: int, kind: Kind, *, version: int) -> Catalogue:
-        """Return the catalogue of an account and kind, whose version is at least `version`."""
+        """Return the catalogue of an account and kind, at least as new as `version`.
+
+        If the cached catalogue is older, or there is none, it is read from the database.
+        """
         with self._lock:
             cached = self._cached.get((account_id, kind.code))
             if cached is not None:
@@ -183,8 +191,8 @@ class Catalogues:
         """Run `work` in a transaction, with the present catalogue, and return its result.
 
         The account is locked exclusively, so nobody else writes its records or its catalogue
-        meanwhile. `work` must call `change` before it changes the catalogue. After the commit, this
-        process loads the new catalogue when it next needs it.
+        meanwhile. `work` must call the function `change` before it changes the catalogue. After the
+        commit, this process loads the new catalogue when it next needs it.
         """
 
         def locked_work(tx: Connection) -> T:
@@ -235,8 +243,8 @@ _SET_NEXT_ID = Statement(
 def load(connection: Connection, account_id: int, kind: Kind) -> Catalogue:
     """Read the catalogue of an account and kind from the database.
 
-    If the catalogue changes during the read, the version may be older than the content, but never
-    newer. Raises NotFound if the account does not exist.
+    If somebody changes the catalogue at the same time, the result's `version` may be older than its
+    content, but never newer. Raises NotFound if the account does not exist.
     """
     of_kind = {"account_id": account_id, "kind": kind.code}
     version = version_of(connection, account_id)
@@ -290,9 +298,9 @@ def _options(source: str, stored: str, pipelines: tuple[Pipeline, ...]) -> tuple
 def change(tx: Connection, account_id: int) -> int:
     """Increment the account's `catalogue_version` and return the new version.
 
-    A transaction that changes the catalogue must call this first. The call waits for writers of the
-    account's records; later writers wait until the transaction ends. Raises NotFound if the account
-    does not exist.
+    A transaction must call this before it changes property definitions or pipelines. The call waits
+    until running writes of the account's records end. Later writes wait until the transaction ends.
+    Raises NotFound if the account does not exist.
     """
     tx.hold(account_id, exclusive=True)
     version: int | None = tx.scalar(_NEXT_VERSION, {"id": account_id})
@@ -304,8 +312,8 @@ def change(tx: Connection, account_id: int) -> int:
 def hold(tx: Connection, account_id: int) -> int:
     """Lock the account's catalogue until the transaction ends; return its `catalogue_version`.
 
-    The lock is shared: other writers of records may hold it too, but nobody can change the
-    catalogue. Raises NotFound if the account does not exist.
+    Until then nobody can change the catalogue. Several writers of records may have this lock at the
+    same time. Raises NotFound if the account does not exist.
     """
     version_now = f"select catalogue_version from account where id = {account_id:d}"
     row = tx.hold(account_id, exclusive=False, then=version_now)
@@ -318,7 +326,8 @@ def hold(tx: Connection, account_id: int) -> int:
 def add_property(tx: Connection, account_id: int, kind: Kind, new: Property) -> Property:
     """Store a new property under a new `prop_id`, and return it with that id.
 
-    The caller must have called `change` in this transaction. Raises Duplicate if the name is taken.
+    The caller must have called `change` in this transaction. Raises Duplicate if the kind already
+    has a property of that name.
     """
     new = replace(new, prop_id=next_id(tx, account_id))
     tx.insert("property_def", _DEFINITION, [_row(account_id, kind, new, new.prop_id)])
@@ -326,9 +335,9 @@ def add_property(tx: Connection, account_id: int, kind: Kind, new: Property) -> 
 
 
 def next_id(tx: Connection, account_id: int) -> int:
-    """Return a `prop_id` that the account has never used, and mark it as used.
+    """Take a `prop_id` that the account has never used before, and return it.
 
-    Pipelines and stages get their generated ids from the same numbers.
+    The generated ids of pipelines and stages are taken from the same numbers.
     """
     number: int = tx.scalar(_TAKE_ID, {"id": account_id})
     return number

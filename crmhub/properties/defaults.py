@@ -1,9 +1,9 @@
 """The properties and pipelines that a new account starts with, named as in HubSpot.
 
-This module contains only data. A property whose options differ between companies (owners, personas,
-industries) is a string here, so that no value is refused. `createdate`, `lastmodifieddate` and
-`hs_object_id` are fields of the record, not properties. No property is read-only, because the hub
-computes no values.
+This module contains only data. Properties whose options differ between companies (owners, personas,
+industries) have the type string here, so that no value is refused. `createdate`, `lastmodifieddate`
+and `hs_object_id` are fields of the record, not properties. No property is read-only, because the
+hub computes no values.
 """
 
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ from crmhub.properties.values import Option
 class PropertySpec:
     """The definition of a property that a new account starts with.
 
-    If `options_from` is given, the options are the account's pipelines or the stages of all
-    pipelines, and `options` is empty. With `any_case`, upper and lower case of an option's value do
-    not matter.
+    If `options_from` is given, the property's options are the account's pipelines or the stages of
+    all pipelines, and `options` is empty. With `any_case`, upper and lower case of an option's
+    value do not matter.
     """
 
     name: str

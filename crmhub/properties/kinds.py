@@ -1,6 +1,6 @@
 """The four kinds of record: contacts, deals, companies and tickets.
 
-Kinds differ only in the data defined here.
+The kinds differ only in the data of this module.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 class Kind:
     """A kind of record.
 
-    `code` is its number in the database; `name` (plural) and `singular` are its names in the API. A
-    record must have a value for at least one property in `one_of`, if there are any. `pipeline` and
-    `stage` are the names of the properties that contain a record's pipeline and stage; both are ""
-    for kinds without pipelines.
+    `code` is the kind's number in the database; `name` (plural) and `singular` are its names in the
+    API. If `one_of` contains property names, a record must have a value for at least one of them.
+    `pipeline` and `stage` are the names of the properties that contain a record's pipeline and
+    stage; both are "" for kinds without pipelines.
     """
 
     code: int

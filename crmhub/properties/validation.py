@@ -1,4 +1,4 @@
-"""Validation of property values: returns the values to store, and all problems at once."""
+"""Validation of property values: returns the values to store, and all problems together."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _SUGGESTIONS = 20
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An invalid property value in the input of a write.
+    """An invalid property value in one of the inputs of a write.
 
-    `index` is the position of the input in its batch, `name` the property, `path` the JSON path of
-    the property in the request, and `reason` the part of the error message that explains the
-    problem.
+    `index` is the position of the input in its batch, from 0, and `name` the name of the property.
+    `path` is the JSON path of the property in the request, and `reason` the part of the error
+    message that explains the problem.
     """
 
     index: int
@@ -34,7 +34,10 @@ class Problem:
 
 
 class InvalidProperties(Semantic):
-    """Error for property values that cannot be stored; `problems` contains the reasons."""
+    """Error for property values that cannot be stored.
+
+    `problems` contains a Problem for each of these values.
+    """
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__(listed([(problem.path, problem.reason) for problem in problems]))
@@ -44,9 +47,9 @@ class InvalidProperties(Semantic):
 class DuplicateValue(Conflict):
     """Error for values of unique properties that other records of the account already have.
 
-    `taken` contains for each value the JSON path of the input, the property's name, and the id of
-    the record that has the value. `name` and `existing_id` are the property and record id of the
-    first value.
+    `taken` contains an item for each of these values: the JSON path of the input, the name of the
+    property, and the id of the record that has the value. `name` and `existing_id` are the property
+    name and the record id of the first item.
     """
 
     def __init__(self, message: str, taken: Sequence[tuple[str, str, int]]) -> None:
@@ -60,10 +63,10 @@ def check(
 ) -> tuple[dict[str, str], list[Problem]]:
     """Validate the property values that a caller sent for one record.
 
-    Returns the valid values in canonical form ("" clears a value), and a problem for each invalid
-    one. `region` is the country, such as "DE", of phone numbers without a country code. `index` is
-    the position of the input in its batch, and `path` the JSON path of the input, such as
-    `inputs[3].`.
+    Returns the valid values in the form in which they are stored ("" clears a value), and a problem
+    for each invalid value. `region` is the country, such as "DE", of phone numbers without a
+    country code. `index` is the position of the input in its batch, and `path` the JSON path of the
+    input, such as `inputs[3].`.
     """
     clean: dict[str, str] = {}
     problems: list[Problem] = []
@@ -95,10 +98,10 @@ def definable(name: str) -> bool:
 
 
 def unknown(catalogue: Catalogue, name: str, *, suggest: bool = True) -> str:
-    """Return the error message for the name of a property that does not exist.
+    """Return the error message for a property name that the catalogue does not contain.
 
-    It explains what is wrong with the name or how to define the property; with `suggest`, it also
-    names similar properties.
+    It explains what is wrong with the name or how to define the property. With `suggest`, it also
+    names properties with similar names.
     """
     kind = catalogue.kind.name
     if name in FIELDS:
@@ -123,10 +126,10 @@ def complete(
 ) -> list[tuple[str, str]]:
     """Return the required properties that have no value in `record`, with the reasons.
 
-    Each item is a pair of a property's name and a reason for the error message. If the kind demands
-    at least one of several properties and all are missing, the first of them is returned. If
-    `of_its_own` is false, properties that the account itself made required may be missing; only
-    built-in properties are required.
+    `record` contains the properties of a record. Each item of the result is a pair of a property's
+    name and a reason for the error message. If the kind demands at least one of several properties
+    and all of them lack a value, the first is returned. If `of_its_own` is false, only built-in
+    properties are required, not those that the account itself made required.
     """
     missing = [
         (property_.name, f"a {catalogue.kind.singular} needs this property")
@@ -143,10 +146,10 @@ def complete(
 def too_long(before: Mapping[str, str], after: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return the properties whose values make a record too long, with the reason.
 
-    `before` and `after` are the record's properties before and after a change; each item is a pair
-    of a property's name and a reason for the error message. The properties that grew most are
-    returned, until the rest of the record is short enough. A record that was too long before the
-    change may keep its length.
+    `before` and `after` are the record's properties before and after a change. Each item of the
+    result is a pair of a property's name and a reason for the error message. The properties that
+    grew most are returned, until the rest of the record is short enough. A record that was too long
+    before the change may keep its length.
     """
     total = sum(map(len, after.values()))
     if total <= MAX_RECORD_LENGTH:
@@ -169,11 +172,12 @@ def too_long(before: Mapping[str, str], after: Mapping[str, str]) -> list[tuple[
 def place(
     catalogue: Catalogue, record: dict[str, str], *, changed: Mapping[str, str]
 ) -> list[tuple[str, str]]:
-    """Set the missing pipeline or stage in `record`, the properties of a deal or ticket.
+    """Set the pipeline or stage in `record`, the properties of a deal or ticket, if it is missing.
 
     A missing pipeline follows from the stage; a missing stage becomes the first stage of the
-    pipeline. `changed` contains the properties that the caller sent. Returns [], or one pair of a
-    property's name and a reason for the error message if the stage does not belong to the pipeline.
+    pipeline. `changed` contains the properties that the caller sent. Returns [] if the stage
+    belongs to the pipeline. Otherwise returns one pair of a property's name and a reason for the
+    error message.
     """
     pipeline_name, stage_name = catalogue.kind.pipeline, catalogue.kind.stage
     if not pipeline_name or not catalogue.pipelines:

@@ -1,15 +1,15 @@
-"""The canonical text of a value for each property type, and the values that search compares.
+"""The text that is stored for a value of each property type, and the values that search compares.
 
-A value is written, stored, read and compared as text. `canonical` turns a value into that text or
-raises an error that explains the problem. Its result is never empty, and applying it twice gives
-the same text. Two more rules concern the index tables:
+A value is written, stored, read and compared as text, its canonical text. The function `canonical`
+turns a value into that text, or raises an error that explains the problem. Its result is never
+empty, and applying it twice gives the same text. Two more rules concern the index tables:
 
 - A number has at most 15 significant digits, lies between -1e30 and 1e30 (both excluded) and has at
   most 30 decimals. Two different decimal numbers of 15 digits give different doubles in the same
-  order, so both databases may compare doubles; the bounds limit the text to 32 characters.
+  order, so both databases may compare doubles. The bounds limit the text to 32 characters.
 - Case folding (`fold`) is done here for both databases, because their own functions differ.
 
-The libraries email-validator and phonenumbers are slow to import; they are imported when a value
+The libraries email-validator and phonenumbers are slow to import. So they are imported when a value
 first needs them.
 """
 
@@ -130,7 +130,7 @@ def canonical(
     region: str | None = None,
     any_case: bool = False,
 ) -> str:
-    """Return the canonical text of a non-empty `value` of the property type `type`.
+    """Return the text in which a property of the type `type` stores `value`, a non-empty text.
 
     `options` are the choices of an enumeration; with `any_case`, upper and lower case of an
     option's value do not matter. `region` is the country, such as "DE", of phone numbers without a
@@ -181,9 +181,9 @@ def for_search(
 ) -> str:
     """Return the text with which the operators EQ and IN compare stored values.
 
-    `type` is one of TEXT_TYPES; the other parameters are those of `canonical`. The text is the
-    canonical form of `value`. An invalid value is returned unchanged (an email in lower case), so
-    that the search finds nothing instead of failing.
+    `type` is one of TEXT_TYPES; the other parameters are those of `canonical`, whose result is
+    returned for a valid value. An invalid value is returned unchanged (an email in lower case), so
+    that the search finds no records instead of failing.
     """
     try:
         return canonical(type, value, options=options, region=region, any_case=any_case)
@@ -194,10 +194,10 @@ def for_search(
 def chosen_for_search(
     type: str, given: Iterable[str], options: Sequence[Option], *, any_case: bool
 ) -> list[str]:
-    """Return `for_search` of each value in `given`, for an enumeration property.
+    """Return the texts with which EQ and IN compare the stored values of an enumeration property.
 
-    The options are prepared once for all values, since there may be thousands of options and
-    values.
+    The result has one text, as `for_search` returns it, for each value in `given`. The options are
+    prepared once for all values, since there may be thousands of options and values.
     """
     read = _reader(options, any_case)
     if type == "enumeration":
@@ -208,15 +208,15 @@ def chosen_for_search(
 def fold(text: str) -> str:
     """Return the text without the difference between upper and lower case.
 
-    Texts are compared in this form by CONTAINS_TOKEN. Case folding works character by character, so
-    the folded form of a part of a text is a part of the folded text. With Unicode normalization, or
-    with `str.lower` (because of the Greek final sigma), that would not hold.
+    The operator CONTAINS_TOKEN compares texts in this form. Each character is folded by itself, so
+    the folded form of a part of a text is a part of the folded text. Unicode normalization and
+    `str.lower` (because of the Greek final sigma) do not have this quality.
     """
     return text.casefold()
 
 
 def search_number(value: str) -> float:
-    """Return a filter's number as the index stores numbers.
+    """Return the number in a filter's `value` as the index stores numbers.
 
     Raises InvalidValue if the text is no valid number.
     """
@@ -224,10 +224,11 @@ def search_number(value: str) -> float:
 
 
 def search_day(value: str) -> int:
-    """Return a filter's day as a proleptic Gregorian ordinal (`date.toordinal`).
+    """Return the day in a filter's `value` as the index stores days.
 
-    `value` has the format YYYY-MM-DD or YYYY-MM-DD HH:mm. Raises InvalidValue for any other format,
-    and for a day that does not exist.
+    That is the day's proleptic Gregorian ordinal (`date.toordinal`). `value` has the format
+    YYYY-MM-DD or YYYY-MM-DD HH:mm. Raises InvalidValue for any other format, and for a day that
+    does not exist.
     """
     match = _SEARCH_DAY.fullmatch(value)
     if match is None:
@@ -242,12 +243,12 @@ def search_day(value: str) -> int:
 
 
 def number_key(value: str) -> float:
-    """Return the number that the index stores for a canonical number text."""
+    """Return the number that the index stores for `value`, the stored text of a number property."""
     return float(value)
 
 
 def day_key(value: str) -> int:
-    """Return the number that the index stores for a canonical date or datetime.
+    """Return the number that the index stores for `value`, the stored text of a date or datetime.
 
     It is the ordinal of the day in UTC (`date.toordinal`).
     """
@@ -285,7 +286,7 @@ def _blank() -> InvalidValue:
 def _shown(text: str, room: int = 60) -> str:
     """Return a text in quotes for an error message.
 
-    It is cut to `room` characters, and unprintable characters are escaped.
+    The text is cut to `room` characters, and unprintable characters are escaped.
     """
     cut = text[:room] + ("…" if len(text) > room else "")
     if not cut.isprintable():
@@ -333,10 +334,10 @@ def _number(value: str) -> str:
 
 
 def _power(exponent: str) -> int:
-    """Return the exponent of a number as an integer.
+    """Return the exponent of a number, such as "12" in 5e12, as an integer.
 
-    An exponent of more than five digits gives plus or minus 10**6, which is out of range in any
-    number: a value of MAX_TEXT_LENGTH characters cannot shift its decimal point that far back.
+    An exponent of more than five digits gives plus or minus 10**6, which is out of range for any
+    number, because a value has at most MAX_TEXT_LENGTH characters.
     """
     digits = exponent.lstrip("+-").lstrip("0")
     power = int(digits or "0") if len(digits) <= 5 else 10**6
@@ -376,8 +377,8 @@ def _datetime(value: str) -> str:
 def _moment(text: str, what: str, right: str) -> datetime:
     """Return the date and time that `text` names, in UTC and cut to milliseconds.
 
-    `what` and `right` are the name of the type and the valid format, for the error message. Raises
-    InvalidValue if the text has no valid format or names a day or time that does not exist.
+    `what` is the name of the property type, and `right` the valid format, for the error message.
+    Raises InvalidValue if the text has another format or names a day or time that does not exist.
     """
     match = _MOMENT.fullmatch(text)
     if match is None:
@@ -444,13 +445,13 @@ def _parts(value: str) -> list[str]:
 
 
 def _joined(chosen: Iterable[str | None]) -> str:
-    """Return the chosen option values joined by ";", or "" if one of them is None."""
+    """Return option values joined by ";", or "" if one of them is None (an invalid choice)."""
     options = dict.fromkeys(chosen)
     return "" if None in options else ";".join(option for option in options if option)
 
 
 def _reader(options: Sequence[Option], any_case: bool) -> Callable[[str], str | None]:
-    """Return a function that returns the value of the option that a text names.
+    """Return a function that finds the option that a text names and returns the option's value.
 
     That function returns None if no option has this value. With `any_case`, upper and lower case do
     not matter.
@@ -474,9 +475,10 @@ def _choose(parts: Iterable[str], options: Sequence[Option], any_case: bool) -> 
 
 
 def _wrong_choice(parts: list[str], options: Sequence[Option]) -> str:
-    """Return the error message for the first three of the wrong choices `parts`.
+    """Return the error message for values that are not among the options.
 
-    It says which values to send instead.
+    `parts` are these values, the first three of which the message shows. It also says which values
+    to send instead.
     """
     parts = parts[:3]
     room = 60 // len(parts)
@@ -515,8 +517,8 @@ def _lowered(value: str) -> str:
 def _email(value: str) -> str:
     """Return a valid email address in lower case; no DNS lookup is made.
 
-    Names that are reserved for tests and local networks are accepted (example.test, printer.local).
-    A domain without a dot is refused. A Unicode domain is mapped as IDNA demands; a Punycode domain
+    Domains reserved for tests and local networks (example.test, printer.local) are accepted. A
+    domain without a dot is refused. A Unicode domain is mapped as IDNA demands; a Punycode domain
     stays as it is. Raises InvalidValue for an invalid address.
     """
     text = _lowered(value.strip(_UNSEEN))
@@ -542,11 +544,11 @@ def _email(value: str) -> str:
 
 
 def _phone(value: str, region: str | None) -> str:
-    """Return a possible phone number in the format E.164; return any other text unchanged.
+    """Return a possible phone number in the format E.164, any other text unchanged.
 
-    `region` is the country of numbers without a country code. Numbers that can only be dialled
-    locally and numbers with an extension stay unchanged, because E.164 cannot express them. Raises
-    InvalidValue for a text without digits.
+    `region` is the country, such as "DE", of numbers without a country code. Numbers that can only
+    be dialled locally and numbers with an extension stay unchanged, because E.164 cannot express
+    them. Raises InvalidValue for a text without digits.
     """
     text = _trimmed(value)
     if not _DIGIT.search(text):
@@ -562,9 +564,10 @@ def _phone(value: str, region: str | None) -> str:
 
 
 def number_of(text: str) -> str:
-    """Return the phone number that a link or messenger id contains, else the text unchanged.
+    """Return the phone number in a link or in a messenger's user id.
 
-    For example, `12025550123@c.us` gives +12025550123, and so does `whatsapp:+12025550123`.
+    For example, `12025550123@c.us` and `whatsapp:+12025550123` give `+12025550123`. From any other
+    text only the scheme of a link, if there is one, is removed.
     """
     scheme = _SCHEME.match(text)
     text = text[scheme.end() :] if scheme else text
@@ -589,10 +592,10 @@ def _e164(text: str, region: str | None) -> str | None:
 def _with_country(digits: str, number: Any) -> Any:
     """Return `digits` parsed as a number that begins with a country code, if `number` is wrong.
 
-    `number` is the result of parsing `digits` in the caller's region. It is wrong for a number
-    behind 00 in a region that dials another prefix, and for a mobile number from a messenger in
-    regions such as DE and ID, whose national numbers may begin with the same digits as the country
-    code. Returns None if `number` may be right.
+    `number` is the result of parsing `digits` in the caller's region. It may be wrong in two cases:
+    if the digits begin with 00 and the region dials another prefix, and if a messenger sent a
+    mobile number and national numbers of the region (such as DE or ID) may begin with the same
+    digits as the country code. Returns None if `number` may be right.
     """
     import phonenumbers
     from phonenumbers import PhoneNumberType

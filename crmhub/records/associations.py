@@ -61,8 +61,9 @@ def of_records(
 ) -> dict[int, Links]:
     """Return the links of the records with these ids.
 
-    The result maps a record's id to its Links; Links map the name of a kind to ascending ids.
-    Records without links are left out.
+    `kind` is the kind of these records. The result maps a record's id to its Links, which map the
+    name of a kind, such as "deals", to the ascending ids of the linked records. Records without
+    links are left out.
     """
     linked: dict[int, Links] = {}
     if not ids:
@@ -75,10 +76,10 @@ def of_records(
 
 
 def column(connection: Connection) -> str:
-    """Return the SQL of a column that contains all links of a row of `records`, as JSON text.
+    """Return a SQL expression that yields all links of a row of the table `records` as JSON text.
 
-    The query must have the parameters `:account` and `:kind`. `links` parses the column's values.
-    The SQL is text because the search embeds it in SQL text, and it differs between the databases.
+    The query that contains the expression must have the parameters `:account` and `:kind`. The
+    function `links` parses the JSON text. The expression differs between SQLite and PostgreSQL.
     """
     linked = (
         "select to_kind, to_id from association where account_id = :account"
@@ -101,16 +102,19 @@ def links(text: str | None) -> Links:
 def page(
     connection: Connection, account_id: int, kind: Kind, id: int, to: Kind, *, after: int, rows: int
 ) -> list[int]:
-    """Return up to `rows` ids of kind `to` that are linked to the record `id`.
+    """Return up to `rows` ids of records of the kind `to` that are linked to the record `id`.
 
-    The ids are ascending and greater than `after`.
+    `kind` is the kind of the record `id`. The returned ids are ascending and greater than `after`.
     """
     page = _to_kind(account_id, kind, id, to) | {"after": after, "rows": rows}
     return [row.to_id for row in connection.rows(_PAGE, page)]
 
 
 def count(connection: Connection, account_id: int, kind: Kind, id: int, to: Kind) -> int:
-    """Return the number of records of kind `to` that are linked to the record `id`."""
+    """Return the number of records of the kind `to` that are linked to the record `id`.
+
+    `kind` is the kind of the record `id`.
+    """
     n: int = connection.scalar(_COUNT, _to_kind(account_id, kind, id, to))
     return n
 
@@ -120,10 +124,10 @@ def _to_kind(account_id: int, kind: Kind, id: int, to: Kind) -> dict[str, int]:
 
 
 def require(tx: Connection, account_id: int, wanted: Sequence[tuple[str, Kind, int]]) -> None:
-    """Lock the `wanted` records against archiving until the transaction ends.
+    """Lock the `wanted` records until the transaction ends, so that nobody archives them.
 
-    Each item is the JSON path of an id in the request, the kind, and the id. Raises Semantic if a
-    record does not exist, naming the paths of all such records.
+    Each item of `wanted` is the JSON path of a record id in the request, the record's kind, and the
+    id. Raises Semantic, with the paths of all missing records, if a record does not exist.
     """
     problems = []
     for kind in KINDS.values():
@@ -138,7 +142,7 @@ def require(tx: Connection, account_id: int, wanted: Sequence[tuple[str, Kind, i
 
 
 def hold(tx: Connection, account_id: int, kind: Kind, ids: Collection[int]) -> set[int]:
-    """Lock the records with these ids against archiving until the transaction ends.
+    """Lock the records with these ids until the transaction ends, so that nobody archives them.
 
     Returns the ids of the records that exist.
     """
@@ -152,16 +156,20 @@ def hold(tx: Connection, account_id: int, kind: Kind, ids: Collection[int]) -> s
 def link(
     tx: Connection, account_id: int, kind: Kind, links: Sequence[tuple[int, Kind, int]]
 ) -> int:
-    """Store links from records of `kind`, and return the number of links that are new.
+    """Store links from records of `kind` to other records; return the number of new links.
 
-    Each link is a record's id, the other record's kind, and the other record's id.
+    Each item of `links` is the id of a record of `kind`, the kind of the linked record, and the id
+    of the linked record. Links that exist already stay as they are.
     """
     rows = {row for id, to, to_id in links for row in _both(account_id, kind, id, to, to_id)}
     return tx.insert("association", _ROW, sorted(rows), or_skip=True) // 2
 
 
 def unlink(tx: Connection, account_id: int, kind: Kind, id: int, to: Kind, to_id: int) -> None:
-    """Delete the link between two records; raise NotFound if there is no such link."""
+    """Delete the link between the record `id` of `kind` and the record `to_id` of the kind `to`.
+
+    Raises NotFound if there is no such link.
+    """
     if not tx.delete("association", _ROW, sorted(_both(account_id, kind, id, to, to_id))):
         raise NotFound(f"{kind.singular} {id} is not associated with {to.singular} {to_id}.")
 
@@ -169,16 +177,20 @@ def unlink(tx: Connection, account_id: int, kind: Kind, id: int, to: Kind, to_id
 def remove(
     tx: Connection, account_id: int, kind: Kind, links: Sequence[tuple[int, Kind, int]]
 ) -> None:
-    """Delete those of the given links that exist.
+    """Delete links of records of `kind`; links that do not exist are skipped.
 
-    Each link is the id of a record of `kind`, the other record's kind, and the other record's id.
+    Each item of `links` is the id of a record of `kind`, the kind of the linked record, and the id
+    of the linked record.
     """
     rows = {row for id, to, to_id in links for row in _both(account_id, kind, id, to, to_id)}
     tx.delete("association", _ROW, sorted(rows))
 
 
 def remove_all(tx: Connection, account_id: int, kind: Kind, ids: Sequence[int]) -> None:
-    """Delete all links of the records with these ids, which are archived or erased."""
+    """Delete all links of the records of `kind` with these ids.
+
+    The caller archives or erases these records in the same transaction.
+    """
     links = of_records(tx, account_id, kind, ids)
     listed_links = [
         (id, KINDS[name], to_id)
@@ -199,8 +211,9 @@ def _both(account_id: int, kind: Kind, id: int, to: Kind, to_id: int) -> list[tu
 def wanted(associations: Mapping[str, Sequence[int]], path: str) -> list[tuple[str, Kind, int]]:
     """Return the records that the `associations` object of an input names, without duplicates.
 
-    `associations` maps the name of a kind to ids, `path` is the JSON path of the input. Each item
-    of the result is the JSON path of an id, the kind, and the id.
+    `associations` maps the name of a kind, such as "deals", to record ids. `path` is the JSON path
+    of the input, such as `inputs[3].`. Each item of the result is the JSON path of a record id, the
+    record's kind, and the record id.
     """
     found = []
     for name, ids in associations.items():

@@ -1,7 +1,8 @@
 """Defines, changes and deletes the properties that the records of an account may have.
 
-Each of these operations is one transaction that blocks all writers of the account's records, so
-that a property definition and its stored values, index rows and unique values change together.
+Defining, changing or deleting a property is one transaction that makes all writers of the account's
+records wait. So the property's definition, its stored values, its index rows and its unique values
+change together.
 """
 
 from __future__ import annotations
@@ -96,10 +97,11 @@ def change(
 ) -> Property:
     """Change the definition of the property `name` and return the complete new definition.
 
-    The records' values stay unchanged. Raises NotFound if the kind has no such property, BadRequest
-    and Semantic as `define` does, and Semantic also for a new name or type. Raises Conflict for a
-    change that a built-in property does not allow, for the removal of an option that records have,
-    and for `unique` when two records have the same value.
+    The values in the records stay unchanged. Raises NotFound if the kind has no such property, and
+    BadRequest or Semantic for an invalid field, a contradiction between fields, or a new name or
+    type. Raises Conflict for a change that a built-in property does not allow, for the removal of
+    an option that a record has, and for making the property unique when two records have the same
+    value.
     """
 
     def work(tx: Connection, catalogue: Catalogue) -> Property:
@@ -127,12 +129,12 @@ def change(
 def delete(
     records: RecordStore, account: Account, kind: Kind, name: str, *, force: bool = False
 ) -> None:
-    """Delete the property `name`; with `force` also the values that records have of it.
+    """Delete the property `name`; with `force`, also delete the values that records have of it.
 
-    A record that loses a value gets a new version, which an older If-Match no longer allows, but
-    keeps its `updated_at`, so that running listings need not return it again. Archived records keep
-    the value. Raises NotFound if the kind has no such property, Conflict for a built-in property,
-    and, without `force`, Conflict if records have a value of it.
+    A record that loses a value gets a new version, so a write with an older version in If-Match is
+    refused. Its `updated_at` stays unchanged, so running listings do not return it again. Archived
+    records keep the value. Raises NotFound if the kind has no such property, Conflict for a
+    built-in property, and, without `force`, Conflict if a record has a value of the property.
     """
 
     def work(tx: Connection, catalogue: Catalogue) -> None:
@@ -185,8 +187,9 @@ def _tidied(new: Property) -> Property:
 def _check(new: Property, said: Collection[str]) -> None:
     """Raise BadRequest or Semantic if a property definition is invalid.
 
-    `said` names the fields that the caller sent. Name, label, description and options are checked
-    only if `said` contains them; contradictions between fields are always checked.
+    `said` contains the names of the fields that the caller sent. Name, label, description and
+    options are checked only if `said` contains them. Contradictions between fields are always
+    checked.
     """
     malformed = []
     if "name" in said and not NAME.fullmatch(new.name):
@@ -206,7 +209,10 @@ def _check(new: Property, said: Collection[str]) -> None:
 
 
 def label_problems(path: str, label: str) -> list[tuple[str, str]]:
-    """Return why `label` is no valid label, as pairs of `path` and a reason; [] if it is valid."""
+    """Return the reasons why `label` is no valid label; [] if it is valid.
+
+    Each item is a pair of `path`, the JSON path of the label in the request, and a reason.
+    """
     if len(label) > LONGEST_LABEL:
         return [(path, f"{len(label)} characters long; send at most {LONGEST_LABEL}")]
     if _has_control(label):
@@ -269,8 +275,9 @@ def _require_room(catalogue: Catalogue, new: Property) -> None:
 def _refuse_fixed(kind: Kind, known: Property, changed: Collection[str]) -> None:
     """Raise Semantic or Conflict if a field in `changed` can never be changed.
 
-    These are the name and type of any property, some flags of a built-in property, and options that
-    are derived from the account's pipelines.
+    `known` is the present definition, and `changed` contains the names of the fields to change.
+    Unchangeable fields are the name and type of any property, some flags of a built-in property,
+    and options that are derived from the account's pipelines.
     """
     never = {
         "name": "records hold their values under it",
@@ -300,7 +307,10 @@ def _refuse_fixed(kind: Kind, known: Property, changed: Collection[str]) -> None
 def _refuse_held(
     tx: Connection, account_id: int, kind: Kind, known: Property, wanted: Property
 ) -> None:
-    """Raise Conflict if the new definition `wanted` lacks an option that a record has."""
+    """Raise Conflict if a record has an option that the new definition `wanted` lacks.
+
+    `known` is the present definition of the property.
+    """
     gone = {each.value for each in known.options} - {each.value for each in wanted.options}
     held = held_values.by_option(tx, account_id, known) if gone else {}
     problems = [

@@ -1,6 +1,6 @@
 """Erases records permanently, and finds the contacts that have an email address or phone number.
 
-Archived records have no index rows, so they are searched one by one.
+Archived records have no index rows, so their properties are searched one record at a time.
 """
 
 from __future__ import annotations
@@ -105,9 +105,10 @@ def records(
 def contacts_with(
     connection: Connection, account_id: int, names: Sequence[str], texts: Collection[str]
 ) -> set[int]:
-    """Return the ids of contacts, archived or not, with one of these `texts` as a value.
+    """Return the ids of contacts, archived or not, that have one of `texts` as a value.
 
-    `names` are the names of the properties that are searched; only whole values match.
+    `names` are the names of the properties that are searched. A value matches if all of it equals
+    one of `texts`.
     """
     if not texts:
         return set()
@@ -128,7 +129,11 @@ def contacts_with(
 
 
 def linked(connection: Connection, account_id: int, kind: Kind, ids: Collection[int]) -> Links:
-    """Return the ids of all records that are linked to any of these records, ascending, by kind."""
+    """Return the records that are linked to any of the records with these ids.
+
+    The result maps the name of a kind, such as "deals", to ascending ids of linked records. `kind`
+    is the kind of the records in `ids`.
+    """
     together: dict[str, set[int]] = {}
     for links in associations.of_records(connection, account_id, kind, sorted(ids)).values():
         for name, to_ids in links.items():
@@ -139,7 +144,8 @@ def linked(connection: Connection, account_id: int, kind: Kind, ids: Collection[
 def erase(tx: Connection, known: Catalogue, ids: Collection[int], *, now: int) -> None:
     """Delete the records with these ids, archived or not, with their links and index rows.
 
-    `known` is the catalogue of their kind, `now` the present time (ms since 1970).
+    `known` is the catalogue of the records' kind (the definitions of its properties), `now` the
+    present time (ms since 1970).
     """
     if not ids:
         return

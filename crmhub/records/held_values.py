@@ -1,7 +1,7 @@
-"""Operations on all values that the records of a kind have of one property.
+"""Operations on all values that the records of an account and kind have of one property.
 
-Callers have called `catalogue.change` before, so nobody else writes records meanwhile. The
-parameter `known` is the definition of the property.
+The caller must have called `catalogue.change` in the transaction, so that nobody else writes
+records until it ends. The parameter `known` is the definition of the property.
 """
 
 from __future__ import annotations
@@ -102,9 +102,10 @@ def count(tx: Connection, account_id: int, known: Property) -> int:
 
 
 def by_option(tx: Connection, account_id: int, known: Property) -> Counter[str]:
-    """Return the number of records that have each option of the enumeration property `known`.
+    """Count, for each option of the enumeration property `known`, the records that have it.
 
-    The keys are the options' values; options that no record has are left out.
+    The result maps an option's value to the number of records; options that no record has are left
+    out.
     """
     held: Counter[str] = Counter()
     for row in tx.rows(_COUNT_BY_TEXT, _of(account_id, known)):
@@ -114,9 +115,10 @@ def by_option(tx: Connection, account_id: int, known: Property) -> Counter[str]:
 
 
 def claim(tx: Connection, account_id: int, kind: Kind, known: Property) -> None:
-    """Store all values of the property `known` in the table of unique values.
+    """Store all values that records have of the property `known` in the table of unique values.
 
-    Raises DuplicateValue if two records have the same value.
+    This is a step of making the property unique. Raises DuplicateValue if two records have the same
+    value.
     """
     for rows in _values(tx, account_id, kind, known):
         claimed = [(account_id, known.prop_id, unique_key(row.value), row.id) for row in rows]
@@ -153,9 +155,9 @@ def erase(tx: Connection, account_id: int, kind: Kind, known: Property) -> None:
 
 
 def _values(tx: Connection, account_id: int, kind: Kind, known: Property) -> Iterator[list[Any]]:
-    """Yield lists of up to 1,000 rows, which hold a record's `id` and its `value` of the property.
+    """Yield the values that records have of the property `known`, in lists of up to 1,000 rows.
 
-    Only records that have a value are included.
+    A row has the attributes `id` (of the record) and `value`. Records without a value are left out.
     """
     of = _of(account_id, known) | {"rows": _BATCH}
     of_kind = {"account_id": account_id, "kind": kind.code, "name": known.name}

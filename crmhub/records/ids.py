@@ -45,9 +45,10 @@ class Ids:
     def take(self, account_id: int, kind: int, n: int) -> range:
         """Return `n` consecutive ids that have never been used for this account and kind.
 
-        `kind` is the kind's code. When this process has too few reserved ids left, it reserves a
-        new block in a short transaction of its own. Within a longer transaction, other processes
-        that need a block of this account and kind wait for the end of that transaction.
+        `kind` is the kind's code. If this process has too few reserved ids left, it reserves a new
+        block of ids in a short transaction of its own. If the calling thread is in a transaction
+        already, the block is reserved in that transaction; other processes that need a block for
+        this account and kind then wait until it ends.
         """
         owner = (account_id, kind)
         with self._lock:
@@ -71,9 +72,9 @@ class Ids:
 
 
 def reserve(tx: Connection, account_id: int, kind: int, size: int) -> int:
-    """Reserve `size` consecutive ids within the transaction `tx` and return the first id.
+    """Reserve `size` consecutive record ids for an account and kind; return the first id.
 
-    `kind` is the kind's code.
+    `kind` is the kind's code. The reservation is part of the transaction `tx`.
     """
     owner = {"account_id": account_id, "kind": kind}
     first: int | None = tx.scalar(_TAKE, owner | {"size": size})

@@ -72,16 +72,17 @@ def _NOTE_CHANGED(insert: Insert) -> Any:
 
 
 def note_changed(tx: Connection, account_id: int, kind: Kind, ids: Sequence[int]) -> None:
-    """Note in `index_behind` that the index rows of these records may have an old time.
+    """Note in the table `index_behind` that index rows of these records may have an old time.
 
-    Every change of a record's `updated_at` must be followed by this call in the same transaction.
+    The time is the record's `updated_at`. A transaction that changes the `updated_at` of a record
+    must call this function after the change.
     """
     if ids:
         tx.run(_NOTE_CHANGED, {"account_id": account_id, "kind": kind.code, "ids": sorted(ids)})
 
 
 class IndexChange:
-    """The index rows to delete and to insert for a set of writes to records of one kind."""
+    """The index rows to delete and to insert because of changes to records of one kind."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -95,7 +96,8 @@ class IndexChange:
     ) -> None:
         """Add the change of a record from the properties `old` to the properties `new`.
 
-        `now` is the record's new `updated_at` (ms since 1970).
+        `old` and `new` contain all properties of the record; {} means that the record has no index
+        rows before or after the change. `now` is the record's new `updated_at` (ms since 1970).
         """
         account = self._catalogue.account_id
         steps = [(name, old.get(name, ""), after) for name, after in new.items()]
@@ -123,24 +125,28 @@ class IndexChange:
                 self._come[table].append((account, known.prop_id, value, record_id, *beside, now))
 
     def write(self, tx: Connection) -> None:
-        """Delete and insert the collected index rows.
+        """Delete and insert the collected rows of the tables `ix_text`, `ix_num` and `ix_date`.
 
-        The caller writes the unique values (`unique_gone`, `unique_come`), which the database may
-        refuse.
+        The caller deletes and inserts the rows of the table `unique_value` (`unique_gone` and
+        `unique_come`).
         """
         for table, key in DATED.items():
             tx.delete(table, key, self._gone[table])
         tx.insert_all(*self.rows())
 
     def rows(self) -> list[Rows]:
-        """Return the index rows to insert, one item for each index table."""
+        """Return the index rows to insert.
+
+        The list has one Rows for each of the tables `ix_text`, `ix_num` and `ix_date`.
+        """
         return [Rows(table, columns, self._come[table]) for table, columns in _STORED.items()]
 
 
 def whole(catalogue: Catalogue, records: Mapping[int, Mapping[str, str]]) -> dict[str, set[Row]]:
-    """Return all index rows that records should have, by table, without their `updated_at`.
+    """Return all index rows that these records should have, without the column `updated_at`.
 
-    `records` maps ids to properties. The rows of the table `unique_value` are included.
+    `records` maps record ids to properties. The result maps the name of an index table, or of the
+    table `unique_value`, to its rows.
     """
     change = IndexChange(catalogue)
     for record_id, properties in records.items():
@@ -164,10 +170,10 @@ def _row(table: str, value: str) -> tuple[Any, ...]:
 
 
 def unique_key(value: str) -> str:
-    """Return the text under which the table `unique_value` stores a value.
+    """Return the text under which the table `unique_value` stores a property value.
 
-    That is the value itself, or a digest if the value is long or looks like a digest, so that two
-    different values never have the same key.
+    That is the value itself, or a digest of it if the value is long or looks like such a digest.
+    Two different values never have the same key.
     """
     if len(value) <= PREFIX and not value.startswith(_DIGEST):
         return value

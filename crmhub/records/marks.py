@@ -1,7 +1,7 @@
-"""Marks: unique names of writes that create a record.
+"""Marks: unique texts that name a write which creates a record.
 
-They keep a repeated write from creating a second record. A mark is stored in the transaction that
-creates the record.
+A mark is stored in the transaction that creates the record. If the write is repeated, the stored
+mark keeps it from creating a second record.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ _FORGET_CLOSED = Statement(
 
 
 class AlreadyWritten(Exception):
-    """Error for a mark under which the record `record_id` was created before."""
+    """Error: an earlier write with the same mark has created the record `record_id`.
+
+    A mark is a text that names a write, so that a repeated write is recognised.
+    """
 
     def __init__(self, record_id: int) -> None:
         super().__init__(f"written before as {record_id}")
@@ -55,17 +58,19 @@ class AlreadyWritten(Exception):
 
 
 class Closed(Exception):
-    """Error for a mark under which no record may be created.
+    """Error: the mark of a write is closed, so the write may create no record.
 
-    The person that the write is about was erased, or the action that makes the write was discarded.
+    A mark is a text that names a write. It is closed when the action that makes the write is
+    discarded, or when the data of the human being that the write is about is erased.
     """
 
 
 def keep(tx: Connection, account_id: int, mark: str, kind: Kind, record_id: int) -> None:
-    """Store `mark` for the new record `record_id`.
+    """Store the mark of the write that creates the record `record_id`.
 
-    Raises AlreadyWritten if a record was created under this mark before, and Closed if the mark was
-    closed with `close`.
+    `mark` is a text that names the write, so that a repeated write is recognised. Raises
+    AlreadyWritten if an earlier write with this mark has created a record, and Closed if `close`
+    was called for this mark.
     """
     key = {"account_id": account_id, "mark": mark}
     row = {"kind": kind.code, "record_id": record_id, "created_at": now_ms()}
@@ -78,9 +83,10 @@ def keep(tx: Connection, account_id: int, mark: str, kind: Kind, record_id: int)
 
 
 def close(tx: Connection, account_id: int, marks: Collection[str]) -> set[int]:
-    """Forbid future writes under these marks; return the ids of contacts created under them.
+    """Close marks, so that writes with these marks create no records from now on.
 
-    Waits for running writes under these marks.
+    A mark is a text that names a write. Waits for running writes with these marks. Returns the ids
+    of the contacts that were created with these marks before.
     """
     if not marks:
         return set()
@@ -92,16 +98,20 @@ def close(tx: Connection, account_id: int, marks: Collection[str]) -> set[int]:
 
 
 def erase(tx: Connection, account_id: int, kind: Kind, ids: Collection[int]) -> None:
-    """Remove the ids of erased records from their marks, and close these marks."""
+    """Remove the ids of erased records from the marks of the writes that created these records.
+
+    A mark is a stored text that names a write. The marks are closed: a repeated write with one of
+    them creates no record.
+    """
     if ids:
         tx.run(_ERASE, {"account_id": account_id, "kind": kind.code, "ids": sorted(ids)})
 
 
 def forget(tx: Connection, marks: Sequence[tuple[int, str]], *, closed_before: str) -> None:
-    """Delete marks that no write uses any more, given as pairs of account id and mark.
+    """Delete stored marks that no write will use again.
 
-    Also deletes those closed marks of these accounts that are less than `closed_before` in text
-    order.
+    A mark is a text that names a write. `marks` contains pairs of account id and mark. For each
+    account in these pairs, closed marks that sort before the text `closed_before` are deleted, too.
     """
     tx.delete("mark", {"account_id": "integer", "mark": "text"}, marks)
     for account_id in sorted({account for account, _ in marks}):

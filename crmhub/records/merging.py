@@ -1,7 +1,7 @@
 """Merging two records of the same kind, and unmerging them. Kinds with pipelines are not merged.
 
-A merge archives the one record and gives its values and links to the other. `Undo` contains what an
-unmerge needs in addition to the archived record; the caller stores it.
+A merge archives one record and gives its values and links to the other record, the kept record. An
+unmerge needs the archived record and an `Undo`, which the caller of `merge` must store.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _LOCK_ARCHIVED = Statement(
 class Merge:
     """A request to merge the record `other_id` into the record `kept_id`.
 
-    `take` names the properties whose values the kept record gets from the other record, even where
-    these values are empty. `versions` are the versions that the kept and the other record must
-    have.
+    `take` contains the names of the properties whose values the kept record gets from the other
+    record, even where those values are empty. `versions` is a pair: the version that the kept
+    record must have, and the version that the other record must have.
     """
 
     kept_id: int
@@ -63,11 +63,11 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """The changes that a merge made, as an unmerge needs them.
+    """The changes that a merge made to the kept record, and the links of the archived record.
 
-    `values` maps each changed property of the kept record to its value before and after the merge,
-    "" if it had none. `links` are the links of the archived record; `moved` are those among them
-    that the kept record did not have before.
+    `values` maps the name of each changed property of the kept record to a pair: its value before
+    and after the merge, "" for no value. `links` are the links of the archived record. `moved` are
+    those of `links` that the kept record got by the merge.
     """
 
     values: Mapping[str, tuple[str, str]] = field(default_factory=dict, repr=False)
@@ -76,7 +76,7 @@ class Undo:
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Undo:
-        """Return the Undo from a JSON object that `dataclasses.asdict` made of an Undo."""
+        """Return an Undo from the dict that `dataclasses.asdict` made of it, parsed from JSON."""
         values = {name: (before, after) for name, (before, after) in stored["values"].items()}
         return cls(values, stored["links"], stored["moved"])
 
@@ -84,20 +84,22 @@ class Undo:
 def combined(
     kept: Mapping[str, str], other: Mapping[str, str], take: Collection[str]
 ) -> dict[str, str]:
-    """Return the properties of the kept record after a merge with `other`.
+    """Return the properties of the record `kept` after merging the record `other` into it.
 
-    `take` names the properties whose values come from `other`. Empty values are left out.
+    `kept` and `other` are the properties of the two records. `take` contains the names of the
+    properties whose values come from `other`. Properties without a value are left out.
     """
     merged = {**kept, **{name: other.get(name, "") for name in take}}
     return {name: value for name, value in merged.items() if value}
 
 
 def merge(tx: Connection, catalogue: Catalogue, asked: Merge, *, now: int) -> Undo:
-    """Merge the two records that `asked` names; return the data that `unmerge` needs.
+    """Merge two records and return the Undo with which `unmerge` can separate them again.
 
-    `now` is the time of the merge (ms since 1970). Raises NotFound if a record is missing, Conflict
-    if a record has another version than `asked` demands, DuplicateValue if a unique value belongs
-    to a third record, and InvalidProperties if the kept record would lose a required value.
+    `asked` names the records, `now` is the time of the merge (ms since 1970). Raises NotFound if a
+    record is missing, Conflict if a record's version differs from that in `asked`, DuplicateValue
+    if a unique value belongs to a third record, and InvalidProperties if the kept record would lose
+    a required value.
     """
     account, kind = catalogue.account_id, catalogue.kind
     kept, other = _both(tx, catalogue, asked)
@@ -133,14 +135,15 @@ def unmerge(
     stay: Links,
     now: int,
 ) -> None:
-    """Restore the record `other_id`, which was merged into the record `kept_id`.
+    """Restore the record `other_id`, which `merge` merged into the record `kept_id`.
 
     `undo` is the result of `merge`, `now` the present time (ms since 1970). The restored record has
-    its old id, creation time, values, and its links to records that still exist; values that their
-    properties no longer allow are left out. The kept record loses the links that the merge gave it,
-    except those in `stay`, and gets its former values back unless they were changed after the
-    merge. Raises Conflict if a record no longer exists or the kept record would lose a required
-    value, and DuplicateValue if a restored unique value belongs to another record by now.
+    its old id, time of creation and values; values that are no longer valid are left out. It is
+    linked again to those of its former linked records that still exist. The kept record gets its
+    former values back, except where a value was changed after the merge. It loses the links that
+    the merge gave it, except those in `stay`. Raises Conflict if one of the two records was deleted
+    or the kept record would lose a required value. Raises DuplicateValue if a restored unique value
+    belongs to another record now.
     """
     account, kind = catalogue.account_id, catalogue.kind
     kept = next(iter(writing.locked(tx, catalogue, [kept_id])), None)
@@ -197,10 +200,11 @@ def _write(
     *,
     touched: bool,
 ) -> None:
-    """Store the index rows of both records, and the kept record if it has changed.
+    """Store the new index rows of both records, and the new properties of the kept record.
 
-    `properties` are the new properties of the kept record, `moment` its new `updated_at` (ms since
-    1970). If only its links changed (`touched`), the kept record gets no new version.
+    `kept` is the kept record before the change, `properties` are its new properties, and `moment`
+    is its new `updated_at` (ms since 1970). If its properties stay the same but its links change
+    (`touched`), only its `updated_at` is stored. `index` contains the index rows.
     """
     tx.delete("unique_value", UNIQUE, sorted(index.unique_gone))
     # No input names them: the records themselves are what is asked for.
@@ -221,10 +225,10 @@ def _archived(tx: Connection, catalogue: Catalogue, id: int) -> Record | None:
 
 
 def _reverted(catalogue: Catalogue, held: Mapping[str, str], undo: Undo) -> dict[str, str]:
-    """Return the kept record's properties after an unmerge.
+    """Return the properties that the kept record has after an unmerge.
 
-    `held` are its present properties. Values that are still as the merge left them get their former
-    value back.
+    `held` are its present properties. A value that is still as the merge left it is replaced by the
+    value before the merge. A value that was changed after the merge stays.
     """
     former = _valid(catalogue, {name: before for name, (before, _) in undo.values.items()})
     unchanged = [name for name, (_, after) in undo.values.items() if held.get(name, "") == after]
@@ -233,9 +237,10 @@ def _reverted(catalogue: Catalogue, held: Mapping[str, str], undo: Undo) -> dict
 
 
 def _valid(catalogue: Catalogue, stored: Mapping[str, str]) -> dict[str, str]:
-    """Return the stored values in the canonical form of the present property definitions.
+    """Return stored property values in the form that the present property definitions demand.
 
-    Values that the definitions no longer allow are left out.
+    `stored` maps property names to values. Values that the definitions no longer allow are left
+    out.
     """
     valid = {}
     for name, value in stored.items():
@@ -262,16 +267,20 @@ def _demand_complete(
 def _lacking(
     catalogue: Catalogue, before: Mapping[str, str], after: Mapping[str, str]
 ) -> list[tuple[str, str]]:
-    """Return the required properties that a record has `before` a change but not `after` it.
+    """Return the required properties that a record would lose by a change.
 
-    Each item is a pair of the property's name and the reason why it is required.
+    `before` and `after` are the record's properties before and after the change. Each item is a
+    pair: the property's name, and the reason why it is required.
     """
     lacked = complete(catalogue, before)
     return [each for each in complete(catalogue, after) if each not in lacked]
 
 
 def _held(tx: Connection, account_id: int, links: Links) -> set[_Link]:
-    """Return the links whose target records exist, and lock these records against archiving."""
+    """Return the links whose linked records exist, as pairs of kind and id.
+
+    These records are locked until the transaction ends, so that nobody archives them.
+    """
     return {
         (kind, id)
         for kind in KINDS.values()

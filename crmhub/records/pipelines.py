@@ -1,7 +1,7 @@
 """The pipelines and stages of an account's deals and tickets.
 
-The hub never generates the same id twice, so that an old id cannot lead a record into a new
-pipeline or stage.
+The hub never generates the same pipeline or stage id twice. So an old id in a record or a request
+never means a newer pipeline or stage.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _ID_RULE = "an id is a letter or digit, then at most 99 of letters, digits, _, .
 
 @dataclass(frozen=True, slots=True)
 class StageInput:
-    """A stage in the list of stages that a caller sends.
+    """A stage in the list of a pipeline's stages that a caller sends.
 
-    A stage without an id, or with an unknown id, is new. A field that is None keeps its value, or
-    gets its default in a new stage. `probability` is a decimal number from 0 to 1 as text, "" for
-    none.
+    A stage without an id, or with an id that the pipeline does not have yet, is new. A field that
+    is None keeps its present value, or gets its default in a new stage. `probability` is a decimal
+    number from 0 to 1 as text, "" for no probability.
     """
 
     id: str | None = None
@@ -101,7 +101,7 @@ def add(
     stages: Sequence[StageInput],
     id: str | None = None,
 ) -> Pipeline:
-    """Add a pipeline after the existing ones and return it.
+    """Add a pipeline after the existing pipelines of the kind, and return it.
 
     The pipeline and its stages get new ids where the caller gives none. Raises BadRequest for an
     invalid id, label, probability or number of stages, Conflict for an id that is already in use,
@@ -137,10 +137,11 @@ def change(
 ) -> Pipeline:
     """Change the label of a pipeline, or replace its stages, or both; return the pipeline.
 
-    None keeps the present label or stages. An item of `stages` with the id of an existing stage
-    changes that stage; other items are new stages. Existing stages that are not in `stages` are
-    removed. Raises NotFound if there is no such pipeline, BadRequest and Conflict as `add` does,
-    and Conflict also for the removal of a stage that contains records.
+    A `label` or `stages` of None changes nothing. An item of `stages` with the id of an existing
+    stage changes that stage; other items are new stages. Existing stages that are missing in
+    `stages` are removed. Raises NotFound if there is no such pipeline, BadRequest for an invalid
+    id, label, probability or number of stages, and Conflict for an id that is already in use or for
+    the removal of a stage that contains records.
     """
 
     def work(tx: Connection, catalogue: Catalogue) -> Pipeline:
@@ -208,10 +209,12 @@ def _wanted(
     stages: Sequence[StageInput] | None,
     problems: list[tuple[str, str]],
 ) -> Pipeline:
-    """Return the pipeline `known` with the new stages, or with its own if `stages` is None.
+    """Return the pipeline `known` with the new stages; if `stages` is None, with its present ones.
 
-    A new stage without an id has the id "" in the result. Raises BadRequest that lists `problems`
-    and all problems found here, and Conflict if a stage id belongs to another pipeline.
+    A new stage without an id has the id "" in the result. `problems` contains the problems that the
+    caller has found so far, as pairs of JSON path and reason. If there are any, or the stages have
+    problems, one BadRequest names them all. Raises Conflict if a stage id belongs to another
+    pipeline.
     """
     problems += _label("label", known.label)
     if stages is None:
@@ -298,7 +301,10 @@ def _refuse_taken(catalogue: Catalogue, known: Pipeline, wanted: Pipeline) -> No
 
 
 def _with_ids(tx: Connection, account_id: int, catalogue: Catalogue, wanted: Pipeline) -> Pipeline:
-    """Return the pipeline with new ids for the pipeline and stages whose id is ""."""
+    """Return the pipeline `wanted`, with a new id for itself and for each stage whose id is "".
+
+    A pipeline that has an id keeps it.
+    """
     taken = {wanted.id, *(stage.id for stage in wanted.stages)}
     taken |= {id for each in catalogue.pipelines for id in (each.id, *(s.id for s in each.stages))}
     return replace(
@@ -318,7 +324,10 @@ def _issue(tx: Connection, account_id: int, taken: Collection[str]) -> str:
 
 
 def _refuse_held(tx: Connection, catalogue: Catalogue, known: Pipeline, wanted: Pipeline) -> None:
-    """Raise Conflict if records are in a stage of `known` that `wanted` lacks."""
+    """Raise Conflict if a stage of `known` that `wanted` lacks contains records.
+
+    `known` is the present pipeline, `wanted` the pipeline after the change.
+    """
     gone = {each.id: each.label for each in known.stages if not wanted.has(each.id)}
     if not gone:
         return

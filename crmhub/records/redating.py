@@ -1,9 +1,10 @@
 """Corrects the time in index rows after their record has changed, which makes searches faster.
 
 Each index row contains the `updated_at` of its record. A change of a record writes only the index
-rows of the changed values; the other rows keep the old time, and the table `index_behind` notes the
-record. When a record has not changed for five minutes, all its rows get the new time. Searches
-return correct results before that, too, but take longer.
+rows of the changed values. The record's other index rows keep the old time, and the table
+`index_behind` notes the record. When a record has not changed for five minutes, all its index rows
+get the record's present `updated_at`. Searches return correct results before that, too, but take
+longer.
 """
 
 from __future__ import annotations
@@ -81,10 +82,10 @@ _LOCK = Statement(
 
 
 class Redating:
-    """A job that processes the table `index_behind` in batches, in the order of its key.
+    """A job that corrects the time in index rows of the records noted in `index_behind`.
 
-    Any number of workers may run it on the same database: one of them works, and the others do
-    nothing.
+    It processes that table in batches, in the order of its key. Any number of workers may run the
+    job on the same database: one of them works, and the others do nothing.
     """
 
     def __init__(self, database: Database) -> None:
@@ -94,10 +95,11 @@ class Redating:
         self._is_caught_up = False
 
     def run(self, seconds: float, *, quiet_ms: int = _QUIET_MS) -> bool:
-        """Correct the index rows of changed records for about `seconds`.
+        """Correct the time in index rows of changed records for about `seconds`.
 
-        Only records that have not changed for `quiet_ms` are processed. Returns True if more work
-        may be left. Raises Unavailable if the database is unavailable.
+        Records that have changed within the last `quiet_ms` milliseconds are skipped. Returns False
+        if no records are left to correct, and True if there may be more, also when another worker
+        is running the job. Raises Unavailable if the database is unavailable.
         """
         until = time.monotonic() + seconds
         self._catch_up()
@@ -112,11 +114,11 @@ class Redating:
         return False
 
     def _catch_up(self) -> None:
-        """Note in `index_behind` the records that processes of an older version changed.
+        """Note in `index_behind` the records changed by processes of an older version of the hub.
 
-        During an upgrade such processes still run and write records, but note no changes. This
-        method does its work once, when they must have ended: ten minutes after the upgrade. Before,
-        it does nothing.
+        During an upgrade such processes may still run; they write records, but note no changes. Ten
+        minutes after the upgrade, when they must have ended, this method notes all records that
+        have changed since the upgrade. It does this once; earlier and later calls do nothing.
         """
         if self._is_caught_up:
             return
@@ -149,9 +151,10 @@ class Redating:
             return connection.rows(_NEXT_OF_ALL_ACCOUNTS, last | which)
 
     def _date(self, account_id: int, kind: int, ids: Sequence[int]) -> bool:
-        """Correct the index rows of these records and delete them from `index_behind`.
+        """Correct the time in the index rows of these records; delete them from `index_behind`.
 
-        `kind` is the kind's code. Returns False, having done nothing, if another worker is at work.
+        `kind` is the kind's code. Records that another transaction has locked are skipped. Returns
+        False, and changes nothing, if another worker is running the job.
         """
 
         def work(tx: Connection) -> bool:
@@ -170,11 +173,11 @@ class Redating:
 
 
 def _dated(catalogue: Catalogue, found: Sequence[Any]) -> tuple[dict[str, list[Row]], list[int]]:
-    """Return the new time and the key of each index row of the records, and the records' ids.
+    """Return the index rows of records with their correct time, and the ids of these records.
 
-    `found` are rows of id, updated_at and properties; the first value maps each index table to its
-    rows. Records with unreadable properties are left out: they stay in `index_behind`, and the
-    command `doctor` reports them.
+    `found` contains rows of id, updated_at and properties. The first value maps each index table to
+    rows of the correct `updated_at` and the row's key. Records with unreadable properties are left
+    out: they stay in `index_behind`, and the command `doctor` reports them.
     """
     dated: dict[str, list[Row]] = {table: [] for table in DATED}
     done = []

@@ -1,8 +1,8 @@
 """Compares record counters and index rows with the records, and rebuilds them from the records.
 
-A record and its index rows are read at two different moments, so a write in between looks like an
-error. Therefore each difference is checked again under the account's exclusive lock, and only the
-second check counts.
+A comparison reads a record and its index rows at two different moments, so a write in between looks
+like an error. Therefore each difference is checked again under the account's exclusive lock, and
+only the second check counts.
 """
 
 from __future__ import annotations
@@ -184,8 +184,9 @@ def examine(
 ) -> Examined:
     """Compare the index rows of an account's records of a kind with the records.
 
-    With `everything` all records and all rows are compared, otherwise a random sample. Differences
-    are checked again for at most 1,000 records at a time, while writers of the account wait.
+    With `everything` all records and all index rows are compared, otherwise a random sample. The
+    comparison corrects nothing. Differences are checked a second time, at most 1,000 records at a
+    time, while writers of the account wait.
     """
     catalogue = catalogues.reload(account_id, kind)
     examined = Examined()
@@ -249,9 +250,9 @@ def _add_missing(
 
 
 def _replace_wrong(tx: Connection, catalogue: Catalogue, table: str, rows: Sequence[Row]) -> None:
-    """Delete the wrong rows among the given `rows` of an index table.
+    """Delete the wrong rows among `rows`, and insert correct rows for the same records.
 
-    Afterwards insert the correct rows of the records to which the deleted rows belonged.
+    `rows` are rows of the index table `table`. Rows of records with unreadable properties stay.
     """
     ids = set(map(_id, rows))
     wanted, unreadable = _wanted(tx, catalogue, ids)
@@ -270,10 +271,16 @@ def _replace_wrong(tx: Connection, catalogue: Catalogue, table: str, rows: Seque
 def _compare(
     connection: Connection, catalogue: Catalogue, ids: Iterable[int], rows: Rows
 ) -> tuple[Examined, Counter[_Range]]:
-    """Compare the records `ids` with their index rows, and index `rows` with their records.
+    """Compare records with their index rows, and index rows with their records.
 
-    Of `rows` only those that match no record are read from the database again. The second value
-    counts the correct rows of the records `ids`, by table and property id.
+    `ids` are the records of which the index rows are read and compared. `rows` maps index tables to
+    rows that the caller has read earlier, each of which is compared with its record. If such a row
+    does not match, its record may have changed since. So the row is read again, and is wrong only
+    if it is still stored.
+
+    Returns two values. The first contains the ids of records with wrong index rows, the pairs of
+    records with the same unique value, and the ids of unreadable records. The second counts the
+    correct index rows of the records `ids`, by table and property id.
     """
     ids = set(ids)
     of_rows = {_id(row) for some in rows.values() for row in some}
@@ -309,10 +316,11 @@ def _is_misdated(table: str, row: Row, dates: Mapping[int, int]) -> bool:
 def _dates(
     connection: Connection, catalogue: Catalogue, ids: Iterable[int]
 ) -> tuple[dict[int, int], set[int]]:
-    """Return the correct `updated_at` of records' index rows, and the wrongly noted records.
+    """Return the `updated_at` that index rows must have, and the records with a wrong note.
 
-    The first value maps the ids of records that are not in `index_behind` to their time. The second
-    contains the ids of records for which `index_behind` has another time than the record.
+    The first value maps the ids of records that are not in the table `index_behind` to their
+    `updated_at`. The second contains the ids of records for which `index_behind` has a time that
+    differs from the record's `updated_at`.
     """
     dates, misnoted = dict[int, int](), set[int]()
     for record in connection.rows(_DATES, _of(catalogue) | {"ids": sorted(ids)}):
@@ -326,10 +334,11 @@ def _dates(
 def _other_holders(
     connection: Connection, catalogue: Catalogue, rows: Collection[Row]
 ) -> tuple[set[tuple[str, int, int]], list[Row]]:
-    """Find the records that have the unique values of `rows`, which are rows of `unique_value`.
+    """Find the stored rows of the table `unique_value` that have the same values as `rows`.
 
-    Returns the pairs of records with the same unique value, as `(property name, id, other id)`, and
-    the stored rows of `unique_value` whose record does not have that value.
+    `rows` are the rows that records should have there. The first value contains the pairs of
+    different records with the same unique value, as `(property name, id, other id)`. The second
+    contains the stored rows whose record does not have that value.
     """
     columns = TABLES["unique_value"]
     of_value = dict([*columns.items()][: KEY_COLUMNS - 1])
@@ -354,10 +363,10 @@ def _walk(
 ) -> Iterator[tuple[list[int], Rows]]:
     """Yield batches of the ids of all records, then batches of the index rows of each property.
 
-    The caller adds to `right` the number of correct rows of the records in each batch. If that
-    number equals the number of stored rows of a property, counted before and after the records, all
-    of them are correct and are not read. Reading them would take ten times as long as everything
-    else.
+    The caller counts the correct index rows of the records in each batch, and adds the numbers to
+    `right`. The stored rows of each property are counted before and after the records are read. If
+    both counts equal the number in `right`, all rows of the property are correct and are not read.
+    Reading them would take ten times as long as the rest.
     """
     before = _counted(database, catalogue)
     for ids in _all_ids(database, catalogue):
@@ -402,9 +411,10 @@ def _counted(database: Database, catalogue: Catalogue) -> Counter[_Range]:
 
 
 def _sample(database: Database, catalogue: Catalogue) -> Iterator[tuple[list[int], Rows]]:
-    """Yield one batch: the ids of random records, and a few random index rows of properties.
+    """Yield one batch: the ids of random records, and index rows of random properties.
 
-    The rows come directly after a row of these records, or are the first rows of a property.
+    The index rows of a property come directly after the row of one of these records, or are the
+    first rows of the property.
     """
     with database.reading() as connection:
         there = connection.row(_FIRST_AND_LAST_ID, _of(catalogue))
@@ -440,9 +450,9 @@ def _rows_behind(
     behind: Row | None,
     n: int,
 ) -> list[Row]:
-    """Return the `n` index rows of a property that follow the row `behind`.
+    """Return up to `n` rows of the property `known` in an index table, in the order of the key.
 
-    If `behind` is None, return the first rows.
+    They come directly after the row `behind`; if `behind` is None, they are the first rows.
     """
     # A row of a sample may be a plain tuple, as a record should have it.
     value, record_id = behind[2:KEY_COLUMNS] if behind else (_LOWEST[table], -(2**63))
@@ -455,9 +465,10 @@ def _rows_behind(
 def _wanted(
     connection: Connection, catalogue: Catalogue, ids: Iterable[int]
 ) -> tuple[dict[str, set[Row]], set[int]]:
-    """Return the index rows that the records with these ids should have, by table.
+    """Return the index rows that the records with these ids should have.
 
-    The second value contains the ids of records with unreadable properties.
+    The first value maps each index table to its rows, without the rows of records with unreadable
+    properties. The second contains the ids of those unreadable records.
     """
     found = connection.rows(_DOCUMENTS, _of(catalogue) | {"ids": sorted(ids)})
     texts = {row.id: row.properties for row in found}

@@ -1,8 +1,9 @@
 """The record store, which the API, the chatbot helpers and the commands call.
 
-A write validates its input before its transaction, against the property catalogue in memory. The
-transaction first compares the catalogue's version with the database. If the versions differ, the
-write reloads the catalogue and validates again.
+Before its transaction, a write validates its input against the property catalogue (the definitions
+of the account's properties) in memory. The transaction first compares the catalogue's version with
+the version in the database. If the versions differ, the write reloads the catalogue and validates
+again.
 """
 
 from __future__ import annotations
@@ -68,16 +69,16 @@ class RecordStore:
     def catalogue(self, account: Account, kind: Kind) -> Catalogue:
         """Return the catalogue of the account's properties and pipelines for a kind of record.
 
-        It is cached in memory, and at least as new as `account.catalogue_version`.
+        The catalogue is cached in memory; it is at least as new as `account.catalogue_version`.
         """
         return self.catalogues.get(account.id, kind, version=account.catalogue_version)
 
     def _catalogue_now(self, account: Account, kind: Kind) -> Catalogue:
-        """Return the present catalogue, after reading its version from the database.
+        """Return the present catalogue of properties, after reading its version from the database.
 
-        Another process may have changed the catalogue a moment ago. A property that was deleted and
-        defined again has a new id, and its values are stored under that id: a search with the old
-        catalogue finds none of them.
+        Another process may have changed the catalogue a moment ago. If it deleted a property and
+        defined it again, the property has a new id, and its values are stored under that id: a
+        search with the old catalogue would find none of them.
         """
         with self.database.reading() as connection:
             version = catalogues.version_of(connection, account.id)
@@ -158,22 +159,27 @@ class RecordStore:
     ) -> list[Record]:
         """Return the records whose unique property `property_name` has a value in `wanted`.
 
-        The records are in the order of `wanted`; values that no record has are left out. Raises
-        BadRequest if the kind has no unique property of that name.
+        The records are in the order of their values in `wanted`; values that no record has are left
+        out. Raises BadRequest if the kind has no unique property of that name.
         """
         return [each.record() for each in self.stored_by(account, kind, property_name, wanted)]
 
     def stored(self, account: Account, kind: Kind, ids: Sequence[int]) -> list[Stored]:
-        """Return the same records as `read`, but with their properties as JSON text."""
+        """Return the records with these ids, in the order of `ids`, with properties as JSON text.
+
+        Missing records are left out; a repeated id returns its record once.
+        """
         with self.database.reading() as connection:
             return _read(connection, account.id, kind, ids)
 
     def stored_by(
         self, account: Account, kind: Kind, property_name: str, wanted: Sequence[str]
     ) -> list[Stored]:
-        """Return the same records as `read_by`, but with their properties as JSON text.
+        """Return the records whose unique property `property_name` has a value in `wanted`.
 
-        Raises BadRequest if the kind has no unique property of that name.
+        Their properties are JSON text. The records are in the order of their values in `wanted`;
+        values that no record has are left out. Raises BadRequest if the kind has no unique property
+        of that name.
         """
         known = self.catalogue(account, kind)
         found = self._read_by(account, kind, property_name, wanted, known)
@@ -190,7 +196,7 @@ class RecordStore:
     ) -> list[Stored] | None:
         """Return the records whose unique property `name` has a value in `wanted`.
 
-        Returns None instead of a list if the catalogue has no unique property of that name.
+        Returns None instead of the list if `catalogue` has no unique property of that name.
         """
         known = catalogue.get(name)
         if known is None or not known.unique:
@@ -216,13 +222,18 @@ class RecordStore:
     ) -> list[Record]:
         """Create all of these records, or none if one is invalid; return them in input order.
 
-        `define_unknown` defines unknown properties as strings (as the account's switch
-        auto_define_properties does). `may_lack` allows records without the properties that the
-        account itself made required. `mark` is a unique name for this write, "" for none: a second
-        write with the same mark raises AlreadyWritten, and a mark that `marks.close` has closed
-        raises Closed. Other errors: InvalidProperties, DuplicateValue (a unique value belongs to
-        another record), Conflict (two inputs have the same unique value), Semantic (a link to a
-        missing record), LimitExceeded (more records than the plan allows).
+        With `define_unknown`, properties that the account lacks are defined as strings (the
+        account's switch auto_define_properties does the same). With `may_lack`, records may lack
+        properties that the account itself made required. `mark` is a text that names this write, so
+        that a repeated write is recognised; "" for none. Raises:
+
+        - AlreadyWritten: an earlier write with this mark has created a record.
+        - Closed: `marks.close` was called for this mark.
+        - InvalidProperties: a value is invalid or missing, or a property does not exist.
+        - DuplicateValue: a unique value belongs to another record.
+        - Conflict: two inputs have the same unique value.
+        - Semantic: a link to a missing record.
+        - LimitExceeded: more records than the plan allows.
         """
         ids = self._ids.take(account.id, kind.code, len(inputs))
 
@@ -267,9 +278,10 @@ class RecordStore:
     def _create_free(
         self, id: int, catalogue: Catalogue, prepared: Sequence[NewRecord]
     ) -> list[Record]:
-        """Create one record, in one SQL statement with new records from other threads.
+        """Create one record, in one SQL statement together with new records of other threads.
 
-        `prepared` contains exactly this record.
+        `prepared` contains exactly one record, which gets the id `id`. Raises DuplicateValue if its
+        unique value belongs to another record.
         """
         [new] = prepared
         owner = (catalogue.account_id, catalogue.kind.code, catalogue.version)
@@ -305,10 +317,11 @@ class RecordStore:
     ) -> list[Record]:
         """Change all of these records, or none if one change is invalid.
 
-        Returns the complete records in the order of `changes`. `define_unknown` defines unknown
-        properties as strings. Raises NotFound (missing record), InvalidProperties, DuplicateValue
-        (a unique value belongs to another record), Conflict (a version that If-Match forbids, or
-        two changes with the same unique value), and BadRequest (two changes of the same record).
+        Returns the complete records in the order of `changes`. With `define_unknown`, properties
+        that the account lacks are defined as strings. Raises NotFound for a missing record,
+        InvalidProperties for an invalid value, DuplicateValue if a unique value belongs to another
+        record, and Conflict for a version that If-Match forbids or two changes with the same unique
+        value. Raises BadRequest for two changes of the same record.
         """
         writing.same_record_twice([(each.id, each.path) for each in changes])
 
@@ -334,9 +347,9 @@ class RecordStore:
     def upsert(
         self, account: Account, kind: Kind, inputs: Sequence[Upsert]
     ) -> list[tuple[Record, bool]]:
-        """Update the records that exist and create the others.
+        """Update the records that have the given unique values; create the missing records.
 
-        Returns for each input its record and whether the record is new. Raises the errors of
+        Returns a pair for each input: the record, and whether it is new. Raises the errors of
         `create` and `update`, and BadRequest if the property that identifies a record is not
         unique.
         """
@@ -385,9 +398,9 @@ class RecordStore:
         self._write(account, kind, (), lambda catalogue: None, write)
 
     def merge(self, account: Account, kind: Kind, asked: Merge) -> Undo:
-        """Merge the two records that `asked` names; return the data that `unmerge` needs.
+        """Merge two records and return the Undo with which `unmerge` can separate them again.
 
-        Raises the errors of `merging.merge`.
+        `asked` names the records. Raises the errors of `merging.merge`.
         """
 
         def write(tx: Connection, catalogue: Catalogue, _: None) -> Undo:
@@ -398,10 +411,10 @@ class RecordStore:
     def unmerge(
         self, account: Account, kind: Kind, kept_id: int, other_id: int, undo: Undo, *, stay: Links
     ) -> None:
-        """Restore the record `other_id`, which was merged into the record `kept_id`.
+        """Restore the record `other_id`, which `merge` merged into the record `kept_id`.
 
-        `undo` is the result of `merge`. Links in `stay` remain on the kept record. Raises the
-        errors of `merging.unmerge`.
+        `undo` is the result of `merge`. The kept record loses the links that the merge gave it,
+        except those in `stay`. Raises the errors of `merging.unmerge`.
         """
 
         def write(tx: Connection, catalogue: Catalogue, _: None) -> None:
@@ -421,12 +434,13 @@ class RecordStore:
         define: bool = False,
         tries: int = _TRIES,
     ) -> R:
-        """Validate a write with `prepare`, then run `write` in a transaction.
+        """Validate a write with `prepare`, then store it with `write` in a transaction.
 
-        Both are repeated, up to `tries` times, if the catalogue has changed meanwhile; after that
-        the write takes the account's exclusive lock. `names` are the properties that the input
-        contains; with `define`, unknown ones are defined as strings. `alone` replaces `write` where
-        possible: it writes with one SQL statement, which checks the catalogue's version itself.
+        `write` gets the result of `prepare`. If the catalogue of properties has changed between the
+        two, both are repeated, up to `tries` times; after that they run under the account's
+        exclusive lock. `names` are the properties that the input contains; with `define`, unknown
+        ones are defined as strings. If `alone` is given, it replaces `write` where possible: it
+        writes with one SQL statement that checks the catalogue's version itself.
         """
         define = define or account.switches.auto_define_properties
         sent = set(names) if define else ()
@@ -464,9 +478,10 @@ class RecordStore:
         *,
         define: Sequence[str],
     ) -> R:
-        """Validate and write under the account's exclusive lock.
+        """Validate a write with `prepare`, then store it with `write`.
 
-        Properties named in `define` that the catalogue lacks are first defined as strings.
+        Both run under the account's exclusive lock. Properties named in `define` that the account
+        lacks are first defined as strings.
         """
 
         def work(tx: Connection, known: Catalogue) -> R:
@@ -515,11 +530,12 @@ class RecordStore:
     def linked(
         self, account: Account, kind: Kind, id: int, to: Kind, *, limit: int, after: Cursor | None
     ) -> tuple[int, list[int], str]:
-        """Return one page of the ids of kind `to` that are linked to the record `id`.
+        """Return one page of the ids of records that are linked to the record `id`.
 
-        The result is the total number of links, at most `limit` ids, and the next page's cursor (""
-        on the last page). `after` is the previous page's cursor, None for the first page. Raises
-        NotFound if the record `id` does not exist.
+        Only linked records of the kind `to` count. The three values are the total number of these
+        records, at most `limit` ids, and the next page's cursor ("" on the last page). `after` is
+        the previous page's cursor, None for the first page. Raises NotFound if the record `id` does
+        not exist.
         """
         with self.database.reading() as connection:
             if not _read(connection, account.id, kind, [id]):
@@ -529,16 +545,17 @@ class RecordStore:
             )
 
     def counts(self, account: Account) -> dict[int, int]:
-        """Return the number of unarchived records of each kind, by the kind's `code`."""
+        """Return the numbers of unarchived records, as a mapping from a kind's code to a number."""
         with self.database.reading() as connection:
             rows = connection.rows(_COUNTS, {"account_id": account.id})
             return {row.kind: int(row.live) for row in rows}
 
 
 def _with_strings(tx: Connection, known: Catalogue, names: Sequence[str]) -> Catalogue:
-    """Define properties of type string under these names; return the new catalogue.
+    """Define a property of type string under each of `names`; return the new catalogue.
 
-    Raises Semantic if the kind would have more than MAX_PROPERTIES properties.
+    `known` is the present catalogue (the property definitions of a kind). Raises Semantic if the
+    kind would have more than MAX_PROPERTIES properties.
     """
     kind = known.kind
     catalogues.change(tx, known.account_id)
@@ -568,9 +585,10 @@ def _checked(
 def _canonical(
     account: Account, catalogue: Catalogue, inputs: Sequence[tuple[str, Mapping[str, str]]]
 ) -> tuple[list[dict[str, str]], list[Problem]]:
-    """Validate inputs, which are pairs of a JSON path and properties.
+    """Validate the properties of several inputs, given as pairs of a JSON path and properties.
 
-    Returns the valid properties of each input in canonical form, and the problems of all inputs.
+    Returns two lists: the valid properties of each input in the form in which they are stored, and
+    the problems of all inputs.
     """
     clean = []
     problems: list[Problem] = []
@@ -602,9 +620,10 @@ def _read(connection: Connection, account_id: int, kind: Kind, ids: Sequence[int
 def _require_both(
     tx: Connection, account: Account, kind: Kind, id: int, to: Kind | None, to_id: int
 ) -> None:
-    """Lock the record `id` and, if `to` is given, the record `to_id`, against archiving.
+    """Lock two records until the transaction ends, so that nobody archives them.
 
-    Raises NotFound if the record `id` is missing, and Semantic if the record `to_id` is missing.
+    They are the record `id` and, if `to` is not None, the record `to_id` of the kind `to`. Raises
+    NotFound if the record `id` is missing, and Semantic if the record `to_id` is missing.
     """
     try:
         associations.require(tx, account.id, [("", kind, id)])

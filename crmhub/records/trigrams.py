@@ -1,7 +1,7 @@
 """The optional trigram index, with which PostgreSQL finds parts of texts quickly.
 
-Without it, a search for a part of a text (CONTAINS_TOKEN) reads all values of the property. The
-index makes each write of a text slower, so the operator decides whether to build it.
+Without the index, a search for a part of a text (CONTAINS_TOKEN) reads all values of the property.
+The index makes each write of a text slower, so the operator decides whether to build it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ NAME = "ix_text_trigram"
 
 
 def make(database: Database) -> bool:
-    """Build the index while others read and write; return False if it already exists.
+    """Build the trigram index while others read and write; return False if it already exists.
 
-    A part that an interrupted build left behind is replaced. Raises Semantic if the index is
+    An unfinished index of an interrupted build is replaced. Raises Semantic if the index is
     impossible (SQLite, or the extension pg_trgm is missing or may not be created), Conflict if
     another process is building the index, and Unavailable if the build fails, for example because
     the disk is full.
@@ -47,7 +47,7 @@ def make(database: Database) -> bool:
 
 
 def drop(database: Database) -> bool:
-    """Delete the index while others read and write; return False if there is none.
+    """Delete the trigram index while others read and write; return False if it does not exist.
 
     Raises Semantic on SQLite, and Conflict if another process is building the index.
     """
@@ -80,9 +80,9 @@ def _demand_postgresql(database: Database) -> None:
 
 
 def _state(connection: Connection) -> str:
-    """Return the state of the index: "none", "whole" (usable) or "broken".
+    """Return the state of the trigram index: "none", "whole" (usable) or "broken".
 
-    Raises Conflict while a process is building it.
+    Raises Conflict while a process is building the index.
     """
     row = connection.row(
         "select i.indisvalid, exists (select 1 from pg_stat_progress_create_index p"

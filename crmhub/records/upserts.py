@@ -21,8 +21,8 @@ from crmhub.records.writing import Change, NewRecord, Record, Upsert
 class Prepared:
     """A validated upsert, ready to be written.
 
-    `by` is the unique property that identifies the record, `value` its canonical value, and `new`
-    contains the properties to store in the existing or new record.
+    `by` is the unique property that identifies the record, `value` its value in the form in which
+    values are stored, and `new` contains the properties to store in the existing or new record.
     """
 
     by: Property
@@ -73,16 +73,20 @@ def _unique(catalogue: Catalogue, inputs: Sequence[Upsert]) -> dict[str, Propert
 
 
 def not_unique(catalogue: Catalogue) -> str:
-    """Return the error message for an idProperty that is no unique property of the kind."""
+    """Return the error message for an `idProperty` that is not a unique property.
+
+    The message names the unique properties of the catalogue's kind of record.
+    """
     names = ", ".join(known.name for known in catalogue.unique)
     right = f"send one of {names}" if names else "no property is unique here"
     return f"not a unique property of {catalogue.kind.name}; {right}"
 
 
 def _where_it_stands(problem: Problem, sent: Upsert) -> Problem:
-    """Return the problem, with the path of the upsert's `id` field if the value came from there.
+    """Return the problem with the JSON path at which the caller sent the invalid value.
 
-    If the caller sent the value among the properties, the path stays as it is.
+    A caller sends the identifying value in the field `id` of an upsert, or among its properties. In
+    the first case the path becomes that of the field `id`; in all other cases it stays.
     """
     if problem.name != sent.property_name or problem.name in sent.properties:
         return problem
@@ -97,11 +101,11 @@ def write(
     ids: Sequence[int],
     quota: int | None,
 ) -> list[tuple[Record, bool]]:
-    """Write upserts; return for each its record and whether the record is new.
+    """Write upserts; return a pair for each: the record, and whether it is new.
 
-    `ids` are unused ids for new records, `quota` is the largest number of records allowed, or None.
-    Raises the errors of `writing.create` and `writing.update`. DuplicateValue also means that
-    somebody else has just created a record with the identifying value.
+    `ids` are unused ids for new records, `quota` is the largest number of records allowed (None: no
+    limit). Raises the errors of `writing.create` and `writing.update`. DuplicateValue may also mean
+    that somebody else has just created a record with the identifying value.
     """
     keys = [(each.by.prop_id, unique_key(each.value)) for each in prepared]
     held = writing.holders(tx, catalogue.account_id, keys)
@@ -133,8 +137,8 @@ def write(
 def _among(problems: list[Problem], places: Sequence[int]) -> Iterator[None]:
     """Catch InvalidProperties in the block and append its problems to `problems`.
 
-    The block processes a part of the batch; `places` maps positions in that part to positions in
-    the batch, which become the index of the problems.
+    The block processes some items of a batch. `places` contains the position in the batch of each
+    of these items; the `index` of an appended problem is that position.
     """
     try:
         yield
@@ -143,9 +147,9 @@ def _among(problems: list[Problem], places: Sequence[int]) -> Iterator[None]:
 
 
 def search_form(account: Account, known: Property, value: str) -> str:
-    """Return the canonical form of `value`, under which the table of unique values stores it.
+    """Return `value` in the form in which the table of unique values stores values of `known`.
 
-    A value that is invalid for the property is returned as it is.
+    A value that is invalid for the property is returned as it is, but an email in lower case.
     """
     return value and values.for_search(
         known.type,

@@ -1,8 +1,8 @@
 """Combines writes that several threads make at the same time into one call.
 
 One statement for several records costs the database less than several statements, and waits for the
-disk once. A write never waits for other writes to join it: if no call is running, it starts one at
-once. Writes that arrive while a call is running are combined in the next call.
+disk once. If no call is running, a write starts a call at once. Writes that arrive while a call is
+running wait for its end and are combined in the next call.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ class _Caller(Generic[V, R]):
 
 
 class _Queue(Generic[V, R]):
-    """The callers that wait to write under the same key.
+    """The threads that wait to write their values under the same key.
 
-    As long as a caller waits, at least one of the callers is a leader, which makes the next call.
+    While a thread waits, at least one of the threads is a leader: it makes the next call, which
+    writes the values of several threads.
     """
 
     __slots__ = ("leaders", "waiting")
@@ -51,10 +52,10 @@ class _Queue(Generic[V, R]):
         self.waiting: list[_Caller[V, R]] = []
 
     def take_batch(self, caller: _Caller[V, R]) -> list[_Caller[V, R]]:
-        """Remove the callers whose values `caller` shall write, and return them.
+        """Remove from the queue the callers whose values `caller` must write now, and return them.
 
-        `caller` itself is the first. Returns [] if another thread has already taken the caller's
-        value.
+        `caller` itself is the first item. Returns [] if another thread writes, or has written, the
+        value of `caller`.
         """
         if caller.is_sent:
             return []
@@ -67,9 +68,10 @@ class _Queue(Generic[V, R]):
         return batch
 
     def next_leader(self) -> _Caller[V, R] | None:
-        """End the call of a leader and appoint a waiting caller to make the next call.
+        """End the call of a leader, and appoint a waiting caller to make the next call.
 
-        Returns the new leader, or None if no caller waits.
+        A leader is a thread that writes the values of several callers. Returns the new leader, or
+        None if no caller waits.
         """
         self.leaders -= 1
         leader = next((each for each in self.waiting if not each.is_leader), None)
@@ -84,10 +86,10 @@ class _Queue(Generic[V, R]):
 
 
 class WriteBatcher(Generic[K, V, R]):
-    """Combines the values that several threads write at the same time.
+    """Combines the values that several threads write at the same time into one call.
 
-    `write_all` is called with a key and the values of several callers, and returns one outcome per
-    value, in the same order. If it raises an exception, all of these callers raise it.
+    The call is `write_all`: it gets a key and the values of several threads, and returns one
+    outcome per value, in the same order. If it raises an exception, all these threads raise it.
     """
 
     def __init__(self, write_all: Callable[[K, Sequence[V]], Sequence[R]]) -> None:
@@ -96,9 +98,10 @@ class WriteBatcher(Generic[K, V, R]):
         self._lock = threading.Lock()
 
     def call(self, key: K, value: V) -> R:
-        """Write `value`, alone or with other threads' values of the same key.
+        """Write `value`, alone or together with values that other threads write under the same key.
 
-        Returns the outcome that `write_all` gave for this value.
+        Waits until the value is written. Returns the outcome that `write_all` gave for this value,
+        or raises the exception that `write_all` raised.
         """
         mine = _Caller[V, R](value)
         with self._lock:

@@ -1,8 +1,8 @@
 """Writes to records inside a transaction; a write of one record is a batch with one item.
 
 All writes take the same steps and lock rows in the order of the record ids, so that two concurrent
-writers wait for each other instead of deadlocking. The record counter is updated last, because all
-writers of an account share its row.
+writers wait for each other instead of deadlocking. The counter of the account's records is updated
+last, because writers of an account share its rows.
 """
 
 from __future__ import annotations
@@ -87,8 +87,9 @@ class Change:
     """A change of the record `id`: new property values, where "" clears a value.
 
     `path` is the JSON path of the input, for example `inputs[3].`. If `if_match` is given, the
-    record's version must be in it. If `found_by` is given, it names the unique property by which
-    the record was found, and the record must still have the value that `properties` has for it.
+    record's version must be one of these numbers. If `found_by` is given, it names the unique
+    property by which the record was found; the record must still have the value that `properties`
+    contains for it.
     """
 
     id: int
@@ -174,10 +175,10 @@ def finish(
 ) -> list[NewRecord]:
     """Check new records against the catalogue; return them with missing pipelines and stages set.
 
-    The properties of `inputs` are in canonical form; empty ones are dropped. Raises
-    InvalidProperties for all invalid records, together with the earlier problems in `found`; and
-    Conflict if two records have the same unique value. With `may_lack`, properties that the account
-    itself made required may be missing.
+    The properties of `inputs` are already in the form in which they are stored; empty ones are
+    dropped. `found` contains problems that the caller has found before. Raises InvalidProperties
+    with those and all new problems, and Conflict if two records have the same unique value. With
+    `may_lack`, properties that the account itself made required may be missing.
     """
     finished = []
     problems = list(found)
@@ -202,7 +203,7 @@ def finish(
 def refuse_twins(catalogue: Catalogue, inputs: Sequence[tuple[str, Mapping[str, str]]]) -> None:
     """Raise Conflict, naming both inputs, if two inputs have the same unique value.
 
-    `inputs` are pairs of a JSON path and properties in canonical form.
+    `inputs` are pairs of a JSON path and properties, in the form in which properties are stored.
     """
     if len(inputs) < 2:
         return
@@ -231,11 +232,11 @@ def create(
     now: int,
     quota: int | None,
 ) -> list[Record]:
-    """Store new records, which `finish` has returned, under `ids`, and link them.
+    """Store new records, which `finish` has returned, under the ids `ids`, with their links.
 
-    `now` is the time of creation (ms since 1970), `quota` the largest number of records allowed, or
-    None. Raises DuplicateValue if a unique value belongs to another record, Semantic for a link to
-    a missing record, and LimitExceeded if the quota would be exceeded.
+    `now` is the time of creation (ms since 1970), `quota` the largest number of records allowed
+    (None: no limit). Raises DuplicateValue if a unique value belongs to another record, Semantic
+    for a link to a missing record, and LimitExceeded if the quota would be exceeded.
     """
     account, kind = catalogue.account_id, catalogue.kind
     links = [
@@ -272,12 +273,12 @@ def create_free(
     ids: Sequence[int],
     now: int,
 ) -> list[Record | None]:
-    """Store those of the new records whose unique value is free.
+    """Store new records, except those whose unique value belongs to another record.
 
-    Returns a Record for each stored input, and None for an input whose unique value belongs to
-    another record. This is one PostgreSQL statement and a transaction by itself. The records have
-    no links, and the catalogue has at most one unique property. Raises GuardFailed if the catalogue
-    has changed; then nothing is stored. `now` is the time of creation (ms since 1970).
+    Returns, in the order of `inputs`, the stored Record of each input, or None for an input that
+    was not stored. This is one PostgreSQL statement and a transaction by itself. The inputs must
+    have no links, and the catalogue at most one unique property. Raises GuardFailed if the
+    catalogue has changed; then nothing is stored. `now` is the time of creation (ms since 1970).
     """
     went = connection.insert_unclaimed(
         *_new_rows(catalogue, inputs, ids, now),
@@ -294,7 +295,8 @@ def refuse_taken(
 ) -> NoReturn:
     """Raise DuplicateValue for a record that `create_free` did not store.
 
-    Raises Deadlocked if its unique value is free by now.
+    `new` is that record, and `id` the id that it would have got. Raises Deadlocked instead if its
+    unique value has become free meanwhile, so that another attempt may succeed.
     """
     [claims, *_] = _new_rows(catalogue, [new], [id], 0)
     raise _taken(connection, catalogue, claims.rows, {id: new.path})
@@ -305,8 +307,8 @@ def _new_rows(
 ) -> list[Rows]:
     """Return the rows to insert for new records.
 
-    The first item contains the rows of unique values, the second the records, the others the index
-    rows. `now` is the time of creation (ms since 1970).
+    The first item contains the rows of the table `unique_value`, the second those of `records`, and
+    the others those of the index tables. `now` is the time of creation (ms since 1970).
     """
     change = IndexChange(catalogue)
     for id, new in zip(ids, inputs, strict=True):
@@ -329,10 +331,11 @@ def update(
 ) -> list[Record]:
     """Change records and return the complete records, in the order of `changes`.
 
-    The new values are in canonical form; `now` is the time of the change (ms since 1970). A record
-    whose values stay the same gets no new version. Raises NotFound for a missing record,
-    InvalidProperties if a record would lose a required value or become too long, Conflict for a
-    version that `if_match` forbids, and DuplicateValue if a unique value belongs to another record.
+    The new values are already in the form in which they are stored; `now` is the time of the change
+    (ms since 1970). A record whose values stay the same gets no new version. Raises NotFound for a
+    missing record, InvalidProperties if a record would lose a required value or become too long,
+    Conflict for a version that `if_match` forbids, and DuplicateValue if a unique value belongs to
+    another record.
     """
     account, kind = catalogue.account_id, catalogue.kind
     current = {each.id: each for each in locked(tx, catalogue, [each.id for each in changes])}
@@ -362,9 +365,9 @@ def update(
 
 
 def rewrite(tx: Connection, catalogue: Catalogue, records: Sequence[Record]) -> None:
-    """Store the properties, versions and times of changed records.
+    """Store the properties, versions and `updated_at` of changed records.
 
-    The caller writes their index rows.
+    The caller writes the index rows of these records.
     """
     rest = iter(records)
     while some := list(_piece(rest)):
@@ -382,7 +385,7 @@ def rewrite(tx: Connection, catalogue: Catalogue, records: Sequence[Record]) -> 
 
 
 def _piece(records: Iterator[Record]) -> Iterator[Record]:
-    """Yield the next records from the iterator, as many as one UPDATE statement takes."""
+    """Yield the next records from the iterator, as many as one UPDATE statement can write."""
     length = 0
     while length < _PIECE and (record := next(records, None)) is not None:
         length += sum(map(len, record.properties.values()))
@@ -468,8 +471,8 @@ def move_to_archive(
 ) -> None:
     """Move records from the table `records` to the table `archived_record`.
 
-    `now` is the time of archiving (ms since 1970). The caller updates index rows, links and
-    counter.
+    `now` is the time of archiving (ms since 1970). The caller deletes the index rows and links, and
+    updates the counter of records.
     """
     account, kind = catalogue.account_id, catalogue.kind.code
     rows = [
@@ -504,13 +507,19 @@ def locked(tx: Connection, catalogue: Catalogue, ids: Iterable[int]) -> list[Rec
 
 
 def stored(row: Row, links: Links) -> Stored:
-    """Return a Stored from a row of id, created_at, updated_at, version and properties (JSON)."""
+    """Return a Stored from a database row of id, created_at, updated_at, version and properties.
+
+    The properties in the row are JSON text. `links` are the links of the record.
+    """
     id, created_at, updated_at, version, properties = row
     return Stored(id, created_at, updated_at, version, properties, links)
 
 
 def record(row: Row, links: Links | None = None) -> Record:
-    """Return a Record from a row of id, created_at, updated_at, version and properties (JSON)."""
+    """Return a Record from a database row of id, created_at, updated_at, version and properties.
+
+    The properties in the row are JSON text, which is parsed. `links` are the links of the record.
+    """
     id, created_at, updated_at, version, properties = row
     return Record(id, created_at, updated_at, version, orjson.loads(properties), links or {})
 
@@ -518,10 +527,11 @@ def record(row: Row, links: Links | None = None) -> Record:
 def claim_unique(
     tx: Connection, catalogue: Catalogue, change: IndexChange, paths: Mapping[int, str]
 ) -> None:
-    """Store the new unique values of written records.
+    """Store the new unique values of written records in the table `unique_value`.
 
-    `paths` maps the id of a written record to the JSON path of its input. Raises DuplicateValue,
-    which names the other records that already have one of these values.
+    `change` contains the rows to insert. `paths` maps the id of a written record to the JSON path
+    of its input. Raises DuplicateValue, with the ids of the other records, if another record
+    already has one of the values.
     """
     claimed = sorted(change.unique_come)
     if tx.insert("unique_value", UNIQUE, claimed, or_skip=True) < len(claimed):
@@ -531,10 +541,11 @@ def claim_unique(
 def _taken(
     tx: Connection, catalogue: Catalogue, claimed: Sequence[Row], paths: Mapping[int, str]
 ) -> DuplicateValue | Deadlocked:
-    """Return the error for unique values that other records already have.
+    """Return the error for unique values of which other records already have at least one.
 
-    `claimed` are rows of the table `unique_value`. The error is Deadlocked if such a record was
-    archived just now, so that a second attempt may succeed.
+    `claimed` are the rows of the table `unique_value` that a transaction tried to insert. `paths`
+    maps the id of a written record to the JSON path of its input. The error is Deadlocked if
+    another record with such a value was archived just now, so that a second attempt may succeed.
     """
     names = {known.prop_id: known.name for known in catalogue.unique}
     held = holders(tx, catalogue.account_id, [(prop_id, key) for _, prop_id, key, _ in claimed])
@@ -553,10 +564,12 @@ def _taken(
 
 
 def counter(account_id: int, kind: Kind, by: int, quota: int | None = None) -> Increment:
-    """Return the increment by `by` of the number of the account's records of a kind.
+    """Return the SQL increment that adds `by` to the stored number of an account's records.
 
-    It must be the last statement of a transaction, because other writers wait for the same row.
-    With a `quota`, all writers use the same row, which then shows the total.
+    The number is stored per kind. The increment must be the last statement of a transaction,
+    because other writers wait for the same row. With a `quota` (the largest number of records
+    allowed), all writers use the same row, which then shows the total. Without it, they use several
+    rows.
     """
     # The row is held until the commit has reached the disk, and all who add to it wait for that.
     # Only with a quota all add to one row: then one sees the total that the others make.
@@ -576,7 +589,7 @@ def dump(properties: Mapping[str, str]) -> str:
 
 
 def with_links(record: Record, linked: Mapping[int, Links]) -> Record:
-    """Return the record with its own links from `linked`, which maps record ids to links."""
+    """Return `record` with its links from `linked`, which maps record ids to links."""
     return Record(
         record.id,
         record.created_at,
@@ -611,10 +624,10 @@ def same_record_twice(inputs: Sequence[tuple[int, str]]) -> None:
 def holders(
     connection: Connection, account_id: int, values: Collection[tuple[int, str]]
 ) -> dict[tuple[int, str], int]:
-    """Return a mapping from unique values to the ids of the records that have them.
+    """Return the ids of the records that have these unique values.
 
-    A unique value is a pair of the property's `prop_id` and the `unique_key` of the canonical
-    value. Values that no record has are left out.
+    Each item of `values` is a pair: the property's `prop_id`, and the `unique_key` of the value.
+    The result maps such pairs to record ids; values that no record has are left out.
     """
     held: dict[tuple[int, str], int] = {}
     for prop_id in {prop_id for prop_id, _ in values}:

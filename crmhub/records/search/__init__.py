@@ -1,1 +1,1 @@
-"""Lists and searches of records: filters, query plans, pages and their cursors."""
+"""Lists and searches of records: filters, query plans, pages and the cursors of pages."""

@@ -1,10 +1,11 @@
-"""Conditions of a search, each a filter as SQL that selects ids and as SQL that tests a record.
+"""Conditions of a search: each is a filter, as SQL that selects ids and as SQL that tests a record.
 
-The positive set of a condition is the set of records that an index finds for it. A condition
-selects its positive set or, if negated, all records outside it. `ids` selects the positive set from
-one index table, and `test` tests whether a row of `records` belongs to it. Both give the same
-result, on both databases. The SQL is written by hand: it consists of one or two comparisons on one
-column, and building it with SQLAlchemy Core would take longer than running it.
+The positive set of a condition is the set of records that have the wanted value, such as "city is
+Bonn". A condition selects its positive set or, if negated, all records outside it. The method `ids`
+selects the positive set from one index table. The method `test` tests whether a row of the table
+`records` belongs to it. Both give the same result, on both databases. The SQL is written by hand:
+it consists of one or two comparisons on one column, and building it with SQLAlchemy Core would take
+longer than running it.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ def of_records(more: str) -> Sql:
 
 
 class Span(NamedTuple):
-    """The range of sort values (ms since 1970) that contains all records of a condition.
+    """The range of sort values (ms since 1970) of the records that satisfy a condition.
 
-    It reaches from `first` to before `end`; None means unbounded. With `whole`, every record in the
-    range satisfies the condition.
+    It begins with `first` and ends before `end`; None means that the range is open on that side.
+    With `whole`, every record in the range satisfies the condition.
     """
 
     first: int | None = None
@@ -51,63 +52,79 @@ class Span(NamedTuple):
 
 
 class Condition:
-    """A condition of a search: a positive set of records, or all others if `negated`."""
+    """A condition of a search, which selects a set of records.
+
+    The condition has a positive set: the records that have the wanted value. It selects that set
+    or, if `negated`, all records outside that set.
+    """
 
     negated: bool
     uses_index = True
-    """Whether an index finds the positive set without reading other records."""
-    source: str | int = ""
-    """The rows that the condition tests: the id of a property, or `records`.
+    """Whether an index finds the records that have the wanted value.
 
-    `combine` merges conditions that test the same rows, but not those with "".
+    If not, all records are read.
+    """
+    source: str | int = ""
+    """The rows that the condition tests: a property's id for its index rows, or "records".
+
+    The function `combine` merges conditions with the same source. "" means: never merged.
     """
     index_only = False
     """Whether the sort indexes of `records` contain all columns that the condition tests."""
     in_order = False
-    """Whether the index returns the positive set sorted by id."""
+    """Whether the index returns the records that have the wanted value sorted by id."""
     index_has_updated_at = False
-    """Whether the index table contains `updated_at`, correct for records not in `index_behind`."""
+    """Whether the index table contains the column `updated_at`.
+
+    The times in that column are correct except for records in the table `index_behind`.
+    """
 
     def ids(self, connection: Connection, n: int, *, with_updated_at: bool = False) -> Sql:
-        """Return the SELECT of the ids of the positive set.
+        """Return the SELECT of the ids of the records that have the wanted value.
 
-        `with_updated_at` adds the column `updated_at`. `n` is the position of the condition; the
-        names of the SELECT's parameters end in it. The caller also provides the parameters
-        `:account` and `:kind`.
+        Whether the condition is negated makes no difference. `with_updated_at` adds the column
+        `updated_at`. `n` is the number of the condition in its search; the names of the SELECT's
+        parameters end in `n`. The caller must also provide the parameters `:account` and `:kind`.
         """
         rows = self.rows(n, ", updated_at" if with_updated_at else "")
         where = self.where(connection, n)
         return Sql(f"{rows.text} and {where.text}", rows.params | where.params)
 
     def rows(self, n: int, more: str = "") -> Sql:
-        """Return the SELECT of the ids of all index rows that `where` can test.
+        """Return the SELECT of record ids from all rows to which `where` can be added.
 
-        `more` are further columns, such as ", updated_at". `n` is the position of the condition;
-        the parameters' names end in it.
+        `more` are further columns, such as ", updated_at". `n` is the number of the condition in
+        its search; the parameters' names end in `n`.
         """
         raise NotImplementedError
 
     def where(self, connection: Connection, n: int) -> Sql:
-        """Return the SQL condition that selects the positive set among the rows of the index table.
+        """Return the SQL condition that selects the rows with the wanted value.
 
-        `n` is the position of the condition; the parameters' names end in it.
+        The rows are those that the method `rows` selects. Whether the condition is negated makes no
+        difference. `n` is the number of the condition in its search; the parameters' names end in
+        `n`.
         """
         raise NotImplementedError
 
     def test(self, connection: Connection, n: int) -> Sql:
-        """Return the SQL condition that a row of `records` belongs to the positive set.
+        """Return the SQL condition that a row of the table `records` has the wanted value.
 
-        The SQL result null means that it does not. `n` is the position of the condition; the
-        parameters' names end in it.
+        Whether the condition is negated makes no difference. SQL null means that the row does not
+        have the value. `n` is the number of the condition in its search; the parameters' names end
+        in `n`.
         """
         raise NotImplementedError
 
     def span(self, sort: str) -> Span:
-        """Return a range of values of the column `sort` that contains all matching records."""
+        """Return a range of values of the column `sort` that contains all matching records.
+
+        A condition that does not limit these values returns a range that is open on both sides.
+        """
         return Span()
 
     def optimized(self, connection: Connection, account_id: int) -> Condition:
-        """Return an equivalent condition, faster for the values that the account has stored."""
+        """Return an equivalent condition that is faster for the values stored in the account."""
         return self
 
 
@@ -133,7 +150,8 @@ class OnProperty(Condition):
 def _value_of(known: Property, n: int) -> tuple[str, dict[str, Any]]:
     """Return the SQL of a property's value in a row of `records`, and its parameters.
 
-    The SQL yields null for a record without a value. The parameters' names end in the number `n`.
+    The SQL yields null for a record without a value. `n` is the number of the condition in its
+    search; the parameters' names end in `n`.
     """
     return f"(properties ->> cast(:name{n} as text))", {f"name{n}": known.name}
 
@@ -143,7 +161,8 @@ def compared(
 ) -> Sql:
     """Return the SQL that compares the SQL expression `text` with the operands of an operator.
 
-    `operator` is the operator of a filter, such as GT. The parameters' names end in the number `n`.
+    `operator` is the operator of a filter, such as GT. `n` is the number of the condition in its
+    search; the parameters' names end in `n`.
     """
     if operator == "HAS_PROPERTY":
         return ALL if text in ("value", "id") else Sql(f"{text} is not null", {})
@@ -198,9 +217,9 @@ _VALUES = (
 class OnText(OnProperty):
     """A condition on a property whose values are compared as texts, by code point.
 
-    The index key contains the first 255 characters of a value. An operand of fewer characters is
-    compared with the key; a longer one is compared with the whole value, which the index row
-    contains, too.
+    The index table has the first 255 characters of a value in its key, and a longer value also
+    completely in another column. A shorter operand is compared with the key, any other operand with
+    the complete value.
     """
 
     def __init__(
@@ -274,7 +293,7 @@ class OnText(OnProperty):
 class OnDocument(Condition):
     """The operator CONTAINS_TOKEN on a number or date property.
 
-    It has no index and searches the stored text of the value in the records themselves.
+    No index helps here: the property's text is searched in each record.
     """
 
     uses_index = False
@@ -302,7 +321,7 @@ _PARTS = 100
 
 
 class OnSameRows(Condition):
-    """Several conditions on the same row of one index table, which must all hold.
+    """Several conditions on the same row of one index table, all of which must be satisfied.
 
     At least one of the conditions is not negated.
     """
@@ -347,10 +366,11 @@ class OnSameRows(Condition):
 
 
 def combine(conditions: Sequence[Condition]) -> list[Condition]:
-    """Merge the conditions on the same property into one condition.
+    """Merge the conditions on the same property into one condition; return the new list.
 
-    So the two ends of a range become one set of records instead of two. Conditions that are all
-    negated are not merged, because they also select records that have no index row.
+    So the two ends of a range select one set of records instead of two. If all conditions on a
+    property are negated, they are not merged, because they also select records that have no index
+    row.
     """
     on: dict[Any, list[Condition]] = {}
     for number, condition in enumerate(conditions):

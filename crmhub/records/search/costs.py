@@ -1,4 +1,4 @@
-"""Thresholds at which a search changes from one query plan to another, from measured costs."""
+"""The measured numbers at which a search changes from one query plan to another."""
 
 # Matches that are read and tested at once, whatever else that costs.
 SMALL_RESULT = 1000

@@ -1,6 +1,6 @@
-"""Cursors of listings: signed texts that contain all that the next page needs.
+"""Cursors of listings: signed texts that contain all data needed to read the next page.
 
-They do not expire.
+Cursors do not expire.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ _NO_FILTERS = hashlib.sha256().hexdigest()[:16]
 
 
 class Cursor(NamedTuple):
-    """The state of a listing after a page: its query, and the page's last record.
+    """The state of a listing after a page, from which the next page is read.
 
     `sort` is a column of the table `records`, and `filters` is a hash of the filters. `key` and
-    `id` are the sort value and id of the page's last record. `total` is the number of matches at
-    the first page. `started`, `settled` and `shown` are the fields of the listing's `Start`.
-    `caught_up` is -1 until the listing reaches its end; then it counts the changed records returned
-    after that. `counted` contains the ids of a small result, encoded by `packed`. `everything` is
-    the number of all records of the kind, 0 if it was not counted.
+    `id` are the sort value and id of the page's last record. `total` is the number of matches when
+    the first page was read. `started`, `settled` and `shown` are the fields of the listing's
+    `Start`, by which later changes of records are recognised. `caught_up` is -1 until the listing
+    reaches its end; after that, records that have changed since the start are returned, and
+    `caught_up` is their number so far. `counted` contains the ids of a small result, encoded by
+    `packed`. `everything` is the number of all records of the kind, 0 if it was not counted.
     """
 
     account_id: int
@@ -63,8 +64,8 @@ _INVALID = "cursor: this is no cursor that the hub gave for this listing; start 
 def unseal(text: str, signing_key: bytes, *, account_id: int, kind: int) -> Cursor:
     """Return the cursor from a text that `Cursor.seal` made.
 
-    Raises BadRequest if the text is no such text, or if the cursor belongs to another account or
-    kind of record (`kind` is the kind's code).
+    Raises BadRequest if `Cursor.seal` did not make the text, or if the cursor belongs to another
+    account or kind of record. `kind` is the kind's code.
     """
     form, *fields = unsealed(text, signing_key)
     if form != _FORM:
@@ -106,7 +107,7 @@ def unsealed(text: str, signing_key: bytes) -> list[Any]:
 
 
 def packed(ids: Iterable[int]) -> str:
-    """Return record ids as a short text, from which `unpacked` restores them."""
+    """Return record ids as a short text, which `unpacked` turns into the ids again."""
     steps, last = bytearray(), 0
     for id in sorted(ids):
         step, last = id - last, id
@@ -118,7 +119,7 @@ def packed(ids: Iterable[int]) -> str:
 
 
 def unpacked(text: str) -> list[int]:
-    """Return the record ids, ascending, from a text that `packed` made."""
+    """Return, in ascending order, the record ids from a text that `packed` made."""
     ids, last, step, shift = list[int](), 0, 0, 0
     for byte in base64.urlsafe_b64decode(text):
         step |= (byte & 127) << shift

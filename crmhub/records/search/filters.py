@@ -1,8 +1,8 @@
 """The filter language of searches: operators, and the parsing of filters into conditions.
 
-Each operator selects a set of records, or all records outside such a set. The operators NEQ,
-NOT_IN, NOT_CONTAINS_TOKEN and NOT_HAS_PROPERTY are of the second sort, so they also select records
-without a value.
+Each operator selects a set of records, or all records outside a set. NEQ, NOT_IN,
+NOT_CONTAINS_TOKEN and NOT_HAS_PROPERTY select the records outside a set, so they also select
+records without a value.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ _BARE = {"HAS_PROPERTY", "NOT_HAS_PROPERTY"}
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter as the caller sent it; `value` and `values` are None if they were not sent."""
+    """A filter of a search, as the caller sent it.
+
+    `value` and `values` are None if the caller did not send them.
+    """
 
     property_name: str
     operator: str
@@ -152,7 +155,11 @@ def _condition(search_filter: Filter, catalogue: Catalogue, *, region: str) -> C
 
 
 def _texts(known: Property, operator: str, given: Sequence[str], *, region: str) -> list[str]:
-    """Return the values of a filter in the form in which stored texts are compared."""
+    """Return the values of a filter in the form in which they are compared with stored texts.
+
+    `given` are the values that the caller sent. `region` is the country, such as "DE", of phone
+    numbers without a country code.
+    """
     if operator == "CONTAINS_TOKEN":
         return [values.fold(given[0])]
     if operator == "IN" and known.options:

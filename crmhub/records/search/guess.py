@@ -1,4 +1,4 @@
-"""The query plan that guesses where a page lies in a large result, and verifies the guess."""
+"""The query plan that guesses which records are on a page of a large result, and verifies this."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from crmhub.records.search.query import Listed, Place
 
 
 class Guess(PageReader):
-    """Guesses the page of a large result from the order of its ids, and verifies the guess."""
+    """A search that guesses a page of a large result from the order of the record ids.
+
+    It then verifies that no record of the page is missing.
+    """
 
     def _guess(self, after: Place | None, most: int) -> list[Listed] | None:
         """Return the page of records after the position `after`, or None if the guess fails.
 
-        Ids mostly grow with the time of creation. So the page should consist of the next ids of the
-        result, counted from the newest record that was created before the page. A record with
-        another id belongs to the page only if its sort value lies before that of the guessed page's
-        last record. Such records are searched: if there are at most `most`, they are tested against
-        the filters and sorted into the page; if there are more, the guess fails. If the guessed
-        page is not full, all other ids are searched.
+        Ids mostly grow with the time of creation. So the page should consist of the next matching
+        ids after the newest record that was created before the page. A record with an id elsewhere
+        belongs to the page only if its sort value lies before that of the guessed page's last
+        record. Such records are searched. If there are at most `most`, they are tested against the
+        filters and sorted into the page. If there are more, the guess fails. If the guessed page is
+        not full, all other ids are searched.
         """
         query = self._query
         down, beyond, before = ("desc", "<", ">") if query.descending else ("asc", ">", "<")
@@ -84,11 +87,11 @@ class Guess(PageReader):
         return self._read(still) if len(still) >= len(page) else None
 
     def _nearest(self, down: str) -> int | None:
-        """Return an id such that no matching record comes before it in the direction `down`.
+        """Return an id before which no matching record can be, going through ids in one direction.
 
-        `down` is "asc" or "desc". A record must be in every set that the filters select, so the
-        search may skip all ids before the first id of each set. Returns None if no such id is found
-        quickly.
+        `down` is the direction, "asc" or "desc". A matching record must be in each set of ids that
+        a filter selects, so all ids before the first id of a set can be skipped. Returns None if no
+        index finds such a first id quickly.
         """
         firsts, params = list[str](), dict[str, Any]()
         for n, condition in enumerate(self._conditions):
@@ -105,12 +108,12 @@ class Guess(PageReader):
     def _others(
         self, unread: Sequence[tuple[str, int]], where: str, params: dict[str, Any]
     ) -> list[int]:
-        """Return the ids in the ranges `unread` that satisfy the SQL condition `where`.
+        """Return ids of records in the ranges `unread` that satisfy the SQL condition `where`.
 
-        Each range is "<" or ">" and an id. At most two queries are sent; each returns up to
-        `params["most"]` ids. A range that contains at most a third of all ids is read in the order
-        of ids. A larger one is read in the sort order, whose index also contains the ids and
-        rejects an entry in half the time.
+        Each range is a pair of "<" or ">" and an id, and contains the ids below or above that id.
+        At most two queries are sent, each of which returns up to `params["most"]` ids. A range that
+        contains at most a third of all ids is read in the order of ids. A larger one is read in the
+        sort order, whose index also contains the ids and rejects an entry in half the time.
         """
         few, rest = list[str](), list[str]()
         low, high = self._thirds()
@@ -131,9 +134,10 @@ class Guess(PageReader):
         ]
 
     def _thirds(self) -> tuple[float, float]:
-        """Return the end of the first third and the start of the last third of the ids' range.
+        """Return two ids: a third and two thirds of the way from the lowest to the highest id.
 
-        On SQLite, which stores records in the order of ids, the result is minus and plus infinity.
+        On SQLite the result is minus and plus infinity: it stores records in the order of ids, so
+        any range of ids is read in that order.
         """
         if self._connection.dialect == "sqlite":
             return -math.inf, math.inf
@@ -149,5 +153,5 @@ class Guess(PageReader):
         return place < after if self._query.descending else place > after
 
     def cursor_of(self, row: Listed) -> Place:
-        """Return the position of a record in this listing."""
+        """Return the position of a record in this listing: its sort value and its id."""
         return Place(getattr(row, self._query.sort), row.id)

@@ -1,4 +1,4 @@
-"""The sets of record ids that filters select: their SQL, intersection and size."""
+"""The sets of record ids that the filters of a search select: their SQL, intersection and size."""
 
 from __future__ import annotations
 
@@ -58,37 +58,40 @@ class IdSets:
 
     @property
     def _sets(self) -> int:
-        """The number of id sets to join.
+        """The number of id sets to join: one for each condition.
 
-        If all conditions are negated, the set of all records is counted, too.
+        If all conditions are negated, the set of all records is one more.
         """
         return len(self._conditions) + all(condition.negated for condition in self._conditions)
 
     @property
     def _alone(self) -> bool:
-        """Whether one index table selects the whole result, so that no sets need to be joined."""
+        """Whether one index table selects all matching records, so that no sets must be joined."""
         return bool(self._conditions) and self._sets == 1
 
     @property
     def _has_updated_at(self) -> bool:
-        """Whether one index table contains both the result's ids and the time to sort them by."""
+        """Whether one index table contains the ids of all matching records and their `updated_at`.
+
+        False if the result is not sorted by `updated_at`.
+        """
         by_change = self._query.sort == "updated_at" and self._query.changed_since is None
         return by_change and self._alone and self._conditions[0].index_has_updated_at
 
     @property
     def _in_order(self) -> bool:
-        """Whether an index returns each set sorted by id."""
+        """Whether an index returns the ids of each condition's records in order."""
         return all(condition.in_order for condition in self._conditions)
 
     @property
     def _index_only(self) -> bool:
-        """Whether the index of the sort order contains all that decides which records match."""
+        """Whether the index of the sort order contains all columns that the conditions test."""
         is_single = len(self._conditions) == 1 and self._conditions[0].index_only
         return is_single and self._connection.dialect == "postgresql"
 
     @property
     def _sorted_by_it(self) -> bool:
-        """Whether the matching records are one contiguous range of the sort order."""
+        """Whether the matching records directly follow each other in the sort order."""
         return len(self._conditions) == 1 and self._conditions[0].span(self._query.sort).whole
 
     @property
@@ -112,11 +115,18 @@ class IdSets:
         return f"+{self._order}"
 
     def _indexed(self) -> list[int]:
-        """Return the positions of the conditions whose matching ids an index finds."""
+        """Return the positions of the conditions whose matching records an index finds.
+
+        A position is the number of a condition in the list of conditions, from 0.
+        """
         return [n for n, c in enumerate(self._conditions) if c.uses_index and not c.negated]
 
     def _narrowest(self, most: int) -> int:
-        """Return the position of a condition with at most `most` matches, or -1 without one."""
+        """Return the position of a condition that at most `most` records satisfy, or -1.
+
+        A position is the number of a condition in the list of conditions, from 0. -1 means that
+        there is no such condition, or that no index finds its records.
+        """
         # Total and page ask the same.
         if most not in self._narrow:
             self._narrow[most] = self._probed(most)
@@ -143,10 +153,10 @@ class IdSets:
         return f"id in ({ids})"
 
     def _behind(self, after: Place | None) -> tuple[str, dict[str, Any]]:
-        """Return a SQL condition for the records after the position `after`, and its parameters.
+        """Return the SQL condition for the records after the position `after`, and its parameters.
 
-        It begins with "and", or is "", and includes the bounds of the query's time filters and
-        `changed_since`.
+        The SQL begins with "and", or is "". It also contains the limits that the filters on the
+        time of creation or change set, and the limits of the query's `changed_since`.
         """
         text, params = "", dict[str, Any]()
         if since := self._query.changed_since:
@@ -178,8 +188,8 @@ class IdSets:
     def _test(self, without: int = -1) -> tuple[str, dict[str, Any]]:
         """Return the SQL condition that a row of `records` satisfies all conditions.
 
-        `without` is the position of a condition to leave out, -1 for none. The second value
-        contains the parameters.
+        `without` is the position of a condition to leave out, from 0; -1 leaves out none. The
+        second value contains the SQL's parameters.
         """
         tests, params = ["true"], dict[str, Any]()
         for n, condition in enumerate(self._conditions):
@@ -194,7 +204,7 @@ class IdSets:
         """Return the SELECT of the ids of all matching records, and its parameters.
 
         `within` is a further SQL condition on the id. `down` is the order of the ids, "asc" or
-        "desc"; with "" the SELECT need not return them in order.
+        "desc"; with "" the order does not matter.
         """
         sets, without = list[str](), list[str]()
         params: dict[str, Any] = {}
@@ -213,7 +223,8 @@ class IdSets:
     def _all(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the SELECT of the ids of all matching records, and its parameters.
 
-        Until the block ends, settings for joins of large sets apply where the SELECT needs them.
+        If the SELECT joins several sets, PostgreSQL's settings for joins of large sets apply until
+        the block ends.
         """
         if tested := self._tested():
             yield tested
@@ -257,9 +268,9 @@ class IdSets:
             return self._of_all(f"({EVERYTHING}) - (select count(*) from {united})", params)
 
     def _of_all(self, total: str, params: dict[str, Any]) -> int:
-        """Return the number that the SQL expression `total` yields.
+        """Return the number that the SQL expression `total` yields; `params` are its parameters.
 
-        The same statement counts all records of the kind, and `everything` is set to that number.
+        The same statement counts all records of the kind; that number is stored in `everything`.
         """
         [(found, everything)] = self._connection.rows(
             f"select {total}, ({EVERYTHING})", self._of | params
@@ -270,7 +281,7 @@ class IdSets:
     def _count(self) -> int:
         """Return the number of records that satisfy several conditions.
 
-        If there are fewer than a thousand, `counted` is set to their ids.
+        If there are fewer than a thousand, their ids are stored in `counted`.
         """
         postgresql = self._connection.dialect == "postgresql"
         array = "array_agg(id)" if postgresql else "json_group_array(id)"
@@ -286,9 +297,10 @@ class IdSets:
         return int(total)
 
     def _within_reach(self) -> float:
-        """Return the number of records within the bounds of the time filters.
+        """Return the number of records within the limits of the filters on creation or change time.
 
-        Returns infinity without such bounds, or if an index would have to be read too far.
+        Returns infinity if there are no such limits, or if counting would read too many entries of
+        an index.
         """
         between, params = self._behind(None)
         if not between:
@@ -304,7 +316,8 @@ class IdSets:
 def _merged(sets: Sequence[str], without: Sequence[str], down: str) -> str:
     """Return SQLite's SELECT of the ids that are in all of `sets` and in none of `without`.
 
-    `down` is the order of the ids, "asc" or "desc".
+    The items of `sets` and `without` are SELECTs of ids. `down` is the order of the ids, "asc" or
+    "desc"; with "" they are ascending.
     """
     # In order, it merges what the indexes bring in order; else it sorts each part.
     return " except ".join((" intersect ".join(sets), *without)) + f" order by 1 {down}"
@@ -313,9 +326,10 @@ def _merged(sets: Sequence[str], without: Sequence[str], down: str) -> str:
 def _joined(sets: Sequence[str], without: Sequence[str], down: str) -> str:
     """Return PostgreSQL's SELECT of the ids that are in all of `sets` and in none of `without`.
 
-    `down` is the order of the ids, "asc" or "desc", or "". The sets are joined by merging.
-    PostgreSQL knows that an index returns unique ids in order; without an explicit order it would
-    sort the excluded sets.
+    The items of `sets` and `without` are SELECTs of ids. `down` is the order of the ids, "asc" or
+    "desc"; with "" the order does not matter. The sets are joined by merging. PostgreSQL knows that
+    an index returns unique ids in order. Without an explicit order it would sort the sets in
+    `without` all the same.
     """
     first, *others = [f"({ids})" for ids in sets]
     joins = [f" join {ids} as s{n} (id) using (id)" for n, ids in enumerate(others)]
@@ -329,7 +343,10 @@ def _joined(sets: Sequence[str], without: Sequence[str], down: str) -> str:
 
 
 def _united(dialect: str, sets: Sequence[str]) -> str:
-    """Return the SQL source of the ids that are in at least one of the sets, each id once."""
+    """Return the SQL source of the ids that are in at least one of `sets`, each id once.
+
+    The items of `sets` are SELECTs of ids. `dialect` is "postgresql" or "sqlite".
+    """
     if len(sets) == 1:
         return f"({sets[0]}) as united"
     if dialect == "sqlite":

@@ -37,8 +37,9 @@ class PageReader(IdSets):
     def _read(self, rows: list[Listed]) -> list[Listed]:
         """Return the records of `rows` that fit on the page, with their properties.
 
-        Large properties, of which a row contains only the size, are read here. If a row does not
-        fit, it is returned as the last item, without properties; the rows after it are left out.
+        If the properties of a record are large, its row contains only their size; they are read
+        here. If a record does not fit on the page, it is returned as the last item, without
+        properties, and the records after it are left out.
         """
         if self._query.room is None and all(row[-1][0] == "{" for row in rows):
             # Together they are no larger than a page may be.
@@ -62,9 +63,10 @@ class PageReader(IdSets):
         ]
 
     def _with_room(self, rows: Sequence[Listed]) -> list[Listed]:
-        """Return the rows that fit on the page, then the next row without its properties.
+        """Return the rows that fit on the page.
 
-        A first page contains at least one record, whatever its size.
+        If a row does not fit, it is added as the last item, without properties. An empty page takes
+        at least one record, whatever its size.
         """
         room, taken = self._query.room, 0
         for n, row in enumerate(rows):
@@ -78,16 +80,15 @@ class PageReader(IdSets):
     def _page_of(self, matching: str, behind: str = "") -> str:
         """Return the SELECT of the ids of one page, in the order of the page.
 
-        `matching` is a SQL source with ids and sort values; `behind` is a SQL condition, beginning
-        with "and", that selects the records after the previous page.
+        `matching` is a SQL source of the ids and sort values of matching records. `behind` is a SQL
+        condition, beginning with "and", that selects the records after the previous page.
         """
         return f"select id from {matching} where true{behind} order by {self._order} limit :rows"
 
     def _with_dates(self, among: str) -> str:
-        """Return the SQL source of ids with their times of creation and change.
+        """Return the SQL source of record ids with the times of creation and of the last change.
 
-        `among` is the SQL condition that selects the rows of `records`; an index contains both
-        times.
+        `among` is the SQL condition that selects the rows of the table `records`.
         """
         return (
             "(select id, created_at, updated_at from records"
@@ -95,11 +96,11 @@ class PageReader(IdSets):
         )
 
     def _with_current_dates(self, ids: str, *, many: bool = False) -> str:
-        """Return the SQL source of ids with their current `updated_at`.
+        """Return the SQL source of record ids with their present `updated_at`.
 
-        `ids` is a SQL source of ids and `updated_at` from an index table. Where that time is old,
-        the table `index_behind` has the current one. For `many` ids PostgreSQL joins
-        `index_behind`; otherwise each id is looked up there.
+        `ids` is a SQL source of ids and `updated_at` from an index table. That time may be old; the
+        present time is then in the table `index_behind`. With `many`, PostgreSQL joins this table;
+        otherwise each id is looked up in it.
         """
         behind, joined = f"index_behind where {OF}", ""
         date = f"coalesce((select updated_at from {behind} and id = found.id), found.updated_at)"
@@ -115,9 +116,9 @@ class PageReader(IdSets):
 
 
 def returning(rows: int) -> dict[str, int]:
-    """Return the SQL parameters `rows` and `large` of a query that returns at most `rows` rows.
+    """Return the SQL parameters `rows` and `large` of a query that returns up to `rows` rows.
 
-    `large` is the size (bytes) up to which the query returns a record's properties, instead of
-    their size, so that all rows together fit on one page.
+    `large` is a size (bytes). The query returns a record's properties up to that size, and only the
+    size of larger properties, so that all rows together fit on one page.
     """
     return {"rows": rows, "large": max(MAX_PAGE_BYTES // max(rows, 1), LEAST_LARGE)}

@@ -27,11 +27,11 @@ _FEW_SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """A request for one page of a listing.
+    """A request for one page of a list or search.
 
-    `after` is the previous page's cursor, or None for the first page. `properties` names the
-    properties to return, None for all; `include` names further fields of each record to return,
-    such as "associations" or "createdAt".
+    `after` is the previous page's cursor, or None for the first page. `properties` contains the
+    names of the properties to return, None for all; `include` names further fields of each record
+    to return, such as "associations" or "createdAt".
     """
 
     query: Query
@@ -42,7 +42,7 @@ class PageRequest:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of records, with the total number of matches.
+    """A page of records, with the total number of records that match on all pages.
 
     `links` maps record ids to their links if the request includes associations, else it is empty.
     `cursor` is the next page's cursor, "" on the last page.
@@ -135,11 +135,13 @@ class Listing:
         after: Cursor | None,
         first: list[Listed] | None,
     ) -> tuple[list[Listed], tuple[Place, int] | None]:
-        """Return the records of the page and the position of the next page.
+        """Return the records of the page, and the position at which the next page begins.
 
-        The position is the last record returned and the next cursor's `caught_up`; it is None on
-        the last page. `total` is the number of matches, `after` the previous page's cursor, and
-        `first` the records of the first page if they have already been read.
+        The position is None on the last page. Otherwise it is a pair: the place of the page's last
+        record, and the next cursor's `caught_up` (the number of records returned so far because
+        they changed during the listing, or -1). `total` is the number of matches, `after` the
+        previous page's cursor. `first` contains the records of the first page if they have already
+        been read.
         """
         place = None if after is None else Place(after.key, after.id)
         caught_up = -1 if after is None else after.caught_up
@@ -173,11 +175,12 @@ class Listing:
     def linked(
         self, id: int, to: Kind, *, limit: int, after: Cursor | None
     ) -> tuple[int, list[int], str]:
-        """Return the ids of the records of kind `to` that are linked to the record `id`.
+        """Return one page of the ids of records that are linked to the record `id`.
 
-        The result is the total number of links, at most `limit` ids, and the next page's cursor (""
-        on the last page). `after` is the previous page's cursor, None for the first page. Raises
-        BadRequest if it belongs to another listing.
+        Only linked records of the kind `to` count. The three values are the total number of these
+        records, at most `limit` ids, and the next page's cursor ("" on the last page). `after` is
+        the previous page's cursor, None for the first page. Raises BadRequest if `after` belongs to
+        another listing.
         """
         listing = f"links:{id}:{to.code}"
         if after is not None and after.filters != listing:
@@ -213,8 +216,8 @@ def _records(
 ) -> tuple[list[Listed], bool]:
     """Return the records of one page, and whether more records follow.
 
-    The page begins after the position `place`, or at the start if it is None. `found` is the page
-    if it has already been read.
+    The page begins after the position `place`; None means the first page. `found` contains the
+    records of the page if they have already been read.
     """
     while True:
         found = search.page(total, place) if found is None else found

@@ -62,9 +62,10 @@ from crmhub.records.search.query import Listed, Place, Query
 
 @dataclass(slots=True)
 class _Walk:
-    """The state of a walk: its position, the size of its next window, and the matches found.
+    """The state of a walk, which reads records in the sort order and tests them.
 
-    `documents` is the number of records read so far.
+    It consists of the position after which to continue, the number of records to read next
+    (`window`), the matches found, and the number of records read so far (`documents`).
     """
 
     after: Place | None
@@ -85,8 +86,7 @@ class Search(Guess):
     def small_result(self) -> tuple[int, list[Listed]] | None:
         """Return the total and the first page, if one or two statements find both; else None.
 
-        They do for a list without filters, and for a search in which one filter selects few
-        records.
+        That is possible without filters, and if one of the filters selects few records.
         """
         if not self._conditions:
             return self._list()
@@ -138,8 +138,9 @@ class Search(Guess):
     def page(self, total: int, after: Place | None) -> list[Listed]:
         """Return the page of records after the position `after`; None means the first page.
 
-        `total` is the number of matches. If more records follow, one more item without properties
-        is returned. It is returned alone if all records of the page have been archived meanwhile.
+        `total` is the number of matches on all pages. If more records follow the page, one more
+        item without properties is returned. That item is returned alone if all records of the page
+        were archived while they were read.
         """
         if not self._conditions or self._sorted_by_it:
             behind, params = self._behind(after)
@@ -189,9 +190,10 @@ class Search(Guess):
         return _Walk(after, max(self._wanted, expected * 3 // 2))
 
     def _walk(self, walk: _Walk, until: int) -> list[Listed] | None:
-        """Continue a walk, until it has read `until` records in all, and return the page.
+        """Continue a walk, which reads records in the sort order and tests them; return the page.
 
-        Returns None if the page is not full by then, unless the listing ends there.
+        It ends when the page is full, when no more records follow, or when the walk has read
+        `until` records in all. In the last case the result is None.
         """
         test, params = self._test()
         # It reads a window to its end, whether or not the page is full before.
@@ -232,9 +234,10 @@ class Search(Guess):
         return None
 
     def _page_of_counted(self) -> list[Listed]:
-        """Return the first page, from the ids that counting the total has found.
+        """Return the first page, from the ids of all matches, which `total` has stored.
 
-        Returns [] if a record has changed since, so that the page would be incomplete.
+        Returns [] if there are no such ids, or if a record has changed since then, so that the page
+        would be incomplete.
         """
         if not self.counted:
             return []
@@ -245,9 +248,10 @@ class Search(Guess):
         return self._read(rows) if len(rows) == min(self._wanted, len(self.counted)) else []
 
     def _page_of_known(self, after: Place) -> list[Listed]:
-        """Return a later page, from the ids stored in the cursor and the records changed since.
+        """Return a later page, from the ids in the cursor and the records that have changed since.
 
-        Returns [] if the cursor has no ids, or if too many records have changed.
+        The cursor contains the ids of all records that matched when the listing began. Returns []
+        if it contains no ids, or if too many records have changed since then.
         """
         if self._known is None:
             return []

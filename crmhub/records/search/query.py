@@ -17,11 +17,13 @@ _MOST_SHOWN = 300
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The start of a listing, by which later changes of records are recognized.
+    """The start of a listing, by which later changes of records are recognised.
 
-    A record has changed since the start if its `updated_at` is later than `at` (ms since 1970), or
-    later than `settled` and its id is not in `shown`. The second case covers changes that were
-    committed after the start but have an earlier `updated_at`.
+    `at` is the time of the start and `settled` an earlier time (both ms since 1970). A record has
+    changed since the start if its `updated_at` is later than `at`. It has also changed if its
+    `updated_at` is later than `settled` and no page has shown the record. The second case covers
+    changes that were committed after the start but have an earlier `updated_at`. `shown` contains
+    the ids of shown records.
     """
 
     at: int
@@ -34,9 +36,9 @@ class Start:
         return min(self.settled, self.at - _SLOWEST_COMMIT)
 
     def having_shown(self, page: Sequence[Listed]) -> Start:
-        """Return this start with the ids of the records on `page` added to `shown`.
+        """Return a copy of this start with the ids of records on `page` added to `shown`.
 
-        Only the ids of records that would otherwise count as changed since the start are added.
+        An id is added only if the record would otherwise count as changed since the start.
         """
         late = [
             row.id
@@ -53,9 +55,9 @@ class Start:
 class Query:
     """The query of a listing: filters, sort column, direction, and page size `limit`.
 
-    With `changed_since`, only records match that existed at that start and have changed since.
-    `room` is the size (bytes) left for properties on a page that already contains other records;
-    None for an empty page.
+    With `changed_since`, the start of an earlier listing, only records match that existed at that
+    start and have changed since. `room` is the size (bytes) left for properties on a page that
+    already contains other records; None for an empty page.
     """
 
     filters: tuple[Filter, ...] = ()
@@ -69,15 +71,16 @@ class Query:
     def by_newest_change(self) -> bool:
         """Whether the listing is sorted by `updated_at` descending.
 
-        In this order a record that changes moves to the front, to a page that was already returned.
+        In this order a record that changes moves to the front. So a later page does not return it.
         """
         return self.sort == "updated_at" and self.descending
 
     def catch_up(self, since: Start, limit: int, room: int | None) -> Query:
         """Return the query for the records that changed after the start `since` of a listing.
 
-        The listing may have missed them. `limit` is the number of records and `room` the size of
-        their properties (bytes) that still fit on the page.
+        The pages of the listing may have missed these records. `limit` is the number of records
+        that still fit on the page, and `room` the size of properties (bytes) that still fits; None
+        for an empty page.
         """
         return replace(
             self,
@@ -91,9 +94,9 @@ class Query:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """The position after which a page begins.
+    """The position in a listing at which a page ends and the next page begins.
 
-    It is the sort value and the id of the previous page's last record.
+    It consists of the sort value and the id of the last record before that position.
     """
 
     key: int
@@ -103,9 +106,9 @@ class Place:
 class Listed(NamedTuple):
     """A record of a listing, with its properties as JSON text.
 
-    For a large record `properties` at first contains the size of that text (bytes, in decimal
-    digits), until the text itself is read. It is "" for the record that follows a full page. This
-    is a tuple because creating a frozen dataclass takes three times as long.
+    If that text is large, `properties` first contains its size (bytes, in decimal digits), until
+    the text itself is read. For the record that follows a full page, `properties` is "". Listed is
+    a tuple because creating a frozen dataclass takes three times as long.
     """
 
     id: int
@@ -115,7 +118,7 @@ class Listed(NamedTuple):
 
     @property
     def is_read(self) -> bool:
-        """Whether `properties` contains the JSON text, not its size."""
+        """Whether `properties` contains the JSON text, instead of its size or ""."""
         return self.properties.startswith("{")
 
     @property
@@ -128,7 +131,7 @@ class Listed(NamedTuple):
 class Known:
     """The ids of all records that matched a search when its listing began.
 
-    A record that is not among them can match only if it has changed since the time `since` (ms).
+    Any other record can match only if it has changed after the time `since` (ms since 1970).
     """
 
     ids: Sequence[int]
@@ -136,9 +139,9 @@ class Known:
 
 
 def start(query: Query, first: Sequence[Listed], now: int) -> Start:
-    """Return the start of a listing that begins `now` (ms since 1970).
+    """Return the start of a listing, by which later changes of records are recognised.
 
-    `first` holds the records of its first page.
+    `now` is the present time (ms since 1970), and `first` contains the records of the first page.
     """
     if not first or not query.by_newest_change:
         return Start(now, now)

@@ -73,7 +73,7 @@ class OnId(OnRecord):
 
 
 class OnMoment(OnRecord):
-    """A condition on a record's time of creation or change, compared by day (UTC)."""
+    """A condition on a record's time of creation or last change, compared by day (UTC)."""
 
     def __init__(self, negated: bool, column: str, operator: str, given: Sequence[str]) -> None:
         self.negated = negated
@@ -134,7 +134,10 @@ def iso(moment: int) -> str:
 
 
 def _moment_text(connection: Connection, column: str) -> str:
-    """Return the SQL expression that formats the time in `column` as `iso` does."""
+    """Return the SQL expression that formats a time as `YYYY-MM-DDTHH:MM:SS.mmmZ`.
+
+    `column` is the column that contains the time (ms since 1970).
+    """
     if connection.dialect == "postgresql":
         seconds = f"to_timestamp({column} / 1000) at time zone 'UTC'"
         return (
