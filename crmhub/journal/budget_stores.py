@@ -192,7 +192,7 @@ class DatabaseBudgets:
         return Turn(False, max(0.0, row.wait), limit)
 
     def paused(self, key: Key) -> float:
-        """Return the rest of a pause that the CRM asked for, in ms; 0 or less if there is none."""
+        """Return how many ms a pause that the CRM asked for still lasts; 0 or less without one."""
         with self._database.reading() as connection:
             end = connection.scalar(_PAUSED_UNTIL, key.params)
             return end - connection.now_ms() if end else 0.0

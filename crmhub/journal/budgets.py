@@ -140,7 +140,10 @@ class LaneBudget:
                 self._lane.limit = limit
 
     def pause(self, seconds: float) -> None:
-        """Allow no call for `seconds` (at most a day), since the CRM refused a call as too many."""
+        """Allow no call for `seconds` seconds, at most for a day.
+
+        Called after the CRM's rate limit refused a call.
+        """
         if seconds > 0:
             self._store.pause(self._key, min(seconds * 1000.0, LONGEST_PAUSE_MS))
 

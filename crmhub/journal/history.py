@@ -114,9 +114,9 @@ def _end(part: Part, state: str, took: int, count: int, longest: int) -> None:
 
 
 def _percentile(part: Part, share: int) -> int | None:
-    """Return the duration (ms) that `share` percent of the successful actions did not exceed.
+    """Return a percentile of the durations of an interval's successful actions, in ms.
 
-    None if no action was successful.
+    `share` percent of the actions took at most this time. Return None if no action succeeded.
     """
     wanted = -(-part.done * share // 100)
     for took in sorted(part._lasted):
@@ -182,7 +182,10 @@ def _build_count(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
 
 
 def _two_digits(value: Any) -> list[tuple[Any, Any]]:
-    """Return SQL cases that round a duration in ms down to two significant digits."""
+    """Return the cases of an SQL expression that rounds a duration in ms down.
+
+    Two significant digits remain. Each item is a pair of a condition and the rounded duration.
+    """
     cuts = [(value < 10 ** (power + 2), value // 10**power * 10**power) for power in range(1, 8)]
     rest = (sa.true(), value // 10**8 * 10**8)
     return [(value < 0, 0), (value < 100, value), *cuts, rest]

@@ -75,9 +75,11 @@ class Journal:
 
         `now`: whether to attempt the action at once. If so, and if nothing blocks the action, the
         result has an `entry` with a lease of `lease_s` seconds. Otherwise the action is queued and
-        due in `wait_s` seconds. `key`: the caller's Idempotency-Key. If an equal action was
-        accepted with this key, or without a key within the last minute, nothing new is stored and
-        the result is that of the earlier action. Raises the errors of `prepare`, and Semantic if
+        due in `wait_s` seconds. `key`: the caller's Idempotency-Key.
+
+        A repeated call stores nothing and returns the earlier action. A call with a key is repeated
+        if an action with this key exists. A call without a key is repeated if an equal action is
+        unfinished or succeeded in the last minute. Raises the errors of `prepare`, and Semantic if
         `key` belongs to a different action.
         """
         return accepting.accept(
@@ -85,7 +87,7 @@ class Journal:
         )
 
     def release(self, entries: Sequence[Entry]) -> None:
-        """Queue claimed actions again that were not attempted, and give up their leases."""
+        """Queue claimed actions again that were not attempted, and release their leases."""
         claiming.release(self._database, entries)
 
     def finish(
@@ -129,7 +131,7 @@ class Journal:
         self._database.transact(work)
 
     def outage_reason(self, account: Account) -> str:
-        """Return why the circuit of the account's connection is open, "" if it is closed."""
+        """Return why the circuit breaker of the account's connection is open; "" if it is not."""
         with self._database.reading() as connection:
             return Outage(connection, account.id, account.connection.id).reason()
 
@@ -183,7 +185,7 @@ class Journal:
         claiming.spare(self._database)
 
     def result(self, account_id: int, action_id: str) -> Mapping[str, Any] | None:
-        """Return the result of an action, None unless the action is `done`."""
+        """Return the result of an action; None unless the action's state is `done`."""
         with self._database.reading() as connection:
             return as_result(
                 connection.scalar(_RESULT, {"account_id": account_id, "id": action_id})
