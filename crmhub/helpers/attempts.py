@@ -235,9 +235,10 @@ def store_contact(tx: Connection, *, account: Account, entry: Entry, done: Done 
 
 
 def _find_sharing(tx: Connection, account: Account, done: Done, phone: str) -> Duplicate | None:
-    """Return another contact than that of `done` whose binding has this phone, or None.
+    """Return another contact with the same phone as the contact of `done`, None without one.
 
-    The CRM's own search may not find a contact that was written a moment ago.
+    The contact is found by the hub's bindings. The CRM's own search may not find a contact that was
+    written a moment ago.
     """
     other = bindings.with_phone(tx, account, phone, besides=done.contact_id)
     if other is None:

@@ -42,10 +42,10 @@ _PARTS = ("firstname", "lastname")
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """The requested properties of a contact, "" for blank ones.
+    """The requested properties of a contact: values by name, "" for a property without a value.
 
-    `missing`: the requested names that the CRM does not have. `url`: the contact's page in the CRM,
-    or None.
+    `missing`: the requested names that the CRM does not have. `url`: the address of the contact's
+    page in the CRM, or None.
     """
 
     values: Mapping[str, str]

@@ -98,7 +98,10 @@ class CreateLead(Action):
     before: str = ""
 
     def enter(self, tx: Connection, account: Account) -> New:
-        """Point the conversation to the binding with this email; return the journal's action."""
+        """Find or create the lead's contact in the hub; return the action as the journal stores it.
+
+        From now on the lead's conversation belongs to this contact.
+        """
         mapped = self.mapped(account)
         email, phone = mapped.properties.get("email", ""), mapped.properties.get("phone", "")
         resolved = resolution.resolve_binding(
@@ -140,7 +143,7 @@ class CreateLead(Action):
         return self.done(adapter, stored.saved, stored.refused)
 
     def lead(self, hub: Hub, account: Account, entry: Entry, mapped: Mapped) -> Lead:
-        """Return the lead for the adapter, with the CRM's ids of contacts that it may mean."""
+        """Return the lead as the adapter gets it, with the ids of the contacts that it may mean."""
         phone = mapped.properties.get("phone", "")
         with hub.database.reading() as connection:
             known = bindings.find_candidates(
@@ -194,7 +197,7 @@ class CreateLead(Action):
         return lease(hub, account, lease_key(phone), _LEASE_S)
 
     def mapped(self, account: Account) -> Mapped:
-        """Return the properties to store, in canonical form, and the refused ones."""
+        """Return the properties to send, in canonical form, and the refused ones with reasons."""
         properties: dict[str, str] = {}
         sent = {"email": self.email, "phone": self.phone}
         said, refused = usable(sent, {"phone": phone_fault})

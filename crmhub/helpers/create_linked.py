@@ -36,9 +36,9 @@ _TITLES: Mapping[Linked, str] = {"deals": "dealname", "tickets": "subject"}
 def create_deal(
     hub: Hub, account: Account, *, contact_id: str, properties: Sent, key: str = ""
 ) -> Done:
-    """Create a deal linked to the contact.
+    """Create a deal in the CRM, linked to a contact, which is named by the hub's or the CRM's id.
 
-    `key`: the caller's Idempotency-Key. Errors and repeated calls: see `_create`.
+    `key`: the caller's Idempotency-Key. `_create` describes the errors and repeated calls.
     """
     return _create(hub, account, CreateDeal(contact_id, properties), key)
 
@@ -116,7 +116,7 @@ class CreateForContact(Action):
         return New(self.kind, person, hub_id, request, identity)
 
     def mapped(self, account: Account) -> Mapped:
-        """Return the usable properties that are not blank, with the field map's constants."""
+        """Return the usable properties that are not blank, and the constants of the field map."""
         properties, refused = usable(self.properties)
         properties = {name: value for name, value in properties.items() if value.strip()}
         mapped = completed(account, self.linked, properties, refused)

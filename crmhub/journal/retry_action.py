@@ -85,7 +85,7 @@ def _retry(wanted: Wanted, tx: Connection, *, by: Author) -> Part:
 
 
 def queue_blocked(tx: Connection, account_id: int, ids: Sequence[str]) -> int:
-    """Queue an account's actions that the actions `ids` block; return how many were queued."""
+    """Queue the account's actions that the failed leads `ids` block; return their number."""
     return _queue(tx, _QUEUE_BLOCKED, account_id, ids)
 
 
