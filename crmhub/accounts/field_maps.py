@@ -83,10 +83,10 @@ class KindMap:
         }
 
     def crm_name(self, name: str) -> str | None:
-        """Return the CRM's name for a property that bots call `name`.
+        """Return the CRM's name for the property that bots call `name`.
 
-        Returns None if `name` has no rule and another property's rule writes to the CRM's property
-        of this name.
+        Return None if the CRM's property of this name belongs to another property of the bots by a
+        rule, and `name` has no rule itself.
         """
         if (rule := self.rules.get(name)) is not None:
             return rule.to
@@ -120,10 +120,9 @@ class KindMap:
         return _looked_up(table, value) if table else value
 
     def sent(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """Return properties as they are sent to the CRM, from bots' names and values.
+        """Convert properties from the names and values that bots use to those of the CRM.
 
-        Names and values are replaced by the CRM's. Properties that have no name in the CRM (see
-        `crm_name`) are left out.
+        Properties that have no name in the CRM (see `crm_name`) are left out.
         """
         if not self.rules:
             return dict(properties)

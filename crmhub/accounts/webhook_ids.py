@@ -77,9 +77,9 @@ def webhook_ids(db: Connection, account_id: int) -> list[WebhookId]:
 
 
 def issue(tx: Connection, account_id: int, kind: Rotatable) -> str:
-    """Create and store a new webhook id or webhook secret, and return it.
+    """Create and store a new webhook id or webhook secret of an account, and return it.
 
-    The existing ids and secrets of the account stay valid.
+    `kind`: which of its webhook ids, or the secret. The existing ids and secrets stay valid.
     """
     value = new_secret() if kind == "secret" else new_webhook_id()
     _insert(tx, account_id, kind, digest(value) if kind == "secret" else value)

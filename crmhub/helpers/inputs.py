@@ -58,10 +58,12 @@ Sent = Mapping[str, str | None]
 def usable(
     sent: Sent, checks: Mapping[str, Callable[[str], str]] | None = None
 ) -> tuple[dict[str, str], list[Problem]]:
-    """Split the sent values into those that can be stored and the problems of the others.
+    """Check the values that a caller sent, by property name.
 
-    `checks`: functions by property name that return the error message for a value, or "";
-    `text_fault` is the default. A blank value can be stored, since it may clear a property.
+    Return two items: the values that can be stored, by property name, and a problem (name, reason)
+    for each other value. `checks`: for some property names, a function that returns the error
+    message for a value, or "". For other properties, `text_fault` is this function. A blank value
+    can be stored, since it may delete a property's value.
     """
     good: dict[str, str] = {}
     problems: list[Problem] = []

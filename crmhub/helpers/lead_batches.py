@@ -30,15 +30,15 @@ from crmhub.journal.models import Entry, Outcome
 
 
 def attempt_one(hub: Hub, account: Account, entry: Entry) -> None:
-    """Attempt a single action of the journal, without a caller, and record its outcome."""
+    """Attempt one action of the journal, for which no caller waits, and record its outcome."""
     attempt(hub, account, entry, action_of(entry.kind, entry.request), waits=False)
 
 
 def attempt_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:
-    """Attempt the leads of a connection in few calls to the CRM; record each outcome.
+    """Attempt several leads of a connection in few calls to the CRM; record each lead's outcome.
 
-    Leads that cannot be sent in a batch, or that the CRM rejected in the batch, are attempted
-    separately.
+    A lead that cannot be sent in a batch, or that the CRM rejected in the batch, is attempted
+    separately afterwards.
     """
     began = time.monotonic()
     try:

@@ -213,7 +213,10 @@ class OwnRecords:
         ]
 
     def _record(self, contact_id: str) -> Record:
-        """Return a contact, or the contact that it was merged into; raises NotFound."""
+        """Return the contact with this id, or the contact into which it was merged.
+
+        Raises NotFound if there is none.
+        """
         if not is_record_id(contact_id):
             raise _no_contact(contact_id)
         try:
@@ -227,7 +230,10 @@ class OwnRecords:
 
     @contextmanager
     def _contract_errors(self, kind: Kind, properties: Mapping[str, str]) -> Iterator[None]:
-        """Convert the record store's errors in the block into the adapter contract's errors."""
+        """Convert the record store's errors in the block into errors of the adapter contract.
+
+        `kind` and `properties`: the kind of record that the block writes, and its properties.
+        """
         try:
             yield
         except Closed as exc:
@@ -249,7 +255,11 @@ class OwnRecords:
             raise Rejected([Problem(name, exc.message) for name in new], exc.message) from exc
 
     def _holder(self, *, email: str, phone: str) -> int | None:
-        """Return the id of the oldest contact with this email or else this phone, or None."""
+        """Return the id of the oldest contact with this email or phone; None if there is none.
+
+        Only the email or only the phone is given; the other is "". The email of a merged contact
+        finds the contact into which it was merged.
+        """
         catalogue = self._records.catalogue(self._account, CONTACTS)
         emails = [values.for_search("email", email)] if email else []
         phones = forms(phone, self._account.switches.region) if phone else []

@@ -42,9 +42,9 @@ def make(
 ) -> frozenset[str]:
     """Create the pipeline and the stage that the properties of a record name, if they do not exist.
 
-    `kind`: the kind of record. Return the names of the properties `pipeline` and `stage` of this
-    kind if both exist afterwards. Return an empty set if they do not, since the hub may not create
-    them.
+    `kind`: the kind of record. If both exist afterwards, return the names of the kind's two
+    properties that hold the pipeline and the stage. Otherwise, since the hub may not create them,
+    return an empty set.
     """
     named = _Named(
         properties.get(kind.pipeline, "").strip(), properties.get(kind.stage, "").strip()
@@ -101,9 +101,10 @@ class _Named:
         return any(not self.stage or one.has(self.stage) for one in pipelines)
 
     def _meant(self, known: Catalogue) -> bool:
-        """Return whether the bot named an existing pipeline or stage by label or in another case.
+        """Return whether the bot seems to mean an existing pipeline or stage, but sent a wrong id.
 
-        `known`: the catalogue. In this case the hub creates none: the error names the id to send.
+        It sent the label, or the id in another case. The hub then creates nothing; the error names
+        the right id. `known`: the stored pipelines.
         """
         pipelines = {each.id: each.label for each in known.pipelines}
         stages = {each.id: each.label for one in known.pipelines for each in one.stages}

@@ -185,10 +185,10 @@ def _offset(rotation: Rotation, draws: int, seed: int, size: int) -> int:
 
 @lru_cache(maxsize=64)
 def _cycle(weights: tuple[int, ...]) -> array[int]:
-    """Return a cycle of the indexes of `weights`; each index occurs as often as its weight.
+    """Return a sequence of the indexes of `weights`; each index occurs as often as its weight says.
 
-    The occurrences are evenly spread: for an index of weight w, the cycle is divided into w equal
-    parts, and an occurrence is due in the middle of each part.
+    The occurrences of an index are evenly spread. An index of weight w gets w equal parts of the
+    sequence, and is due in the middle of each part.
     """
     turns = [
         ((2 * n + 1) / weight, index) for index, weight in enumerate(weights) for n in range(weight)

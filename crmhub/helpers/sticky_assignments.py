@@ -67,7 +67,7 @@ _SHARE = Statement(_sharing)
 
 
 class Turns(Protocol):
-    """A source of numbers for contacts that have no number yet."""
+    """Draws integers from a range (`smallest` to `largest`) for contacts that have none yet."""
 
     smallest: int
     largest: int
