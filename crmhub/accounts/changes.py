@@ -296,11 +296,11 @@ def set_adapter(
     credentials: str,
     plans: Mapping[str, Plan],
 ) -> Account:
-    """Store the adapter, settings and sealed credentials of an account; return the account.
+    """Store the adapter of an account, with its settings and encrypted credentials.
 
     If `adapter` differs from the present adapter, a new connection is created, so that no id of the
-    former CRM is used again. The values are not checked here: call
-    `accounts.connections.configure`.
+    former CRM is used again. The values are not checked here: call `accounts.connections.configure`
+    for that. Return the changed account.
     """
     account = locked(tx, account_id, plans)
     if adapter == account.connection.adapter:

@@ -45,9 +45,11 @@ Faults = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The mapping of one property: to the CRM's property `to`, with values and a constant.
+    """How the field map maps one property: to the CRM's property `to`, with values and a constant.
 
-    `constant` is "" if there is none; `when` says when the constant is sent.
+    `values`: the CRM's value for some of the values that bots send. `constant`: a value that the
+    hub sends on its own, "" for none. `when`: "always", or "empty" to send the constant only in
+    place of a missing value.
     """
 
     to: str
@@ -130,9 +132,9 @@ class KindMap:
         return {theirs: self.crm_value(name, value) for theirs, name, value in named if theirs}
 
     def nameless(self, properties: Mapping[str, str]) -> list[tuple[str, str]]:
-        """Return (name, reason) for each property that `sent` leaves out.
+        """Return (name, reason) for each property without a name in the CRM, which `sent` drops.
 
-        `properties` has the names that bots use.
+        `properties`: values by the names that bots use.
         """
         return [
             (
@@ -145,11 +147,11 @@ class KindMap:
         ]
 
     def completed(self, properties: Mapping[str, str]) -> tuple[dict[str, str], frozenset[str]]:
-        """Return (properties, names): the properties with the constants of the rules added.
+        """Return the properties with the constants of the rules added, and a set of names.
 
-        `properties` has the names that bots use. The returned names are those of properties whose
-        constant was added because the bot sent no value (`set` is "empty"); such a constant must
-        not replace a value that the CRM has.
+        `properties`: values by the names that bots use. The set has the names of the constants that
+        were added because the bot sent no value (`set` is "empty"). Such a constant must not
+        replace a value that the CRM has.
         """
         complete, initial = dict(properties), set()
         for name, rule in self.rules.items():
@@ -183,7 +185,7 @@ class FieldMap:
         return bool(self.kinds)
 
     def of(self, kind: Written) -> KindMap:
-        """Return the rules for a kind of record, such as contacts; possibly without any rule."""
+        """Return the rules for a kind of record, such as contacts; there may be none."""
         return self.kinds.get(kind, _NONE)
 
     @property

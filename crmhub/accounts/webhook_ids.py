@@ -87,10 +87,11 @@ def issue(tx: Connection, account_id: int, kind: Rotatable) -> str:
 
 
 def rotate(tx: Connection, account_id: int, kind: Rotatable, *, keep_ms: int = WEEK_MS) -> str:
-    """Create and store a new webhook id or webhook secret, and return it.
+    """Create and store a new webhook id or webhook secret, and let the existing ones expire.
 
-    Older values of the same kind expire after `keep_ms` milliseconds, or at once for 0; values that
-    expire earlier keep their expiry. Raises Semantic for an unknown kind.
+    `kind`: which of the account's webhook ids, or the secret. Existing values of this kind expire
+    after `keep_ms` milliseconds, or at once for 0; values that expire earlier keep their expiry.
+    Return the new value. Raises Semantic for an unknown kind.
     """
     if kind not in get_args(Rotatable):
         raise Semantic(f"{kind!r} cannot be changed; give one of {', '.join(get_args(Rotatable))}.")

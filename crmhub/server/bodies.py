@@ -1,4 +1,4 @@
-"""Reads the body of a request completely before the app processes the request."""
+"""Read the body of a request completely before the app processes the request."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class BodyBuffer:
 
     @property
     def is_idle(self) -> bool:
-        """True if the app has answered every complete request."""
+        """True if the app is processing no request and no complete request waits."""
         return self._turns.empty and self._long_turns.empty
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -89,9 +89,11 @@ class BodyBuffer:
             del self._requests[thread_id]
 
     def _read_body(self, request: Request, stream: Any, length: int | None) -> bytes | _InvalidBody:
-        """Read the body of a request from `stream`; return an invalid body if that fails.
+        """Read the body of a request from `stream`, and return it.
 
-        `length`: the number of bytes; None for a chunked body of unknown length.
+        `length`: the number of bytes; None for a chunked body of unknown length. If the body is too
+        long or incomplete, return an `_InvalidBody` instead, which raises the error when the app
+        reads it.
         """
         if length is not None and length > self._largest:
             return _InvalidBody(RequestEntityTooLarge)
@@ -125,7 +127,7 @@ class _InvalidBody:
         self._error = error
 
     def read(self, _size: int = -1) -> bytes:
-        """Raise the error of the body."""
+        """Raise the error because of which the body is invalid."""
         raise self._error
 
 
