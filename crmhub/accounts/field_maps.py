@@ -371,9 +371,9 @@ def _path(kind: str, name: str) -> str:
 
 
 def _clashes(kind: Written, kind_map: KindMap) -> Iterator[tuple[str, str]]:
-    """Yield (path, reason) for rules that no field map may have, or that conflict.
+    """Yield (path, reason) for each rule that no field map may have or that conflicts with others.
 
-    `kind_map` holds the rules for the kind of record `kind`.
+    `kind`: the kind of record. `kind_map`: its rules.
     """
     targets = defaultdict(list)
     for name, rule in kind_map.rules.items():

@@ -29,17 +29,20 @@ _HELPERS = ("chatbot", "crm-api-interface")
 
 
 class BodyBuffer:
-    """A WSGI middleware that passes complete requests to the app, at most `turns` at the same time.
+    """A WSGI middleware that passes a request to the app once its whole body has arrived.
 
-    granian calls the app as soon as the headers have arrived; the request's thread then reads the
-    body, however long that takes. While such a thread reads, it takes no turn from other requests,
-    so slow senders delay nobody. `connections` limits the number of slow senders and their time. A
-    body of more than `largest` bytes is not read.
+    The app processes at most `turns` requests at the same time; further complete requests wait.
+    granian starts a thread for a request as soon as its headers have arrived. The thread reads the
+    body here, however long that takes, and does not count among the `turns`. So slow senders delay
+    no other requests. `connections` limits the number of slow senders and their time. A body of
+    more than `largest` bytes is not read.
 
-    If a client hangs up, granian ends the body as if it were complete; and Flask cuts a chunked
-    body at the size limit instead of refusing it. In both cases the app gets an error here when it
-    reads the body. If an answer were sent before the body was read, granian would close the
-    connection, and the next request on it would be lost. So the body is always read first.
+    If a client hangs up, granian ends the body as if it were complete. Flask cuts a chunked body at
+    the size limit instead of refusing it. In both cases the app gets an error here when it reads
+    the body.
+
+    If an answer were sent before the body was read, granian would close the connection, and the
+    next request on it would be lost. So the body is always read first.
     """
 
     def __init__(
@@ -112,9 +115,10 @@ class BodyBuffer:
 
 
 def _find_account(path: str) -> str:
-    """Return the account named in a request's path, for taking turns between accounts.
+    """Return the account's name in the path of a request.
 
-    The name is not verified: a request with an invented account is soon refused.
+    Waiting requests are admitted in rotation between these names. The name is not verified, since a
+    request with an invented account is soon refused.
     """
     first, *rest = path[1:].split("/", 3)
     return rest[1] if first in _HELPERS and len(rest) > 1 else first

@@ -180,7 +180,7 @@ def _answers(host: str, port: int) -> bool:
 
 
 def local_host(host: str) -> str:
-    """Return the host name with which this machine reaches a service that listens on `host`."""
+    """Return the host at which this machine reaches a service that listens on `host`."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 

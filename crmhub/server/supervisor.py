@@ -36,7 +36,7 @@ class Supervisor:
         os.write(self._signal, b".")
 
     def start_missing(self) -> None:
-        """Start a process in each empty slot whose pause is over."""
+        """Start a server process in each place that is empty and whose pause is over."""
         for slot in self._slots:
             slot.start_when_due()
 
