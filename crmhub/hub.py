@@ -109,11 +109,14 @@ class Hub:
             return accounts.load(db, client_id, self.plans)
 
     def forget_after_commit(self, account_id: int) -> None:
-        """Remove an account from this process's cache as soon as the transaction is committed."""
+        """Delete an account from this process's cache once the current transaction is committed."""
         self.database.after_commit(partial(self.directory.forget, account_id))
 
     def rehearse(self, operation: Callable[[Connection], T]) -> T:
-        """Run an operation in a transaction that is rolled back; return its result."""
+        """Run an operation in a transaction that is rolled back; return the operation's result.
+
+        Thus the errors of the operation appear without its effects.
+        """
         results: list[T] = []
 
         def run_and_undo(tx: Connection) -> None:

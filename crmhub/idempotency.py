@@ -62,7 +62,7 @@ _DELETE = Statement(sa.delete(idempotency).where(_OF_ACCOUNT, in_list(_answer.ke
 
 
 class StillRunning(Conflict):
-    """The first request with this key is still in progress; retry after a second."""
+    """The first request with this Idempotency-Key is still in progress; retry after 1 s."""
 
     @property
     def headers(self) -> dict[str, str]:
@@ -156,7 +156,7 @@ def _store_answer(
 
 
 def delete_expired(database: Database, *, most: int = 1000) -> int:
-    """Delete up to `most` answers older than 24 hours; return the number of deleted answers."""
+    """Delete up to `most` stored answers older than 24 hours; return how many were deleted."""
     old = find_expired(database, _answer.created_at, before=now_ms() - KEPT_MS, most=most)
     types = {"account_id": "int", "key": "text", "created_at": "bigint"}
     return database.transact(lambda tx: tx.delete(idempotency.name, types, old))

@@ -172,7 +172,10 @@ def _remove_abandoned(parent: Path) -> None:
 
 
 class _Labelled(Generic[M]):
-    """A metric that caches its label combinations, which avoids prometheus_client's lock."""
+    """A metric that caches its combinations of label values.
+
+    The cache avoids a lock of prometheus_client.
+    """
 
     def __init__(self, metric: M, most: int) -> None:
         self._metric = metric

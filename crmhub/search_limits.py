@@ -25,10 +25,11 @@ class Stopped(Semantic):
 
 @dataclass(eq=False, slots=True)
 class SearchLimit:
-    """The time limit of a search (`seconds` for all its statements), and its state.
+    """The limit of one search: it ends after `seconds`, or when its caller hangs up.
 
-    The time begins when the search has a connection (`since`, by `time.monotonic`). `hung_up` tells
-    whether the caller has hung up; another thread calls it, at most four times a second.
+    `seconds`: the time for all statements of the search. `since`: when the search got its database
+    connection, by `time.monotonic`; the time begins then. `hung_up`: a function that returns
+    whether the caller has hung up. Another thread calls it, at most four times a second.
     """
 
     seconds: float

@@ -225,7 +225,7 @@ def _encryption_key(position: int, item: str) -> EncryptionKey:
 
 
 class SealBroken(Exception):
-    """A sealed value cannot be decrypted: its key is missing, or the value was changed."""
+    """An encrypted value cannot be decrypted: its key is missing, or the value was changed."""
 
 
 class Vault:

@@ -109,7 +109,10 @@ class Settings:
 
     @property
     def var(self) -> Path:
-        """The directory of the service's own files: SQLite's database and development's secrets."""
+        """The directory `var/` of the installation.
+
+        It holds SQLite's database and, in development, the secrets.
+        """
         return self.root / "var"
 
     @classmethod
@@ -146,7 +149,10 @@ def _parsers() -> dict[str, Parser]:
 
 
 class _Source:
-    """The environment variables and the file from which settings are read, and their errors."""
+    """The environment variables and the file from which settings are read.
+
+    `problems` collects a sentence for each error in them.
+    """
 
     def __init__(self, environ: Mapping[str, str], root: Path) -> None:
         self.root = root
@@ -213,7 +219,8 @@ class _Source:
     def plans(self, given: Path | None) -> Path | None:
         """Return the path of the file of plans; None if there is no such file.
 
-        `given`: the path in the settings; None for the usual path.
+        `given`: the path in the settings; None for the default path. If the file at `given` does
+        not exist, note an error.
         """
         return self._find_file(given, _PLANS, self._place_of("plans"))
 
@@ -232,10 +239,11 @@ class _Source:
         return None
 
     def database_url(self, given: str | None) -> str | None:
-        """Return the database's URL, with an absolute path for SQLite; None if it is invalid.
+        """Return the URL of the database; for SQLite, with an absolute path.
 
-        `given`: the URL in the settings; None for the default. Creates the directory var/ if
-        SQLite's file belongs there.
+        `given`: the URL in the settings; None if the setting is missing or invalid. Return the
+        default URL for a missing setting, and None for an invalid one. Creates the directory var/
+        if SQLite's file belongs there.
         """
         if given is None and self.is_given("database_url"):
             return None

@@ -350,7 +350,7 @@ def as_binding(row: Any) -> Binding:
 def latest_times(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Return the latest time of each property name in several mappings from names to times.
 
-    The result has at most 200 names: those that came last.
+    Of more than 200 names, only the 200 that occurred last in `several` are returned.
     """
     latest: dict[str, int] = {}
     for times in several:

@@ -124,7 +124,7 @@ def hold_contacts(tx: Connection, account: Account, crm_ids: Sequence[str]) -> N
 
 
 def hold_actions(tx: Connection, account: Account, crm_ids: Sequence[str]) -> None:
-    """Lock the unfinished actions of these contacts until the transaction ends.
+    """Lock the unfinished actions of the contacts `crm_ids` of the CRM until the transaction ends.
 
     Call this function before `hold_contacts`. Otherwise a deadlock is possible: a process that
     records an outcome locks the action first, then the contact.

@@ -108,11 +108,12 @@ _MERGES_INTO = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two contacts that may be the same human being; `one` and `other` are their ids in text order.
+    """Two contacts that may be the same human being.
 
-    `shares`: the names of the properties whose values are equal in both contacts, such as `phone`
-    and `name`. `found_at` and `decided_at`: when the pair was found, and when it was merged or
-    dismissed (ms since 1970). `decided_by`: the operator who merged or dismissed the pair, "" if
+    `one` and `other`: the CRM's ids of the contacts; `one` is the id that comes first in text
+    order. `shares`: the names of the properties whose values are equal in both contacts, such as
+    `phone` and `name`. `found_at` and `decided_at`: when the pair was found, and when it was merged
+    or dismissed (ms since 1970). `decided_by`: the operator who merged or dismissed the pair, "" if
     the CRM did. `kept_id` and `merged_id`: the ids of the kept and of the merged contact, "" if the
     pair is not merged or the hub does not know them. `undoable`: whether the data for undoing the
     merge still exist.

@@ -373,8 +373,8 @@ def correct(
 
     `said`: the corrected values under the keys "email" and "phone"; "" deletes a value. `values`:
     the corrected properties. If another binding has the same email, both bindings get the same
-    person, so that their actions run in order. If neither has an email, the same phone has this
-    effect.
+    person, so that their actions run in order. This also applies to a binding with the same phone
+    if neither has an email.
     """
     said = {name: text[:LONGEST] for name, text in said.items()}
     hold_all(tx, [(account.id, account.connection.id, *one) for one in said.items() if one[1]])

@@ -367,7 +367,7 @@ def newest(tx: Connection, wanted: Wanted, states: Sequence[str]) -> dict[str, i
 
 
 def by_account(found: Mapping[str, int]) -> list[tuple[int, list[str]]]:
-    """Group action ids by account; return pairs of an account id and its list of action ids.
+    """Group action ids by account; return pairs of an account id and the list of its action ids.
 
     `found`: the account id of each action, by action id.
     """

@@ -25,10 +25,11 @@ _OF_ACCOUNT = _a.account_id == param("account_id")
 
 @cache
 def _claim(narrowed: str) -> Statement:
-    """Return the statement that claims due actions of a connection, so that one process has them.
+    """Return the statement that claims due actions of a connection for one process.
 
-    `narrowed`: which actions: "only" (the action whose id is the parameter `id`), "of_kind" (those
-    of the kind in the parameter), "of_other_kinds", or "" for all.
+    `narrowed`: which actions: "only" (the action in the parameter `id`), "of_kind" (those of the
+    kind in the parameter `kind`), "of_other_kinds" (those of other kinds than `kind`), or "" for
+    all.
     """
     due, first, other = (action.alias(name) for name in ("a", "e", "r"))
     only_queued = sa.and_(due.c.id == param("id"), one_of(due.c.state, "queued"))

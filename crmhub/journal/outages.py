@@ -53,7 +53,7 @@ class Outage:
 
         A probe tests whether an unavailable CRM answers again. `moment`: the present in ms since
         1970. `probe`: whether the caller may make a probe; only one caller at a time gets it.
-        Without `probe`, the CRM must not be called until a probe has succeeded.
+        During an outage, callers without `probe` must wait until a probe has succeeded.
         """
         row = self._tx.row(_FIND, self._of)
         if row is None:
