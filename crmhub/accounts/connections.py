@@ -128,10 +128,10 @@ def configure(
 def _stored(
     vault: Vault, account: Account, adapter: type[Adapter], given: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the stored credentials of an account, by name.
+    """Return the credentials that are stored for an account, by name.
 
-    Returns no credentials if they cannot be decrypted but `given` names every secret of the
-    adapter; if a secret is not given, raises Semantic.
+    `given`: the new credentials, by name. If the stored ones cannot be decrypted, return no
+    credentials if `given` has every secret of the adapter; otherwise raise Semantic.
     """
     try:
         return open_credentials(vault, account)

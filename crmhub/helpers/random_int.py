@@ -33,7 +33,7 @@ LARGEST = 2**53 - 1
 LARGEST_BAG = 10_000
 """The largest range of a shuffle bag, which is built in memory."""
 MOST_RANGES = 1_000
-"""The most ranges counted per account; the least recently used one is deleted."""
+"""The most ranges stored per account; the ranges used longest ago are deleted."""
 
 _random = secrets.SystemRandom()
 

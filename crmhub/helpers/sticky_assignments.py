@@ -27,9 +27,9 @@ from crmhub.identity import bindings
 
 _DAY_MS = 86_400_000
 KEPT_MS = 90 * _DAY_MS
-"""The time in ms after which an unused number is deleted."""
+"""The time in ms after which an assigned integer is deleted if it was not used."""
 MOST_KEPT = 300_000
-"""The most numbers per account; the least recently used are deleted."""
+"""The most assigned integers per account; those used longest ago are deleted."""
 # Old rows are deleted after one in this many new contacts, by chance.
 _SWEEP = 500
 
@@ -180,11 +180,11 @@ class _Kept:
 def _kept(
     connection: Connection, account: Account, keys: Sequence[str], turns: Turns
 ) -> _Kept | None:
-    """Return the integer that was assigned to a contact for the range of `turns`, or None.
+    """Return the integer that is stored for a contact and the range of `turns`; None without one.
 
-    Without one, return the integer assigned for another range with the same start. So contacts keep
-    their agents when agents are added or removed at the end of the range. `keys`: the hashes under
-    which the contact's integers are stored.
+    If none is stored for this range, an integer stored for another range with the same start is
+    returned. So contacts keep their agents when agents are added or removed at the end of the
+    range. `keys`: the hashes under which the contact's integers are stored.
     """
     now = now_ms()
     rows = connection.rows(
@@ -228,19 +228,19 @@ def _keep(tx: Connection, account: Account, keys: Sequence[str], turns: Turns, v
 
 
 def share(tx: Connection, account: Account, of: str, to: str) -> None:
-    """Copy the assigned integers of one contact to another contact.
+    """Copy the integers that getRandomInt assigned to one contact to another contact.
 
-    `of` and `to`: the hashes of the two contacts, as `of_person` or `of_id` returns them. Integers
-    that are stored for `to` already stay.
+    `of`: the hash of the first contact, `to`: the hash of the other one, as `of_person` or `of_id`
+    returns them. Integers that are stored for `to` already are not replaced.
     """
     tx.run(_SHARE, {"account_id": account.id, "of": of, "to": to})
 
 
 def forget(database: Database, table: sa.Table, account_id: int, *, most: int) -> None:
-    """Delete rows of an account that were not used for 90 days, and all but about `most` others.
+    """Delete rows of an account that were not used for 90 days; of the others, keep at most `most`.
 
     `table`: the table of the rows, with the columns `account_id` and `used_at`. The rows that were
-    used last stay.
+    used last are kept.
     """
     of_account = table.c.account_id == param("account_id")
     last_used = sa.select(table.c.used_at).where(of_account).order_by(table.c.used_at.desc())

@@ -332,10 +332,11 @@ Part = tuple[int, int, str]
 
 
 def in_parts(database: Database, wanted: Wanted, step: Callable[[Wanted, Connection], Part]) -> int:
-    """Call `step` repeatedly, until it has changed all selected actions.
+    """Call `step` for one batch of the selected actions after the other.
 
-    Each call of `step` runs in a transaction of its own. It gets the selection without the actions
-    that earlier calls changed, and the transaction. Return the number of changed actions.
+    Each call runs in a transaction of its own. `step` gets the selection without the actions of
+    earlier batches, and the transaction. It returns the number of actions that it changed, the size
+    of its batch, and the id of the batch's last action. Return the number of all changed actions.
     """
     changed, found = 0, AT_ONCE
     while found == AT_ONCE:

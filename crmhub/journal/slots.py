@@ -30,9 +30,9 @@ class Gate:
     """A counting semaphore: at most `size` threads are inside it, and further threads wait.
 
     Waiting threads are admitted in the order of their arrival. Python's own semaphore may leave one
-    of hundreds of threads waiting forever. Use it as `with gate:`, or as `with gate.of(group):` if
-    threads belong to groups, such as accounts. Then one thread of each waiting group is admitted in
-    rotation.
+    of hundreds of threads waiting forever. Use it as `with gate:`. If threads belong to groups,
+    such as accounts, use it as `with gate.of(group):`. Then the groups take turns: each time a
+    thread leaves, the first waiting thread of the next group is admitted.
     """
 
     def __init__(self, size: int) -> None:
@@ -55,15 +55,16 @@ class Gate:
     def of(self, group: str) -> Turn:
         """Return a context manager: entering it waits for admission, leaving it leaves the gate.
 
-        The wait has no time limit and never fails. `group`: the name of the thread's group; waiting
-        groups are admitted in rotation.
+        The wait has no time limit and raises no error. `group`: the name of the thread's group; if
+        several groups wait, one thread of each is admitted in rotation.
         """
         return Turn(self, group)
 
     def enter(self, group: str = "") -> None:
         """Wait, without a time limit, until the gate admits the calling thread.
 
-        `group`: the name of the thread's group; waiting groups are admitted in rotation.
+        `group`: the name of the thread's group; if several groups wait, one thread of each is
+        admitted in rotation.
         """
         with self._lock:
             if self._free:
