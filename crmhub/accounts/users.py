@@ -44,9 +44,10 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """The user of a live session.
+    """The user to whom a valid session belongs.
 
-    `stale` is True if the caller should call `note_seen`, which stores the session's last use.
+    `stale`: whether the stored time of the session's last use is too old, so that the caller should
+    call `note_seen`.
     """
 
     user_id: str

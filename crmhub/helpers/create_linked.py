@@ -38,7 +38,9 @@ def create_deal(
 ) -> Done:
     """Create a deal in the CRM, linked to a contact, which is named by the hub's or the CRM's id.
 
-    `key`: the caller's Idempotency-Key. `_create` describes the errors and repeated calls.
+    An equal call within a minute creates no second deal, unless it has another Idempotency-Key
+    (`key`). Raises NotFound for an unknown contact, and Semantic for a pipeline or stage that the
+    CRM does not have, or if the CRM has no deals.
     """
     return _create(hub, account, CreateDeal(contact_id, properties), key)
 
@@ -48,7 +50,9 @@ def create_ticket(
 ) -> Done:
     """Create a ticket in the CRM, linked to a contact, which is named by the hub's or the CRM's id.
 
-    `key`: the caller's Idempotency-Key. `_create` describes the errors and repeated calls.
+    An equal call within a minute creates no second ticket, unless it has another Idempotency-Key
+    (`key`). Raises NotFound for an unknown contact, and Semantic for a pipeline or stage that the
+    CRM does not have, or if the CRM has no tickets.
     """
     return _create(hub, account, CreateTicket(contact_id, properties), key)
 

@@ -44,7 +44,10 @@ def since(moment: float, *, deferred: bool = False) -> Iterator[None]:
 
 
 def is_deferred() -> bool:
-    """Return whether the current call must be queued without an attempt."""
+    """Return whether the current call must not wait for the CRM.
+
+    Its account uses all of its threads already, so a write must be queued without an attempt.
+    """
     return _deferred.get()
 
 

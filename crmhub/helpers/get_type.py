@@ -273,7 +273,10 @@ def unenrol(
 
 @dataclass(frozen=True, slots=True)
 class Enrolment:
-    """A contact's enrolment in a workflow; `at`: when it entered it (ms since 1970)."""
+    """The hub's record that a contact has entered a workflow.
+
+    `at`: the time in ms since 1970 at which the contact entered the workflow.
+    """
 
     workflow_id: str
     contact_id: str

@@ -7,8 +7,8 @@ a missing value, or a dummy such as `0`. Which values count as empty depends on 
   a missing value in any case, `0`, `-`, `N/A`, and a bare `@x`, `[x]` or `<x>`.
 - email, contactnumber and numbers (`find_in_key`): a variable anywhere in it, a word for a missing
   value.
-- name (`filled_words`): the same, word by word.
-- phone and mobilephone (`is_junk_phone`): also any text that cannot be a phone number.
+- name (`filled_words`): in each of its words, a variable or a word for a missing value.
+- phone and mobilephone (`is_junk_phone`): any text that cannot be a phone number.
 - any other property (`find_in_text`): only variables, a word for a missing value, and in a longer
   text a variable that cannot be anything else.
 

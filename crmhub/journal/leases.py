@@ -79,10 +79,10 @@ _TAKE = Statement(_build_take)
 
 @dataclass(slots=True)
 class _Queue:
-    """The threads of this process that wait for the same lease.
+    """The threads of this process that hold or wait for the same lease.
 
-    Only the first of them polls the database. `threads`: their number. `turns`: how many threads
-    have had the first place so far.
+    Only the first of them polls the database. `threads`: the number of these threads. `turns`: how
+    many threads have been the first so far.
     """
 
     lock: threading.Lock = field(default_factory=threading.Lock)

@@ -319,9 +319,10 @@ class Connections:
         return stalled, min(waiting, len(stalled) - max(0, without_place)), _ROOM
 
     def _close(self, line: TcpConnection, *, since: float) -> bool:
-        """Close a connection and return True; if a request has arrived on it, return False.
+        """Close a connection and return True.
 
-        `since`: only a request that is complete after this moment counts, by `time.monotonic`.
+        If a request has arrived on it after the moment `since` (by `time.monotonic`), or if it is
+        closed already, do nothing and return False.
         """
         was_slow, received = line.is_slow, line.received
         if not line.refresh() or (line.received != received and not was_slow):
