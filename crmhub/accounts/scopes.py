@@ -28,9 +28,10 @@ def to_store(names: Iterable[str], known: Sequence[str]) -> str:
 
 
 def of_stored(stored: str, all_scopes: Sequence[str]) -> tuple[str, ...]:
-    """Return the scopes that the text `stored`, a result of `to_store`, stands for.
+    """Return the scopes that a stored text names.
 
-    `all_scopes` is returned for full access.
+    `stored`: a result of `to_store`. `all_scopes`: the scopes to return if the text stands for full
+    access.
     """
     return tuple(all_scopes) if stored == _ALL else tuple(stored.split())
 

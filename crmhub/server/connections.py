@@ -305,12 +305,12 @@ class Connections:
     def _choose_stalled_bodies(
         self, lines: list[TcpConnection], now: float
     ) -> tuple[list[TcpConnection], int, str]:
-        """Choose connections to close because they block the reading of other long bodies.
+        """Choose connections to close because their long bodies keep other long bodies waiting.
 
-        Return the connections whose long body makes no progress, how many of them to close, and the
-        reason. `lines`: the connections with a long body. `now`: the present by `time.monotonic`.
-        Only a limited number of long bodies is read at the same time; the others wait and make no
-        progress either. These began later, so that they are not closed first.
+        Return three items: the connections whose long body makes no progress, the number of them to
+        close, and the reason. `lines`: the connections with a long body. `now`: the present by
+        `time.monotonic`. Only some long bodies are read at the same time. The others wait and make
+        no progress either, but they began later, so they are not closed first.
         """
         requests = list(self.requests.values())
         waiting = sum(0 < request.waiting_since < now - _NEW_SECONDS for request in requests)
