@@ -162,5 +162,8 @@ def note_use(tx: Connection, used: Mapping[tuple[int, str], int]) -> None:
 
 
 def scopes_of(stored: str) -> tuple[str, ...]:
-    """Return the scopes that the text `stored`, from the column `scopes`, stands for."""
+    """Return the scopes that a text from the column `scopes` names.
+
+    Return all scopes if the text stands for full access.
+    """
     return scope_names.of_stored(stored, SCOPES)

@@ -15,10 +15,10 @@ _ALL = ""
 
 
 def to_store(names: Iterable[str], known: Sequence[str]) -> str:
-    """Return scopes in their stored form: separated by blanks, in the order of `known`.
+    """Return scopes as the text that the database stores, separated by blanks.
 
-    `known` lists all valid scopes. If `names` is empty, the result stands for full access. Raises
-    Semantic if `names` contains a scope that is not in `known`.
+    `known`: all valid scopes, which also determine the order. If `names` is empty, the text stands
+    for full access. Raises Semantic if `names` contains a scope that is not in `known`.
     """
     chosen = set(names)
     unknown = sorted(chosen - set(known))

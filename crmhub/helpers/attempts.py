@@ -149,8 +149,8 @@ class Action(Protocol):
 class Attempted:
     """The result of an attempt: `done` if it succeeded, or the `error` that the caller gets.
 
-    If both are None, the action is queued again or blocked, and `why` is the message for the
-    caller.
+    If both are None, there is no result for the caller yet, because the action is queued or
+    blocked; `why` is the message for the caller.
     """
 
     done: Done | None = None
@@ -285,9 +285,11 @@ def crm_id_of(hub: Hub, account: Account, entry: Entry) -> str:
 def note_failure(
     hub: Hub, account: Account, exc: contract.AdapterError, *, record: str = "contacts"
 ) -> None:
-    """Count a failed read from the account's CRM; after several in a row, open the circuit breaker.
+    """Count a failed read from the account's CRM, and open the circuit breaker if necessary.
 
-    `exc`: the adapter's error. `record`: the kind of record that was read.
+    It is opened after several failures in a row, or at once if the CRM refuses the connection's
+    credentials or settings. `exc`: the adapter's error. `record`: the kind of record that was read.
+    A bug of the adapter (Broken) is not counted.
     """
     if isinstance(exc, Broken):
         return

@@ -38,7 +38,7 @@ class Health:
         """Count a failed call to a connection's CRM; return whether its circuit breaker must open.
 
         `after`: how long the call took, in seconds. The circuit breaker opens after 3 failures in a
-        row that together lasted at least 1 s.
+        row, if at least 1 s lies between the start of the first call and the end of the last.
         """
         now = time.monotonic()
         with self._lock:

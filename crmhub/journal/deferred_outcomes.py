@@ -58,8 +58,9 @@ class Unwritten:
         """Call `write`, which stores an outcome, and return its result.
 
         If the database is unavailable, return None; then a background thread calls `write` until it
-        succeeds, for up to 5 minutes. So a failed `write` must leave nothing behind. The leases
-        `locks` are held until then.
+        succeeds. So a failed `write` must leave nothing behind. The leases `locks` are held until
+        then. If `write` still fails after 5 minutes although the database is reachable, the outcome
+        is dropped.
         """
         try:
             return write()

@@ -78,9 +78,9 @@ class Journal:
         due in `wait_s` seconds. `key`: the caller's Idempotency-Key.
 
         A repeated call stores nothing and returns the earlier action. A call with a key is repeated
-        if an action with this key exists. A call without a key is repeated if an equal action is
-        unfinished or succeeded in the last minute. Raises the errors of `prepare`, and Semantic if
-        `key` belongs to a different action.
+        if an action was accepted with this key in the last 24 hours. A call without a key is
+        repeated if an equal action is unfinished or succeeded in the last minute. Raises the errors
+        of `prepare`, and Semantic if `key` belongs to a different action.
         """
         return accepting.accept(
             self._database, account, prepare, lease_s=lease_s, now=now, wait_s=wait_s, key=key
