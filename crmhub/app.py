@@ -69,9 +69,9 @@ class _App(flask.Flask):
 
 
 def create_app(settings: Settings | None = None) -> flask.Flask:
-    """Return the Flask application; `settings` defaults to `Settings.load()`.
+    """Return the Flask application of the service.
 
-    Raises SettingsError if the settings are invalid.
+    `settings`: None to read them with `Settings.load()`. Raises SettingsError if they are invalid.
     """
     settings = settings or Settings.load()
     logs.configure(settings.log_level)
@@ -100,7 +100,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
 
 
 def _begin() -> None:
-    """Before a request: give it an id, authenticate its caller, and reject invalid requests.
+    """Prepare each request: give it an id, authenticate its caller, and reject an invalid request.
 
     The caller is authenticated before routing errors are raised, so a 401 has priority over 404,
     405 and 400.
@@ -120,7 +120,7 @@ def _begin() -> None:
 
 
 def _end(response: flask.Response) -> flask.Response:
-    """After a request: add headers to the response, count the request and log it."""
+    """Complete each response: add headers to it, count its request and log it."""
     request, g = flask_proxies.request(), flask_proxies.g()
     if response.status_code >= 400:
         response = failures.in_shape(response)
@@ -156,11 +156,12 @@ def _end(response: flask.Response) -> flask.Response:
 
 @cache
 def _metric_names(endpoint: str, rule: str) -> tuple[str, str, str]:
-    """Return the labels of a route's metrics: its operation, its resource and its helper.
+    """Return the labels of the metrics of a route: the names of its operation, resource and helper.
 
-    The operation is named as in /openapi.json. The resource is "" for routes outside the public
-    API, the helper is "" for routes that are not helpers. Paths are not used as labels, since they
-    contain ids and addresses. `rule`: the path pattern of the route.
+    `endpoint`: Flask's name of the view. `rule`: the path pattern of the route. The operation has
+    its name in /openapi.json. The resource is "" for routes outside the public API, and the helper
+    is "" for routes that are not helpers. Paths are not used as labels, since they contain ids and
+    addresses.
     """
     view = flask.current_app.view_functions[endpoint]
     documented: Documented | None = getattr(view, "documented", None)

@@ -79,10 +79,10 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry of the audit log: one change of an object.
+    """An entry of the audit log: one change of an object, such as an account or a key.
 
-    `at`: in ms since 1970. `client_id`: the account's client id, "" if the change belongs to no
-    account. `before` and `after`: only the values that differ, by name.
+    `at`: the time of the change in ms since 1970. `client_id`: the account's client id, "" if the
+    change belongs to no account. `before` and `after`: the values that differ, by name.
     """
 
     id: int
@@ -98,10 +98,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Filters of audit log entries; an empty filter matches every entry.
+    """Filters for entries of the audit log; an empty filter matches every entry.
 
-    `by`: the name or the id of an author. `newer_than_ms` and `older_than_ms`: the greatest and the
-    least age in ms. `before_id`: the id of the last entry on the previous page.
+    `by`: the name or the id of the author. `newer_than_ms`: only entries of the last so many ms.
+    `older_than_ms`: only entries that are at least so old in ms. `before_id`: only entries older
+    than the one with this id, the last of the previous page.
     """
 
     account_id: int | None = None
@@ -124,10 +125,11 @@ def note(
     before: Mapping[str, Any] | None = None,
     after: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write an entry to the audit log, in the transaction of the change.
+    """Write an entry to the audit log, in the transaction of the change that it describes.
 
-    `by`: the author. `object` and `object_id`: what was changed. `before` and `after`: the values
-    by name. For the verb `change`, nothing is written if no value differs.
+    `by`: the author of the change. `object` and `object_id`: the kind and the id of the changed
+    object. `before` and `after`: its values by name. Nothing is written for the verb `change` if no
+    value differs.
     """
     was, became = before or {}, after or {}
     names = [name for name in {**was, **became} if was.get(name) != became.get(name)]
@@ -151,7 +153,7 @@ def note(
 
 
 def beginning(id: str) -> str:
-    """Return the first six characters of a secret id, enough to recognise the id."""
+    """Return the first six characters of a secret id, which are enough to recognise the id."""
     return f"{id[:_SHOWN_CHARACTERS]}…"
 
 

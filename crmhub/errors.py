@@ -84,7 +84,10 @@ class Semantic(HubError):
 
 
 class _ComeBack(HubError):
-    """A temporary error; `retry_after`: seconds until a retry, rounded up to at least 1."""
+    """An error that goes away after a time.
+
+    `retry_after`: the seconds after which the caller should retry, rounded up to at least 1.
+    """
 
     def __init__(self, message: str, *, retry_after: float = 1) -> None:
         super().__init__(message)
@@ -112,9 +115,10 @@ _SHOWN = 20
 
 
 def listed(problems: Sequence[tuple[str, str]]) -> str:
-    """Return one message for several problems, with the first 20 in full.
+    """Return one message that lists several problems; only the first 20 are listed in full.
 
-    A problem is a pair: the place of the error ("" for none) and its description.
+    A problem is a pair: the place of the error, such as a parameter ("" for none), and its
+    description.
     """
     shown = "; ".join(f"{where}: {what}" if where else what for where, what in problems[:_SHOWN])
     hidden = len(problems) - _SHOWN

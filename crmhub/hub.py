@@ -1,4 +1,4 @@
-"""The shared objects of a process, such as database, journal and adapters, in one class."""
+"""The objects that all parts of a process share, such as database, journal and adapters."""
 
 from __future__ import annotations
 
@@ -37,12 +37,15 @@ _BACKSTOP_S = 30.0
 
 
 class _RolledBack(Exception):
-    """Raised to undo the transaction of `Hub.rehearse`."""
+    """Raised inside of `Hub.rehearse` to roll back its transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """The shared objects of a process; `Hub.open` creates them, `close` closes connections."""
+    """The objects that all parts of a process share, such as the database and the journal.
+
+    `Hub.open` creates them; `close` closes their connections.
+    """
 
     settings: Settings
     database: Database
@@ -64,10 +67,11 @@ class Hub:
 
     @classmethod
     def open(cls, settings: Settings, *, serves: bool = False) -> Hub:
-        """Create the shared objects from the settings; connect to the database only when needed.
+        """Create the shared objects of a process by the settings.
 
-        With `serves`, for processes that answer requests, PostgreSQL cancels statements that run
-        too long. Raises SettingsError if the file of plans is invalid.
+        The database is connected when it is first used. `serves`: whether the process answers
+        requests; PostgreSQL then cancels statements that run too long. Raises SettingsError if the
+        file of plans is invalid.
         """
         plans = load_plans(settings.plans)
         # A thread uses at most one connection, and none while it waits for a CRM; a few more are
@@ -105,11 +109,14 @@ class Hub:
             return accounts.load(db, client_id, self.plans)
 
     def forget_after_commit(self, account_id: int) -> None:
-        """Remove an account from this process's cache as soon as the transaction is committed."""
+        """Delete an account from this process's cache once the current transaction is committed."""
         self.database.after_commit(partial(self.directory.forget, account_id))
 
     def rehearse(self, operation: Callable[[Connection], T]) -> T:
-        """Run an operation in a transaction that is rolled back; return its result."""
+        """Run an operation in a transaction that is rolled back; return the operation's result.
+
+        Thus the errors of the operation appear without its effects.
+        """
         results: list[T] = []
 
         def run_and_undo(tx: Connection) -> None:
@@ -121,7 +128,7 @@ class Hub:
         return results[-1]
 
     def close(self) -> None:
-        """Store outcomes that are still in memory, and close all connections."""
+        """Store outcomes of attempts that are still in memory, and close all connections."""
         self.unwritten.close()
         self.directory.close()
         self.egress.close()
@@ -132,9 +139,10 @@ class Hub:
 def in_transaction(
     operation: Callable[Concatenate[Hub, Connection, P], T],
 ) -> Callable[Concatenate[Hub, P], T]:
-    """Decorate an operation so that it runs in a transaction, which callers do not pass.
+    """Decorate an operation so that it runs in a transaction of its own.
 
-    The operation may run twice: it is repeated after a deadlock, as by `Database.transact`.
+    The operation gets the transaction as its second argument; callers of the decorated function do
+    not pass it. After a deadlock the operation is run again, as by `Database.transact`.
     """
 
     @wraps(operation)

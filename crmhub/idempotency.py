@@ -62,7 +62,7 @@ _DELETE = Statement(sa.delete(idempotency).where(_OF_ACCOUNT, in_list(_answer.ke
 
 
 class StillRunning(Conflict):
-    """The first request with this key is still in progress; retry after a second."""
+    """The first request with this Idempotency-Key is still in progress; retry after 1 s."""
 
     @property
     def headers(self) -> dict[str, str]:
@@ -71,9 +71,10 @@ class StillRunning(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An HTTP answer as stored: status code, headers in their order, and body.
+    """An HTTP answer as it is stored: status code, headers in their order, and body.
 
-    `shortened`: the body lacks values that were too long to store; they must be read again.
+    `shortened`: whether the body lacks values that were too long to store. They must be read again
+    from the database.
     """
 
     status: int
@@ -89,9 +90,10 @@ def once(
     fingerprint: str,
     answer_request: Callable[[], Answer],
 ) -> tuple[Answer, bool]:
-    """Return the answer to the first request with this key, and whether it was stored before.
+    """Answer a request that has an Idempotency-Key, so that it is carried out only once.
 
-    If no answer is stored, `answer_request` is called and its answer stored, in one transaction; an
+    Return two items: the answer, and whether it was stored by an earlier request with this key. If
+    no answer is stored, call `answer_request` and store its answer, in one transaction; an
     exception rolls back both. `fingerprint`: a digest of the whole request. Raises Semantic if the
     key was used for a different request within 24 hours, and StillRunning while the first request
     is in progress.
@@ -109,10 +111,11 @@ def once(
 
 
 def _find_answer(tx: Connection, account_id: int, key: str, fingerprint: str) -> Answer | None:
-    """Return the stored answer; if there is none, lock the key until the transaction ends.
+    """Return the stored answer to an earlier request with this Idempotency-Key.
 
-    `fingerprint`: the digest of the request. Raises Semantic if the key was used for a different
-    request, and StillRunning while the first request with the key is in progress.
+    If there is none, return None and lock the key until the transaction ends. `fingerprint`: a
+    digest of the present request. Raises Semantic if the earlier request was different, and
+    StillRunning while it is in progress.
     """
     # Lock before reading: a request that has released its lock has stored its row.
     is_locked = tx.try_hold(f"idempotency/{account_id}/{key}")
@@ -153,7 +156,7 @@ def _store_answer(
 
 
 def delete_expired(database: Database, *, most: int = 1000) -> int:
-    """Delete up to `most` answers older than 24 hours; return the number of deleted answers."""
+    """Delete up to `most` stored answers older than 24 hours; return how many were deleted."""
     old = find_expired(database, _answer.created_at, before=now_ms() - KEPT_MS, most=most)
     types = {"account_id": "int", "key": "text", "created_at": "bigint"}
     return database.transact(lambda tx: tx.delete(idempotency.name, types, old))
@@ -166,12 +169,12 @@ def erase(
     records: Collection[tuple[int, str]],
     texts: Collection[str],
 ) -> int:
-    """Erase records from the stored answers of an account; return the number of changed answers.
+    """Erase the data of records from an account's stored answers.
 
-    `records`: pairs of a record's id and its creation time in the form that answers show. The data
-    of these records are removed from answers. The answers themselves stay, so that their requests
-    are not carried out again. Error answers that contain one of `texts`, and answers whose key
-    contains one of them, are deleted.
+    `records`: pairs of a record's id and its creation time, in the form that answers show. The
+    answers that contain the records stay without their data, so that the requests are not carried
+    out again. Answers are deleted if their Idempotency-Key contains one of `texts`, or if they are
+    errors and contain one. Return the number of changed and deleted answers.
     """
     changed = 0
     for moment in sorted({created for _, created in records}):
@@ -191,9 +194,10 @@ def erase(
 
 
 def _delete_mentioning(tx: Connection, account_id: int, texts: Collection[str]) -> int:
-    """Delete answers whose key contains one of `texts`, and error answers that contain one.
+    """Delete the account's stored answers whose Idempotency-Key contains one of `texts`.
 
-    Return the number of deleted answers.
+    Error answers that contain one of `texts` are deleted, too. Return the number of deleted
+    answers.
     """
     changed = 0
     page = {"account_id": account_id, "after": "", "limit": _BATCH}
@@ -210,9 +214,10 @@ def _delete_mentioning(tx: Connection, account_id: int, texts: Collection[str]) 
 
 
 def _redact(value: Any, ids: Collection[int], moment: str) -> Any:
-    """Return a JSON value without the data of the records to erase.
+    """Return a JSON value without the data of the erased records.
 
-    These have one of `ids` and the creation time `moment`.
+    `value`: an answer or a part of it. A JSON object is the data of an erased record if it contains
+    one of `ids` and the creation time `moment`.
     """
     if isinstance(value, list):
         return [_redact(item, ids, moment) for item in value]

@@ -14,7 +14,10 @@ import structlog
 
 
 def configure(level: str) -> None:
-    """Write log messages of at least this level ("debug" to "error"), also those of libraries."""
+    """Write log messages of at least this level, also those of libraries, to standard error.
+
+    `level`: "debug" to "error".
+    """
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,

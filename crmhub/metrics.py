@@ -46,9 +46,9 @@ M = TypeVar("M", bound="MetricWrapperBase")
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """A metric with present values: a number for each value of `label`.
+    """A metric whose values are measured at present, such as the number of queued actions.
 
-    Without a label, it has one number under the key "".
+    It has one number for each value of its label; without a label, one number under the key "".
     """
 
     name: str
@@ -68,7 +68,10 @@ def ended(helper: str, outcome: str) -> None:
 
 
 def attempted(adapter: str, outcome: str, seconds: float) -> None:
-    """Count an attempt of an action by adapter and outcome, with its duration in `seconds`."""
+    """Count an attempt of an action, by the CRM's adapter and the outcome.
+
+    `seconds`: the duration of the attempt.
+    """
     _meters().attempts.of(adapter, outcome).observe(seconds)
 
 
@@ -78,15 +81,19 @@ def alert_sent(outcome: str) -> None:
 
 
 def helper_answered(helper: str, status: str) -> None:
-    """Count an answer of a helper to a bot; `status` is an HTTP status code or its class."""
+    """Count an answer of a helper to a bot.
+
+    `status`: the HTTP status code, or its class such as "4xx".
+    """
     _meters().helper_answers.of(helper, status).inc()
 
 
 def answered(operation: str, seconds: float, *, resource: str = "", status: str = "") -> None:
-    """Count an HTTP request with its duration in `seconds`.
+    """Count an HTTP request, with its duration in seconds.
 
-    `operation`: its name as in /openapi.json. With `resource`, count it as a request to the public
-    API as well; `status` is the class of its status code, such as "2xx".
+    `operation`: its name in /openapi.json. `resource`: the resource of the public API; with it, the
+    request is also counted as one to the public API. `status`: the class of the answer's status
+    code, such as "2xx".
     """
     meters = _meters()
     meters.requests.of(operation).observe(seconds)
@@ -95,17 +102,20 @@ def answered(operation: str, seconds: float, *, resource: str = "", status: str 
 
 
 def start() -> None:
-    """Create the metrics now, so that the first count takes no longer than others."""
+    """Create the metrics now, so that the first request does not have to create them."""
     _meters()
 
 
 def registry() -> CollectorRegistry:
-    """Return the metrics of this process; inside `shared`, those of all processes."""
+    """Return the metrics of this process; in a block of `shared`, the sums over all processes."""
     return _meters().registry
 
 
 def text(gauges: Iterable[Gauge] = ()) -> bytes:
-    """Return all metrics and the `gauges` in Prometheus' text format."""
+    """Return all metrics in Prometheus' text format.
+
+    `gauges`: metrics to add, with their present values.
+    """
     from prometheus_client import CollectorRegistry, generate_latest
 
     now = CollectorRegistry(auto_describe=False)
@@ -115,10 +125,10 @@ def text(gauges: Iterable[Gauge] = ()) -> bytes:
 
 @contextmanager
 def shared() -> Iterator[None]:
-    """Sum the metrics of all processes that are started inside the block.
+    """Sum the metrics of all processes that are started in the block.
 
-    The processes store their counts in files of a temporary directory. The directory is removed at
-    the end of the block, and so are directories of services that were killed.
+    The processes store their counts in files of a temporary directory. At the end of the block,
+    this directory is removed, and so are the directories of services that were killed.
     """
     import shutil
     import tempfile
@@ -162,7 +172,10 @@ def _remove_abandoned(parent: Path) -> None:
 
 
 class _Labelled(Generic[M]):
-    """A metric that caches its label combinations, which avoids prometheus_client's lock."""
+    """A metric that caches its combinations of label values.
+
+    The cache avoids a lock of prometheus_client.
+    """
 
     def __init__(self, metric: M, most: int) -> None:
         self._metric = metric
@@ -305,11 +318,11 @@ def _meters() -> _Meters:
 
 
 def _free_number(directory: Path) -> int:
-    """Choose and lock the number in the names of the metrics files that this process writes.
+    """Choose and lock the number that the names of this process's metrics files contain.
 
-    The number may be that of a process that has ended, whose files are then continued. So counters
-    never decrease, and there are never more files than processes at the same time. Raises OSError
-    if the files cannot be created.
+    If the number belonged to a process that has ended, this process continues its files. So
+    counters never decrease, and there are never more files than processes at the same time. Raises
+    OSError if the files cannot be created.
     """
     for number in itertools.count():
         # The lock is held until this process ends, also by a crash.

@@ -20,15 +20,16 @@ _log = logging.getLogger(__name__)
 
 
 class Stopped(Semantic):
-    """The search was stopped because it took too long or its caller hung up."""
+    """The search was stopped, because it took too long or because its caller hung up."""
 
 
 @dataclass(eq=False, slots=True)
 class SearchLimit:
-    """The time limit of a search (`seconds` for all its statements), and its state.
+    """The limit of one search: it ends after `seconds`, or when its caller hangs up.
 
-    The time begins when the search has a connection (`since`, by `time.monotonic`). `hung_up` tells
-    whether the caller has hung up; another thread calls it, at most four times a second.
+    `seconds`: the time for all statements of the search. `since`: when the search got its database
+    connection, by `time.monotonic`; the time begins then. `hung_up`: a function that returns
+    whether the caller has hung up. Another thread calls it, at most four times a second.
     """
 
     seconds: float
@@ -41,9 +42,10 @@ class SearchLimit:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def look(self, now: float) -> float:
-        """Stop the search if its time is over or its caller has hung up.
+        """Cancel the search if its time is over or its caller has hung up.
 
-        Return the seconds until the next check. `now`: the present by `time.monotonic`.
+        `now`: the present by `time.monotonic`. Return the seconds until this method should be
+        called again.
         """
         left = self.since + self.seconds - now
         if not self.reason:
@@ -68,7 +70,7 @@ class SearchLimit:
 
 
 class SearchWatch:
-    """The searches in progress in this process, and the thread that stops them."""
+    """The searches in progress in this process, with a thread that enforces their limits."""
 
     def __init__(self) -> None:
         self._in_progress: set[SearchLimit] = set()
@@ -77,7 +79,11 @@ class SearchWatch:
         self._ended = threading.Event()
 
     def add(self, limit: SearchLimit, cancel: Callable[[], object]) -> None:
-        """Watch a search until `remove` is called; call `cancel` when its limit is exceeded."""
+        """Watch a search until `remove` is called.
+
+        `cancel`: the function that cancels the search's statement; it is called when the time is
+        over or the caller has hung up.
+        """
         limit.since = limit.since or time.monotonic()
         limit.cancel = cancel
         self._in_progress.add(limit)
@@ -85,7 +91,7 @@ class SearchWatch:
             self._start()
 
     def remove(self, limit: SearchLimit) -> str:
-        """Stop watching a search; return why it was stopped, "" if it was not."""
+        """Stop watching a search; return the reason if the search was stopped, else ""."""
         self._in_progress.discard(limit)
         # Wait for a `cancel` in progress: it uses the connection, which may be closed from here on.
         with limit.lock:
@@ -93,7 +99,7 @@ class SearchWatch:
         return limit.reason
 
     def close(self) -> None:
-        """End the thread; the next search starts a new thread."""
+        """End the thread that enforces the limits; the next search starts a new one."""
         with self._lock:
             self._ended.set()
             self._thread = None

@@ -34,7 +34,7 @@ _NONCE_BYTES = 12
 
 
 def token(bits: int, alphabet: str = BASE62) -> str:
-    """Return a random text over `alphabet` with at least `bits` bits of randomness."""
+    """Return a random text of characters from `alphabet`, with at least `bits` random bits."""
     base = len(alphabet)
     length = math.ceil(bits / math.log2(base))
     rest = secrets.randbelow(base**length)
@@ -129,12 +129,15 @@ def read_secret(file: TextIO) -> str:
 
 
 def derive(secret_key: str | bytes, purpose: str) -> bytes:
-    """Return a 32-byte key derived from the secret key for one purpose, such as "cursor"."""
+    """Derive a 32-byte key from the secret key, for one purpose such as "cursor"."""
     return hmac.digest(_bytes(secret_key), b"crmhub/" + purpose.encode(), "sha256")
 
 
 def sign(key: bytes, payload: bytes) -> bytes:
-    """Return the 16-byte signature of `payload`; verify signatures with `same`."""
+    """Return the 16-byte signature of `payload`, made with `key`.
+
+    To verify a signature, make it again and compare the two with `same`.
+    """
     return hmac.digest(key, payload, "sha256")[:16]
 
 
@@ -175,7 +178,10 @@ def parse_webhook_secret(text: str) -> WebhookSecret:
 
 @dataclass(frozen=True, slots=True)
 class EncryptionKey:
-    """A key that encrypts columns, with the id that encrypted values refer to."""
+    """A key that encrypts values of database columns, with its id.
+
+    Each encrypted value contains the id of its key.
+    """
 
     id: str
     key: bytes = field(repr=False)
@@ -219,14 +225,14 @@ def _encryption_key(position: int, item: str) -> EncryptionKey:
 
 
 class SealBroken(Exception):
-    """A sealed value cannot be decrypted: its key is missing, or the value was changed."""
+    """An encrypted value cannot be decrypted: its key is missing, or the value was changed."""
 
 
 class Vault:
-    """Encrypts ("seals") and decrypts values of database columns with AES-256-GCM.
+    """Encrypts and decrypts values of database columns with AES-256-GCM.
 
-    A sealed value can be decrypted only for its own account and column, so that an attacker with
-    write access to the database cannot move credentials to another account.
+    An encrypted ("sealed") value can be decrypted only for its own account and column. Thus an
+    attacker with write access to the database cannot move credentials to another account.
     """
 
     def __init__(self, keys: Sequence[EncryptionKey]) -> None:
@@ -242,18 +248,18 @@ class Vault:
 
     @property
     def key_ids(self) -> tuple[str, ...]:
-        """The ids of all keys; the first is that of the key that encrypts new values."""
+        """The ids of all keys; the first key encrypts new values."""
         return tuple(self._ciphers)
 
     @property
     def prefix(self) -> str:
-        """The prefix of all values that the first key encrypted."""
+        """The text with which all values begin that the first key has encrypted."""
         return f"v1.{self._active}."
 
     def seal(self, plain: str | bytes, *, account_id: int, column: str) -> str:
-        """Encrypt a text for an account's column.
+        """Encrypt a text for a column of an account.
 
-        Return it in the form `v1.<key id>.<base64 of nonce and ciphertext>`.
+        Return the text `v1.<key id>.<base64 of nonce and ciphertext>`.
         """
         text = plain if isinstance(plain, str) else plain.decode()
         nonce = secrets.token_bytes(_NONCE_BYTES)
@@ -262,10 +268,10 @@ class Vault:
         return self.prefix + base64.b64encode(nonce + ciphertext).decode()
 
     def open(self, sealed: str, *, account_id: int, column: str) -> str:
-        """Decrypt a text that was sealed for this account and column.
+        """Decrypt a text that `seal` encrypted for the same account and column.
 
-        Raises SealBroken if the key is missing, or the value was changed or sealed for another
-        place.
+        Raises SealBroken if the key is missing, or if the text was changed or encrypted for another
+        account or column.
         """
         version, _, rest = sealed.partition(".")
         key_id, _, encoded = rest.partition(".")

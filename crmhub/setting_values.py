@@ -1,7 +1,8 @@
-"""Parsers for the values of settings from environment variables or the TOML file.
+"""Parsers for the values of settings, which come from environment variables or the TOML file.
 
-A parser raises ValueError with a message that continues a sentence after the setting's name.
-Messages about addresses and keys do not repeat the value, because it may contain a password.
+For an invalid value, a parser raises ValueError. The error's message continues a sentence that
+begins with the setting's name. Messages about addresses and keys do not repeat the value, because
+it may contain a password.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ def _shown(raw: Any) -> str:
 
 
 def secret_key(raw: Any) -> str:
-    """Return a secret of at least 32 characters."""
+    """Return a secret text; it must have at least 32 characters."""
     key = text(raw)
     if len(key) < SECRET_KEY_LENGTH:
         raise ValueError(
@@ -157,7 +158,7 @@ def webhook_secret(raw: Any) -> WebhookSecret:
 
 
 def web_url(raw: Any) -> str:
-    """Return the URL of a webhook (https or http)."""
+    """Return the URL of a webhook; it must begin with https or http."""
     url = text(raw)
     if not url.startswith(("https://", "http://")) or not _hostname(url):
         raise ValueError("is not the address of a webhook; give https://host/path")
@@ -235,9 +236,10 @@ def redis_url(raw: Any) -> str:
 
 
 def _hostname(url: str) -> str | None:
-    """Return the host of a URL, or None.
+    """Return the host name in a URL, None if it has none.
 
-    Raises ValueError without the URL, since the errors of `urlsplit` may show a password.
+    Raises ValueError for an invalid URL. The message does not contain the URL, unlike the errors of
+    `urlsplit`, since a URL may contain a password.
     """
     try:
         parts = urlsplit(url)

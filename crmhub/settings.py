@@ -62,8 +62,8 @@ def _setting(parser: Parser, default: Any = MISSING, *, secret: bool = False) ->
 class Settings:
     """The settings of an installation, as `Settings.load` reads them.
 
-    Fields with a parser are read from the file under their name, and from the environment variable
-    `CRMHUB_` and the name in upper case.
+    A field with a parser is read from the file under its name. The environment variable `CRMHUB_`
+    with the field's name in upper case has priority.
     """
 
     root: Path
@@ -109,16 +109,19 @@ class Settings:
 
     @property
     def var(self) -> Path:
-        """The directory of the service's own files: SQLite's database and development's secrets."""
+        """The directory `var/` of the installation.
+
+        It holds SQLite's database and, in development, the secrets.
+        """
         return self.root / "var"
 
     @classmethod
     def load(cls, environ: Mapping[str, str] | None = None, root: Path | None = None) -> Settings:
-        """Read the settings from environment variables and from the file in `root`.
+        """Read the settings from environment variables and from the settings file.
 
-        `environ` and `root` default to the environment and the working directory of the process. In
-        development, missing secrets are created and stored in `var/`. Raises SettingsError with all
-        errors.
+        `environ`: the environment variables, by default those of the process. `root`: the directory
+        of the installation, by default the working directory. In development, missing secrets are
+        created and stored in `var/`. Raises SettingsError with all errors.
         """
         try:
             directory = (root or Path.cwd()).resolve()
@@ -146,7 +149,10 @@ def _parsers() -> dict[str, Parser]:
 
 
 class _Source:
-    """The environment variables and the file from which settings are read, and their errors."""
+    """The environment variables and the file from which settings are read.
+
+    `problems` collects a sentence for each error in them.
+    """
 
     def __init__(self, environ: Mapping[str, str], root: Path) -> None:
         self.root = root
@@ -187,7 +193,7 @@ class _Source:
         return _variable(name) in self._environ or name in self._file
 
     def require_both(self, name: str, other: str) -> None:
-        """Add an error if only one of two settings, `name` and `other`, is given."""
+        """Note an error if only one of the two settings `name` and `other` is given."""
         if self.is_given(name) != self.is_given(other):
             given, missing = (name, other) if self.is_given(name) else (other, name)
             self._add_fault(given, f"needs {_variable(missing)} beside it.")
@@ -213,7 +219,8 @@ class _Source:
     def plans(self, given: Path | None) -> Path | None:
         """Return the path of the file of plans; None if there is no such file.
 
-        `given`: the path in the settings; None for the usual path.
+        `given`: the path in the settings; None for the default path. If the file at `given` does
+        not exist, note an error.
         """
         return self._find_file(given, _PLANS, self._place_of("plans"))
 
@@ -232,10 +239,11 @@ class _Source:
         return None
 
     def database_url(self, given: str | None) -> str | None:
-        """Return the database's URL, with an absolute path for SQLite; None if it is invalid.
+        """Return the URL of the database; for SQLite, with an absolute path.
 
-        `given`: the URL in the settings; None for the default. Creates the directory var/ if
-        SQLite's file belongs there.
+        `given`: the URL in the settings; None if the setting is missing or invalid. Return the
+        default URL for a missing setting, and None for an invalid one. Creates the directory var/
+        if SQLite's file belongs there.
         """
         if given is None and self.is_given("database_url"):
             return None
@@ -255,10 +263,10 @@ class _Source:
         return f"sqlite:///{path}"
 
     def stored_secret(self, name: str, env: str | None) -> Any:
-        """Return a secret of development from var/; create and store it if it is missing.
+        """Return the secret `name` that development stores in var/; create it if it is missing.
 
-        `env`: "development" or "production"; None if it is invalid or missing. In production, add
-        an error and return None.
+        `env`: "development" or "production"; None if this setting is invalid or missing. In
+        production, secrets must be given: note an error and return None.
         """
         stored = self.root / "var" / name
         # With an invalid `env`, a new secret or a fault about it would mislead.
@@ -285,7 +293,10 @@ class _Source:
             return None
 
     def _make_var(self) -> bool:
-        """Create the directory var/ if missing; on failure, add an error and return False."""
+        """Create the directory var/ if it is missing; return whether it exists.
+
+        If it cannot be created, note an error and return False.
+        """
         path = self.root / "var"
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -298,7 +309,7 @@ class _Source:
 
 
 def _create_once(path: Path, content: str) -> None:
-    """Write a file that only its owner can read, unless the file exists.
+    """Create a file with `content` that only its owner can read; do nothing if the file exists.
 
     The file appears only when it is complete, so processes that start together read the same
     secret.

@@ -62,7 +62,7 @@ ConnectionKey = tuple[int, int]
 
 
 class Worker:
-    """A worker that attempts due actions in `threads` threads, from `run` until `stop`."""
+    """Attempts due actions of the journal in `threads` threads, from `run` until `stop`."""
 
     def __init__(self, hub: Hub, *, threads: int) -> None:
         self._hub = hub
@@ -75,7 +75,7 @@ class Worker:
         self._ahead_ms = math.nan
 
     def stop(self) -> None:
-        """Start no more attempts; `run` returns when the attempts in progress have ended."""
+        """Begin no more attempts, and let `run` return when the attempts in progress have ended."""
         self._stopping.set()
         self._wake.set()
 
@@ -127,9 +127,9 @@ class Worker:
             thread.join(_END_S)
 
     def _run_in_background(self, job: Callable[[], object], failure: str) -> None:
-        """Run a job repeatedly, with pauses, until `stop` is called.
+        """Call `job` repeatedly, with pauses, until `stop` is called.
 
-        `failure`: the message to log when the job fails.
+        `failure`: the beginning of the log message about an error of the job.
         """
         took_s = 0.0
         while not self._stopping.wait(max(_PAUSE_S, _PAUSES * took_s)):
@@ -144,9 +144,9 @@ class Worker:
             took_s = time.monotonic() - began
 
     def _find_due(self) -> Due:
-        """Return the connections with due actions.
+        """Return the connections that have due actions.
 
-        If the database's clock was set, correct all stored waits first.
+        If the clock of the database's host was set forward or back, correct the stored times first.
         """
         database = self._hub.database
         due = self._hub.journal.due()
@@ -161,7 +161,7 @@ class Worker:
         return due
 
     def _delete_expired(self) -> bool:
-        """Delete a batch of expired rows of several tables; return whether more may be left."""
+        """Delete one batch of expired rows from several tables; return whether more may remain."""
         database, most = self._hub.database, _CLEANED_AT_ONCE
         deleted = (
             self._hub.journal.forget(before=now_ms() - _KEPT_MS, most=most),
@@ -172,9 +172,9 @@ class Worker:
         return most in deleted
 
     def _start_jobs(self, pool: ThreadPoolExecutor, due: Sequence[ConnectionKey]) -> int:
-        """Start jobs for due actions in free threads; return the number of jobs.
+        """Start jobs that attempt due actions in free threads; return the number of started jobs.
 
-        `due`: the connections with due actions.
+        `due`: the connections that have due actions.
         """
         jobs = 0
         for connection in due:
@@ -189,9 +189,10 @@ class Worker:
         return jobs
 
     def _free_share(self, connection: ConnectionKey, *, connections: int) -> int:
-        """Return how many more jobs this connection may start now.
+        """Return the number of further jobs that this connection may start now; 0 or less for none.
 
-        `connections`: the number of connections with due actions, which share the threads.
+        A job uses a thread. `connections`: the number of connections with due actions, which share
+        the threads.
         """
         with self._lock:
             free = self._threads - self._running.total()
@@ -202,9 +203,10 @@ class Worker:
         return min(free, most - used)
 
     def _claim_jobs(self, connection: ConnectionKey, share: int) -> list[list[Entry]]:
-        """Claim due actions of a connection for up to `share` jobs.
+        """Claim due actions of a connection, and divide them into up to `share` jobs.
 
-        A job is a list of actions: a single action, or several leads that are sent as a batch.
+        A job is a list of actions for one thread: a single action, or several leads that are sent
+        to the CRM together.
         """
         size = self._batch_size(connection)
         if size == 1:
@@ -235,7 +237,10 @@ class Worker:
             return 1
 
     def _load_account(self, connection: ConnectionKey) -> Account:
-        """Return the account with the connection for which the actions were accepted."""
+        """Return the account with this connection in place of its present connection.
+
+        `connection`: the account id and the id of the connection for which actions were accepted.
+        """
         account_id, connection_id = connection
         with self._hub.database.reading() as reading:
             return accounts.load_on(reading, account_id, connection_id, self._hub.plans)
@@ -243,7 +248,7 @@ class Worker:
     def _run_job(self, connection: ConnectionKey, entries: Sequence[Entry]) -> None:
         """Attempt the actions of a job and record their outcomes.
 
-        If the account cannot be loaded, queue the actions again.
+        If the account cannot be loaded, put the actions back into the queue.
         """
         try:
             with within(_CALL_S, queued=True):
@@ -265,7 +270,7 @@ class Worker:
             self._wake.set()
 
     def _listen(self) -> None:
-        """Wake the worker when PostgreSQL notifies of new actions; on SQLite, do nothing."""
+        """Wake the worker at once when PostgreSQL reports new actions; on SQLite, do nothing."""
         can_listen = self._hub.database.dialect == "postgresql"
         while can_listen and not self._stopping.is_set():
             try:
@@ -279,9 +284,9 @@ class Worker:
 
 
 def _pause_s(later: int | None) -> float:
-    """Return the seconds until the worker looks for due actions again.
+    """Return the seconds that the worker pauses before it looks for due actions again.
 
-    `later`: the time in ms until the next action is due, None if there is none.
+    `later`: in how many ms the next action is due; None if no action waits.
     """
     # Actions that are due already wait for a job to end, and the end wakes the worker.
     if later is None:

@@ -25,7 +25,7 @@ _PARSE_ERRORS = (ValueError, TypeError, AttributeError, Semantic)
 
 
 class Unreadable(Internal):
-    """The stored data of an account cannot be parsed."""
+    """The data that the database stores for an account cannot be parsed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class ConnectionInfo:
     adapter: str
     settings: Mapping[str, str]
     credentials: str = field(repr=False)
-    """Sealed; `accounts.connections.open_credentials` opens them. "" without credentials."""
+    """Encrypted; `accounts.connections.open_credentials` decrypts them. "" for none."""
     field_map: FieldMap = EMPTY
 
 
@@ -159,7 +159,7 @@ def _connection_of(row: Any) -> ConnectionInfo:
 
 @contextmanager
 def _parsing(whose: str) -> Iterator[None]:
-    """Raise Unreadable in place of any error of parsing a stored account or connection.
+    """Convert any error of the block, which parses a stored account or connection, to Unreadable.
 
     `whose` names the account or the connection in the message.
     """
@@ -276,10 +276,10 @@ def client_ids(db: Connection) -> list[str]:
 
 
 def unreadable(db: Connection) -> dict[str, list[str]]:
-    """Return, by client id, the names of the stored columns that cannot be parsed.
+    """Return the names of stored columns that cannot be parsed, by the account's client id.
 
-    Only accounts with such a column appear: `list_accounts` leaves them out. An account whose
-    connection is missing from the database appears with the columns of the connection.
+    Only accounts with such a column appear. If an account's connection is missing from the
+    database, the columns of the connection are returned for the account.
     """
     found: dict[str, list[str]] = {}
     for row in _rows_of_several(db, _TEXTS_OF_ALL_ACCOUNTS):
@@ -295,7 +295,7 @@ def unreadable(db: Connection) -> dict[str, list[str]]:
 def _rows_of_several(
     db: Connection, statement: Statement, params: Mapping[str, Any] | None = None
 ) -> list[Any]:
-    """Run a statement that reads rows of several accounts, and return its rows."""
+    """Run a query that reads rows of several accounts; return its rows."""
     return db.rows(statement, params)
 
 

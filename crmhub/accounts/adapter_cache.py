@@ -13,9 +13,9 @@ _MOST = 1_000
 
 
 class Connected:
-    """A cache with at most one adapter for an account.
+    """A cache of adapters: at most one for each account.
 
-    If the account has changed, its adapter is created again.
+    If an account has changed, the adapter is made again.
     """
 
     def __init__(self) -> None:
@@ -23,9 +23,9 @@ class Connected:
         self._lock = threading.Lock()
 
     def get(self, account: Account, make: Callable[[], Adapter]) -> Adapter:
-        """Return the cached adapter of this account.
+        """Return the cached adapter of the account.
 
-        Without one, or if the account has changed since, call `make` and cache its result.
+        If no adapter is cached, or the account has changed since, call `make` and cache its result.
         """
         with self._lock:
             kept = self._kept.get(account.id)

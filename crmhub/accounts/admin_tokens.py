@@ -148,9 +148,9 @@ def revoke(tx: Connection, token_id: str) -> bool:
 
 
 def note_use(tx: Connection, used: Mapping[str, int]) -> None:
-    """Store times of last use; `used` maps the ids of admin tokens to times in ms.
+    """Store when admin tokens were last used.
 
-    A stored time that is later than the given time is kept.
+    `used`: the times in ms since 1970 by token id. A stored time that is later is not replaced.
     """
     # Sorted, so that two processes take the row locks in the same order.
     for token_id, at in sorted(used.items()):
@@ -158,5 +158,8 @@ def note_use(tx: Connection, used: Mapping[str, int]) -> None:
 
 
 def scopes_of(stored: str) -> tuple[str, ...]:
-    """Return the scopes that the text `stored`, from the column `scopes`, stands for."""
+    """Return the scopes that a text from the column `scopes` names.
+
+    Return all scopes if the text stands for full access.
+    """
     return scope_names.of_stored(stored, SCOPES)

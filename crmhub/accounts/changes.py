@@ -250,12 +250,12 @@ def set_switches(
     *,
     under: str = "",
 ) -> Account:
-    """Set switches and the values `name`, `plan` and `portal_alias`; return the account.
+    """Set switches of an account, and its `name`, `plan` and `portal_alias`; return the account.
 
-    `values` holds texts or JSON values by name; other switches and values stay as they are. An
-    empty `portal_alias` removes the alias. Messages about switches and the alias name them with the
-    prefix `under`. Raises Semantic with all faults of the values, and Conflict if another account
-    has the alias.
+    `values`: the new values by these names, as texts or JSON values; what is not in it stays. An
+    empty `portal_alias` removes the alias. `under`: a text that precedes the names of switches and
+    of the alias in error messages. Raises Semantic with all faults of the values, and Conflict if
+    another account has the alias.
     """
     account = locked(tx, account_id, plans)
     switches = {name: value for name, value in values.items() if name not in _BESIDE}
@@ -296,11 +296,11 @@ def set_adapter(
     credentials: str,
     plans: Mapping[str, Plan],
 ) -> Account:
-    """Store the adapter, settings and sealed credentials of an account; return the account.
+    """Store the adapter of an account, with its settings and encrypted credentials.
 
     If `adapter` differs from the present adapter, a new connection is created, so that no id of the
-    former CRM is used again. The values are not checked here: call
-    `accounts.connections.configure`.
+    former CRM is used again. The values are not checked here: call `accounts.connections.configure`
+    for that. Return the changed account.
     """
     account = locked(tx, account_id, plans)
     if adapter == account.connection.adapter:

@@ -1,4 +1,4 @@
-"""The connection of an account to its CRM: the adapter, its settings and sealed credentials."""
+"""The connection of an account to its CRM: the adapter, its settings and encrypted credentials."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _END_OUTAGE = Statement(
 
 
 def seal_credentials(vault: Vault, account_id: int, credentials: Mapping[str, str]) -> str:
-    """Return credentials, by name, as the sealed text that the database stores.
+    """Encrypt credentials, given by name, into the text that the database stores.
 
-    Empty credentials are left out; without any credential the result is "".
+    Empty credentials are left out. Without any credential the result is "".
     """
     given = {name: value for name, value in credentials.items() if value}
     if not given:
@@ -128,10 +128,10 @@ def configure(
 def _stored(
     vault: Vault, account: Account, adapter: type[Adapter], given: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the stored credentials of an account, by name.
+    """Return the credentials that are stored for an account, by name.
 
-    Returns no credentials if they cannot be decrypted but `given` names every secret of the
-    adapter; if a secret is not given, raises Semantic.
+    `given`: the new credentials, by name. If the stored ones cannot be decrypted, return no
+    credentials if `given` has every secret of the adapter; otherwise raise Semantic.
     """
     try:
         return open_credentials(vault, account)

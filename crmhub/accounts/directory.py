@@ -119,9 +119,10 @@ _NOBODY = 0
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The result of a query, with the id of the account that it belongs to.
+    """The result of a look-up in the database, and the id of the account to which it belongs.
 
-    `ends_at` is the expiry of the key, token or webhook id, in ms; None means never.
+    `ends_at`: when the key, token or webhook id of the look-up expires (ms since 1970); None for
+    never.
     """
 
     value: Any
@@ -279,10 +280,10 @@ class Directory:
         params: Mapping[str, Any],
         result: Callable[[Account, Any], object],
     ) -> _Found | None:
-        """Run a statement that finds the id of an account, and load this account.
+        """Run a statement whose row names an account; load the account.
 
-        Return `result(account, row)`, where `row` is the statement's row. Returns None if the
-        statement finds no row.
+        `params`: the parameters of the statement. Return `result(account, row)`, or None if the
+        statement has no row.
         """
         with self._database.reading() as db:
             route = db.row(statement, params)

@@ -45,9 +45,11 @@ Faults = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The mapping of one property: to the CRM's property `to`, with values and a constant.
+    """How the field map maps one property: to the CRM's property `to`, with values and a constant.
 
-    `constant` is "" if there is none; `when` says when the constant is sent.
+    `values`: the CRM's value for some of the values that bots send. `constant`: a value that the
+    hub sends on its own, "" for none. `when`: "always", or "empty" to send the constant only in
+    place of a missing value.
     """
 
     to: str
@@ -83,10 +85,10 @@ class KindMap:
         }
 
     def crm_name(self, name: str) -> str | None:
-        """Return the CRM's name for a property that bots call `name`.
+        """Return the CRM's name for the property that bots call `name`.
 
-        Returns None if `name` has no rule and another property's rule writes to the CRM's property
-        of this name.
+        Return None if the CRM's property of this name belongs to another property of the bots by a
+        rule, and `name` has no rule itself.
         """
         if (rule := self.rules.get(name)) is not None:
             return rule.to
@@ -120,10 +122,9 @@ class KindMap:
         return _looked_up(table, value) if table else value
 
     def sent(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """Return properties as they are sent to the CRM, from bots' names and values.
+        """Convert properties from the names and values that bots use to those of the CRM.
 
-        Names and values are replaced by the CRM's. Properties that have no name in the CRM (see
-        `crm_name`) are left out.
+        Properties that have no name in the CRM (see `crm_name`) are left out.
         """
         if not self.rules:
             return dict(properties)
@@ -131,9 +132,9 @@ class KindMap:
         return {theirs: self.crm_value(name, value) for theirs, name, value in named if theirs}
 
     def nameless(self, properties: Mapping[str, str]) -> list[tuple[str, str]]:
-        """Return (name, reason) for each property that `sent` leaves out.
+        """Return (name, reason) for each property without a name in the CRM, which `sent` drops.
 
-        `properties` has the names that bots use.
+        `properties`: values by the names that bots use.
         """
         return [
             (
@@ -146,11 +147,11 @@ class KindMap:
         ]
 
     def completed(self, properties: Mapping[str, str]) -> tuple[dict[str, str], frozenset[str]]:
-        """Return (properties, names): the properties with the constants of the rules added.
+        """Return the properties with the constants of the rules added, and a set of names.
 
-        `properties` has the names that bots use. The returned names are those of properties whose
-        constant was added because the bot sent no value (`set` is "empty"); such a constant must
-        not replace a value that the CRM has.
+        `properties`: values by the names that bots use. The set has the names of the constants that
+        were added because the bot sent no value (`set` is "empty"). Such a constant must not
+        replace a value that the CRM has.
         """
         complete, initial = dict(properties), set()
         for name, rule in self.rules.items():
@@ -184,7 +185,7 @@ class FieldMap:
         return bool(self.kinds)
 
     def of(self, kind: Written) -> KindMap:
-        """Return the rules for a kind of record, such as contacts; possibly without any rule."""
+        """Return the rules for a kind of record, such as contacts; there may be none."""
         return self.kinds.get(kind, _NONE)
 
     @property
@@ -370,9 +371,9 @@ def _path(kind: str, name: str) -> str:
 
 
 def _clashes(kind: Written, kind_map: KindMap) -> Iterator[tuple[str, str]]:
-    """Yield (path, reason) for rules that no field map may have, or that conflict.
+    """Yield (path, reason) for each rule that no field map may have or that conflicts with others.
 
-    `kind_map` holds the rules for the kind of record `kind`.
+    `kind`: the kind of record. `kind_map`: its rules.
     """
     targets = defaultdict(list)
     for name, rule in kind_map.rules.items():

@@ -151,9 +151,10 @@ def revoke(tx: Connection, account_id: int, key_id: str) -> bool:
 
 
 def note_use(tx: Connection, used: Mapping[tuple[int, str], int]) -> None:
-    """Store times of last use; `used` maps (account id, key id) to times in ms.
+    """Store when API keys were last used.
 
-    A stored time that is later than the given time is kept.
+    `used`: the times in ms since 1970 by (account id, key id). A stored time that is later is not
+    replaced.
     """
     # Sorted, so that two processes take the row locks in the same order.
     for (account_id, key_id), at in sorted(used.items()):
@@ -161,5 +162,8 @@ def note_use(tx: Connection, used: Mapping[tuple[int, str], int]) -> None:
 
 
 def scopes_of(stored: str) -> tuple[str, ...]:
-    """Return the scopes that the text `stored`, from the column `scopes`, stands for."""
+    """Return the scopes that a text from the column `scopes` names.
+
+    Return all scopes if the text stands for full access.
+    """
     return scope_names.of_stored(stored, SCOPES)

@@ -21,10 +21,10 @@ _log = logging.getLogger(__name__)
 
 
 class LastUse(Generic[K]):
-    """Collects the times of last use in memory; a background thread writes them.
+    """Collects in memory when keys or tokens were last used; a background thread stores the times.
 
-    Every `every` seconds the thread calls `write` with a transaction and the times of last use, in
-    ms, by key.
+    Every `every` seconds the thread calls `write` with a transaction and the collected times (ms
+    since 1970, by key or token).
     """
 
     def __init__(

@@ -49,12 +49,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RateStatus:
-    """The result of counting a call under a rate limit.
+    """The answer of a rate limit to a call.
 
-    `limit` is the number of calls that a window allows, None without a limit; `remaining` is the
-    number of calls still allowed. `reset_s` is the time in seconds until the window allows more
-    calls. `retry_after` is the time in seconds until a retry makes sense: at least 1 if the call is
-    refused, else 0.
+    `limit`: the number of calls that the limit allows in its period, None without a limit.
+    `remaining`: the number of calls that are still allowed. `reset_s`: the seconds until further
+    calls are allowed. `retry_after`: the seconds after which a refused call should be retried, at
+    least 1; 0 for an allowed call.
     """
 
     limit: int | None = None
@@ -81,9 +81,9 @@ _UNLIMITED = RateStatus()
 class Limits:
     """Counts calls by account, API key and address, and decides whether a call is allowed.
 
-    Without `redis_url`, and while Redis is unavailable, calls are counted in memory; then each
-    limit is divided by `share`, the number of server processes. `prefix` starts the names of the
-    keys in Redis.
+    Calls are counted in Redis. Without `redis_url`, and while Redis is unavailable, each process
+    counts its calls in memory; each limit is then divided by `share`, the number of server
+    processes. `prefix`: the beginning of the keys in Redis.
     """
 
     def __init__(self, redis_url: str | None, share: int = 1, *, prefix: str = "crmhub") -> None:
@@ -159,9 +159,9 @@ class Limits:
             return self._local.hit(limited)
 
     def _forget_idle_callers(self) -> None:
-        """Delete the empty windows in memory.
+        """Delete the counters of callers that have made no call recently from memory.
 
-        MemoryStorage (limits 5.8) keeps their keys and scans all keys after each call: after calls
+        MemoryStorage (limits 5.8) keeps them and scans all of them after each call. After calls
         from 100,000 addresses, 50 calls a second used half a CPU permanently.
         """
         self._forget_at = time.monotonic() + _FORGET_SECONDS
@@ -171,18 +171,21 @@ class Limits:
 
 
 class _Windows:
-    """Moving windows in one storage, Redis or memory; each limit is divided by `share`."""
+    """Counts calls under rate limits with moving periods, in Redis or in memory.
+
+    Each limit is divided by `share`, the number of processes that count separately.
+    """
 
     def __init__(self, limiter: MovingWindowRateLimiter, share: int) -> None:
         self._limiter = limiter
         self._share = share
 
     def hit(self, limits: list[tuple[str, Rate]]) -> RateStatus:
-        """Count a call under the limits, in their order, and return the tightest status.
+        """Count a call under several rate limits, in their order.
 
-        `limits` lists (name of the window, rate). If a limit refuses the call, its status is
-        returned at once, and the limits after it do not count the call. Else the status with the
-        fewest remaining calls is returned.
+        `limits`: pairs of the name under which the calls are counted and the rate. If a limit
+        refuses the call, its status is returned at once, and the limits after it do not count the
+        call. Otherwise return the status of the limit with the fewest remaining calls.
         """
         statuses = []
         for name, rate in limits:
@@ -201,9 +204,9 @@ class _Windows:
 
 
 class Breaker:
-    """A circuit breaker for Redis: after a failure it skips Redis for some seconds.
+    """A circuit breaker for Redis: after a failure it does not use Redis for some seconds.
 
-    `without` ends the log line about the start of an outage, `again` the line about its end.
+    `without` and `again`: the ends of the log lines about the start and the end of such an outage.
     """
 
     def __init__(self, without: str, again: str) -> None:
@@ -218,8 +221,8 @@ class Breaker:
     def attempt(self, work: Callable[[], T]) -> T | None:
         """Call `work`, which uses Redis, and return its result.
 
-        Returns None if `work` fails with an error of Redis, or without calling it while the circuit
-        breaker skips Redis.
+        Return None if `work` fails with an error of Redis. Also return None, without calling
+        `work`, for some seconds after such a failure.
         """
         if self._unavailable_until and not self._may_probe():
             return None
@@ -237,9 +240,9 @@ class Breaker:
         return result
 
     def _may_probe(self) -> bool:
-        """Return whether this call may try Redis again during an outage.
+        """Return whether this call may test if Redis is available again.
 
-        Only one call in every few seconds may.
+        During an outage, only one call in every few seconds may do this.
         """
         now = time.monotonic()
         with self._lock:
@@ -264,7 +267,7 @@ def redis_pool(url: str) -> ConnectionPool:
 
 
 class _Redis:
-    """Moving windows in Redis, behind a circuit breaker."""
+    """Counts calls under rate limits in Redis, behind a circuit breaker."""
 
     def __init__(self, url: str, prefix: str) -> None:
         # The pool holds the address; RedisStorage uses only the scheme of this URL.

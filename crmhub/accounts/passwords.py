@@ -42,11 +42,11 @@ def to_store(password: str) -> str:
 
 
 def fits(password: str, stored: str | None) -> bool:
-    """Return whether the password matches the hash `stored`.
+    """Return whether a password is the one whose hash is stored.
 
-    `stored` is a result of `to_store`, or None for a user without a password. None takes as long as
-    a hash and gives False, so that the time does not reveal who has a password. Raises Unavailable
-    if too many passwords are being checked at the same time.
+    `stored`: the hash that `to_store` returned, or None for a user without a password. With None
+    the result is False, after the same time as with a hash, so that the time does not reveal which
+    users exist. Raises Unavailable if too many passwords are being checked at the same time.
     """
     _, log_n, r, p, salt, key = (stored or _NOBODYS).split("$")
     given = _key(password[:_LONGEST], base64.b64decode(salt), log_n=int(log_n), r=int(r), p=int(p))

@@ -37,7 +37,10 @@ _STANDARD_RATE = Rate(1000, 10)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The rate limits and record quotas of accounts with this plan; None is no rate limit."""
+    """The limits of the accounts with this plan: rate limits of calls and quotas of records.
+
+    A rate limit that is None does not apply.
+    """
 
     name: str
     rate_limit: Rate | None = _STANDARD_RATE

@@ -20,11 +20,12 @@ _RIGHT = (
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """A way to choose a number from a range: random, round_robin, shuffle_bag or weighted.
+    """The way in which getRandomInt chooses an integer from a range.
 
-    `how` is the name of the way. `weights` is empty unless `how` is weighted; the first weight
-    belongs to the smallest number, the next weight to the number after it. With `sticky` a contact
-    gets the same number again.
+    `how`: the name of the way: random, round_robin, shuffle_bag or weighted. `weights`: empty
+    unless `how` is weighted. The first weight belongs to the smallest integer of the range, the
+    next weight to the integer after it. `sticky`: whether a contact gets the same integer in each
+    call.
     """
 
     how: str

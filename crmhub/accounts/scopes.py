@@ -15,10 +15,10 @@ _ALL = ""
 
 
 def to_store(names: Iterable[str], known: Sequence[str]) -> str:
-    """Return scopes in their stored form: separated by blanks, in the order of `known`.
+    """Return scopes as the text that the database stores, separated by blanks.
 
-    `known` lists all valid scopes. If `names` is empty, the result stands for full access. Raises
-    Semantic if `names` contains a scope that is not in `known`.
+    `known`: all valid scopes, which also determine the order. If `names` is empty, the text stands
+    for full access. Raises Semantic if `names` contains a scope that is not in `known`.
     """
     chosen = set(names)
     unknown = sorted(chosen - set(known))
@@ -28,9 +28,10 @@ def to_store(names: Iterable[str], known: Sequence[str]) -> str:
 
 
 def of_stored(stored: str, all_scopes: Sequence[str]) -> tuple[str, ...]:
-    """Return the scopes that the text `stored`, a result of `to_store`, stands for.
+    """Return the scopes that a stored text names.
 
-    `all_scopes` is returned for full access.
+    `stored`: a result of `to_store`. `all_scopes`: the scopes to return if the text stands for full
+    access.
     """
     return tuple(all_scopes) if stored == _ALL else tuple(stored.split())
 

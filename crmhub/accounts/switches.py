@@ -76,9 +76,9 @@ def read_switches(
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Parse the values of switches, given as texts or JSON values by name.
 
-    Return the parsed values, and a list of (name, reason) for unknown switches and invalid values.
-    The message about an unknown switch lists all valid names; `beside` are further names for this
-    list.
+    Return two items: the parsed values by name, and a list of (name, reason) for unknown switches
+    and invalid values. The reason for an unknown switch lists all valid names. `beside`: further
+    names to include in this list.
     """
     parsed: dict[str, Any] = {}
     problems: list[tuple[str, str]] = []

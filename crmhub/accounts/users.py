@@ -44,9 +44,10 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """The user of a live session.
+    """The user to whom a valid session belongs.
 
-    `stale` is True if the caller should call `note_seen`, which stores the session's last use.
+    `stale`: whether the stored time of the session's last use is too old, so that the caller should
+    call `note_seen`.
     """
 
     user_id: str
@@ -221,9 +222,10 @@ def signed_in(db: Connection, session: str) -> SignedIn | None:
 
 
 def _bounds(now: int) -> dict[str, int]:
-    """Return the times, in ms, that decide at the time `now` whether a session is live.
+    """Return the three times that decide whether a session is still valid at the time `now`.
 
-    They are the parameters `now`, `idle` and `latest` of the statements on sessions.
+    All are in ms since 1970. They are the parameters `now`, `idle` and `latest` of the statements
+    on sessions.
     """
     return {"now": now, "idle": now - IDLE_MS, "latest": now + _LATEST_MS}
 

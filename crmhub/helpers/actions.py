@@ -16,5 +16,9 @@ HELPERS: dict[str, type[Action]] = {
 
 
 def action_of(helper: str, request: Mapping[str, Any]) -> Action:
-    """Return the action of a helper from the request that the journal stored."""
+    """Return the action for a stored call of a helper.
+
+    `helper`: the helper's name, such as `createLead`. `request`: the call's parameters, as the
+    journal stores them.
+    """
     return HELPERS[helper](**request)

@@ -39,9 +39,10 @@ _FULL = "The account's plan is full; this will be tried again until there is roo
 class Done:
     """The result of an action; fields that do not apply are empty.
 
-    `contact_id`: the id in the CRM; for a queued action, the hub's id. `record_id` and `url`: of
-    the created record. `refused`: the properties that were not stored. `values`: the contact's
-    values that the CRM stored. `duplicate`: another contact that may be the same person.
+    `contact_id`: the contact's id in the CRM; for a queued action, the hub's own id of the contact.
+    `record_id` and `url`: the id and the page of the created record. `refused`: the properties that
+    were not stored, with the reasons. `values`: the contact's values that the CRM stored.
+    `duplicate`: another contact that may be the same human being.
     """
 
     status: Status
@@ -59,9 +60,11 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """The properties of a call for the adapter, by the names that bots use, and the refused ones.
+    """The properties of a call, in the form in which the adapter gets them.
 
-    `initial`: the names of properties to write only if the contact has no value yet.
+    `properties`: the values by the names that bots use. `refused`: the properties that are not
+    sent, with the reasons. `initial`: the names of properties to write only if the contact has no
+    value yet.
     """
 
     properties: Mapping[str, str] = field(repr=False)
@@ -75,19 +78,21 @@ def completed(
     properties: Mapping[str, str],
     refused: Sequence[Problem] = (),
 ) -> Mapped:
-    """Return the properties for the adapter, with the constants of the account's field map added.
+    """Return the properties for the adapter, including the constants of the account's field map.
 
-    `record`: the kind of record. `refused`: the problems of properties already left out; a problem
-    is dropped if a constant replaces the property.
+    `record`: the kind of record. `refused`: the properties that are not sent, with the reasons. If
+    the field map has a constant for such a property, the constant is sent, and the property is not
+    returned as refused.
     """
     complete, initial = account.connection.field_map.of(record).completed(properties)
     return Mapped(complete, tuple(one for one in refused if one.name not in complete), initial)
 
 
 def named_for(account: Account, name: str) -> dict[str, str]:
-    """Return a person's name as properties for the account's CRM.
+    """Return the name of a human being as properties for the account's CRM.
 
-    They are `name` if the CRM stores names as a whole, else `firstname` and `lastname`.
+    The property is `name` if the CRM stores names as a whole. Otherwise there are two properties,
+    `firstname` and `lastname`.
     """
     if account.connection.field_map.whole_name:
         return {WHOLE_NAME: join_name(name)}
@@ -103,7 +108,7 @@ class Behind(Exception):
 
 
 class Action(Protocol):
-    """A call of a helper that writes to the CRM, with the checks that need no CRM."""
+    """A call of a helper that writes to the CRM; stored in the journal, then attempted."""
 
     kind: ClassVar[str]
     record: ClassVar[Written]
@@ -111,32 +116,41 @@ class Action(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     def enter(self, tx: Connection, account: Account) -> New:
-        """Find the action's contact in the hub; return the action in the journal's form.
+        """Find the contact of the action in the hub; return the action as the journal stores it.
 
         Raises errors that the caller can fix, such as NotFound for an unknown contact.
         """
 
     def mapped(self, account: Account) -> Mapped:
-        """Return the properties for the adapter; needs neither the database nor the CRM."""
+        """Return the properties in the form in which the adapter gets them.
+
+        This needs neither the database nor the CRM.
+        """
 
     def exclusive(self, hub: Hub, account: Account, mapped: Mapped) -> AbstractContextManager[None]:
-        """Return a lease that keeps parallel attempts from creating the same contact twice."""
+        """Return a context manager for the attempt, which holds a lease where one is necessary.
+
+        The lease keeps parallel attempts from creating the same contact twice.
+        """
         return nullcontext()
 
     def perform(
         self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
     ) -> Done:
-        """Carry out the action in the CRM with the `mapped` properties; return its result.
+        """Send the properties `mapped` to the CRM, as the action requires; return the result.
 
-        Raises AdapterError, HubError, and Behind if a failed lead blocks the action.
+        `entry`: the journal's action, on which this process holds a lease. Raises AdapterError for
+        an error of the CRM, HubError for one of the hub, and Behind if a failed lead blocks the
+        action.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Attempted:
-    """The result of an attempt: `done` if it succeeded, or the `error` for the caller.
+    """The result of an attempt: `done` if it succeeded, or the `error` that the caller gets.
 
-    If both are None, the action is queued again, and `why` is the message for the caller.
+    If both are None, there is no result for the caller yet, because the action is queued or
+    blocked; `why` is the message for the caller.
     """
 
     done: Done | None = None
@@ -145,10 +159,11 @@ class Attempted:
 
 
 def attempt(hub: Hub, account: Account, entry: Entry, action: Action, *, waits: bool) -> Attempted:
-    """Run one attempt of an action and record its outcome in the journal.
+    """Make one attempt of an action and record its outcome in the journal.
 
-    `waits`: whether a caller waits for the result. If the CRM refuses the action, the caller gets
-    the error; without a caller, the action fails and needs an operator.
+    `entry`: the journal's action, on which this process holds a lease. `waits`: whether a caller
+    waits for the result. If the CRM refuses the action, a waiting caller gets the error. Without a
+    waiting caller, the action then has the state `dead`, and an operator must decide on it.
     """
     began = time.monotonic()
     done: Done | None = None
@@ -184,9 +199,10 @@ def attempt(hub: Hub, account: Account, entry: Entry, action: Action, *, waits: 
 
 
 def store_contact(tx: Connection, *, account: Account, entry: Entry, done: Done | None) -> None:
-    """Store what a successful attempt revealed of the contact: its CRM id, values, duplicates.
+    """Store in the hub what an attempt showed of the contact: its CRM id, its values, a duplicate.
 
-    Runs in the transaction that records the outcome; does nothing if `done` is None.
+    Runs in the transaction that records the outcome. Does nothing if `done` is None, since the
+    attempt then failed.
     """
     if done is None:
         return
@@ -219,9 +235,10 @@ def store_contact(tx: Connection, *, account: Account, entry: Entry, done: Done 
 
 
 def _find_sharing(tx: Connection, account: Account, done: Done, phone: str) -> Duplicate | None:
-    """Return another contact than that of `done` whose binding has this phone, or None.
+    """Return another contact with the same phone as the contact of `done`, None without one.
 
-    The CRM's own search may not find a contact that was written a moment ago.
+    The contact is found by the hub's bindings. The CRM's own search may not find a contact that was
+    written a moment ago.
     """
     other = bindings.with_phone(tx, account, phone, besides=done.contact_id)
     if other is None:
@@ -232,20 +249,21 @@ def _find_sharing(tx: Connection, account: Account, done: Done, phone: str) -> D
 def newest(
     hub: Hub, account: Account, entry: Entry, contact_id: str, properties: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the properties of an action that no later action has written to the contact.
+    """Return those of the properties that no later action has written to the contact already.
 
-    `contact_id`: the contact's id in the CRM. Raises NotYet if another action of the contact must
-    go first.
+    `entry`: the journal's action that sends the properties. `contact_id`: the contact's id in the
+    CRM. Raises NotYet while another action of the contact must run first.
     """
     accepted = hub.journal.take_turn(account, entry, contact_id)
     return {n: v for n, v in properties.items() if accepted.get(n, 0) <= entry.accepted_at(n)}
 
 
 def crm_id_of(hub: Hub, account: Account, entry: Entry) -> str:
-    """Return the CRM's id of the contact that an action is for.
+    """Return the CRM's id of the contact that the action `entry` is for.
 
-    If no lead has created the contact yet, raises NotYet while a lead is unfinished, Behind if a
-    lead has failed, and NotFound if there is no lead that could still create it.
+    If the CRM does not have the contact yet, an error is raised. It is NotYet while a lead that
+    would create the contact is unfinished, Behind if this lead has failed, and NotFound without
+    such a lead.
     """
     if not entry.hub_id.startswith(bindings.HUB_ID):
         with hub.database.reading() as connection:
@@ -267,9 +285,11 @@ def crm_id_of(hub: Hub, account: Account, entry: Entry) -> str:
 def note_failure(
     hub: Hub, account: Account, exc: contract.AdapterError, *, record: str = "contacts"
 ) -> None:
-    """Record a failed read from the account's CRM, and open the circuit if necessary.
+    """Count a failed read from the account's CRM, and open the circuit breaker if necessary.
 
-    `exc`: the adapter's error. `record`: the kind of record that was read.
+    It is opened after several failures in a row, or at once if the CRM refuses the connection's
+    credentials or settings. `exc`: the adapter's error. `record`: the kind of record that was read.
+    A bug of the adapter (Broken) is not counted.
     """
     if isinstance(exc, Broken):
         return
@@ -284,11 +304,12 @@ def note_failure(
 def apply_circuit_breaker(
     hub: Hub, here: tuple[int, int], outcome: Outcome, *, probing: bool = False
 ) -> Outcome:
-    """Return an attempt's outcome, changed if the attempt opens the circuit of its connection.
+    """Count an attempt's failure or success, and return its outcome, changed where necessary.
 
-    `here`: the account id and connection id. `probing`: whether the attempt was a probe. After a
-    single failure only the action is retried. After several failures in a row, or a failed probe,
-    the outcome makes the whole connection wait.
+    `here`: the account id and connection id. `probing`: whether the attempt was a probe of an
+    unavailable CRM. After a single failure, the outcome is that the action is retried. After
+    several failures in a row, or a failed probe, the outcome opens the circuit breaker: the whole
+    connection waits.
     """
     if not outcome.trouble:
         if not (outcome.away or outcome.throttled):
@@ -303,10 +324,10 @@ def apply_circuit_breaker(
 
 
 def classify_error(exc: Exception, *, waits: bool, record: str = "contacts") -> Outcome:
-    """Return the outcome of an attempt that ended with the error `exc`.
+    """Return the outcome of an attempt that failed with the error `exc`.
 
     `record`: the kind of record that the action writes. `waits`: whether a caller waits for the
-    result.
+    result, and so gets the error.
     """
     word, message = _word(exc), getattr(exc, "message", "")
     correlation = getattr(exc, "correlation_id", "")
@@ -347,9 +368,9 @@ def classify_error(exc: Exception, *, waits: bool, record: str = "contacts") -> 
 
 
 def _word(exc: Exception) -> str:
-    """Return the name of an error's class.
+    """Return the name of the error's class.
 
-    For a subclass that an adapter defines, return the name of the adapter contract's class.
+    If an adapter defines the class, return the name of its base class in the adapter contract.
     """
     names = [
         each.__name__
@@ -360,7 +381,7 @@ def _word(exc: Exception) -> str:
 
 
 def stored_result(done: Done) -> dict[str, Any]:
-    """Return an action's result as the mapping that the journal stores."""
+    """Return the result of an action in the form of the mapping that the journal stores."""
     return {
         "status": done.status,
         "contact_id": done.contact_id,

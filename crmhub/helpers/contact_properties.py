@@ -42,10 +42,10 @@ _PARTS = ("firstname", "lastname")
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """The requested properties of a contact, "" for blank ones.
+    """The requested properties of a contact: values by name, "" for a property without a value.
 
-    `missing`: the requested names that the CRM does not have. `url`: the contact's page in the CRM,
-    or None.
+    `missing`: the requested names that the CRM does not have. `url`: the address of the contact's
+    page in the CRM, or None.
     """
 
     values: Mapping[str, str]
@@ -60,13 +60,15 @@ class Properties:
 def get_properties(
     hub: Hub, account: Account, *, contact_token: str, names: Sequence[str]
 ) -> Properties:
-    """Return the CRM's values of the named properties for the conversation's contact.
+    """Return the values of the named properties that the CRM has for a conversation's contact.
 
-    `contact_token` names the conversation. The property `name` is first and last name together. If
-    the CRM is unavailable or does not have the contact yet, or the call is deferred, the last known
-    values are returned as `stale`. Raises NotFound for a conversation without a contact, Semantic
-    if no name is usable, and BadRequest for too many names. Without known values, raises
-    Unavailable, or TooManyRequests for a deferred call.
+    `contact_token` names the conversation. The property `name` is first and last name together. The
+    hub's last known values are returned as `stale` if the CRM is unavailable, if it does not have
+    the contact yet, or if the call may not wait for the CRM.
+
+    Raises NotFound for a conversation without a contact, Semantic if no name is usable, and
+    BadRequest for too many names. Without last known values, it raises Unavailable, or
+    TooManyRequests for a call that may not wait.
     """
     token = filled(contact_token, "contactToken")
     asked = list(dict.fromkeys(name.strip() for name in names))
@@ -85,7 +87,10 @@ def get_properties(
 
 
 def _known(hub: Hub, account: Account, token: str, asked: Sequence[str]) -> Properties:
-    """Return the CRM's values of the `asked` properties, or the last known values as `stale`."""
+    """Return the CRM's values of the properties `asked`, or the hub's last known values as `stale`.
+
+    `token`: the contactToken of the conversation.
+    """
     with hub.database.reading() as connection:
         binding = _of_conversation(connection, account, token)
     if not binding.crm_id:
@@ -142,9 +147,10 @@ def _last_known(binding: Binding, asked: Sequence[str], reason: str = "") -> Pro
 
 
 def _remember(hub: Hub, account: Account, binding: Binding, found: Mapping[str, str]) -> None:
-    """Store the values `found` in the CRM in the contact's binding, and the time of the call.
+    """Store the values `found`, which the CRM has, in the contact's binding.
 
-    The values are the answer while the CRM is unavailable.
+    They are the answer while the CRM is unavailable. Also store the present as the time of the last
+    helper call.
     """
     note_chat_of_contact(hub.database, account, binding.crm_id)
     if all(binding.last_values.get(name) == value for name, value in found.items()):
@@ -161,7 +167,7 @@ def _remember(hub: Hub, account: Account, binding: Binding, found: Mapping[str, 
 def set_properties(
     hub: Hub, account: Account, *, contact_token: str, properties: Sent, key: str = ""
 ) -> Done:
-    """Change properties of the conversation's contact; the value "" clears a property.
+    """Change properties of a conversation's contact; the value "" deletes a property's value.
 
     `contact_token` names the conversation. The property `name` sets first and last name. `key`: the
     caller's Idempotency-Key. Raises NotFound for a conversation without a contact, Semantic if no
@@ -183,7 +189,7 @@ class SetProperties(Action):
     properties: Sent
 
     def enter(self, tx: Connection, account: Account) -> New:
-        """Find the conversation's contact; return the journal's action."""
+        """Find the conversation's contact; return the action as the journal stores it."""
         binding = _of_conversation(tx, account, self.contact_token)
         person = note_chat(tx, account, binding)
         if not person:
@@ -194,7 +200,10 @@ class SetProperties(Action):
         return New(self.kind, person or binding.person, binding.hub_id, request)
 
     def mapped(self, account: Account) -> Mapped:
-        """Return the usable properties, with `name` in the form that the CRM takes."""
+        """Return the properties that can be sent, with the name as the CRM stores names.
+
+        The name is one property or two, `firstname` and `lastname`.
+        """
         whole = account.connection.field_map.whole_name
         names = {WHOLE_NAME: whole_name_fault if whole else name_fault}
         properties, refused = usable(self.properties, {**PHONES, **names})
@@ -205,7 +214,10 @@ class SetProperties(Action):
     def perform(
         self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
     ) -> Done:
-        """Update the contact that the conversation had when the call was accepted."""
+        """Update the contact in the CRM.
+
+        It is the contact that the conversation had when the call was accepted.
+        """
         contact_id = crm_id_of(hub, account, entry)
         hold_back_update(adapter, entry.written_at)
         written: dict[str, str] = {}

@@ -42,11 +42,11 @@ def create_lead(
     phone: str | None,
     key: str = "",
 ) -> Done:
-    """Create the contact of a lead, or update it if it exists (`adapter.matching`).
+    """Create the contact of a lead in the CRM, or update it if it exists (`adapter.matching`).
 
     `contact_token` names the conversation, `key` is the caller's Idempotency-Key. Blank values
-    change nothing. A phone of None stands for an array or an object. Raises Semantic if a required
-    value is blank or an unreplaced variable, or if no value can be stored.
+    change nothing. `phone` is None if the caller sent an array or an object. Raises Semantic if a
+    required value is blank or an unreplaced variable, or if no value can be stored.
     """
     token = filled(contact_token, "contactToken")
     lead = CreateLead(token, name.strip(), email.strip(), phone and phone.strip())
@@ -55,9 +55,9 @@ def create_lead(
 
 
 def demand(account: Account, lead: CreateLead) -> None:
-    """Raise Semantic unless the lead has all values that the account requires.
+    """Raise Semantic if the lead lacks a value that the account requires.
 
-    These are name and email; if the account allows it, a phone can replace both.
+    Name and email are required. If the account allows it, a phone can replace both.
     """
     checked = {"name": name_fault(lead.name), "email": key_fault(lead.email)}
     faults = [(where, fault) for where, fault in checked.items() if fault]
@@ -77,7 +77,7 @@ _LEASE_S = 60.0
 
 
 def lease_key(phone: str) -> str:
-    """Return the key of the lease for leads with this phone and without an email."""
+    """Return the key of the lease for attempts of leads that have this phone and no email."""
     return f"phone {phone}"
 
 
@@ -98,7 +98,10 @@ class CreateLead(Action):
     before: str = ""
 
     def enter(self, tx: Connection, account: Account) -> New:
-        """Point the conversation to the binding with this email; return the journal's action."""
+        """Find or create the lead's contact in the hub; return the action as the journal stores it.
+
+        From now on the lead's conversation belongs to this contact.
+        """
         mapped = self.mapped(account)
         email, phone = mapped.properties.get("email", ""), mapped.properties.get("phone", "")
         resolved = resolution.resolve_binding(
@@ -120,7 +123,7 @@ class CreateLead(Action):
     def perform(
         self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
     ) -> Done:
-        """Create or update the lead's contact in the CRM."""
+        """Create or update the lead's contact in the CRM; return the result."""
         lead = self.lead(hub, account, entry, mapped)
 
         def write(properties: Mapping[str, str]) -> SavedLead:
@@ -140,7 +143,7 @@ class CreateLead(Action):
         return self.done(adapter, stored.saved, stored.refused)
 
     def lead(self, hub: Hub, account: Account, entry: Entry, mapped: Mapped) -> Lead:
-        """Return the lead for the adapter, with the CRM's ids of contacts that it may mean."""
+        """Return the lead as the adapter gets it, with the ids of the contacts that it may mean."""
         phone = mapped.properties.get("phone", "")
         with hub.database.reading() as connection:
             known = bindings.find_candidates(
@@ -165,7 +168,10 @@ class CreateLead(Action):
         )
 
     def done(self, adapter: Adapter, saved: SavedLead, refused: Sequence[Problem]) -> Done:
-        """Return the result of a lead that the CRM saved; `refused` are the properties left out."""
+        """Return the result of a lead that the CRM saved.
+
+        `refused`: the properties that were not stored, with the reasons.
+        """
         other = saved.duplicate
         message = ""
         if other is not None:
@@ -181,14 +187,17 @@ class CreateLead(Action):
         )
 
     def exclusive(self, hub: Hub, account: Account, mapped: Mapped) -> AbstractContextManager[None]:
-        """Return a lease on the phone of a lead without email: CRMs allow duplicate phones."""
+        """Return a lease on the phone of a lead without an email; for another lead, no lease.
+
+        CRMs allow two contacts with the same phone, so parallel attempts could create both.
+        """
         phone = mapped.properties.get("phone", "")
         if not phone or "email" in mapped.properties:
             return nullcontext()
         return lease(hub, account, lease_key(phone), _LEASE_S)
 
     def mapped(self, account: Account) -> Mapped:
-        """Return the properties to store, in canonical form, and the refused ones."""
+        """Return the properties to send, in canonical form, and the refused ones with reasons."""
         properties: dict[str, str] = {}
         sent = {"email": self.email, "phone": self.phone}
         said, refused = usable(sent, {"phone": phone_fault})

@@ -36,9 +36,11 @@ _TITLES: Mapping[Linked, str] = {"deals": "dealname", "tickets": "subject"}
 def create_deal(
     hub: Hub, account: Account, *, contact_id: str, properties: Sent, key: str = ""
 ) -> Done:
-    """Create a deal linked to the contact.
+    """Create a deal in the CRM, linked to a contact, which is named by the hub's or the CRM's id.
 
-    `key`: the caller's Idempotency-Key. Errors and repeated calls: see `_create`.
+    An equal call within a minute creates no second deal, unless it has another Idempotency-Key
+    (`key`). Raises NotFound for an unknown contact, and Semantic for a pipeline or stage that the
+    CRM does not have, or if the CRM has no deals.
     """
     return _create(hub, account, CreateDeal(contact_id, properties), key)
 
@@ -46,15 +48,17 @@ def create_deal(
 def create_ticket(
     hub: Hub, account: Account, *, contact_id: str, properties: Sent, key: str = ""
 ) -> Done:
-    """Create a ticket linked to the contact.
+    """Create a ticket in the CRM, linked to a contact, which is named by the hub's or the CRM's id.
 
-    `key`: the caller's Idempotency-Key. Errors and repeated calls: see `_create`.
+    An equal call within a minute creates no second ticket, unless it has another Idempotency-Key
+    (`key`). Raises NotFound for an unknown contact, and Semantic for a pipeline or stage that the
+    CRM does not have, or if the CRM has no tickets.
     """
     return _create(hub, account, CreateTicket(contact_id, properties), key)
 
 
 def _create(hub: Hub, account: Account, action: CreateForContact, key: str) -> Done:
-    """Create a record linked to a contact, which is named by the hub's or the CRM's id.
+    """Create the deal or ticket of an action in the CRM, linked to a contact.
 
     Blank properties are left out. An equal call within a minute creates no second record, unless it
     has another Idempotency-Key (`key`). Raises NotFound for an unknown contact, and Semantic for a
@@ -70,7 +74,10 @@ _RIGHT_ID = "send the contactId that createLead answered, or the id of a contact
 
 
 def _may_exist(hub: Hub, account: Account, contact_id: str) -> bool:
-    """Return whether a binding has this contact id, or the id has the form of the CRM's ids."""
+    """Return whether a contact with this id may exist.
+
+    It may if the hub has a binding for it, or if the id has the format of the CRM's ids.
+    """
     try:
         with sound():
             if hub.registry.load(account.connection.adapter).may_be_id(contact_id):
@@ -86,7 +93,7 @@ def _may_exist(hub: Hub, account: Account, contact_id: str) -> bool:
 class CreateForContact(Action):
     """A call of createDeal or createTicket, to be stored in the journal and attempted.
 
-    `linked`: the kind of record.
+    `linked`: the kind of record to create.
     """
 
     kind: ClassVar[str]
@@ -97,7 +104,7 @@ class CreateForContact(Action):
     properties: Sent
 
     def enter(self, tx: Connection, account: Account) -> New:
-        """Find the contact in the hub; return the journal's action."""
+        """Find the contact in the hub; return the action as the journal stores it."""
         contact_id = filled(self.contact_id, "contactId")
         bound = bindings.of_contact(tx, account, contact_id)
         person = chats.note_chat(tx, account, bound) if bound is not None else ""
@@ -113,7 +120,7 @@ class CreateForContact(Action):
         return New(self.kind, person, hub_id, request, identity)
 
     def mapped(self, account: Account) -> Mapped:
-        """Return the usable properties that are not blank, with the field map's constants."""
+        """Return the usable properties that are not blank, and the constants of the field map."""
         properties, refused = usable(self.properties)
         properties = {name: value for name, value in properties.items() if value.strip()}
         mapped = completed(account, self.linked, properties, refused)
@@ -156,7 +163,10 @@ class CreateForContact(Action):
         properties: Mapping[str, str],
         entry: Entry,
     ) -> Saved:
-        """Create the record in the CRM for the contact, or for the contact it was merged into."""
+        """Create the record in the CRM, linked to the contact.
+
+        If the CRM has merged the contact into another contact, link the record to that contact.
+        """
         try:
             return self._write_once(hub, adapter, contact_id, properties, entry)
         except contract.NotFound as exc:
@@ -175,9 +185,9 @@ class CreateForContact(Action):
         properties: Mapping[str, str],
         entry: Entry,
     ) -> Saved:
-        """Create the record in the CRM, unless an earlier attempt has created it.
+        """Create the record in the CRM; if an earlier attempt created it, return that record.
 
-        Raises NotYet while a write of an earlier attempt may still arrive.
+        Raises NotYet while a write of an earlier attempt may still reach the CRM.
         """
 
         def earlier(since_ms: int) -> Saved | None:
@@ -210,7 +220,10 @@ class CreateForContact(Action):
 
 
 def _places(account: Account, kind: Linked) -> Collection[str]:
-    """Return the names of the pipeline and stage properties, and the bots' names for them."""
+    """Return the names of the properties that hold the pipeline and the stage of a record.
+
+    The result has the hub's names, and the names that bots use by the field map.
+    """
     rules = account.connection.field_map.of(kind)
     return PLACES.union(map(rules.hub_name, PLACES))
 

@@ -51,14 +51,15 @@ AWAY = (
 
 
 class Broken(contract.Unavailable):
-    """The adapter has a bug; this does not mean that the CRM is unavailable."""
+    """The adapter has a bug. This does not mean that the CRM is unavailable."""
 
 
 def connect(hub: Hub, account: Account, *, anew: bool = False) -> Adapter:
-    """Return the account's adapter, which uses the hub's property names; calls no CRM yet.
+    """Return the account's adapter, which takes and returns the names that bots use for properties.
 
-    The adapter and its caches are reused until the account changes; with `anew`, a new adapter is
-    made. Raises BadConfig if the adapter is not installed or rejects the stored settings.
+    Sends no request to the CRM. The adapter and its caches are reused until the account changes;
+    with `anew`, a new adapter is made. Raises BadConfig if the adapter is not installed or rejects
+    the stored settings.
     """
 
     def make() -> Adapter:
@@ -70,13 +71,13 @@ def connect(hub: Hub, account: Account, *, anew: bool = False) -> Adapter:
 
 
 class _Credentials(Protocol):
-    """A store of the credentials of an adapter."""
+    """A place where an adapter's credentials are stored, in the database or in memory."""
 
     def load(self) -> Mapping[str, str]:
         """Return the present credentials; raises BadConfig if they cannot be decrypted."""
 
     def save(self, rotated: Mapping[str, str]) -> None:
-        """Replace the credentials by `rotated`, the new credentials that the CRM issued."""
+        """Store `rotated`, new credentials that the CRM issued, in place of the present ones."""
 
 
 def _made(hub: Hub, account: Account, kept: _Credentials) -> Adapter:
@@ -120,15 +121,15 @@ def _made(hub: Hub, account: Account, kept: _Credentials) -> Adapter:
 def lease(hub: Hub, account: Account, key: str, seconds: float) -> AbstractContextManager[None]:
     """Return a context manager that holds the lease `key` of the account's connection.
 
-    The lease expires after `seconds`. Raises NotYet if another call holds it until the deadline of
-    the current call.
+    The lease expires after `seconds`. Entering waits while another call holds the lease; at the
+    deadline of the current call, it raises NotYet.
     """
     connection_id = account.connection.id
     return hub.leases.hold(account.id, connection_id, key, seconds=seconds, patience=remaining())
 
 
 class _Stored:
-    """The credentials of the account's connection in the database."""
+    """The credentials of an account's connection, as the database stores them."""
 
     def __init__(self, hub: Hub, account: Account) -> None:
         self._hub = hub
@@ -152,7 +153,7 @@ class _Stored:
 
 
 class _InMemory:
-    """Credentials that are not stored in the database."""
+    """The credentials of a connection test, which are not stored in the database."""
 
     def __init__(self, credentials: Mapping[str, str]) -> None:
         self.credentials = credentials
@@ -166,10 +167,10 @@ class _InMemory:
 
 @contextmanager
 def as_hub_errors(account: Account) -> Iterator[None]:
-    """Convert an adapter's errors in the block into the errors that callers of helpers get.
+    """Convert the adapter's errors that the block raises into errors for the callers of helpers.
 
-    Errors about values and ids, which callers can fix, keep their meaning. Errors of the connection
-    become a 503 that says what the operator has to fix.
+    Errors that the caller can fix, about values and ids, keep their meaning. Errors of the
+    connection become a 503; its message says whether the operator must fix something.
     """
     name = account.connection.adapter
     try:
@@ -206,7 +207,7 @@ def as_hub_errors(account: Account) -> Iterator[None]:
 
 @contextmanager
 def sound() -> Iterator[None]:
-    """Convert exceptions that the adapter contract does not define into Broken, in the block."""
+    """Convert exceptions of the block that the adapter contract does not define into Broken."""
     try:
         yield
     except (AdapterError, errors.HubError):
@@ -217,7 +218,7 @@ def sound() -> Iterator[None]:
 
 
 def noted(exc: Exception) -> str:
-    """Log the place in the code where an adapter's bug occurred; return the exception's name."""
+    """Log where in the code an adapter's bug raised `exc`; return the name of its class."""
     # Only the place, since the message may contain personal data.
     frame = traceback.extract_tb(exc.__traceback__)[-1]
     word = type(exc).__name__
@@ -231,9 +232,9 @@ def check(hub: Hub, account: Account) -> str:
 
 
 def ask(hub: Hub, account: Account, question: Callable[[Adapter], T]) -> T:
-    """Call `question` with the account's adapter and return its result, within 20 s.
+    """Call the function `question` with the account's adapter, and return its result.
 
-    Raises the adapter's errors.
+    The deadline of its calls to the CRM is 20 s. Raises the adapter's errors.
     """
     with within(_CHECK_S), sound():
         return question(connect(hub, account))
@@ -242,12 +243,13 @@ def ask(hub: Hub, account: Account, question: Callable[[Adapter], T]) -> T:
 def try_out(
     hub: Hub, account: Account, credentials: Mapping[str, str] | None
 ) -> tuple[AdapterError | None, Mapping[str, str] | None]:
-    """Test the account's connection with settings or credentials that are not stored yet.
+    """Test the account's connection to its CRM with settings or credentials that are not stored.
 
-    `credentials`: the new credentials; None for the stored ones. Return the error, or None if the
-    test passed, and the new credentials after the test: the CRM may have replaced their refresh
-    token, which makes the old token invalid. For stored credentials, the second value is None, and
-    a new refresh token is stored.
+    `credentials`: the new credentials; None to use the stored ones. Return (error, credentials).
+    The error is None if the test passed. The returned credentials are those to store: during the
+    test the CRM may have replaced the refresh token, which makes the old token invalid. If
+    `credentials` is None, None is returned in their place, and a new refresh token is stored at
+    once.
     """
     if credentials is None:
         return _asked(lambda: _made(hub, account, _Stored(hub, account))), None
@@ -256,7 +258,7 @@ def try_out(
 
 
 def in_words(wrong: AdapterError | None) -> str:
-    """Return the message of the error `wrong` of a CRM, "" if it is None."""
+    """Return the message of an adapter's error for operators, "" if `wrong` is None."""
     if isinstance(wrong, contract.Unsupported):
         return f"{wrong.message} Its settings are complete."
     return "" if wrong is None else wrong.message

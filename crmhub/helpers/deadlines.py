@@ -1,4 +1,4 @@
-"""The deadline of the current helper call, and whether a caller waits for its answer.
+"""The deadline of the current call of a helper, and whether a caller waits for its answer.
 
 Context variables store both, so that adapters need no arguments for them.
 """
@@ -30,10 +30,10 @@ _deferred: ContextVar[bool] = ContextVar("deferred", default=False)
 
 @contextmanager
 def since(moment: float, *, deferred: bool = False) -> Iterator[None]:
-    """Set the time when the current call arrived, by `time.monotonic`, for the block.
+    """Set the time at which the current call arrived, for the block; deadlines count from it.
 
-    Deadlines inside the block count from this time. `deferred`: the call must only be queued, since
-    its account uses all the threads it may use.
+    `moment`: this time by `time.monotonic`. `deferred`: the call must be queued without an attempt,
+    since its account uses all of its threads already.
     """
     before, was_deferred = _arrived.set(moment), _deferred.set(deferred)
     try:
@@ -44,12 +44,18 @@ def since(moment: float, *, deferred: bool = False) -> Iterator[None]:
 
 
 def is_deferred() -> bool:
-    """Return whether the current call must be queued without an attempt."""
+    """Return whether the current call must not wait for the CRM.
+
+    Its account uses all of its threads already, so a write must be queued without an attempt.
+    """
     return _deferred.get()
 
 
 def arrived() -> float:
-    """Return when the current call arrived, by `time.monotonic`; now, if `since` is not used."""
+    """Return the time at which the current call arrived, by `time.monotonic`.
+
+    Outside of a block of `since`, return the present.
+    """
     moment = _arrived.get()
     return time.monotonic() if moment is None else moment
 
@@ -58,8 +64,8 @@ def arrived() -> float:
 def within(seconds: float, *, queued: bool = False) -> Iterator[None]:
     """Set a deadline for the block: `seconds` after the current call arrived.
 
-    In nested blocks, the earliest deadline counts. `queued`: no caller waits for the answer, so
-    interactive calls have priority.
+    In nested blocks, the earliest deadline applies. `queued`: whether the action comes from the
+    queue, so that no caller waits. Calls with a waiting caller then have priority.
     """
     outer = _call.get()
     until = arrived() + seconds
@@ -72,16 +78,19 @@ def within(seconds: float, *, queued: bool = False) -> Iterator[None]:
 
 
 def remaining() -> float:
-    """Return the seconds until the deadline of the current call, at least 0; 30 without one."""
+    """Return the seconds until the deadline of the current call, at least 0.
+
+    Without a deadline, return 30.
+    """
     call = _call.get()
     return _UNHURRIED_S if call is None else max(0.0, call.until - time.monotonic())
 
 
 def patience() -> float:
-    """Return how many seconds the current call may wait for its turn to call the CRM.
+    """Return how many seconds the current call may wait until the CRM's rate limit allows a call.
 
-    For an interactive call, the first wait may take a quarter of the time to the deadline: an
-    attempt that begins too late could not end in time. Later waits may take all of it.
+    If a caller waits, the first wait may take a quarter of the time until the deadline, since an
+    attempt that begins too late cannot end in time. Otherwise a wait may take all of this time.
     """
     call = _call.get()
     if call is None or call.queued or call.under_way:
@@ -91,6 +100,6 @@ def patience() -> float:
 
 
 def is_queued() -> bool:
-    """Return whether no caller waits for the answer of the current call."""
+    """Return whether the current action comes from the queue, so that no caller waits."""
     call = _call.get()
     return call is not None and call.queued

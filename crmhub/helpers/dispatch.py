@@ -1,4 +1,4 @@
-"""The way of a helper's call: stored in the journal, then attempted now or later by the worker."""
+"""The way of a helper's call: stored in the journal, attempted at once if possible, or queued."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _WRITING_S = 0.15
 def run(hub: Hub, account: Account, action: Action, *, key: str = "") -> Done:
     """Store an action in the journal, attempt it once, and return its result.
 
-    The result is `queued` if the CRM was not available or is not called now; the worker attempts
-    the action later. `key`: the caller's Idempotency-Key. Raises NotFound, Semantic and Conflict
-    for errors that the caller can fix.
+    If the attempt is not possible now, or the CRM is unavailable, the result has the status
+    `queued`, and the worker attempts the action later. `key`: the caller's Idempotency-Key. Raises
+    NotFound, Semantic and Conflict for errors that the caller can fix.
     """
     deadline_s, began = account.switches.deadline_s, arrived()
     action_id = ""
@@ -62,9 +62,10 @@ def run(hub: Hub, account: Account, action: Action, *, key: str = "") -> Done:
 
 
 def _attempt(hub: Hub, account: Account, action: Action, accepted: Accepted, *, late: bool) -> Done:
-    """Attempt an accepted action and return its result; `queued` if it cannot be attempted now.
+    """Attempt an accepted action and return its result.
 
-    `late`: too little time is left, so the action goes back to the queue.
+    If the action cannot be attempted now, the result has the status `queued`. `late`: too little
+    time is left for an attempt, so that the action is queued.
     """
     try:
         if accepted.behind:
@@ -88,10 +89,11 @@ def _attempt(hub: Hub, account: Account, action: Action, accepted: Accepted, *, 
 
 
 def _wait_for_turn(hub: Hub, account: Account, accepted: Accepted) -> Accepted:
-    """Wait until the contact's earlier actions have ended, then claim the `accepted` action.
+    """Wait until the contact's earlier actions have ended, then claim the accepted action.
 
-    Waits up to the deadline of the call. The result has the entry if this call claimed the action,
-    or the worker's result in `earlier` if the worker was faster.
+    Waits at most until the deadline of the call. Return `accepted` with its `entry` set if the
+    action was claimed here. If the worker has attempted the action already, return it with the
+    result in `earlier`. Otherwise return it unchanged.
     """
     pause = _FIRST_LOOK_S
     lease_s = account.switches.deadline_s + GRACE_MS / 1000
@@ -109,9 +111,10 @@ def _wait_for_turn(hub: Hub, account: Account, accepted: Accepted) -> Accepted:
 
 
 def _earlier_result(accepted: Accepted) -> Done:
-    """Return the stored result of an accepted action, or `queued` if there is none yet.
+    """Return the stored result of an action that was accepted earlier.
 
-    Raises the stored error if the action was refused.
+    The result has the status `queued` if the action has no result yet. Raises the stored error if
+    the action was refused.
     """
     if accepted.earlier is None:
         return replace(_queued(accepted), replayed=accepted.replayed)
@@ -131,7 +134,7 @@ _REFUSALS = (errors.NotFound, errors.Conflict)
 
 
 def _refusal(result: Mapping[str, Any]) -> errors.HubError:
-    """Return the error that a refused action stored as its result."""
+    """Return the error for the stored result of a refused action."""
     named = {each.__name__: each for each in _REFUSALS}
     error = named.get(result["error"], errors.Semantic)(result["message"])
     error.replayed = True
@@ -148,7 +151,7 @@ def _queued(accepted: Accepted, why: str = QUEUED) -> Done:
 
 
 def _is_remote(hub: Hub, account: Account) -> bool:
-    """Return whether the account's CRM is outside of the hub, so that calls take time."""
+    """Return whether the account's CRM is another system than the hub, so that calls take time."""
     try:
         return hub.registry.load(account.connection.adapter).remote
     except contract.BadConfig:

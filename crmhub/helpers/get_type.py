@@ -1,7 +1,8 @@
-"""getType: the active workflow of a contact; and the hub's own enrolments in workflows.
+"""The helper getType, which returns a contact's active workflow; and enrolments in workflows.
 
-An enrolment belongs to a connection, as a binding does. The hub answers from its enrolments if the
-CRM cannot report the workflows of a contact.
+An enrolment is the hub's record that a contact has entered a workflow. It belongs to an account's
+connection to its CRM. The hub answers from its enrolments if the CRM cannot report the workflows of
+a contact.
 """
 
 from __future__ import annotations
@@ -98,9 +99,10 @@ _LEAD_WAITS = Statement(
 
 @dataclass(frozen=True, slots=True)
 class ActiveWorkflow:
-    """The id of a contact's active workflow, or "" and the `reason` why there is none.
+    """The answer of getType: the id of a contact's active workflow, or "" and the `reason`.
 
-    `stale`: the hub answered alone, since the CRM was unavailable or does not have the contact yet.
+    `stale`: whether the hub answered without the CRM, because the CRM was unavailable or does not
+    have the contact yet.
     """
 
     workflow_id: str
@@ -110,10 +112,11 @@ class ActiveWorkflow:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The parameters of a call of getType; `number` is the phone.
+    """The parameters of a call of getType.
 
-    `since` and `quiet_since`: the moments (ms since 1970) that lie `look_back` and `silence` hours
-    ago.
+    `number`: the phone of the contact. `look_back`: the number of hours in which the contact must
+    have entered the workflow; `since` is their start (ms since 1970). `silence`: the number of
+    hours without a helper call for the contact; `quiet_since` is their start.
     """
 
     number: str
@@ -126,12 +129,14 @@ class _Asked:
 def get_type(
     hub: Hub, account: Account, *, phone: str, look_back: Decimal, silence: Decimal
 ) -> ActiveWorkflow:
-    """Return the workflow that the contact with this phone entered last, within `look_back` hours.
+    """Return the workflow that the contact with this phone entered last.
 
-    `silence`: the hours that must have passed since the last helper call for the contact, 0 for no
-    such condition. If the CRM is unavailable or the call is deferred, the hub answers alone where
-    it can. Otherwise raises Unavailable, or TooManyRequests for a deferred call. Raises Semantic
-    for a blank phone, an unreplaced variable, or negative hours.
+    `look_back`: only workflows entered in the last so many hours count. `silence`: the hours that
+    must have passed since the last helper call for the contact; 0 for no such condition.
+
+    The hub answers without the CRM, where it can, if the CRM is unavailable or the call may not
+    wait for it. Where it cannot, it raises Unavailable, or TooManyRequests for a call that may not
+    wait. Raises Semantic for a blank phone, an unreplaced variable, or negative hours.
     """
     asked = _Asked(
         filled(phone, "contactnumber"),
@@ -174,7 +179,7 @@ def get_type(
 
 
 def _last_known(hub: Hub, account: Account, asked: _Asked) -> ActiveWorkflow | None:
-    """Return the hub's own answer, None if only the CRM can answer."""
+    """Return the hub's answer without the CRM; None if only the CRM can answer."""
     phones = readings(asked.number, account.switches.region)
     contact_id = next(filter(None, (_seen_with(hub, account, phone) for phone in phones)), "")
     if not contact_id:
@@ -187,7 +192,10 @@ def _last_known(hub: Hub, account: Account, asked: _Asked) -> ActiveWorkflow | N
 
 
 def _of_waiting_lead(hub: Hub, account: Account, asked: _Asked) -> ActiveWorkflow | None:
-    """Return the answer for a phone whose lead is unfinished, None without such a lead."""
+    """Return the answer for a phone whose lead has not reached the CRM yet.
+
+    Return None if there is no unfinished lead with this phone.
+    """
     with hub.database.reading() as connection:
         phones = readings(asked.number, account.switches.region)
         waits = connection.row(_LEAD_WAITS, connection_key(account) | {"phones": phones})
@@ -220,10 +228,11 @@ def _active_now(
 def enrol(
     hub: Hub, account: Account, *, workflow_id: str, contact_id: str, by: Author | None = None
 ) -> None:
-    """Store that the contact entered the workflow now, also if it entered it before.
+    """Store the present as the time at which the contact entered the workflow.
 
-    `by`: the operator, for the audit log; None for a call of the public API. Raises NotFound for a
-    contact that the CRM does not have, BadRequest for an invalid id, and Unavailable.
+    An earlier time is replaced. `by`: the operator, for the audit log; None for a call of the
+    public API. Raises NotFound for a contact that the CRM does not have, BadRequest for an invalid
+    id, and Unavailable if the CRM or the database is unavailable.
     """
     row = _row(account, workflow_id, contact_id)
     with as_hub_errors(account):
@@ -241,7 +250,7 @@ def enrol(
 def unenrol(
     hub: Hub, account: Account, *, workflow_id: str, contact_id: str, by: Author | None = None
 ) -> None:
-    """Delete the contact's enrolment in the workflow; raises NotFound if there is none.
+    """Delete the enrolment of the contact in the workflow; raises NotFound if there is none.
 
     `by`: the operator, for the audit log; None for a call of the public API.
     """
@@ -264,7 +273,10 @@ def unenrol(
 
 @dataclass(frozen=True, slots=True)
 class Enrolment:
-    """A contact's entry into a workflow; `at` is its time in ms since 1970."""
+    """The hub's record that a contact has entered a workflow.
+
+    `at`: the time in ms since 1970 at which the contact entered the workflow.
+    """
 
     workflow_id: str
     contact_id: str
@@ -282,8 +294,9 @@ def enrolments(
 ) -> list[Enrolment]:
     """Return up to `limit` enrolments of the account's present connection.
 
-    They are sorted by contact and workflow. `after`: contact id and workflow id of the previous
-    page's last enrolment. Empty filters match all.
+    They are sorted by contact id, then workflow id. `workflow_id` and `contact_id`: only enrolments
+    with these ids; "" for all. `after`: the (contact id, workflow id) of the previous page's last
+    enrolment.
     """
     rows = db.rows(
         _LIST,
@@ -301,10 +314,11 @@ def enrolments(
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The changes made by `move`: times (ms) by workflow id at which contacts entered a workflow.
+    """The enrolments that `move` changed, as times in ms since 1970 by workflow id.
 
-    `merged`: all entries of the merged contact. `kept`: the former entries of the kept contact that
-    were replaced, 0 for none.
+    `merged`: the times at which the merged contact had entered workflows. `kept`: for the same
+    workflows, the times of the kept contact that were replaced; 0 if it had not entered the
+    workflow.
     """
 
     merged: Mapping[str, int]
@@ -312,9 +326,9 @@ class Moved:
 
 
 def move(tx: Connection, account: Account, merged_id: str, kept_id: str) -> Moved:
-    """Move the enrolments of a merged contact to the contact that was kept.
+    """Move the enrolments of a merged contact to the kept contact, and return the changes.
 
-    If both had entered a workflow, the later time remains.
+    If both contacts had entered a workflow, the later time remains.
     """
     merged, kept = (_entered(tx, account, contact_id) for contact_id in (merged_id, kept_id))
     later = {name: at for name, at in merged.items() if at > kept.get(name, 0)}
@@ -326,7 +340,7 @@ def move(tx: Connection, account: Account, merged_id: str, kept_id: str) -> Move
 
 
 def move_back(tx: Connection, account: Account, merged_id: str, kept_id: str, moved: Moved) -> None:
-    """Undo `move`, whose result was `moved`.
+    """Undo `move`; `moved` is the result of `move`.
 
     Workflows that the kept contact has entered or left since stay as they are.
     """
@@ -339,13 +353,16 @@ def move_back(tx: Connection, account: Account, merged_id: str, kept_id: str, mo
 
 
 def _entered(tx: Connection, account: Account, contact_id: str) -> dict[str, int]:
-    """Return the times in ms at which a contact entered its workflows, by workflow id."""
+    """Return the times at which a contact entered workflows (ms since 1970), by workflow id."""
     rows = tx.rows(_ENTERED, connection_key(account) | {"contact_id": contact_id})
     return {row.workflow_id: row.enrolled_at for row in rows}
 
 
 def _set_entered(tx: Connection, account: Account, contact_id: str, name: str, at: int) -> None:
-    """Store the time `at` (ms) at which a contact entered the workflow `name`; 0 deletes it."""
+    """Store the time at which a contact entered the workflow `name`.
+
+    `at`: the time in ms since 1970; 0 deletes the stored time.
+    """
     row = {"contact_id": contact_id, "workflow_id": name, "enrolled_at": at}
     tx.run(_ENROL if at else _UNENROL, connection_key(account) | row)
 
@@ -363,7 +380,10 @@ def _row(account: Account, workflow_id: str, contact_id: str) -> dict[str, str |
 
 
 def _contact(hub: Hub, account: Account, adapter: Adapter, number: str) -> Contact | None:
-    """Return the contact with this phone, by its binding or by a search in the CRM; or None."""
+    """Return the contact with this phone, None without one.
+
+    It is found by the hub's bindings, or else by a search in the CRM.
+    """
     for phone in readings(number, account.switches.region):
         contact = _met(hub, account, adapter, phone) or adapter.find_contact(phone=phone)
         if contact is not None:
@@ -372,7 +392,7 @@ def _contact(hub: Hub, account: Account, adapter: Adapter, number: str) -> Conta
 
 
 def _met(hub: Hub, account: Account, adapter: Adapter, phone: str) -> Contact | None:
-    """Return the CRM's contact of the newest binding with this phone, or None.
+    """Return the CRM's contact of the newest binding that has this phone, None without one.
 
     The CRM's own search may not find a contact that was written a moment ago.
     """

@@ -19,10 +19,10 @@ _IDS = frozenset({"contactToken", "contactId"})
 
 
 def filled(value: str, where: str) -> str:
-    """Return an id or number without surrounding blanks.
+    """Return an id or a number that a caller sent, without surrounding blanks.
 
-    `where`: the parameter's name. Raises Semantic for a blank value or an unreplaced template
-    variable.
+    `where`: the parameter's name, for the message. Raises Semantic for a blank value or an
+    unreplaced template variable.
     """
     text = value.strip()
     if not text:
@@ -32,21 +32,21 @@ def filled(value: str, where: str) -> str:
 
 
 def check_filled(text: str, where: str) -> None:
-    """Raise Semantic if an id or number is an unreplaced template variable.
+    """Raise Semantic if an id or number that a caller sent is an unreplaced template variable.
 
-    `where`: the parameter's name.
+    `where`: the parameter's name, for the message.
     """
     if is_unfilled_id(text) if where in _IDS else find_in_key(text):
         raise Semantic(f"{where}: {unfilled(text)}")
 
 
 def unfilled(text: str) -> str:
-    """Return the message about a value that is an unreplaced template variable."""
+    """Return the error message about a value that contains an unreplaced template variable."""
     return f"the builder sent {shortened(text)} instead of its value; check the variable's name"
 
 
 def shortened(text: str, room: int = 60) -> str:
-    """Return a text for use in a message: at most `room` characters, all printable."""
+    """Return a caller's text for use in a message: at most `room` characters, all printable."""
     cut = text if len(text) <= room else text[:room] + "…"
     return cut if cut.isprintable() else "".join(c if c.isprintable() else "�" for c in cut)
 
@@ -58,10 +58,12 @@ Sent = Mapping[str, str | None]
 def usable(
     sent: Sent, checks: Mapping[str, Callable[[str], str]] | None = None
 ) -> tuple[dict[str, str], list[Problem]]:
-    """Split the sent values into those that can be stored and the problems of the others.
+    """Check the values that a caller sent, by property name.
 
-    `checks`: functions by property name that return the error message for a value, or "";
-    `text_fault` is the default. A blank value can be stored, since it may clear a property.
+    Return two items: the values that can be stored, by property name, and a problem (name, reason)
+    for each other value. `checks`: for some property names, a function that returns the error
+    message for a value, or "". For other properties, `text_fault` is this function. A blank value
+    can be stored, since it may delete a property's value.
     """
     good: dict[str, str] = {}
     problems: list[Problem] = []
@@ -121,10 +123,10 @@ PHONES: Mapping[str, Callable[[str], str]] = dict.fromkeys(("phone", "mobilephon
 
 
 def split_name(name: str) -> dict[str, str]:
-    """Split a name into `firstname` (the first word) and `lastname` (the rest).
+    """Split the name of a human being into `firstname` (the first word) and `lastname` (the rest).
 
-    Words that are unreplaced variables are dropped. A part that is missing in `name` is blank; a
-    part of which no usable word remains is left out.
+    Words that are unreplaced variables are dropped. If the name has only one word, `lastname` is
+    blank. A property of which only dropped words remain is left out.
     """
     words = filled_words(name)
     if not words:
@@ -138,5 +140,5 @@ def split_name(name: str) -> dict[str, str]:
 
 
 def join_name(name: str) -> str:
-    """Return a name without the words that are unreplaced variables."""
+    """Return the name of a human being without the words that are unreplaced variables."""
     return " ".join(filter(None, filled_words(name)))

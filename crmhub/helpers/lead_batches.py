@@ -1,4 +1,4 @@
-"""One attempt of several leads together, in few calls to the CRM of an account."""
+"""An attempt of several leads of one account together, in few calls to the CRM."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from crmhub.journal.models import Entry, Outcome
 
 
 def attempt_one(hub: Hub, account: Account, entry: Entry) -> None:
-    """Attempt a single action of the journal, without a caller, and record its outcome."""
+    """Attempt one action of the journal, for which no caller waits, and record its outcome."""
     attempt(hub, account, entry, action_of(entry.kind, entry.request), waits=False)
 
 
 def attempt_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:
-    """Attempt the leads of a connection in few calls to the CRM; record each outcome.
+    """Attempt several leads of a connection in few calls to the CRM; record each lead's outcome.
 
-    Leads that cannot be sent in a batch, or that the CRM rejected in the batch, are attempted
-    separately.
+    A lead that cannot be sent in a batch, or that the CRM rejected in the batch, is attempted
+    separately afterwards.
     """
     began = time.monotonic()
     try:
@@ -90,9 +90,12 @@ def attempt_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:
 def _apply_circuit_breaker(
     hub: Hub, attempts: Sequence[tuple[Entry, Outcome, Done | None]]
 ) -> list[tuple[Entry, Outcome, Done | None]]:
-    """Return the attempts of a batch, with changed outcomes if they open the circuit.
+    """Count the failures of a batch, and return its attempts with changed outcomes where necessary.
 
-    Leads that failed for the same reason count as one failure, since one call sent them.
+    An attempt is a tuple: the action, its outcome, and its result, which is None if it failed.
+    Several failures in a row open the circuit breaker: their outcomes then make the whole
+    connection wait. Leads that failed for the same reason count as one failure, since one call sent
+    them.
     """
     by_trouble: dict[str, Outcome] = {}
     for entry, outcome, _ in sorted(attempts, key=lambda item: bool(item[1].trouble)):
@@ -116,7 +119,10 @@ def _with_wait_of(checked: Outcome, outcome: Outcome) -> Outcome:
 def _to_outcome(
     adapter: Adapter, action: CreateLead, mapped: Mapped, outcome: SavedLead | Exception
 ) -> tuple[Outcome, Done | None]:
-    """Return the outcome of a lead that was saved or failed, and its result if it was saved."""
+    """Return the outcome of a lead's attempt, and the lead's result, which is None if it failed.
+
+    `outcome`: the saved lead, or the error with which the attempt ended.
+    """
     if isinstance(outcome, Exception):
         return classify_error(outcome, waits=False), None
     refused = (*mapped.refused, *outcome.refused)
@@ -127,7 +133,10 @@ def _to_outcome(
 def _finish_all(
     hub: Hub, account: Account, attempts: Sequence[tuple[Entry, Outcome, Done | None]]
 ) -> None:
-    """Record the outcomes of attempts and store their contacts, in one transaction."""
+    """Record the outcomes of attempts and store the leads' contacts, in one transaction.
+
+    An attempt is a tuple: the action, its outcome, and its result, which is None if it failed.
+    """
     for _, outcome, _ in attempts:
         metrics.attempted(account.connection.adapter, outcome.word, outcome.ms / 1000)
     # All processes lock contacts in the same order, so that no deadlock arises.

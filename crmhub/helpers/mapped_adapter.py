@@ -1,9 +1,10 @@
-"""An adapter wrapped with the account's field map: its callers use the hub's names and values.
+"""An adapter that applies the account's field map: its callers use the bots' names and values.
 
-Only this module applies field maps. Journal, refusals and stored values use the names of bots, so a
-retried action is mapped again by the present map. An operator's correction of the map thus applies
-to waiting actions, and an action moved to another CRM gets that CRM's map. Only the map's constants
-are added earlier (`FieldMap.completed`), so that a refused constant is left out like any property.
+Only this module applies field maps. The journal, the refused properties and the stored values use
+the names that bots use, so a retried action is mapped again by the present field map. An operator's
+correction of the field map thus applies to waiting actions, and an action that is moved to another
+CRM gets that CRM's field map. Only the constants of the field map are added earlier
+(`FieldMap.completed`), so that a refused constant is left out like any property.
 """
 
 from __future__ import annotations
@@ -33,7 +34,11 @@ from crmhub.adapter import (
 
 
 class Translated(Adapter):
-    """Wraps an adapter: translates calls into the CRM's names, and answers back into the hub's."""
+    """An adapter around another adapter, which applies a field map.
+
+    It converts the bots' names and values in calls to the CRM's, and the CRM's in answers to the
+    bots'.
+    """
 
     def __init__(self, inner: Adapter, field_map: FieldMap) -> None:
         super().__init__(inner.context)
@@ -198,7 +203,7 @@ class Translated(Adapter):
 
 
 def _sent(rules: KindMap, properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties under the CRM's names, with the CRM's values, by the map `rules`.
+    """Convert properties from the bots' names and values to the CRM's, by the field map's `rules`.
 
     Raises Rejected for properties that have no name in the CRM.
     """
@@ -215,7 +220,10 @@ def _saved(rules: KindMap, saved: Saved) -> Saved:
 
 @contextmanager
 def _told(rules: KindMap) -> Iterator[None]:
-    """Translate property names in errors of the block into the bots' names, by the map `rules`."""
+    """Convert property names in errors that the block raises from the CRM's names to the bots'.
+
+    `rules`: the rules of the field map for the kind of record.
+    """
     try:
         yield
     except (Rejected, Conflict) as exc:

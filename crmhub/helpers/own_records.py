@@ -1,4 +1,4 @@
-"""The hub's own records of an account, in the form that adapters use (`context.store`)."""
+"""The records of an account in the hub's own CRM, as adapters use them (`context.store`)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,10 @@ _OLDEST_WITH_VALUE = Statement(
 
 
 class OwnRecords:
-    """Implements `adapter.Store` with the account's records of the public API."""
+    """Implements `adapter.Store` with the account's records that the hub itself stores.
+
+    The public API reads and writes the same records.
+    """
 
     def __init__(self, records: RecordStore, account: Account) -> None:
         self._records = records
@@ -82,9 +85,10 @@ class OwnRecords:
     def find(
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
     ) -> Contact | None:
-        """Return the oldest contact with this email or phone, with the named properties; or None.
+        """Return the oldest contact with this email or this phone; None if there is none.
 
-        The email of a merged contact finds the contact that was kept.
+        `names`: the properties to return. The email of a merged contact finds the contact into
+        which it was merged.
         """
         found = self._holder(email=email, phone=phone)
         if found is None:
@@ -96,7 +100,7 @@ class OwnRecords:
             return None
 
     def get(self, contact_id: str, names: Sequence[str]) -> Contact:
-        """Return a contact with the named properties; raises NotFound."""
+        """Return a contact with the properties `names`; raises NotFound if it does not exist."""
         record = self._record(contact_id)
         catalogue = self._records.catalogue(self._account, CONTACTS)
         fields = {
@@ -120,10 +124,10 @@ class OwnRecords:
         contact_id: str | None = None,
         mark: str = "",
     ) -> Saved:
-        """Create a record, linked to the contact `contact_id` if given.
+        """Create a record of a kind; link it to the contact `contact_id`, if given.
 
-        `mark`: the action's id, which prevents a second record of the action. See
-        `adapter.Store.create`.
+        `mark`: the id of the action, stored with the record. A second call with the same mark
+        creates no second record. See `adapter.Store.create`.
         """
         if contact_id is None:
             return self._create(kind, properties, None, mark)
@@ -139,9 +143,10 @@ class OwnRecords:
     def _create(
         self, kind: Kind, properties: Mapping[str, str], contact: Record | None, mark: str
     ) -> Saved:
-        """Create a record, linked to `contact` if given; `mark` is the action's id.
+        """Create a record of a kind; link it to the contact `contact`, if given.
 
-        If the record's pipeline or stage does not exist, create that first.
+        `mark`: the id of the action, stored with the record, so that the action creates no second
+        one. If the record's pipeline or stage does not exist, it is created first.
         """
         new = NewRecord(properties, {} if contact is None else {"contacts": [contact.id]})
         made: frozenset[str] = frozenset()
@@ -172,7 +177,8 @@ class OwnRecords:
     def update(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
         """Change properties of a contact.
 
-        Raises NotFound, Rejected for invalid values, and Conflict for a value that must be unique.
+        Raises NotFound for an unknown contact, Rejected for invalid values, and Conflict if another
+        contact has a value that must be unique.
         """
         contact = self._record(contact_id)
         try:
@@ -192,7 +198,7 @@ class OwnRecords:
         return Saved(str(after.id), "unchanged" if same else "updated")
 
     def describe(self, kind: Kind) -> list[Described]:
-        """Return the properties of a kind of record, including the read-only ones."""
+        """Return the definitions of all properties of a kind of record, also of read-only ones."""
         known = self._records.catalogue(self._account, KINDS[kind])
         fields = [Described(name, name, type, read_only=True) for name, type in _FIELDS.items()]
         return [_described(one) for one in known] + [
@@ -207,7 +213,10 @@ class OwnRecords:
         ]
 
     def _record(self, contact_id: str) -> Record:
-        """Return a contact, or the contact that it was merged into; raises NotFound."""
+        """Return the contact with this id, or the contact into which it was merged.
+
+        Raises NotFound if there is none.
+        """
         if not is_record_id(contact_id):
             raise _no_contact(contact_id)
         try:
@@ -221,7 +230,10 @@ class OwnRecords:
 
     @contextmanager
     def _contract_errors(self, kind: Kind, properties: Mapping[str, str]) -> Iterator[None]:
-        """Convert the record store's errors in the block into the adapter contract's errors."""
+        """Convert the record store's errors in the block into errors of the adapter contract.
+
+        `kind` and `properties`: the kind of record that the block writes, and its properties.
+        """
         try:
             yield
         except Closed as exc:
@@ -243,7 +255,11 @@ class OwnRecords:
             raise Rejected([Problem(name, exc.message) for name in new], exc.message) from exc
 
     def _holder(self, *, email: str, phone: str) -> int | None:
-        """Return the id of the oldest contact with this email or else this phone, or None."""
+        """Return the id of the oldest contact with this email or phone; None if there is none.
+
+        Only the email or only the phone is given; the other is "". The email of a merged contact
+        finds the contact into which it was merged.
+        """
         catalogue = self._records.catalogue(self._account, CONTACTS)
         emails = [values.for_search("email", email)] if email else []
         phones = forms(phone, self._account.switches.region) if phone else []

@@ -19,7 +19,10 @@ S = TypeVar("S", bound=Saved)
 
 @dataclass(frozen=True, slots=True)
 class Stored(Generic[S]):
-    """The result of a write: the saved record, and the problems of the properties left out."""
+    """The result of a write: the saved record, and the properties that were not stored.
+
+    `refused` has the name of each of these properties and the reason.
+    """
 
     saved: S
     refused: tuple[Problem, ...]
@@ -33,11 +36,12 @@ def write_accepted_properties(
     strict: bool,
     places: Collection[str] = PLACES,
 ) -> Stored[S]:
-    """Call `write` with the properties, and again without those that the CRM refuses.
+    """Call `write` with the properties; if the CRM refuses some, call it again without them.
 
-    `refused`: the problems of properties left out before this call. With `strict`, no property may
-    be left out; otherwise all may, except those named in `places`. Raises Rejected with all
-    problems if a refused property may not be left out, or if no property remains.
+    `refused`: the properties that were left out before this call, with the reasons. `strict`:
+    whether every refused property is an error. Otherwise only the properties in `places` (pipeline
+    and stage) must not be left out. Return the saved record and all properties left out. Raises
+    Rejected with all reasons if a refused property must not be left out, or if no property remains.
     """
     rest = dict(properties)
     left_out = list(refused)
@@ -63,6 +67,9 @@ def write_accepted_properties(
 
 
 def refusal(problems: Sequence[Problem], message: str = "") -> Rejected:
-    """Return the Rejected error with these problems, and `message` at the end of its text."""
+    """Return the error Rejected for these problems; its text ends with `message`.
+
+    A problem is a property's name with the reason why it was refused.
+    """
     told = listed([(shortened(one.name), one.reason) for one in problems])
     return Rejected(problems, ". ".join(filter(None, (told, message))))

@@ -1,8 +1,8 @@
-"""Pipelines and stages that a bot names before an operator has created them.
+"""Create the pipelines and stages that a bot names before an operator has created them.
 
-An account starts with HubSpot's default pipelines. So that a bot built for other pipelines works at
-once, the hub creates the pipelines and stages that helpers name, until somebody edits the account's
-pipelines.
+An account starts with HubSpot's default pipelines. A bot that was built for other pipelines works
+at once, since the hub creates the pipelines and stages that helpers name. It stops this as soon as
+somebody edits the account's pipelines.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ _SET_STAGES = Statement(
 def make(
     records: RecordStore, account: Account, kind: Kind, properties: Mapping[str, str]
 ) -> frozenset[str]:
-    """Create the pipeline and stage that `properties` name, if they do not exist.
+    """Create the pipeline and the stage that the properties of a record name, if they do not exist.
 
-    `kind`: the kind of record. Return the names of the properties whose pipeline or stage exists
-    afterwards; an empty set if the hub may not create them.
+    `kind`: the kind of record. If both exist afterwards, return the names of the kind's two
+    properties that hold the pipeline and the stage. Otherwise, since the hub may not create them,
+    return an empty set.
     """
     named = _Named(
         properties.get(kind.pipeline, "").strip(), properties.get(kind.stage, "").strip()
@@ -69,15 +70,16 @@ def make(
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """The ids of a pipeline and a stage that a bot named; either may be empty."""
+    """The ids of the pipeline and the stage that a bot named; each may be empty."""
 
     pipeline: str
     stage: str
 
     def new_in(self, known: Catalogue) -> Pipeline | None:
-        """Return the pipeline to store, with the new stage, for the catalogue `known`.
+        """Return the pipeline to store so that the named pipeline and stage exist.
 
-        None if nothing has to be added, or if the pipeline or stage must not be added.
+        It is a new pipeline, or a copy of a stored pipeline with the new stage. `known`: the stored
+        pipelines. Return None if both exist already, or if they must not be created.
         """
         if not (_can_be(self.pipeline) and _can_be(self.stage)) or self._meant(known):
             return None
@@ -94,14 +96,15 @@ class _Named:
         return None if full else replace(pipeline, stages=pipeline.stages + stages)
 
     def is_in(self, known: Catalogue) -> bool:
-        """Return whether the catalogue `known` has the pipeline and stage."""
+        """Return whether the catalogue `known` of pipelines has the named pipeline and stage."""
         pipelines = [one for one in known.pipelines if self.pipeline in ("", one.id)]
         return any(not self.stage or one.has(self.stage) for one in pipelines)
 
     def _meant(self, known: Catalogue) -> bool:
-        """Return whether the bot named an existing pipeline or stage by label or in another case.
+        """Return whether the bot seems to mean an existing pipeline or stage, but sent a wrong id.
 
-        `known`: the catalogue. In this case the hub creates none: the error names the id to send.
+        It sent the label, or the id in another case. The hub then creates nothing; the error names
+        the right id. `known`: the stored pipelines.
         """
         pipelines = {each.id: each.label for each in known.pipelines}
         stages = {each.id: each.label for one in known.pipelines for each in one.stages}

@@ -1,11 +1,11 @@
-"""getRandomInt: the number by which a bot picks one of several agents.
+"""The helper getRandomInt, which returns the number by which a bot picks one of several agents.
 
-Without an account the number is random. An account's rotation may assign the numbers of a range
-evenly. Then a database row counts the draws from the range, and each number follows from the count
-alone, so any number of processes can draw at the same time.
+Without an account the number is random. The account's switch `rotation` may assign the numbers of a
+range evenly. Then a database row counts how often a number of the range was drawn. Each number
+follows from this count alone, so any number of processes can draw at the same time.
 
 - `round_robin`: one number after the other.
-- `shuffle_bag`: each round has every number once, in a new order; no number twice in a row.
+- `shuffle_bag`: each round has every number once, in a new order; no number comes twice in a row.
 - `weighted`: a fixed cycle in which each number occurs as often as its weight, evenly spread.
 """
 
@@ -33,7 +33,7 @@ LARGEST = 2**53 - 1
 LARGEST_BAG = 10_000
 """The largest range of a shuffle bag, which is built in memory."""
 MOST_RANGES = 1_000
-"""The most ranges counted per account; the least recently used one is deleted."""
+"""The most ranges stored per account; the ranges used longest ago are deleted."""
 
 _random = secrets.SystemRandom()
 
@@ -61,12 +61,12 @@ def int_of_account(
     contact_id: str = "",
     contact_token: str = "",
 ) -> int:
-    """Return an integer from `smallest` to `largest` by the account's rotation.
+    """Return an integer from `smallest` to `largest`, chosen by the account's switch `rotation`.
 
-    With sticky assignment, a call that names a contact returns the contact's earlier number. Raises
-    Semantic if `smallest` is greater than `largest`, if the rotation cannot serve the range, or if
-    a contact id is an unreplaced variable. Raises Unavailable if the rotation needs the database
-    and it is unavailable.
+    With sticky assignment, a contact named by `contact_id` or `contact_token` gets the same integer
+    as in its earlier calls. Raises Semantic if `smallest` is greater than `largest`, if the
+    rotation cannot serve the range, or if an id is an unreplaced variable. Raises Unavailable if
+    the database is necessary and unavailable.
     """
     turns = _Turns(account.id, smallest, largest, read_rotation(account.switches.rotation))
     turns.check()
@@ -84,7 +84,10 @@ def int_of_account(
 
 @dataclass(slots=True)
 class _Turns:
-    """The draws from one range of an account; `first` becomes true with the range's first draw."""
+    """Draws integers from one range (`smallest` to `largest`) by the rotation of an account.
+
+    `first`: becomes True if the integer drawn was the first one from this range.
+    """
 
     account_id: int
     smallest: int
@@ -97,7 +100,7 @@ class _Turns:
         return self.largest - self.smallest + 1
 
     def check(self) -> None:
-        """Raise Semantic if the range is empty or the rotation cannot serve it."""
+        """Raise Semantic if the range is empty, or if the rotation cannot draw from it."""
         _check(self.smallest, self.largest)
         rotation, size = self.rotation, self.size
         shown = f"min, max: {self.smallest} to {self.largest} are {size} numbers, but the account's"
@@ -114,13 +117,13 @@ class _Turns:
             )
 
     def holds(self, value: int) -> bool:
-        """Return whether a draw could return this number."""
+        """Return whether the rotation can draw the integer `value` from this range."""
         weights = self.rotation.weights
         inside = self.smallest <= value <= self.largest
         return inside and (not weights or weights[value - self.smallest] > 0)
 
     def draw(self, tx: Connection) -> int:
-        """Draw the next number of the range and count the draw."""
+        """Draw the next integer of the range, and count it in the database."""
         if self.rotation.how == RANDOM:
             return random_int(smallest=self.smallest, largest=self.largest)
         drawn = tx.row(
@@ -139,7 +142,10 @@ class _Turns:
 
 
 def _drawing(insert: Insert) -> Any:
-    """Return the statement that counts a draw; a changed strategy restarts the count at 0."""
+    """Return the statement that counts a drawn integer and returns the number of earlier ones.
+
+    If the rotation has changed since, the count restarts at 0.
+    """
     row, new = rotation_table.c, insert(rotation_table)
     same = row.strategy == new.excluded.strategy
     return (
@@ -164,10 +170,10 @@ _DRAW = Statement(_drawing)
 
 
 def _offset(rotation: Rotation, draws: int, seed: int, size: int) -> int:
-    """Return the offset of the next number from the start of the range, at least 0.
+    """Return the next integer to draw, counted from the start of the range (0 for `smallest`).
 
-    `draws`: the number of earlier draws. `seed`: determines the order of a shuffle bag. `size`: the
-    number of integers in the range.
+    `draws`: how many integers were drawn from the range before. `seed`: determines the order of a
+    shuffle bag. `size`: the number of integers in the range.
     """
     if rotation.how == WEIGHTED:
         cycle = _cycle(rotation.weights)
@@ -179,10 +185,10 @@ def _offset(rotation: Rotation, draws: int, seed: int, size: int) -> int:
 
 @lru_cache(maxsize=64)
 def _cycle(weights: tuple[int, ...]) -> array[int]:
-    """Return a cycle of the indexes of `weights`; each index occurs as often as its weight.
+    """Return a sequence of the indexes of `weights`; each index occurs as often as its weight says.
 
-    The occurrences are evenly spread: for an index of weight w, the cycle is divided into w equal
-    parts, and an occurrence is due in the middle of each part.
+    The occurrences of an index are evenly spread. An index of weight w gets w equal parts of the
+    sequence, and is due in the middle of each part.
     """
     turns = [
         ((2 * n + 1) / weight, index) for index, weight in enumerate(weights) for n in range(weight)
@@ -192,10 +198,10 @@ def _cycle(weights: tuple[int, ...]) -> array[int]:
 
 @lru_cache(maxsize=64)
 def _bag(seed: int, number: int, size: int) -> array[int]:
-    """Return the order of the indexes below `size` in round `number` of a shuffle bag.
+    """Return the integers from 0 to `size` - 1 in the order of one round of a shuffle bag.
 
-    `seed` determines the orders of all rounds. The first index of a round differs from the last
-    index of the previous round.
+    `seed` determines the orders of all rounds; `number`: the number of the round, from 0. The first
+    integer of a round differs from the last integer of the previous round.
     """
     if size == 2:
         # With two numbers, only a constant order avoids repetitions between rounds.
@@ -208,9 +214,9 @@ def _bag(seed: int, number: int, size: int) -> array[int]:
 
 
 def _shuffled(seed: int, number: int, size: int) -> array[int]:
-    """Return the indexes below `size` in the order of their hashes with `seed` and `number`.
+    """Return the integers from 0 to `size` - 1, in an order that `seed` and `number` determine.
 
-    So all processes get the same order, whatever their version of Python.
+    They are sorted by a hash. Thus all processes get the same order, in any version of Python.
     """
 
     def rank(index: int) -> bytes:

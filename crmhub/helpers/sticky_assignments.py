@@ -1,7 +1,9 @@
-"""Sticky assignments: a contact gets the same number of getRandomInt each time.
+"""Sticky assignments: getRandomInt returns the same integer to a contact each time.
 
-A number is stored for the contact's `contactId`, its `contactToken` and its person, so that any of
-them finds the number again. Only hashes of them are stored, since they may be phone numbers.
+The integer, for instance the number of an agent, is stored for the contact's `contactId`, for its
+`contactToken`, and for its person (the group of conversations that the hub takes for one human
+being). So any of the three finds the integer again. Only hashes of the three are stored, since they
+may be phone numbers.
 """
 
 from __future__ import annotations
@@ -25,9 +27,9 @@ from crmhub.identity import bindings
 
 _DAY_MS = 86_400_000
 KEPT_MS = 90 * _DAY_MS
-"""The time in ms after which an unused number is deleted."""
+"""The time in ms after which an assigned integer is deleted if it was not used."""
 MOST_KEPT = 300_000
-"""The most numbers per account; the least recently used are deleted."""
+"""The most assigned integers per account; those used longest ago are deleted."""
 # Old rows are deleted after one in this many new contacts, by chance.
 _SWEEP = 500
 
@@ -65,23 +67,23 @@ _SHARE = Statement(_sharing)
 
 
 class Turns(Protocol):
-    """A source of numbers for contacts that have no number yet."""
+    """Draws integers from a range (`smallest` to `largest`) for contacts that have none yet."""
 
     smallest: int
     largest: int
 
     def holds(self, value: int) -> bool:
-        """Return whether a draw could return this number."""
+        """Return whether the integer `value` can be drawn from the range."""
 
     def draw(self, tx: Connection) -> int:
-        """Draw the next number."""
+        """Draw the next integer from the range."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """A contact as the bot names it: contactId and contactToken, "" for a missing one.
+    """A contact as a bot names it: by contactId, by contactToken or by both; "" for a missing name.
 
-    Raises Semantic for an unreplaced variable, since all contacts would have the same id.
+    Raises Semantic for an unreplaced variable, since all contacts would then have the same name.
     """
 
     id: str
@@ -92,7 +94,11 @@ class Contact:
             check_filled(text, where)
 
     def keys(self, connection: Connection, account: Account) -> list[str]:
-        """Return the hashes of the person, contactId and contactToken, in this order."""
+        """Return the hashes under which the contact's assigned integers are stored.
+
+        They are the hashes of the person (the group of conversations taken for one human being), of
+        the contactId and of the contactToken, in this order. Hashes of missing names are left out.
+        """
         here = account.connection.id
         person = self._person(connection, account)
         keys = [of_person(here, person)] if person else []
@@ -111,17 +117,20 @@ class Contact:
 
 
 def of_person(connection_id: int, person: str) -> str:
-    """Return the hash of a person of a connection, under which the person's numbers are stored."""
+    """Return the hash under which the integers assigned to a person are stored.
+
+    `person`: the id of the group of conversations that the hub takes for one human being.
+    """
     return _hashed(f"person/{connection_id}/{person}")
 
 
 def of_id(connection_id: int, id: str) -> str:
-    """Return the hash of a contactId, under which its numbers are stored."""
+    """Return the hash under which the integers assigned to a contactId are stored."""
     return _hashed(f"id/{connection_id}/{id}")
 
 
 def of_token(token: str) -> str:
-    """Return the hash of a contactToken, under which its numbers are stored."""
+    """Return the hash under which the integers assigned to a contactToken are stored."""
     return _hashed(f"token/{token}")
 
 
@@ -130,9 +139,10 @@ def _hashed(name: str) -> str:
 
 
 def of_contact(database: Database, account: Account, contact: Contact, turns: Turns) -> int:
-    """Return the number stored for a contact; draw and store a number if there is none.
+    """Return the integer that getRandomInt assigned to a contact; without one, draw and store it.
 
-    A stored number that `turns` can no longer draw is replaced.
+    `turns`: draws from the range of the present call. A stored integer that cannot be drawn from
+    this range any more is replaced.
     """
     with database.reading() as connection:
         keys = contact.keys(connection, account)
@@ -157,7 +167,11 @@ def of_contact(database: Database, account: Account, contact: Contact, turns: Tu
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A number stored for a contact; `settled`: no row has to be written."""
+    """The integer that getRandomInt assigned to a contact (`value`).
+
+    `settled`: whether all of the contact's hashes have this integer stored, used less than a day
+    ago, so that nothing must be written.
+    """
 
     value: int
     settled: bool
@@ -166,10 +180,11 @@ class _Kept:
 def _kept(
     connection: Connection, account: Account, keys: Sequence[str], turns: Turns
 ) -> _Kept | None:
-    """Return the number stored for the range, else for another range with the same start.
+    """Return the integer that is stored for a contact and the range of `turns`; None without one.
 
-    So contacts keep their agents when agents are added or removed at the end of the range. `keys`:
-    the hashes of the contact.
+    If none is stored for this range, an integer stored for another range with the same start is
+    returned. So contacts keep their agents when agents are added or removed at the end of the
+    range. `keys`: the hashes under which the contact's integers are stored.
     """
     now = now_ms()
     rows = connection.rows(
@@ -213,17 +228,19 @@ def _keep(tx: Connection, account: Account, keys: Sequence[str], turns: Turns, v
 
 
 def share(tx: Connection, account: Account, of: str, to: str) -> None:
-    """Copy the numbers of the contact with hash `of` to the contact with hash `to`.
+    """Copy the integers that getRandomInt assigned to one contact to another contact.
 
-    Numbers that `to` already has stay. The hashes are those of `of_person` or `of_id`.
+    `of`: the hash of the first contact, `to`: the hash of the other one, as `of_person` or `of_id`
+    returns them. Integers that are stored for `to` already are not replaced.
     """
     tx.run(_SHARE, {"account_id": account.id, "of": of, "to": to})
 
 
 def forget(database: Database, table: sa.Table, account_id: int, *, most: int) -> None:
-    """Delete an account's rows that were unused for 90 days, and the oldest beyond `most`.
+    """Delete rows of an account that were not used for 90 days; of the others, keep at most `most`.
 
-    `table`: a table with the columns `account_id` and `used_at`. Oldest means used longest ago.
+    `table`: the table of the rows, with the columns `account_id` and `used_at`. The rows that were
+    used last are kept.
     """
     of_account = table.c.account_id == param("account_id")
     last_used = sa.select(table.c.used_at).where(of_account).order_by(table.c.used_at.desc())

@@ -1,10 +1,12 @@
 """Bindings: the people that bots talk to, as the hub stores them for each connection to a CRM.
 
-A binding has a `hub_id`, which never becomes invalid, and the id of the CRM's contact once there is
-one. A conversation (its `contactToken`) belongs to one binding at a time. If it turns out to be
-about another person, the token moves to another binding, and the old binding stays unchanged.
-Bindings of the same person share the value `person`, by which the person's actions keep their
-order. The module `resolution` writes bindings.
+A binding has a hub id (`hub_id`, the hub's own id of the contact), which never becomes invalid, and
+the id of the CRM's contact once there is one. A conversation (its `contactToken`) belongs to one
+binding at a time. If the conversation turns out to be about another contact, its token moves to
+another binding, and the old binding stays unchanged.
+
+Bindings that the hub takes for one human being share the value `person`. The actions of a person
+are attempted in the order of their acceptance. The module `resolution` writes bindings.
 """
 
 from __future__ import annotations
@@ -109,9 +111,10 @@ _ACCOUNTS_OF_TOKEN = Statement(
 
 @cache
 def _with_any(names: tuple[str, ...]) -> Statement:
-    """Return the query of the newest bindings that have a given token, email or phone.
+    """Return the query that finds bindings by up to three values: a token, an email and a phone.
 
-    `names`: which of the three are given. The query returns at most one binding per name.
+    `names`: which of "token", "email" and "phone" are given. For each name, the query returns the
+    newest binding with the given value, if there is one.
     """
     newest = (_b.last_chat_at.desc(), _b.hub_id)
     parts = [
@@ -128,12 +131,13 @@ def _with_any(names: tuple[str, ...]) -> Statement:
 
 
 def same_contact(of: Any) -> sa.ColumnElement[bool]:
-    """Return the condition that an action is for the contact with the parameter `hub_id`.
+    """Return the SQL condition that an action is for the contact in the parameter `hub_id`.
 
-    `of`: the table `action` or an alias of it. The parameter may be an id of the hub or of the CRM.
-    An action's person does not suffice, since a person may have several contacts. As long as the
-    CRM does not have a contact, bindings with the same email count as one contact; if neither has
-    an email, those with the same phone.
+    `of`: the table `action` or an alias of it. The value of the statement's parameter `hub_id` may
+    be the hub's or the CRM's id of the contact. Comparing the person (`action.person`) is not
+    enough, since a person may have several contacts. As long as the CRM does not have a contact,
+    bindings with the same email count as one contact. Bindings without an email count as one
+    contact if they have the same phone.
     """
     own, meant = binding.alias("o"), binding.alias("m")
     is_own = sa.and_(_of_action(own, of), own.c.hub_id == of.c.hub_id)
@@ -165,9 +169,10 @@ def _of_action(row: Any, of: Any) -> sa.ColumnElement[bool]:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A person in a connection; `crm_id` is "" until the CRM has a contact for the person.
+    """A contact as the hub stores it; `crm_id` is "" until the CRM has the contact.
 
-    `last_values`: the last known properties of the contact.
+    `hub_id`: the hub's own id of the contact. `person`: the id of the group of bindings that the
+    hub takes for one human being. `last_values`: the last known properties of the contact.
     """
 
     hub_id: str
@@ -181,10 +186,10 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The CRM's ids of the contacts that a lead may mean, "" for none.
+    """The ids, in the CRM, of the contacts that a lead may mean; "" where there is no such contact.
 
-    `contact_id`: the contact of the conversation. `email_id` and `phone_id`: the contacts with the
-    lead's email and phone.
+    `contact_id`: the contact of the lead's conversation. `email_id` and `phone_id`: the contacts
+    with the lead's email and with the lead's phone.
     """
 
     contact_id: str
@@ -196,9 +201,11 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class ContactBindings:
-    """The hub ids and persons of all bindings of a contact of the CRM, the oldest first.
+    """The ids of all bindings of one contact of the CRM, the oldest binding first.
 
-    `accepted`: when the hub last accepted each value of the contact (ms, by property name).
+    `hub_ids`: the hub's id of each binding. `persons`: the persons of the bindings (a person is a
+    group of bindings that the hub takes for one human being). `accepted`: the times in ms since
+    1970 at which the hub last accepted each value of the contact, by property name.
     """
 
     hub_ids: tuple[str, ...]
@@ -212,15 +219,15 @@ def of_token(connection: Connection, account: Account, token: str) -> Binding | 
 
 
 def of_hub_id(connection: Connection, account: Account, hub_id: str) -> Binding | None:
-    """Return the binding with this hub id, or None."""
+    """Return the binding with this hub id (the hub's own id of a contact), None without one."""
     return _newest(connection, account, _BY_HUB_ID, hub_id)
 
 
 def of_contact(connection: Connection, account: Account, contact_id: str) -> Binding | None:
-    """Return the binding of a contact id as bots send it: an id of the hub or of the CRM.
+    """Return the binding of a contact that a bot names by the hub's id or by the CRM's id.
 
-    None for an id of the CRM without a binding. Raises NotFound for an id in the hub's form that
-    this connection does not have.
+    Return None for an id of the CRM that has no binding. Raises NotFound for an id in the form of
+    the hub's ids that no binding of the account's connection has.
     """
     if not contact_id.startswith(HUB_ID):
         crm_id = merged_contacts.merged_into(connection, account, contact_id[:LONGEST])
@@ -242,11 +249,11 @@ def with_crm_id(connection: Connection, account: Account, crm_id: str) -> Bindin
 def find_candidates(
     connection: Connection, account: Account, *, before: str, hub_id: str, phone: str
 ) -> Candidates:
-    """Return the CRM's ids of the contacts that a lead may mean.
+    """Return the ids, in the CRM, of the contacts that a lead may mean.
 
-    `hub_id`: the binding of the lead. `before`: the hub id to which the conversation belonged
-    before the lead, "" for a new conversation. They differ if the lead's email led to another
-    binding.
+    `hub_id`: the hub's id of the lead's binding. `before`: the hub's id of the binding to which the
+    conversation belonged before the lead, "" for a new conversation. `hub_id` and `before` differ
+    if the lead's email belongs to another binding than the conversation did.
     """
     mine = of_hub_id(connection, account, before) if before else None
     theirs = of_hub_id(connection, account, hub_id) if hub_id != before else None
@@ -262,7 +269,10 @@ def find_candidates(
 
 
 def of_crm_id(connection: Connection, account: Account, crm_id: str) -> ContactBindings:
-    """Return all bindings of a contact of the CRM."""
+    """Return the ids of all bindings of the contact `crm_id` of the CRM.
+
+    The result has empty tuples if the contact has no binding.
+    """
     rows = connection.rows(_OF_CRM_ID, connection_key(account) | {"crm_id": crm_id})
     return ContactBindings(
         tuple(row.hub_id for row in rows),
@@ -274,9 +284,9 @@ def of_crm_id(connection: Connection, account: Account, crm_id: str) -> ContactB
 def with_phone(
     connection: Connection, account: Account, phone: str, *, besides: str
 ) -> Binding | None:
-    """Return the oldest binding of another contact that has this phone in the CRM, or None.
+    """Return the oldest binding that has this phone and a contact in the CRM; None without one.
 
-    `besides`: the CRM's id of the contact that does not count.
+    `besides`: the CRM's id of a contact whose bindings are skipped.
     """
     rows = connection.rows(
         _OTHERS_WITH_PHONE,
@@ -288,7 +298,11 @@ def with_phone(
 
 
 def last_accepted(tx: Connection, account: Account, person: str) -> int:
-    """Return when the hub last accepted a value of a person (ms since 1970), 0 for never."""
+    """Return the latest time at which the hub accepted a value for a person (ms since 1970).
+
+    `person`: the id of a group of bindings that the hub takes for one human being. Return 0 if the
+    hub has accepted no value.
+    """
     rows = tx.rows(_ACCEPTED, connection_key(account) | {"person": person})
     return max((at for row in rows for at in json.loads(row.accepted).values()), default=0)
 
@@ -306,9 +320,10 @@ def accounts_of_token(database: Database, token: str) -> list[int]:
 def find_all(
     connection: Connection, account: Account, said: Mapping[str, str]
 ) -> dict[str, Binding]:
-    """Return the newest bindings with this token, email and phone.
+    """Return the newest binding with a lead's token, with its email, and with its phone.
 
-    `said` and the result have the keys "token", "email" and "phone", as far as they apply.
+    `said`: the lead's values under the keys "token", "email" and "phone"; keys may be missing. The
+    result has the binding under the same key; keys without a binding are missing.
     """
     rows = connection.rows(_with_any(tuple(said)), {**connection_key(account), **said})
     return {row.said: as_binding(row) for row in rows}
@@ -333,7 +348,10 @@ def as_binding(row: Any) -> Binding:
 
 
 def latest_times(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Return the latest time of each name in several mappings; at most the last 200 names."""
+    """Return the latest time of each property name in several mappings from names to times.
+
+    Of more than 200 names, only the 200 that occurred last in `several` are returned.
+    """
     latest: dict[str, int] = {}
     for times in several:
         for name, moment in times.items():

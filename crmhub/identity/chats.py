@@ -27,13 +27,19 @@ _NOTE_CHAT = Statement(
 
 
 def last_chat(connection: Connection, account: Account, crm_id: str) -> int:
-    """Return when a helper was last called for a contact of the CRM (ms), 0 for never."""
+    """Return the time of the last helper call for the contact `crm_id` of the CRM (ms since 1970).
+
+    Return 0 if no helper was called for it.
+    """
     moment: int | None = connection.scalar(_LAST_CHAT, connection_key(account) | {"crm_id": crm_id})
     return moment or 0
 
 
 def note_chat_of_contact(database: Database, account: Account, crm_id: str) -> None:
-    """Store that a helper is being called for a contact of the CRM now."""
+    """Store the present as the time of the last helper call for the contact `crm_id` of the CRM.
+
+    Store nothing if the last call was less than 5 s ago, or while the database takes no writes.
+    """
     with database.reading() as connection:
         # abs(), since the last chat is in the future if the clock was set back.
         if abs(now_ms() - last_chat(connection, account, crm_id)) < _SAME_CALL_MS:
@@ -44,10 +50,11 @@ def note_chat_of_contact(database: Database, account: Account, crm_id: str) -> N
 
 
 def note_chat(tx: Connection, account: Account, binding: Binding) -> str:
-    """Store that a helper is being called for a binding now; return the binding's person.
+    """Store the present as the time of the binding's last helper call; return the binding's person.
 
-    The person may have changed since the binding was read; it is locked until the transaction ends.
-    "" if the binding was erased.
+    The returned id of the person (the group of bindings taken for one human being) is the stored
+    one, which may differ from `binding.person`. The stored binding is locked until the transaction
+    ends. Return "" if the binding was erased.
     """
     # Only in this binding: other bindings of the contact had conversations that moved on.
     person: str | None = tx.scalar(

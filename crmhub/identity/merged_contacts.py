@@ -1,4 +1,4 @@
-"""Merged contacts: their bindings move to the contact that is kept, and back when unmerged."""
+"""Move the bindings of a merged contact to the kept contact, and back if the merge is undone."""
 
 from __future__ import annotations
 
@@ -83,24 +83,28 @@ _PART = tuple(
 
 
 def merged_into(connection: Connection, account: Account, crm_id: str) -> str:
-    """Return the id of the contact into which a contact was merged, else the contact's own id."""
+    """Return the id of the contact into which the contact `crm_id` was merged.
+
+    Return `crm_id` itself if the contact was not merged.
+    """
     kept_id: str | None = connection.scalar(_MERGED_INTO, _of(account) | {"crm_id": crm_id})
     return kept_id or crm_id
 
 
 def with_former_email(connection: Connection, account: Account, email: str) -> str:
-    """Return the id of the contact that took over a merged contact with this email.
+    """Return the id of the kept contact into which a contact with this email was merged.
 
-    "" if no merged contact had the email.
+    Return "" if no merged contact had the email.
     """
     kept_id: str | None = connection.scalar(_WITH_FORMER_EMAIL, _of(account) | {"email": email})
     return kept_id or ""
 
 
 def hold_contact(tx: Connection, account: Account, crm_id: str) -> str:
-    """Lock a contact of the CRM, or the contact that it was merged into; return the locked id.
+    """Lock a contact of the CRM until the transaction ends; return the id of the locked contact.
 
-    The lock lasts until the transaction ends.
+    If the contact was merged into another contact, lock the other contact, too, and return its id.
+    Waits while another transaction holds a lock.
     """
     hold_contacts(tx, account, [crm_id])
     kept_id = merged_into(tx, account, crm_id)
@@ -112,17 +116,18 @@ def hold_contact(tx: Connection, account: Account, crm_id: str) -> str:
 def hold_contacts(tx: Connection, account: Account, crm_ids: Sequence[str]) -> None:
     """Lock contacts of the CRM until the transaction ends.
 
-    Meanwhile no other transaction can assign these contacts to bindings.
+    Waits while another transaction holds one of the locks. As long as a contact is locked, no other
+    transaction can assign it to a binding.
     """
     names = [(account.id, account.connection.id, "contact", crm_id) for crm_id in sorted(crm_ids)]
     hold_all(tx, names)
 
 
 def hold_actions(tx: Connection, account: Account, crm_ids: Sequence[str]) -> None:
-    """Lock the unfinished actions of these contacts until the transaction ends.
+    """Lock the unfinished actions of the contacts `crm_ids` of the CRM until the transaction ends.
 
-    Call this before `hold_contacts`: a process that records an outcome locks the action first, then
-    the contact.
+    Call this function before `hold_contacts`. Otherwise a deadlock is possible: a process that
+    records an outcome locks the action first, then the contact.
     """
     rows = tx.rows(_PERSONS_OF, _of(account) | {"crm_ids": crm_ids})
     persons = sorted({*crm_ids, *(row.person for row in rows)})
@@ -131,10 +136,11 @@ def hold_actions(tx: Connection, account: Account, crm_ids: Sequence[str]) -> No
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The changes made by `join`, for undoing them.
+    """The changes that `join` made; `part` needs them to undo `join`.
 
-    `person`: the common person. `hub_ids`: the bindings that moved to the kept contact. `persons`:
-    the former person by contact id, for ids of the hub and of the CRM.
+    `person`: the person (the id under which actions run in order) that both contacts have since.
+    `hub_ids`: the hub's ids of the bindings that moved to the kept contact. `persons`: the person
+    of each contact before `join`, by the contact's id in the hub or in the CRM.
     """
 
     person: str
@@ -143,10 +149,11 @@ class Joined:
 
 
 def join(tx: Connection, account: Account, merged_id: str, kept_id: str) -> Joined:
-    """Move the bindings of a merged contact to the kept contact; make both one person.
+    """Move the bindings of the contact `merged_id` to the contact `kept_id` after a merge.
 
-    The caller must have locked both contacts. The actions of both contacts keep the order in which
-    they were accepted.
+    Both ids are the CRM's. The actions of both contacts get one common person, so that they are
+    attempted in the order in which they were accepted. The caller must have locked both contacts.
+    Return the changes, with which `part` undoes them.
     """
     here = _of(account)
     contacts = {"merged": merged_id, "kept": kept_id}
@@ -165,9 +172,10 @@ def join(tx: Connection, account: Account, merged_id: str, kept_id: str) -> Join
 
 
 def merge_persons(tx: Connection, account: Account, persons: Set[str], into: str) -> None:
-    """Replace `persons` by the person `into`, in bindings and actions.
+    """Replace the persons `persons` by the person `into`, in bindings and actions.
 
-    From now on their actions are attempted in one common order.
+    A person is the id of a group of bindings that the hub takes for one human being. From now on
+    all actions of these persons are attempted one after the other, in the order of acceptance.
     """
     if persons:
         values = _of(account) | {"persons": sorted(persons), "person": into}
@@ -176,10 +184,11 @@ def merge_persons(tx: Connection, account: Account, persons: Set[str], into: str
 
 
 def part(tx: Connection, account: Account, merged_id: str, kept_id: str, joined: Joined) -> None:
-    """Undo `join`, whose result was `joined`.
+    """Separate two contacts again whose merge is undone; `joined` is the result of `join`.
 
-    Move the bindings back to the merged contact, and restore the former persons. Actions accepted
-    since the merge get the former person of their binding, too.
+    Move the bindings in `joined.hub_ids` from the contact `kept_id` back to the contact
+    `merged_id`. Give bindings and actions the person that their contact had before the merge. This
+    includes actions that were accepted after the merge.
     """
     here = _of(account)
     contacts = {"merged": merged_id, "kept": kept_id}

@@ -17,9 +17,10 @@ _MOST_DIGITS = 15
 
 
 def readings(text: str, region: str) -> list[str]:
-    """Return the phone numbers that a text may mean, the likeliest first, in E.164 if possible.
+    """Return the phone numbers that a text may mean, the likeliest first.
 
-    `region`: the account's country code, "" if it has none.
+    The numbers are in E.164 (`+4915112345678`) if possible. `region`: the account's two-letter
+    country code, "" if it has none.
     """
     text = values.number_of(text).strip()
     stored = _stored(text, region)
@@ -30,9 +31,9 @@ def readings(text: str, region: str) -> list[str]:
 
 
 def forms(number: str, region: str) -> list[str]:
-    """Return all texts under which a phone number may be stored, the number itself first.
+    """Return all notations in which the same phone number may be stored, `number` itself first.
 
-    `region`: the account's country code, "" if it has none.
+    `region`: the account's two-letter country code, "" if it has none.
     """
     plus = _with_country(_digits(number))
     if not plus:

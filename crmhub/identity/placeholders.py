@@ -7,8 +7,8 @@ a missing value, or a dummy such as `0`. Which values count as empty depends on 
   a missing value in any case, `0`, `-`, `N/A`, and a bare `@x`, `[x]` or `<x>`.
 - email, contactnumber and numbers (`find_in_key`): a variable anywhere in it, a word for a missing
   value.
-- name (`filled_words`): the same, word by word.
-- phone and mobilephone (`is_junk_phone`): also any text that cannot be a phone number.
+- name (`filled_words`): in each of its words, a variable or a word for a missing value.
+- phone and mobilephone (`is_junk_phone`): any text that cannot be a phone number.
 - any other property (`find_in_text`): only variables, a word for a missing value, and in a longer
   text a variable that cannot be anything else.
 
@@ -34,11 +34,12 @@ _NO_GUID = r"(?![0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-)"
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A notation of variables.
+    """A notation in which chatbot builders write variables, such as `{{x}}`.
 
-    `counts` says where the notation is recognised: inside a longer `text`; inside a longer `key`
-    (id, email, number, name); as the `whole` of any value; or only as the whole of an `id`. A
-    notation that is recognised in one of these places is also recognised in those listed after it.
+    `counts`: the place in which the notation is recognised. These are `text` (inside of any longer
+    value), `key` (inside of a longer id, email, number or name), `whole` (as the whole of any
+    value) and `id` (only as the whole of an id). A notation of an earlier place is also recognised
+    in the later places of this list.
     """
 
     example: str
@@ -86,7 +87,7 @@ FORMS: tuple[Form, ...] = (
 
 
 class Builder(NamedTuple):
-    """A chatbot builder, examples of its notations of variables, and their documentation's page."""
+    """A chatbot builder, its notations of variables, and the web page that documents them."""
 
     name: str
     forms: tuple[str, ...]
@@ -198,9 +199,10 @@ _PLUS = re.compile(r"[^\d+\uff0b]{0,20}[+\uff0b]")
 
 
 def find_in_text(text: str) -> str:
-    """Return the unreplaced variable, or the word for a missing value, in a property's value.
+    """Return the first unreplaced variable in a property's value, such as `{{x}}`.
 
-    "" if the value can be stored.
+    Return the whole value if it consists of variables only, or is a word for a missing value, such
+    as `null`. Return "" if the value can be stored.
     """
     whole = text.strip()
     if whole in _NOTHING or _WHOLE.fullmatch(whole):
@@ -212,9 +214,10 @@ def find_in_text(text: str) -> str:
 
 
 def find_in_key(text: str) -> str:
-    """Return the unreplaced variable, or the word for a missing value, in an email or number.
+    """Return the first unreplaced variable in an email or number, such as `{{x}}`.
 
-    "" if the value can be used.
+    Return the whole text if it is only a word for a missing value, such as `null`. Return "" if the
+    text can be used.
     """
     whole = text.strip()
     if whole in _NOTHING or _WHOLE.fullmatch(whole):
@@ -237,9 +240,9 @@ def is_unfilled_id(text: str) -> bool:
 
 
 def filled_words(name: str) -> list[str]:
-    """Return the words of a name.
+    """Return the words of a person's name.
 
-    "" stands in place of each unreplaced variable and of each word for a missing value.
+    The list has "" in place of each unreplaced variable and of each word for a missing value.
     """
     # U+0000 cannot occur in the text of a helper call.
     marked = _IN_KEY.sub("\0", name.replace(_OBJECT, "\0"))

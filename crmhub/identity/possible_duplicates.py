@@ -1,8 +1,8 @@
-"""Possible duplicates: pairs of contacts that may be the same person, listed for operators.
+"""Possible duplicates: pairs of contacts that may be the same human being, listed for operators.
 
-A pair belongs to a connection, as a binding does. Contacts in the hub's own CRM (`local`) are
-merged by `operations.merge_contacts`, which can also undo that. Contacts of another CRM are merged
-in that CRM, and the pair is then closed here.
+A pair belongs to an account's connection to its CRM. Contacts in the hub's own CRM (`local`) are
+merged by `operations.merge_contacts`, which can also undo a merge. Contacts of another CRM are
+merged in that CRM; the hub then only closes the pair.
 """
 
 from __future__ import annotations
@@ -108,12 +108,15 @@ _MERGES_INTO = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two contacts that may be the same person; `one` is the smaller id in text order.
+    """Two contacts that may be the same human being.
 
-    `shares`: the names of the properties that both share, such as `phone` and `name`. `decided_by`:
-    the author who merged or dismissed the pair at `decided_at` (ms since 1970), "" for the CRM
-    itself. `kept_id` and `merged_id`: of a merged pair, as far as the hub knows. `undoable`:
-    whether the data for undoing the merge exist.
+    `one` and `other`: the CRM's ids of the contacts; `one` is the id that comes first in text
+    order. `shares`: the names of the properties whose values are equal in both contacts, such as
+    `phone` and `name`. `found_at` and `decided_at`: when the pair was found, and when it was merged
+    or dismissed (ms since 1970). `decided_by`: the operator who merged or dismissed the pair, "" if
+    the CRM did. `kept_id` and `merged_id`: the ids of the kept and of the merged contact, "" if the
+    pair is not merged or the hub does not know them. `undoable`: whether the data for undoing the
+    merge still exist.
     """
 
     one: str
@@ -134,12 +137,12 @@ class Pair:
 
     @property
     def unmerge_until(self) -> int:
-        """Until when the merge can be undone (ms since 1970), 0 if it cannot be undone."""
+        """The end of the time for undoing the merge (ms since 1970), 0 if it cannot be undone."""
         until = self.decided_at + UNMERGE_MS
         return until if self.undoable and now_ms() < until else 0
 
     def but(self, contact_id: str) -> str:
-        """Return the id of the pair's other contact."""
+        """Return the id of the pair's contact that is not `contact_id`."""
         return self.other if contact_id == self.one else self.one
 
 
@@ -149,8 +152,9 @@ class Pair:
 def note(tx: Connection, account: Account, one: str, other: str, *, shares: Sequence[str]) -> None:
     """Store two contacts of the account's CRM, in any order, as possible duplicates.
 
-    `shares`: the names of the properties that both share. A stored pair changes only if it shares
-    more than before; if it was dismissed or merged, it is opened again.
+    `shares`: the names of the properties whose values are equal in both contacts. A pair that is
+    stored already changes only if `shares` has further names. These are added, and the pair is
+    opened again if it was dismissed or merged.
     """
     # No CRM has longer ids, and the index cannot hold them.
     if not (one and other) or max(len(one), len(other)) > LONGEST:
@@ -161,7 +165,7 @@ def note(tx: Connection, account: Account, one: str, other: str, *, shares: Sequ
 
 
 def _add(tx: Connection, account: Account, new: Pair) -> None:
-    """Store an open pair; if the pair is stored already, add the further shared properties."""
+    """Store an open pair; if the pair is stored already, add its new shared properties to it."""
     if _insert(tx, account, new):
         return
     known = find(tx, account, *new.ids, lock=True)
@@ -185,8 +189,8 @@ def listed(
 ) -> list[Pair]:
     """Return up to `limit` pairs of the account's present connection, the newest first.
 
-    `state`: return only pairs in this state. `after`: `found_at` and both ids of the previous
-    page's last pair.
+    `state`: return only pairs in this state; "" for all. `after`: the position of the previous
+    page's last pair, as (`found_at`, `one`, `other`); None for the first page.
     """
     query = sa.select(*_PAIR).where(_HERE)
     values = _of(account) | {"limit": limit}
@@ -203,13 +207,13 @@ def listed(
 
 
 def count_open(db: Connection, account: Account) -> int:
-    """Return the number of open pairs of the account's present connection."""
+    """Return the number of pairs of the account's present connection that await a decision."""
     count: int = db.scalar(_COUNT_OPEN, _of(account))
     return count
 
 
 def find(db: Connection, account: Account, one: str, other: str, *, lock: bool = False) -> Pair:
-    """Return the pair of two contacts, named in any order; raises NotFound.
+    """Return the stored pair of two contacts, named in any order; raises NotFound if there is none.
 
     With `lock`, the pair is locked until the transaction ends.
     """
@@ -224,9 +228,10 @@ def find(db: Connection, account: Account, one: str, other: str, *, lock: bool =
 
 
 def close(database: Database, account: Account, pair: Pair, kept_id: str) -> Pair:
-    """Close an open pair whose contacts the CRM has merged; return the pair as it is stored now.
+    """Set the state of an open pair to `merged`, since the CRM has merged its contacts.
 
-    `kept_id`: the id of the contact that the CRM kept.
+    `kept_id`: the id of the contact that the CRM kept. A pair that is not open any more stays as it
+    is. Return the pair as it is stored now.
     """
 
     def work(tx: Connection) -> Pair:
@@ -248,9 +253,9 @@ def close(database: Database, account: Account, pair: Pair, kept_id: str) -> Pai
 
 
 def forget(database: Database, *, most: int = 1000) -> int:
-    """Delete the data for undoing merges that are older than 30 days, of up to `most` merges.
+    """Delete the data that are needed to undo a merge, for up to `most` merges older than 30 days.
 
-    Return the number of these merges.
+    The pairs stay. Return the number of merges whose data were deleted.
     """
     before, has_undo = now_ms() - UNMERGE_MS, _p.undo.is_not(None)
     old = find_expired(database, _p.decided_at, before=before, most=most, where=has_undo)
@@ -264,9 +269,9 @@ def forget(database: Database, *, most: int = 1000) -> int:
 
 
 def erase(tx: Connection, account: Account, contacts: Collection[tuple[int, str]]) -> int:
-    """Delete all pairs of these contacts; return the number of deleted pairs.
+    """Delete all pairs that contain one of these contacts; return the number of deleted pairs.
 
-    `contacts`: pairs of connection id and contact id.
+    `contacts`: tuples of connection id and contact id.
     """
     rows = [(account.id, *contact) for contact in sorted(contacts)]
     types = {"account_id": "int", "connection_id": "int"}
@@ -280,10 +285,11 @@ def erase(tx: Connection, account: Account, contacts: Collection[tuple[int, str]
 
 
 def take_over(tx: Connection, account: Account, merged: Pair) -> dict[str, Any]:
-    """After a merge, replace the merged contact by the kept contact in all other pairs.
+    """Replace the merged contact by the kept contact in all other pairs, after the merge of a pair.
 
-    Contacts that were merged into the merged contact now lead to the kept contact. Return the data
-    with which `give_back` undoes this.
+    `merged`: the pair that was merged. Contacts that had been merged into its merged contact now
+    count as merged into its kept contact. Return the data from which `give_back` restores the
+    pairs.
     """
     rows = tx.rows(_OF_MERGED, _of(account, merged) | {"merged_id": merged.merged_id})
     pairs = []
@@ -308,10 +314,11 @@ def give_back(
     *,
     exists: Callable[[str], bool],
 ) -> None:
-    """Undo `take_over` when a merge is undone; `undo` is the data that `take_over` returned.
+    """Restore the pairs that `take_over` changed, because the merge of `pair` is undone.
 
-    `exists` tells whether a contact still exists; pairs with deleted contacts are not restored.
-    Pairs that an operator has decided on since stay as they are.
+    `undo`: the data that `take_over` returned. `exists`: a function that returns whether the
+    contact with an id still exists; pairs with deleted contacts are not restored. Pairs that an
+    operator has merged or dismissed since stay as they are.
     """
     for one, other in undo["followers"]:
         follower = _of(account) | {"one": one, "other": other}
@@ -326,7 +333,10 @@ def give_back(
 
 
 def _instead(former: Pair, merged: Pair) -> Pair:
-    """Return the pair `former` of a merged contact, with the kept contact in its place."""
+    """Return a copy of the pair `former` in which the kept contact replaces the merged contact.
+
+    `merged`: the merged pair, which names both contacts.
+    """
     one, other = sorted((merged.kept_id, former.but(merged.merged_id)))
     return replace(former, one=one, other=other)
 
@@ -335,27 +345,27 @@ def _instead(former: Pair, merged: Pair) -> Pair:
 
 
 def undo_of(tx: Connection, account: Account, pair: Pair) -> dict[str, Any]:
-    """Return the data for undoing the merge of a pair."""
+    """Return the stored data from which the merge of a pair can be undone."""
     undo: dict[str, Any] = json.loads(tx.scalar(_UNDO, _of(account, pair)))
     return undo
 
 
 def merges_into(tx: Connection, account: Account, contact_id: str) -> list[Pair]:
-    """Return the merges into this contact that can be undone.
+    """Return the merged pairs whose kept contact is `contact_id` and whose merge can be undone.
 
-    Only merges in which it was one of the two contacts are returned.
+    Pairs of two other contacts that were later merged into `contact_id` are left out.
     """
     rows = tx.rows(_MERGES_INTO, _of(account) | {"kept_id": contact_id})
     return [_pair(row) for row in rows]
 
 
 def set_undo(tx: Connection, account: Account, pair: Pair, undo: Mapping[str, Any]) -> None:
-    """Replace the data for undoing the merge of a pair."""
+    """Replace the stored data from which the merge of a pair can be undone."""
     tx.run(_SET_UNDO, _of(account, pair) | {"undo": json.dumps(undo)})
 
 
 def _insert(tx: Connection, account: Account, pair: Pair) -> bool:
-    """Store a pair unless the two contacts have one already; return whether it was stored."""
+    """Store a pair unless it is stored already; return whether it was stored now."""
     return bool(tx.run(_INSERT, _of(account, pair) | _stored(pair)))
 
 
@@ -367,10 +377,10 @@ def update(
     email: str | None = None,
     undo: Mapping[str, Any] | None = None,
 ) -> None:
-    """Store the present state of a pair.
+    """Store the state of a pair, in place of its stored state.
 
-    `email`: the email that the merge dropped, or None. `undo`: the data for undoing the merge; None
-    deletes these data.
+    `email`: the email of the merged contact that the kept contact did not take over, or None.
+    `undo`: the data for undoing the merge; None deletes stored data.
     """
     tx.run(
         _UPDATE,

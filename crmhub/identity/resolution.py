@@ -1,4 +1,4 @@
-"""Resolution: find the binding that a lead is about, and store the CRM's contact of a binding."""
+"""Resolution: find or create the binding of a lead, and store the CRM's contact of a binding."""
 
 from __future__ import annotations
 
@@ -163,10 +163,11 @@ _PERSON_ALIKE = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """The binding that a lead is about.
+    """The binding of a lead: the hub's entry for the contact that the lead is about.
 
-    `before`: the hub's id of the contact to which the conversation belonged until now, "" for a new
-    conversation. `new`: the person is new, so the journal has no other action of the person.
+    `before`: the hub's id of the contact to which the lead's conversation belonged until now, ""
+    for a new conversation. `new`: the binding has a new person, so no other action of this person
+    exists.
     """
 
     binding: Binding
@@ -183,13 +184,15 @@ def resolve_binding(
     phone: str,
     values: Mapping[str, str] | None = None,
 ) -> Resolution:
-    """Point the conversation of a lead to the lead's binding, and store the lead's values.
+    """Assign the conversation of a lead to the lead's binding, and store the lead's values.
 
-    The binding is found by the conversation or the email, or else created. `token`: the
-    contactToken of the conversation. `values`: the lead's properties; getProperties reads them from
-    the binding until the CRM has them. An email that differs from the conversation's former email
-    may mean another contact, which only the CRM can decide. The conversation then gets another
-    binding, and the former binding stays unchanged.
+    `token`: the contactToken of the conversation. `values`: the lead's properties. getProperties
+    reads them from the binding as long as the CRM does not have them.
+
+    The binding is found by the conversation or by the email; without one, it is created. An email
+    that differs from the conversation's former email may belong to another contact, which only the
+    CRM can decide. In this case the conversation gets another binding, and its former binding stays
+    unchanged.
     """
     said = {"token": token, "email": email[:LONGEST], "phone": phone[:LONGEST]}
     said = {name: text for name, text in said.items() if text}
@@ -229,9 +232,10 @@ def resolve_binding(
 
 
 def _person_now(tx: Connection, account: Account, binding: Binding) -> str:
-    """Return the present person of a binding, and lock it until the transaction ends.
+    """Return the person that the database has for a binding, and lock the binding.
 
-    The person may have changed since the binding was read.
+    A person is the id of a group of bindings that the hub takes for one human being.
+    `binding.person` may be out of date. The lock lasts until the transaction ends.
     """
     person: str | None = tx.scalar(
         _PERSON_NOW, connection_key(account) | {"hub_id": binding.hub_id}
@@ -248,10 +252,11 @@ def set_contact(
     values: Mapping[str, str],
     accepted: Mapping[str, int] | None = None,
 ) -> None:
-    """Store the CRM's contact of a binding, and the contact's present values.
+    """Store in a binding which contact of the CRM it stands for, and the contact's present values.
 
-    `accepted`: when the hub accepted each value (ms, by property name); None for values read from
-    the CRM. The persons of all bindings of the contact become one person.
+    `hub_id`: the hub's id of the binding. `accepted`: when the hub accepted each value (ms since
+    1970, by property name); None for values read from the CRM. All bindings of the contact get the
+    same person, so that their actions run in order. Does nothing if the binding was erased.
     """
     # Without this lock, a parallel assignment of the same contact would not be seen.
     crm_id = merged_contacts.hold_contact(tx, account, crm_id)
@@ -280,9 +285,9 @@ def set_contact(
 def keep_values(
     tx: Connection, account: Account, binding: Binding, values: Mapping[str, str]
 ) -> None:
-    """Store values of a contact in its binding as long as the CRM does not have the contact.
+    """Store a contact's values in its binding, for getProperties, until the CRM has the contact.
 
-    getProperties reads them from there.
+    Does nothing if the CRM has the contact already.
     """
     if (kept := _kept(binding, values)) is not None:
         tx.run(
@@ -292,7 +297,7 @@ def keep_values(
 
 
 def get_or_create(tx: Connection, account: Account, crm_id: str) -> Binding:
-    """Return the binding of a contact of the CRM; create it if there is none."""
+    """Return the newest binding of the contact `crm_id` of the CRM; create one if there is none."""
     crm_id = merged_contacts.hold_contact(tx, account, crm_id)
     found = with_crm_id(tx, account, crm_id)
     # Actions accepted before the binding existed have the CRM's id as their person.
@@ -307,7 +312,12 @@ def _add(
     said: Mapping[str, str],
     values: Mapping[str, str],
 ) -> Binding:
-    """Create a binding; `said`: a lead's token, email and phone, `values`: its properties."""
+    """Create a binding and return it.
+
+    `person`: the id of the group of bindings that the hub takes for one human being. `crm_id`: the
+    CRM's id of the contact, "" if the CRM does not have it. `said`: the lead's values under the
+    keys "token", "email" and "phone", as far as given. `values`: the lead's properties.
+    """
     now = now_ms()
     here = connection_key(account) | {
         "hub_id": _new_id(),
@@ -332,11 +342,11 @@ def _detach_token(tx: Connection, account: Account, token: str) -> None:
 def set_contact_of_others(
     tx: Connection, account: Account, hub_id: str, *, crm_id: str, values: Mapping[str, str]
 ) -> None:
-    """Store the CRM's contact of a saved lead in other bindings that mean the same person.
+    """Store the contact in which the CRM saved a lead in further bindings for the same human being.
 
-    These are bindings without a contact that have the lead's email, or its phone if neither has an
-    email. Their own leads may have failed. `hub_id`: the binding of the lead. `values`: its
-    properties.
+    `hub_id`: the hub's id of the lead's own binding. `crm_id`: the CRM's id of the contact.
+    `values`: the lead's properties. The further bindings have no contact of the CRM yet, and the
+    same email as the lead. If neither has an email, they have the same phone.
     """
     email, phone = values.get("email", "")[:LONGEST], values.get("phone", "")[:LONGEST]
     if not (email or phone):
@@ -359,11 +369,12 @@ def correct(
     said: Mapping[str, str],
     values: Mapping[str, str],
 ) -> None:
-    """Store the values of a binding that an operator corrected.
+    """Store in a binding the values that an operator corrected.
 
-    `said`: the corrected email and phone, "" for a deleted one. The binding's person is merged with
-    the person of another binding with the same email, or with the same phone if neither has an
-    email.
+    `said`: the corrected values under the keys "email" and "phone"; "" deletes a value. `values`:
+    the corrected properties. If another binding has the same email, both bindings get the same
+    person, so that their actions run in order. This also applies to a binding with the same phone
+    if neither has an email.
     """
     said = {name: text[:LONGEST] for name, text in said.items()}
     hold_all(tx, [(account.id, account.connection.id, *one) for one in said.items() if one[1]])
@@ -383,23 +394,27 @@ def correct(
 
 
 def lock_phone(tx: Connection, account: Account, phone: str) -> None:
-    """Lock a phone until the transaction ends.
+    """Lock a phone number of the account's connection until the transaction ends.
 
-    Meanwhile no other transaction can record an outcome with this phone.
+    While the phone is locked, other transactions wait before they record an outcome with it.
     """
     hold(tx, account.id, account.connection.id, "outcome of phone", phone[:LONGEST])
 
 
 def set_crm_id(tx: Connection, account: Account, hub_id: str, crm_id: str) -> bool:
-    """Store the CRM's contact of a binding; return whether the contact has changed."""
+    """Store that a binding stands for the contact `crm_id` of the CRM.
+
+    `hub_id`: the hub's id of the binding. Return whether the binding had another contact or none
+    before.
+    """
     changed = tx.run(_SET_CRM_ID, connection_key(account) | {"hub_id": hub_id, "crm_id": crm_id})
     return bool(changed)
 
 
 def _kept(binding: Binding, values: Mapping[str, str]) -> str | None:
-    """Return the JSON text of a binding's values together with new `values`.
+    """Return a binding's stored values, updated by `values`, as JSON text.
 
-    None if the CRM has the contact, since the binding then stores only values of the CRM.
+    Return None if the CRM has the contact, since the binding then stores only values from the CRM.
     """
     return None if binding.crm_id else json.dumps(merged_values(binding.last_values, values))
 

@@ -1,4 +1,4 @@
-"""Accept an action: store it, or return the result of an equal action that was accepted before."""
+"""Accept an action: store it, or return the result of an equal action that was accepted earlier."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ _WITH_IDENTITY = Statement(
 
 
 class _Replayed(Exception):
-    """Rolls back the transaction because the Idempotency-Key belongs to an accepted action."""
+    """Raised to roll back a transaction: its Idempotency-Key belongs to an earlier action."""
 
     def __init__(self, accepted: Accepted) -> None:
         super().__init__()
@@ -115,7 +115,8 @@ def accept(
 ) -> Accepted:
     """Call `prepare` and store the action that it returns, in one transaction with its writes.
 
-    The parameters are those of `Journal.accept`.
+    `prepare` gets this transaction. The parameters, the result and the errors are those of
+    `Journal.accept`.
     """
 
     def work(tx: Connection) -> Accepted:
@@ -194,11 +195,12 @@ def accept(
 
 
 def _before(tx: Connection, account: Account, new: New) -> tuple[int | None, int | None, int]:
-    """Return when the earlier actions of a new action's person were accepted and are due (ms).
+    """Return three times of the earlier actions of a new action's person (ms since 1970).
 
-    Three values: when the latest unfinished action was accepted, when the last queued action is
-    due, and when the latest action in any state was accepted. Without such an action, the first two
-    are None and the third is 0.
+    A person is the group of bindings that the hub takes for one human being; its actions run in
+    order. The first time is when the latest unfinished action was accepted. The second is when the
+    last queued action is due. The third is when the latest action in any state was accepted.
+    Without such an action, the first two are None and the third is 0.
     """
     if new.first:
         return None, None, 0
@@ -209,9 +211,10 @@ def _before(tx: Connection, account: Account, new: New) -> tuple[int | None, int
 
 
 def _with_key(tx: Connection, account: Account, new: New, key: str, moment: int) -> Accepted | None:
-    """Return the action accepted with this Idempotency-Key in the last 24 hours, or None.
+    """Return the action that was accepted with this Idempotency-Key in the last 24 hours, or None.
 
-    `moment`: the present in ms. Raises Semantic if that action differs from the new one.
+    `new`: the action of the present call. `moment`: the present in ms since 1970. Raises Semantic
+    if the earlier action differs from `new`.
     """
     hold(tx, account.id, "idempotency key", key)
     row = tx.row(_WITH_KEY, {"account_id": account.id, "idempotency_key": key})
@@ -236,7 +239,10 @@ def _with_key(tx: Connection, account: Account, new: New, key: str, moment: int)
 
 
 def _with_identity(tx: Connection, account: Account, new: New, moment: int) -> Accepted | None:
-    """Return an action equal to `new` that was accepted within the last minute, or None."""
+    """Return an earlier action that equals `new` and is unfinished or succeeded in the last minute.
+
+    `moment`: the present in ms since 1970. Return None if there is no such action.
+    """
     hold(tx, account.id, "identity", new.person, new.identity)
     row = tx.row(
         _WITH_IDENTITY,
@@ -258,14 +264,15 @@ def _with_identity(tx: Connection, account: Account, new: New, moment: int) -> A
 
 
 def _said(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the part of a request that the caller sent, without the hub's additions."""
+    """Return the part of an action's request that its caller sent, without the hub's additions."""
     return {name: value for name, value in request.items() if name != "before"}
 
 
 def _as_accepted(request: str, versions: str | None) -> Mapping[str, Any]:
-    """Return an action's first request, before any correction by an operator.
+    """Return an action's request as it was accepted, before any correction by an operator.
 
-    `request` and `versions`: the present and the earlier requests, as JSON texts.
+    `request`: the present request, as JSON text. `versions`: the requests before each correction,
+    as JSON text; None if the request was never corrected.
     """
     kept: Mapping[str, Any] = (
         json.loads(versions)[0]["request"] if versions else json.loads(request)

@@ -56,12 +56,12 @@ _PERSONS_OF_CONTACT = {
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A selection of actions by all its fields together; an empty field does not restrict it.
+    """Conditions that select actions of the journal; all must apply, and an empty field is ignored.
 
     `contact`: the contact's id in the hub or in a CRM. `phone`: in any notation. `reason`: a part
-    of the last error's message, ignoring case. `older_than_ms` and `newer_than_ms`: the least and
-    the greatest age in ms. `after`: the last action id of the previous page; only older actions
-    follow.
+    of the last error's message, ignoring case. `older_than_ms`: only actions accepted longer ago
+    than this time in ms. `newer_than_ms`: only actions accepted in the last so many ms. `after`:
+    only actions older than the one with this id, the last of the previous page.
     """
 
     account: Account | None = None
@@ -78,14 +78,14 @@ class Wanted:
 
     @property
     def narrows(self) -> bool:
-        """True if any field restricts the selection."""
+        """True if any field is set, so that not all actions are selected."""
         return self != Wanted()
 
 
 def conditions_of(connection: Connection, wanted: Wanted) -> tuple[Conditions, dict[str, Any]]:
-    """Return the SQL conditions of a selection on the table `ACTION`, and their parameters.
+    """Return the SQL conditions that select actions in the table `ACTION`, and their parameters.
 
-    Raises BadRequest if `after` is no action id.
+    Raises BadRequest if `wanted.after` is not an action id.
     """
     conditions: Conditions = []
     values: dict[str, Any] = {}
@@ -133,16 +133,18 @@ def conditions_of(connection: Connection, wanted: Wanted) -> tuple[Conditions, d
 
 
 def _phones(wanted: Wanted) -> list[str]:
-    """Return all forms in which bindings may store the selection's phone."""
+    """Return all notations in which bindings may have stored the phone `wanted.phone`."""
     region = wanted.account.switches.region if wanted.account is not None else ""
     numbers = readings(wanted.phone, region) if wanted.phone else []
     return sorted({form for number in numbers for form in forms(number, region)})
 
 
 def _of_people(wanted: Wanted, column: sa.ColumnElement[Any], name: str) -> sa.ColumnElement[bool]:
-    """Return the condition that an action's person has a binding with a listed value in `column`.
+    """Return the SQL condition that an action's person has a binding with a given value.
 
-    `name`: the statement's parameter with the list of values.
+    A person is a group of bindings that the hub takes for one human being. `column`: the column of
+    the bindings that is compared. `name`: the name of the statement's parameter that holds the list
+    of given values.
     """
     has_value = in_list(column, name)
     if wanted.account is not None:
@@ -158,7 +160,11 @@ def _of_people(wanted: Wanted, column: sa.ColumnElement[Any], name: str) -> sa.C
 
 
 def _people_of_contact(connection: Connection, wanted: Wanted) -> list[str]:
-    """Return the persons, as actions name them, that have the selection's contact id."""
+    """Return the persons whose actions are selected by the contact id `wanted.contact`.
+
+    A person is the id under which actions store the group of bindings that the hub takes for one
+    human being.
+    """
     values: dict[str, Any] = {"contact": wanted.contact}
     if wanted.account is not None:
         values["account_id"] = wanted.account.id
@@ -168,7 +174,7 @@ def _people_of_contact(connection: Connection, wanted: Wanted) -> list[str]:
 
 
 def of_states(states: Sequence[str]) -> sa.ColumnElement[bool]:
-    """Return the condition that an action is in one of these states.
+    """Return the SQL condition that an action is in one of these states.
 
     Raises ValueError for an unknown state.
     """

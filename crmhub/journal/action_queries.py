@@ -104,10 +104,10 @@ BLOCKED_BEHIND = sa.and_(
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """An action as lists show it, without its request and attempts.
+    """An action as lists show it, without its request and without the details of its attempts.
 
     Times are in ms since 1970; `finished_at` is 0 for an unfinished action. `attempts`: the number
-    of attempts. `behind`: the id of the failed lead that blocks the action, or "".
+    of attempts so far. `behind`: the id of the failed lead that blocks the action, or "".
     """
 
     account_id: int
@@ -139,9 +139,9 @@ class Try:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """The request of an action as it was before an operator's correction.
+    """The request of an action before an operator corrected it.
 
-    `at`: when the correction replaced it (ms). `by`: the operator.
+    `at`: the time of the correction (ms since 1970). `by`: the operator.
     """
 
     at: int
@@ -151,12 +151,13 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Full:
-    """An action with its request, attempts and result.
+    """An action with its request, its attempts and its result.
 
     `adapter`: the adapter of the CRM that the action is for. `mapped`: the values that the last
     attempt sent, by the CRM's property names; None before the first attempt. `versions`: the
-    requests before each correction, the oldest first. `corrected`: when each value was last
-    corrected (ms), by name. `blocked`: the ids of the actions that this action blocks, at most 500.
+    requests before each correction by an operator, the oldest first. `corrected`: when each value
+    was last corrected (ms since 1970), by name. `blocked`: the ids of the actions that cannot run
+    because this action has failed, at most 500.
     """
 
     summary: Summary
@@ -180,9 +181,9 @@ def listed(database: Database, wanted: Wanted, *, limit: int = 50) -> list[Summa
 
 
 def listed_whole(database: Database, wanted: Wanted, *, limit: int = 50) -> list[Full]:
-    """Return the selected actions with requests, attempts and results, the newest first.
+    """Return the selected actions with their requests, attempts and results, the newest first.
 
-    `limit`: the greatest number of actions, at most 500.
+    `limit`: the greatest number of returned actions; at most 500 are returned.
     """
     with database.reading() as connection:
         rows = _newest(connection, wanted, (*_COLUMNS, *_WHOLE), limit)
@@ -190,9 +191,10 @@ def listed_whole(database: Database, wanted: Wanted, *, limit: int = 50) -> list
 
 
 def shown(database: Database, action_id: str, account: Account | None = None) -> Full:
-    """Return an action with its request, attempts and result.
+    """Return an action with its request, its attempts and its result.
 
-    Raises NotFound if there is no such action, or none of `account` if an account is given.
+    `account`: the account that the action must belong to; None for any account. Raises NotFound if
+    there is no such action.
     """
     found = listed_whole(database, Wanted(account=account, ids=(action_id,)), limit=1)
     if not found:
@@ -241,7 +243,7 @@ def _whole(connection: Connection, rows: Sequence[Any]) -> list[Full]:
 
 
 def _of_shown(connection: Connection, statement: Statement, rows: Sequence[Any]) -> list[Any]:
-    """Run a statement for the actions of these rows; return its rows."""
+    """Run a statement for the actions that are listed in `rows`; return the statement's rows."""
     if not rows:
         return []
     accounts = sorted({row.account_id for row in rows})
@@ -250,16 +252,15 @@ def _of_shown(connection: Connection, statement: Statement, rows: Sequence[Any])
 
 
 def _rows(connection: Connection, statement: Statement, values: Mapping[str, Any]) -> list[Any]:
-    """Return the rows of a query that reads actions of one account or of several accounts."""
+    """Run a query on the actions of one account or of several accounts; return its rows."""
     return connection.rows(statement, values)
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The numbers of actions that a retry or discard would change, by state.
+    """How many actions a retry or discard would change: the numbers of selected actions by state.
 
-    `blocked`: the number of further actions that would change because the selected actions block
-    them.
+    `blocked`: the number of further actions that would change, because selected actions block them.
     """
 
     states: Mapping[str, int]
@@ -274,7 +275,8 @@ class Chosen:
 def chosen(database: Database, wanted: Wanted, states: Sequence[str], *, most: int) -> Chosen:
     """Count the selected actions that are in one of `states`, and the actions that they block.
 
-    Counting stops at `most`. A selection without states and ids selects the failed actions.
+    Each count stops at `most`. If `wanted` names neither states nor ids, only failed actions are
+    selected.
     """
     with database.reading() as connection:
         conditions, values = conditions_of(connection, failed_by_default(wanted))
@@ -291,9 +293,9 @@ def _count_by_state(conditions: Conditions) -> sa.Select[Any]:
 
 
 def _count_blocked(conditions: Conditions) -> sa.Select[Any]:
-    """Return the query that counts actions blocked by selected actions.
+    """Return the query that counts the actions that selected actions block.
 
-    It leaves out actions that are selected themselves.
+    Blocked actions that are selected themselves are not counted.
     """
     one: sa.Select[Any] = sa.select(sa.literal_column("1"))
     taken = one.select_from(ACTION).where(_a.account_id == _e.account_id, *conditions)
@@ -330,9 +332,11 @@ Part = tuple[int, int, str]
 
 
 def in_parts(database: Database, wanted: Wanted, step: Callable[[Wanted, Connection], Part]) -> int:
-    """Run `step` for batches of the selected actions, each batch in its own transaction.
+    """Call `step` for one batch of the selected actions after the other.
 
-    `step` gets the remaining selection and the transaction. Return the number of changed actions.
+    Each call runs in a transaction of its own. `step` gets the selection without the actions of
+    earlier batches, and the transaction. It returns the number of actions that it changed, the size
+    of its batch, and the id of the batch's last action. Return the number of all changed actions.
     """
     changed, found = 0, AT_ONCE
     while found == AT_ONCE:
@@ -343,14 +347,14 @@ def in_parts(database: Database, wanted: Wanted, step: Callable[[Wanted, Connect
 
 
 def failed_by_default(wanted: Wanted) -> Wanted:
-    """Return the selection; if it has no ids and no states, select the failed actions."""
+    """Return the selection `wanted`; without ids and states, limit it to failed actions."""
     return wanted if wanted.ids or wanted.states else replace(wanted, states=("dead",))
 
 
 def newest(tx: Connection, wanted: Wanted, states: Sequence[str]) -> dict[str, int]:
     """Return the newest selected actions that are in one of `states`, at most 1,000 (`AT_ONCE`).
 
-    The result maps the id of each action to its account's id.
+    The result has the id of each action's account by the action's id.
     """
     conditions, values = conditions_of(tx, wanted)
     statement = (
@@ -364,7 +368,10 @@ def newest(tx: Connection, wanted: Wanted, states: Sequence[str]) -> dict[str, i
 
 
 def by_account(found: Mapping[str, int]) -> list[tuple[int, list[str]]]:
-    """Group action ids by account id; `found` maps each action id to its account id."""
+    """Group action ids by account; return pairs of an account id and the list of its action ids.
+
+    `found`: the account id of each action, by action id.
+    """
     ids: dict[int, list[str]] = {}
     for action_id, account_id in found.items():
         ids.setdefault(account_id, []).append(action_id)
@@ -378,10 +385,10 @@ def note(
     found: Mapping[str, int],
     counts: Mapping[str, int],
 ) -> None:
-    """Write an operator's change of actions to the audit log.
+    """Write to the audit log that an operator changed actions.
 
-    `by`: the operator. `verb`: the kind of change. `found` maps the actions' ids to account ids.
-    `counts`: numbers of changed actions by name, for the entry.
+    `by`: the operator. `verb`: the kind of change. `found`: the account id of each changed action,
+    by action id. `counts`: the numbers of changed actions, by the names that the entry shows.
     """
     ids, accounts = list(found), set(found.values())
     audit.note(

@@ -1,7 +1,7 @@
-"""The number of actions that need an operator, as all pages, commands, alerts and metrics show it.
+"""Count the actions that need an operator, in the same way for pages, commands, alerts and metrics.
 
-These are the failed actions (state `dead`). The actions that they block (state `parked`) are
-counted separately, since the operator's decision on the failed action decides on them too.
+Failed actions (state `dead`) need an operator. Actions that a failed action blocks (state `parked`)
+are counted separately, since the operator's decision on the failed action decides on them, too.
 """
 
 from __future__ import annotations
@@ -80,5 +80,5 @@ def of_all(db: Connection) -> Attention:
 def _rows_of_several(
     db: Connection, statement: Statement, params: Mapping[str, Any] | None = None
 ) -> list[Any]:
-    """Return the rows of a query that reads the actions of several accounts."""
+    """Run a query on the actions of several accounts; return its rows."""
     return db.rows(statement, params)

@@ -57,12 +57,13 @@ _BLOCKED = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The reasons why an action waits, and the number of actions that it blocks.
+    """The reasons why an action waits, and the number of actions that wait for it.
 
     `left`: whether the account has switched to another CRM since the action was accepted. `turn`:
-    the id of the person's first earlier unfinished action, or "". `away`: why the whole connection
-    waits, or "". `until`: when that wait ends (ms since 1970), or 0. `blocked`: the number of
-    actions that this action blocks.
+    the id of the earlier unfinished action that must end first, "" if there is none. `away`: why
+    the whole connection to the CRM waits, "" if it does not. `until`: the end of the connection's
+    wait (ms since 1970), 0 without a wait. `blocked`: the number of actions that cannot run because
+    this action has failed.
     """
 
     left: bool
@@ -73,7 +74,7 @@ class Standing:
 
 
 def standing(database: Database, action: Summary) -> Standing:
-    """Return why an action waits at present, and how many actions it blocks."""
+    """Return the reasons why an action waits at present, and the number of actions it blocks."""
     of = {
         "account_id": action.account_id,
         "id": action.id,

@@ -1,8 +1,9 @@
-"""Storage of the budgets of calls to CRMs: in the database, or in Redis while it is available.
+"""Storage of call budgets: how many calls to a CRM its rate limit still allows, and when.
 
 A budget stores when the next call is due (`tat`, the theoretical arrival time of the generic cell
-rate algorithm). A call reserves its turn in one statement. A tenth of the allowed calls may be made
-at once (the burst), the others in equal steps:
+rate algorithm). It is a row of the database or, while Redis is available, an entry there. A call
+reserves its time in one statement. A tenth of the allowed calls may be made at once (the burst),
+the others in equal steps:
 
     burst = calls / 10    step = seconds / (calls - burst)
 
@@ -37,14 +38,14 @@ _LARGEST_BURST = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A limit on the calls to a CRM: `burst` calls at once, then one call every `step` ms."""
+    """A rate limit of a CRM: `burst` calls at once, then one further call every `step` ms."""
 
     burst: int
     step: float
 
     @classmethod
     def of(cls, calls: int, seconds: float) -> Limit:
-        """Return the limit that allows `calls` calls in any `seconds` seconds.
+        """Return the limit under which no period of `seconds` seconds has more than `calls` calls.
 
         Raises ValueError for less than one call or an invalid time.
         """
@@ -56,7 +57,10 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The key of a budget (account, connection, lane) and the budget's first limit, `start`."""
+    """The name of a budget: account id, connection id and lane (a separate rate limit of the CRM).
+
+    `start`: the limit with which the budget is created.
+    """
 
     account: int
     connection: int
@@ -65,7 +69,7 @@ class Key:
 
     @property
     def params(self) -> dict[str, Any]:
-        """The key's columns, as parameters of a statement."""
+        """The account id, connection id and lane as parameters of a statement."""
         return {
             "account_id": self.account,
             "connection_id": self.connection,
@@ -75,9 +79,10 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The answer to a reservation: whether a call was reserved (`granted`), and when it is due.
+    """The answer to the attempt to reserve a call in a budget.
 
-    `wait`: the time until then in ms, also without a reservation. `limit`: the present limit.
+    `granted`: whether the call was reserved. `wait`: the time in ms until the call is due, whether
+    reserved or not. `limit`: the present limit of the budget.
     """
 
     granted: bool
@@ -139,7 +144,7 @@ _OPEN = Statement(
 
 
 class DatabaseBudgets:
-    """The budgets of calls, stored as rows of the table `budget`."""
+    """The budgets of calls to CRMs, stored as rows of the table `budget`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -152,7 +157,9 @@ class DatabaseBudgets:
     def reserve(self, key: Key, patience: float, share: float) -> Turn:
         """Reserve the next call of a budget if it is due within `patience` ms.
 
-        `share`: the part of the burst that the call may use, from 0 to 1.
+        A call that is due later is not reserved. `share`: the part of the burst (the calls allowed
+        at once) that this call may use, from 0 to 1. Does not sleep until the call is due; the
+        result says when that is.
         """
         params = key.params | {"patience": patience, "share": share}
         with self._writing, self._database.reading() as connection:
@@ -165,9 +172,9 @@ class DatabaseBudgets:
                     return turn
 
     def _refused(self, connection: Connection, key: Key, params: dict[str, Any]) -> Turn | None:
-        """Return when a refused call would be due, or None to try the reservation again.
+        """Return the answer to a call that is not due in time; None if it must be reserved again.
 
-        It is None if the budget was created or corrected just now, or changed by another process.
+        It must be reserved again if the budget has just been created, corrected or changed.
         """
         row = connection.row(_LOOK, params)
         if row is None:
@@ -185,18 +192,18 @@ class DatabaseBudgets:
         return Turn(False, max(0.0, row.wait), limit)
 
     def paused(self, key: Key) -> float:
-        """Return the rest of a pause that the CRM asked for, in ms; 0 or less if there is none."""
+        """Return how many ms a pause that the CRM asked for still lasts; 0 or less without one."""
         with self._database.reading() as connection:
             end = connection.scalar(_PAUSED_UNTIL, key.params)
             return end - connection.now_ms() if end else 0.0
 
     def set_limit(self, key: Key, limit: Limit) -> None:
-        """Replace the limit of a budget."""
+        """Replace the rate limit of a budget; create the budget if it is missing."""
         params = key.params | {"burst": limit.burst, "step": limit.step}
         self._change(key, _FOLLOW, params)
 
     def pause(self, key: Key, ms: float) -> None:
-        """Allow no call of a budget for `ms` milliseconds, and no burst right after that."""
+        """Allow no call of a budget for `ms` milliseconds, and after that no burst at first."""
         self._change(key, _PAUSE, key.params | {"ms": ms})
 
     def _change(self, key: Key, statement: Statement, params: dict[str, Any]) -> None:
@@ -256,7 +263,7 @@ return {mine, string.format('%.3f', wait), burst, string.format('%.17g', step),
 
 
 class RedisBudgets(DatabaseBudgets):
-    """The budgets of calls, stored in Redis; in the database while Redis is unavailable."""
+    """The budgets of calls to CRMs in Redis; in the database while Redis is unavailable."""
 
     def __init__(self, database: Database, url: str) -> None:
         import redis

@@ -1,8 +1,9 @@
-"""The number of calls that a CRM allows in a time, shared by all processes that call the CRM.
+"""Keep the rate limits of CRMs: how many calls a CRM allows in a time, over all processes.
 
-A call reserves its turn in the budget of its connection (`budget_stores`) and sleeps until then.
-Interactive calls may reserve turns in the future. Calls from the queue take only turns that are
-free now, and leave a quarter of the burst to interactive calls.
+A call reserves its time in the budget of its connection (`budget_stores`) and sleeps until then.
+Calls with a waiting caller may reserve a time in the future. Calls from the queue are made only if
+they are due now, and leave a quarter of the burst (the calls allowed at once) to calls with a
+waiting caller.
 """
 
 from __future__ import annotations
@@ -36,9 +37,10 @@ _QUEUED, _ALL = 0.75, 1.0
 
 
 class Budgets:
-    """The budgets of all connections; a process has one object for all its threads.
+    """The call budgets of all connections; a process has one object for all its threads.
 
-    Budgets are stored in Redis if it is configured, and in the database while Redis is unavailable.
+    A budget says how many calls to the CRM its rate limit still allows. Budgets are stored in Redis
+    if it is configured, and in the database while Redis is unavailable.
     """
 
     def __init__(self, database: Database, redis_url: str | None = None) -> None:
@@ -57,12 +59,13 @@ class Budgets:
         patience: Callable[[], float],
         queued: Callable[[], bool],
     ) -> LaneBudget:
-        """Return the budget of one lane (a CRM's separate limit) of a connection.
+        """Return the budget of one lane (a separate rate limit of the CRM) of a connection.
 
         The budget allows `calls` calls in any `seconds` seconds until the CRM reports another
-        limit. If an operator changes these values, a new budget begins. `patience` returns how many
-        seconds the current call may wait for its turn; `queued` returns whether the current call
-        comes from the queue. Raises ValueError for a limit of less than one call.
+        limit. If an operator changes `calls` or `seconds`, a new budget begins. `patience`: a
+        function that returns how many seconds the current call may wait until it is due. `queued`:
+        a function that returns whether the current call comes from the queue, without a waiting
+        caller. Raises ValueError for less than one call.
         """
         start = Limit.of(calls, seconds)
         key = Key(account_id, connection_id, f"{lane} {calls}/{seconds:g}", start)
@@ -78,7 +81,7 @@ class Budgets:
 
 
 class _Lane:
-    """The state of one lane's budget that the threads of this process share."""
+    """The state of one lane (a rate limit of a CRM) that the threads of this process share."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -87,7 +90,7 @@ class _Lane:
 
 
 class LaneBudget:
-    """The budget of one lane of a connection, as the CRM's adapter uses it."""
+    """The call budget of one lane (a rate limit of a CRM), as the CRM's adapter uses it."""
 
     def __init__(
         self,
@@ -104,10 +107,10 @@ class LaneBudget:
         self._queued = queued
 
     def take(self) -> None:
-        """Wait until the CRM may be called once.
+        """Reserve one call to the CRM, and wait until it is due.
 
-        Raises Throttled if the wait would be longer than the current call allows, and Unavailable
-        if the database is unavailable.
+        Raises Throttled if the call would not be due within the time that it may wait. Raises
+        Unavailable if the database is unavailable.
         """
         until = time.monotonic() + min(self._patience(), LONGEST_WAIT_MS / 1000)
         if not self._queued():
@@ -122,10 +125,10 @@ class LaneBudget:
             self._lane.queue.release()
 
     def follow(self, calls: int, seconds: float) -> None:
-        """Set the limit that the CRM reports: `calls` calls in any `seconds` seconds.
+        """Store the rate limit that the CRM reported: `calls` calls in any `seconds` seconds.
 
-        Write only a limit that differs from the stored limit. Ignore numbers below one call or an
-        invalid time.
+        A limit that is stored already is not written again. A report of less than one call or an
+        invalid time is ignored.
         """
         if calls < 1 or not 0 < seconds < math.inf:
             return
@@ -137,7 +140,10 @@ class LaneBudget:
                 self._lane.limit = limit
 
     def pause(self, seconds: float) -> None:
-        """Allow no call for `seconds` (at most a day), since the CRM refused a call as too many."""
+        """Allow no call for `seconds` seconds, at most for a day.
+
+        Called after the CRM's rate limit refused a call.
+        """
         if seconds > 0:
             self._store.pause(self._key, min(seconds * 1000.0, LONGEST_PAUSE_MS))
 

@@ -1,4 +1,4 @@
-"""Counts failed calls per connection in this process, to decide when a circuit opens."""
+"""Count failed calls per connection in this process, to decide when a circuit breaker opens."""
 
 from __future__ import annotations
 
@@ -18,23 +18,27 @@ class _Failing:
 
 
 class Health:
-    """Counters of failed calls per connection; a counter is reset when the CRM answers."""
+    """The number of failed calls in a row of each connection; 0 again once the CRM answers."""
 
     def __init__(self) -> None:
         self._failing: dict[tuple[int, int], _Failing] = {}
         self._lock = threading.Lock()
 
     def answered(self, account_id: int, connection_id: int) -> None:
-        """Reset a connection's count: its CRM has answered, with a result or with an error."""
+        """Set a connection's number of failed calls to 0, since its CRM has answered.
+
+        An error that the CRM itself answered counts as an answer.
+        """
         # Reading without the lock keeps calls to a healthy CRM fast.
         if (account_id, connection_id) in self._failing:
             with self._lock:
                 self._failing.pop((account_id, connection_id), None)
 
     def failed(self, account_id: int, connection_id: int, *, after: float) -> bool:
-        """Count a failed call to a connection's CRM; `after`: how long the call took, in seconds.
+        """Count a failed call to a connection's CRM; return whether its circuit breaker must open.
 
-        Return True if the circuit must open: at least 3 failures in a row, over at least 1 s.
+        `after`: how long the call took, in seconds. The circuit breaker opens after 3 failures in a
+        row, if at least 1 s lies between the start of the first call and the end of the last.
         """
         now = time.monotonic()
         with self._lock:

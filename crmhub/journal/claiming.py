@@ -1,4 +1,4 @@
-"""Claim due actions under a lease, and find the connections that have due actions."""
+"""Claim due actions with a lease, and find the connections that have due actions."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ _OF_ACCOUNT = _a.account_id == param("account_id")
 
 @cache
 def _claim(narrowed: str) -> Statement:
-    """Return the statement that claims due actions of a connection.
+    """Return the statement that claims due actions of a connection for one process.
 
-    `narrowed` selects the actions: "only" (the one with parameter `id`), "of_kind",
-    "of_other_kinds", or "" for all.
+    `narrowed`: which actions: "only" (the action in the parameter `id`), "of_kind" (those of the
+    kind in the parameter `kind`), "of_other_kinds" (those of other kinds than `kind`), or "" for
+    all.
     """
     due, first, other = (action.alias(name) for name in ("a", "e", "r"))
     only_queued = sa.and_(due.c.id == param("id"), one_of(due.c.state, "queued"))
@@ -127,12 +128,12 @@ _SPARE = Statement(
 
 
 def _due_of_all_accounts() -> Statement:
-    """Return the statement that finds when the actions of each connection are due.
+    """Return the statement that finds, for each connection, when its next action is due.
 
-    It reads an index once per connection, so its cost grows with the connections and not with the
-    queued actions. A recursion from one busy account to the next would cost less where most of
-    10,000 accounts are idle (5 instead of 8 to 20 ms), but a database that distributes the tables
-    rejects it.
+    The statement reads an index once per connection, so that its cost does not grow with the number
+    of queued actions. A recursive statement over the busy accounts alone would cost less where most
+    of 10,000 accounts are idle (5 instead of 8 to 20 ms). But a database that distributes the
+    tables rejects it.
     """
     of_connection = sa.and_(
         _a.account_id == connection.c.account_id,
@@ -177,7 +178,7 @@ def claim(
 ) -> list[Entry]:
     """Claim up to `most` due actions of a connection with leases of `lease_s` seconds.
 
-    The parameters are those of `Journal.claim`.
+    The parameters and the result are those of `Journal.claim`.
     """
     kind, is_kind = kinds or ("", False)
     narrowed = "only" if only else ""
@@ -240,7 +241,7 @@ def _entry(
 
 
 def release(database: Database, entries: Sequence[Entry]) -> None:
-    """Queue claimed actions again that were not attempted, and give up their leases."""
+    """Put claimed actions that were not attempted back into the queue, and release their leases."""
 
     def work(tx: Connection) -> None:
         moment = tx.now_ms()
@@ -253,7 +254,11 @@ def release(database: Database, entries: Sequence[Entry]) -> None:
 
 
 def spare(database: Database) -> None:
-    """Extend all expired leases of actions by 2 s, so that their processes can record outcomes."""
+    """Extend all expired leases of actions by 2 s.
+
+    Thus the processes that hold the leases can still record outcomes after the database took no
+    writes for a while.
+    """
 
     with database.reading() as reading:
         ids = account_ids(reading)
@@ -268,7 +273,7 @@ def spare(database: Database) -> None:
 
 
 def due(database: Database) -> Due:
-    """Return the connections that have due actions, and the time until further actions are due."""
+    """Return the connections that have due actions, and when the next further action is due."""
     with database.reading() as reading:
         moment = reading.now_ms()
         rows = reading.rows(_DUE_OF_ALL_ACCOUNTS, {"now": moment})

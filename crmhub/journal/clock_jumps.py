@@ -1,7 +1,7 @@
-"""Corrections of stored times after the clock of the database's host was set.
+"""Correct stored times after the clock of the database's host was set forward or back.
 
-The worker detects such a jump by comparing the database's clock with its own monotonic clock each
-time it looks for due actions. Correcting the times twice for one jump does no harm.
+The worker detects a jump by comparing the database's clock with its own monotonic clock each time
+it looks for due actions. Correcting the times twice for one jump does no harm.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ _RESTART = tuple(
 
 
 def set_back_ms(database: Database) -> int:
-    """Return by how many ms the database's clock was set back at least, 0 if it was not.
+    """Return by how many ms at least the database's clock was set back, 0 if it was not.
 
-    The estimate is how far the newest stored times lie in the future.
+    The result is how far the newest stored time lies in the future.
     """
     with database.reading() as connection:
         newest = connection.scalar(_NEWEST_OF_ALL_ACCOUNTS, {"lease_ms": LONGEST_LEASE_MS})
@@ -82,10 +82,10 @@ def set_back_ms(database: Database) -> int:
 
 
 def restart_waits(database: Database, jump_ms: int) -> None:
-    """Make all waiting actions due now, end all pauses, and renew all leases.
+    """Make all waiting actions due now, end all pauses of connections, and renew all leases.
 
-    Called after the database's clock was set by `jump_ms` milliseconds, negative if it was set
-    back.
+    Call this function after the database's clock was set. `jump_ms`: by how many ms it was set
+    forward; negative if it was set back.
     """
 
     with database.reading() as db:

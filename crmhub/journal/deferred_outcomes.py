@@ -30,7 +30,7 @@ _log = logging.getLogger("crmhub.actions")
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A database write that is to be repeated, and the leases to hold until it has succeeded."""
+    """A database write to repeat until it succeeds, and the leases to hold until then."""
 
     write: Callable[[], object]
     locks: ExitStack
@@ -38,7 +38,10 @@ class _Kept:
 
 
 class Unwritten:
-    """The outcomes that this process could not store yet; one object serves all threads."""
+    """The outcomes of attempts that this process could not store in the database yet.
+
+    One object serves all threads.
+    """
 
     def __init__(self) -> None:
         self._kept: list[_Kept] = []
@@ -48,14 +51,16 @@ class Unwritten:
 
     @property
     def many(self) -> bool:
-        """True if so many outcomes wait that no further action should be attempted."""
+        """True if so many outcomes are not stored that no further action should be attempted."""
         return len(self._kept) >= _MANY
 
     def write(self, write: Callable[[], T], locks: ExitStack | None = None) -> T | None:
-        """Call `write` and return its result; None if the database is unavailable.
+        """Call `write`, which stores an outcome, and return its result.
 
-        In that case a thread calls `write` again until it succeeds, so a failed call of `write`
-        must leave nothing behind. The leases `locks` stay held until then.
+        If the database is unavailable, return None; then a background thread calls `write` until it
+        succeeds. So a failed `write` must leave nothing behind. The leases `locks` are held until
+        then. If `write` still fails after 5 minutes although the database is reachable, the outcome
+        is dropped.
         """
         try:
             return write()
@@ -70,7 +75,10 @@ class Unwritten:
         return None
 
     def close(self) -> None:
-        """Try once more to store the waiting outcomes; drop the others and release their leases."""
+        """Try once more to store each outcome that is not stored yet, and release all leases.
+
+        Outcomes that still cannot be stored are lost.
+        """
         with self._lock:
             self._closing.set()
             thread = self._thread

@@ -1,7 +1,8 @@
-"""Discard: an operator closes actions for good and gives a reason.
+"""Discard: an operator gives up actions for good and states a reason.
 
 Actions that are blocked by a discarded action are discarded with it, since they could never be
-sent. Discarded actions cannot be retried; they are deleted when other finished actions are.
+sent. Discarded actions cannot be retried. They are deleted after the same time as other finished
+actions.
 """
 
 from __future__ import annotations
@@ -49,24 +50,25 @@ def _close_in(states: tuple[str, ...]) -> Statement:
 
 
 def narrowed(wanted: Wanted) -> Wanted:
-    """Return the selection limited to actions that can be discarded.
+    """Return the selection `wanted`, limited to actions in states that can be discarded.
 
-    A selection without states and ids becomes a selection of the failed actions.
+    If `wanted` names neither states nor ids, only failed actions are selected.
     """
     wanted = action_queries.failed_by_default(wanted)
     return replace(wanted, states=[one for one in DISCARDED if one in (wanted.states or DISCARDED)])
 
 
 def discardable(database: Database, wanted: Wanted, *, most: int) -> Chosen:
-    """Return the numbers of actions that `discard` would close, counting up to `most`."""
+    """Return how many actions `discard` would discard, by state; counting stops at `most`."""
     return action_queries.chosen(database, wanted, DISCARDED, most=most)
 
 
 def discard_one(database: Database, action_id: str, *, reason: str, by: Author) -> int:
-    """Discard an action and the actions that it blocks; return how many actions were closed.
+    """Discard one action and the actions that it blocks; return the number of discarded actions.
 
-    Raises NotFound for an unknown action, Semantic for an invalid reason, and Conflict for an
-    action whose state does not allow it.
+    `reason`: the operator's reason, 1 to 500 printable characters. `by`: the operator, for the
+    audit log. Raises NotFound for an unknown action, Semantic for an invalid reason, and Conflict
+    for an action whose state does not allow discarding.
     """
     count = discard(database, Wanted(ids=(action_id,)), reason=reason, by=by)
     if not count:
@@ -78,11 +80,12 @@ def discard_one(database: Database, action_id: str, *, reason: str, by: Author) 
 
 
 def discard(database: Database, wanted: Wanted, *, reason: str, by: Author) -> int:
-    """Close the selected failed, blocked or queued actions and the actions that they block.
+    """Discard the selected failed, blocked or queued actions, and the actions that they block.
 
-    Return the number of all closed actions. A selection without states and ids selects the failed
-    actions. `reason` replaces the message of each action's last error. `by`: the operator, for the
-    audit log. Raises Semantic unless the reason has 1 to 500 printable characters.
+    Return the number of discarded actions. If `wanted` names neither states nor ids, only failed
+    actions are selected. `reason`: 1 to 500 printable characters, which replace the message of each
+    action's last error. `by`: the operator, for the audit log. Raises Semantic for an invalid
+    reason.
     """
     why = reason.strip()
     if not why or len(why) > LONGEST_REASON or not why.isprintable():
@@ -123,9 +126,10 @@ def _close(
 
 
 def _close_marks(tx: Connection, account_id: int, closed: Sequence[Any]) -> None:
-    """Keep other processes from creating records of the hub for the `closed` actions.
+    """Keep attempts of the discarded actions `closed` from creating records in the hub's own CRM.
 
-    Such a process may still attempt an action although its lease has expired.
+    A process may still attempt an action whose lease has expired. Its record has the action's id as
+    a mark, and the hub refuses new records with these marks from now on.
     """
     if doubted := [one.id for one in closed if one.doubt_since is not None]:
         marks.close(tx, account_id, doubted)

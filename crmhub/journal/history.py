@@ -1,4 +1,4 @@
-"""Statistics over time: the numbers of actions accepted and ended, and the actions' durations.
+"""Statistics over time: the numbers of accepted and ended actions, and the durations of actions.
 
 One query on an index reads the unfinished actions and those that ended in the period. Finished
 actions are deleted after 30 days, so the statistics go back no further.
@@ -22,7 +22,7 @@ _DAY_MS = 24 * _HOUR_MS
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A period of statistics up to now: `parts` intervals of `part_ms` milliseconds each.
+    """The period of statistics, which ends now: `parts` intervals of `part_ms` milliseconds each.
 
     The intervals begin at multiples of `part_ms` since 1970 (UTC).
     """
@@ -40,12 +40,13 @@ SPANS = {
 
 @dataclass(slots=True)
 class Part:
-    """The statistics of the actions in one interval of a period.
+    """The statistics of actions in one interval of time.
 
-    `begins_at`: the start of the interval, in ms since 1970. `dead`: the actions that failed or are
-    blocked. Discarded actions count only as accepted. `p50` and `p95`: percentiles of the time from
-    acceptance to success, in ms with two significant digits; None if no action succeeded. `oldest`:
-    the greatest age of an unfinished action in ms, 0 if there was none. `waiting`: the number of
+    `begins_at`: the start of the interval in ms since 1970. `dead`: the number of actions that
+    failed or are blocked by a failed action. A discarded action is counted only as accepted. `p50`
+    and `p95`: the times in ms that half, and 95 of 100, of the successful actions took at most,
+    from acceptance to success, with two significant digits; None if no action succeeded. `oldest`:
+    the age in ms of the oldest unfinished action, 0 if there was none. `waiting`: the number of
     unfinished actions at the end of the interval.
     """
 
@@ -67,15 +68,15 @@ class Part:
 
     @property
     def success(self) -> float | None:
-        """The share of ended actions that succeeded, from 0 to 1; None if no action ended."""
+        """The share of the interval's ended actions that succeeded, 0 to 1; None if none ended."""
         return self.done / self.ended if self.ended else None
 
 
 def history(database: Database, span: Span, account: Account | None = None) -> list[Part]:
-    """Return the statistics of each interval of `span`, the oldest first.
+    """Return the statistics of each interval of the period `span`, the oldest interval first.
 
-    The last interval ends in the future. Without `account`, the actions of all accounts are
-    counted.
+    The last interval is the present one, which ends in the future. `account`: count only its
+    actions; None for the actions of all accounts.
     """
     moment = now_ms()
     last = moment // span.part_ms
@@ -113,9 +114,9 @@ def _end(part: Part, state: str, took: int, count: int, longest: int) -> None:
 
 
 def _percentile(part: Part, share: int) -> int | None:
-    """Return the duration (ms) that `share` percent of the successful actions did not exceed.
+    """Return a percentile of the durations of an interval's successful actions, in ms.
 
-    None if no action was successful.
+    `share` percent of the actions took at most this time. Return None if no action succeeded.
     """
     wanted = -(-part.done * share // 100)
     for took in sorted(part._lasted):
@@ -128,12 +129,13 @@ def _percentile(part: Part, share: int) -> int | None:
 def _counted(
     db: Connection, span: Span, first: int, moment: int, account: Account | None
 ) -> list[Any]:
-    """Return the numbers of actions, grouped by interval of acceptance and of end, state, duration.
+    """Return the numbers of actions by interval of acceptance, interval of end, state and duration.
 
-    Durations are rounded down to two digits. Each group has its number of actions, its earliest
-    time of acceptance and its longest duration. `first` is the number of the first interval.
-    Actions accepted earlier are in interval `first - 1`. Unfinished actions have the state `queued`
-    and no real interval of end.
+    `first`: the number of the period's first interval, counted from 1970. `moment`: the present in
+    ms since 1970. `account`: None for all accounts. Each row has the number of its actions, their
+    earliest time of acceptance and their longest duration. Durations are rounded down to two
+    significant digits. Actions accepted before the period have the interval of acceptance `first -
+    1`. Unfinished actions have the state `queued`, and their interval of end means nothing.
     """
     values: dict[str, int] = {
         "part": span.part_ms,
@@ -180,7 +182,10 @@ def _build_count(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
 
 
 def _two_digits(value: Any) -> list[tuple[Any, Any]]:
-    """Return SQL cases that round a duration in ms down to two significant digits."""
+    """Return the cases of an SQL expression that rounds a duration in ms down.
+
+    Two significant digits remain. Each item is a pair of a condition and the rounded duration.
+    """
     cuts = [(value < 10 ** (power + 2), value // 10**power * 10**power) for power in range(1, 8)]
     rest = (sa.true(), value // 10**8 * 10**8)
     return [(value < 0, 0), (value < 100, value), *cuts, rest]

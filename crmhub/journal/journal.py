@@ -1,17 +1,17 @@
-"""The journal: all actions that helpers accepted, committed before the CRM is called.
+"""The journal: all actions that helpers accepted, stored in the database before the CRM is called.
 
-An action is `running` while a process attempts it and `queued` while it waits for its next attempt.
-It ends as `done`, as `refused` (the caller got the error), or as `discarded` by an operator. It is
-`dead` if it has failed and its caller is gone or no retry helped, and `parked` while it is blocked
-by the failed lead that would create its contact. A process that attempts an action holds its lease,
-a token that `finish` checks. `run_at` is then the end of the lease, so that the action of a process
-that died becomes due again.
+An action is `running` while a process attempts it, and `queued` while it waits for its next
+attempt. It ends as `done`, as `refused` (the caller got the error), or as `discarded` by an
+operator. It is `dead` if it has failed and its caller is gone or no retry helped. It is `parked`
+while it is blocked by the failed lead that would create its contact. A process that attempts an
+action has a lease on it. The lease is a token that `finish` checks; `run_at` is the time when it
+expires. So the action of a process that died becomes due again.
 
-An action waits for every earlier unfinished action of the same person, so that older values never
-overwrite newer ones. A failed action blocks only the actions that need its contact: each of them
-checks at its turn whether the contact is missing (`leads_of`), and the first lead that creates the
-contact queues all of them again. All actions of a connection wait while its CRM is unavailable
-(`outages`).
+An action waits for every earlier unfinished action of the same person (the group of bindings that
+the hub takes for one human being), so that older values never overwrite newer ones. A failed action
+blocks only actions that need its contact. Each of these checks, before its attempt, whether the
+contact is missing (`leads_of`). The first lead that creates the contact queues all blocked actions
+again. All actions of a connection wait while its CRM is unavailable (`outages`).
 """
 
 from __future__ import annotations
@@ -73,26 +73,30 @@ class Journal:
     ) -> Accepted:
         """Call `prepare` and store the action that it returns, in one transaction with its writes.
 
-        If `now` is true and nothing blocks the action, the result has an entry with a lease of
-        `lease_s` seconds. Otherwise the action is queued and due in `wait_s` seconds. `key`: the
-        caller's Idempotency-Key. Raises the errors of `prepare`, and Semantic if the key belongs to
-        another action.
+        `now`: whether to attempt the action at once. If so, and if nothing blocks the action, the
+        result has an `entry` with a lease of `lease_s` seconds. Otherwise the action is queued and
+        due in `wait_s` seconds. `key`: the caller's Idempotency-Key.
+
+        A repeated call stores nothing and returns the earlier action. A call with a key is repeated
+        if an action was accepted with this key in the last 24 hours. A call without a key is
+        repeated if an equal action is unfinished or succeeded in the last minute. Raises the errors
+        of `prepare`, and Semantic if `key` belongs to a different action.
         """
         return accepting.accept(
             self._database, account, prepare, lease_s=lease_s, now=now, wait_s=wait_s, key=key
         )
 
     def release(self, entries: Sequence[Entry]) -> None:
-        """Queue claimed actions again that were not attempted, and give up their leases."""
+        """Queue claimed actions again that were not attempted, and release their leases."""
         claiming.release(self._database, entries)
 
     def finish(
         self, entry: Entry, outcome: Outcome, extra_writes: Callable[[Connection], None]
     ) -> bool:
-        """Record an attempt's outcome and run `extra_writes` in the same transaction.
+        """Record the outcome of an attempt, and run `extra_writes` in the same transaction.
 
-        Return False, without writing, if the lease is lost because another process took the action
-        over.
+        Return True, or False without any write if another process has taken over the action,
+        because its lease had expired.
         """
         return self._database.transact(
             lambda tx: outcomes.finish(
@@ -103,7 +107,7 @@ class Journal:
     def finish_all(self, tries: Sequence[Tried]) -> None:
         """Record the outcomes of several attempts in one transaction.
 
-        An outcome is skipped if the action's lease is lost.
+        The outcome of an action is skipped if another process has taken over the action.
         """
 
         def record(tx: Connection) -> None:
@@ -114,9 +118,9 @@ class Journal:
         self._database.transact(record)
 
     def open_circuit(self, account: Account, reason: str, word: str = "") -> None:
-        """Open the circuit of the account's connection, since reading from its CRM failed.
+        """Open the circuit breaker of the account's connection, because a read from its CRM failed.
 
-        `reason`: the message for operators. `word`: the name of the error.
+        `reason`: the message that operators see. `word`: the name of the error's class.
         """
         outcome = Outcome("queued", word, away=reason)
 
@@ -127,7 +131,7 @@ class Journal:
         self._database.transact(work)
 
     def outage_reason(self, account: Account) -> str:
-        """Return why the circuit of the account's connection is open, "" if it is closed."""
+        """Return why the circuit breaker of the account's connection is open; "" if it is not."""
         with self._database.reading() as connection:
             return Outage(connection, account.id, account.connection.id).reason()
 
@@ -143,10 +147,11 @@ class Journal:
     ) -> list[Entry]:
         """Claim up to `most` due actions of a connection with leases of `lease_s` seconds.
 
-        The result has the oldest actions first, and none that must wait for an earlier action of
-        its person. While the circuit is open, it has at most one action, as a probe. `kinds`: a
-        kind, and True to claim only this kind or False to claim all other kinds. `only`: the id of
-        the single action that may be claimed.
+        The oldest actions come first. An action is left out while an earlier action of the same
+        person (the group of bindings taken for one human being) is unfinished. While the circuit
+        breaker is open, at most one action is claimed, to probe the CRM. `kinds`: a kind of action,
+        with True to claim only this kind or False to claim only other kinds; None for all kinds.
+        `only`: the id of the only action that may be claimed, "" for any.
         """
         return claiming.claim(
             self._database,
@@ -159,52 +164,55 @@ class Journal:
         )
 
     def take_turn(self, account: Account, entry: Entry, crm_id: str) -> Mapping[str, int]:
-        """Reserve the contact `crm_id` of the CRM, which the CRM has named, for an action.
+        """Make sure that an action may write to the contact `crm_id`, which the CRM has named.
 
-        From now on all actions of the contact belong to one person and keep their order. Return
-        when each value that the hub wrote to the contact was accepted (ms, by property name).
-        Raises NotYet while another action of the contact is in progress or must go first.
+        From now on all actions of the contact have the same person, so that they run in the order
+        of acceptance. Return the time in ms since 1970 at which each value that the hub wrote to
+        the contact was accepted, by property name. Raises NotYet while another action of the
+        contact is in progress or must run first.
         """
         return turns.take_turn(self._database, account, entry, crm_id)
 
     def due(self) -> Due:
-        """Return the connections with due actions, and the time until further actions are due."""
+        """Return the connections that have due actions, and when the next further action is due."""
         return claiming.due(self._database)
 
     def spare(self) -> None:
         """Extend expired leases of actions by 2 s after the database took no writes for a while.
 
-        This lets the processes that hold the leases record their outcomes first.
+        Thus the processes that hold the leases can record their outcomes first.
         """
         claiming.spare(self._database)
 
     def result(self, account_id: int, action_id: str) -> Mapping[str, Any] | None:
-        """Return the result of an action, None unless the action is `done`."""
+        """Return the result of an action; None unless the action's state is `done`."""
         with self._database.reading() as connection:
             return as_result(
                 connection.scalar(_RESULT, {"account_id": account_id, "id": action_id})
             )
 
     def leads_of(self, account: Account, person: str, entry: Entry) -> dict[str, State]:
-        """Return the states, by action id, of a contact's leads that are not in the CRM.
+        """Return the states, by action id, of a contact's leads that have not reached the CRM.
 
-        Only unfinished and failed leads accepted before the action `entry` are returned, the newest
-        first. `person`: the contact's present person.
+        Only unfinished and failed leads that were accepted before the action `entry` are returned,
+        the newest first. `person`: the contact's present person, the id under which its actions run
+        in order.
         """
         return turns.leads_of(self._database, account, person, entry)
 
     def records_of_others(self, entry: Entry) -> frozenset[str]:
-        """Return the ids of the records that other actions of the person created in the CRM.
+        """Return the CRM's ids of the records that other actions like `entry` have created.
 
-        Only actions of the same kind as `entry` count.
+        These are actions of the same kind and the same person (the group of bindings that the hub
+        takes for one human being).
         """
         return turns.records_of_others(self._database, entry)
 
     def forget(self, *, before: int, most: int = 1000) -> int:
         """Delete up to `most` actions that ended before `before` (ms since 1970).
 
-        Return how many were deleted. Failed and blocked actions stay until an operator decides on
-        them.
+        Return the number of deleted actions. Failed and blocked actions are never deleted here,
+        since an operator must decide on them.
         """
 
         found = find_expired(

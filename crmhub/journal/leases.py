@@ -79,7 +79,11 @@ _TAKE = Statement(_build_take)
 
 @dataclass(slots=True)
 class _Queue:
-    """The threads of this process that wait for one lease; only the first polls the database."""
+    """The threads of this process that hold or wait for the same lease.
+
+    Only the first of them polls the database. `threads`: the number of these threads. `turns`: how
+    many threads have been the first so far.
+    """
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     threads: int = 0
@@ -87,7 +91,7 @@ class _Queue:
 
 
 class Leases:
-    """The leases of all accounts; a process has one object for all its threads."""
+    """The leases (locks between processes) of all accounts; one object serves all threads."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -99,10 +103,11 @@ class Leases:
     def hold(
         self, account_id: int, connection_id: int, key: str, *, seconds: float, patience: float
     ) -> Iterator[None]:
-        """Hold the lease `key` of a connection during the block; no other process can hold it.
+        """Hold the lease `key` of a connection during the block, alone among all processes.
 
-        The lease expires after `seconds`. Waits up to `patience` seconds for a lease that is held
-        elsewhere, then raises NotYet. Raises Unavailable if the database is unavailable.
+        The lease expires after `seconds`, even inside the block. Waits up to `patience` seconds
+        while another thread or process holds the lease, then raises NotYet. Raises Unavailable if
+        the database is unavailable.
         """
         until = time.monotonic() + patience
         row = {
@@ -121,9 +126,10 @@ class Leases:
 
     @contextmanager
     def _turn(self, row: Params, until: float) -> Iterator[None]:
-        """Wait until the earlier threads of this process have released the lease of `row`.
+        """Wait until the threads of this process that came earlier have released the same lease.
 
-        `until`: when to stop waiting, by `time.monotonic`; then raises NotYet.
+        `row`: the lease, as columns of its row. `until`: the time, by `time.monotonic`, after which
+        NotYet is raised.
         """
         name = (row["account_id"], row["connection_id"], row["key"])
         with self._lock:
@@ -175,7 +181,7 @@ class Leases:
 
 
 def forget(tx: Connection, account_id: int, keys: Collection[str]) -> None:
-    """Delete the account's leases with these keys on all its connections, even leases in use."""
+    """Delete the leases with these keys on all connections of an account, even leases in use."""
     rows = [(account_id, _hashed(key)) for key in sorted(keys)]
     tx.delete("lease", {"account_id": "int", "key": "text"}, rows)
 

@@ -1,4 +1,4 @@
-"""The journal's models: actions to accept, actions under a lease, and outcomes of attempts."""
+"""The journal's models: new actions, actions under a lease, and outcomes of attempts."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ _ID = re.compile(r"act-[0-9a-z]{24}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class New:
-    """An action to accept.
+    """An action that the journal is to store.
 
-    `identity`: a hash that equal actions of a contact share; a repetition within a minute gets the
-    first action's result. "" turns this off.
-
-    `first`: the person is new, so the journal cannot have another action of this person.
+    `kind`: the helper, such as `createLead`. `person`: the id of the group of bindings that the hub
+    takes for one human being; its actions run in order. `hub_id`: the contact's id in the hub or in
+    the CRM. `request`: the helper's parameters. `identity`: a hash that is equal for equal actions
+    of a contact. A repeated action within a minute is not stored: it gets the first action's
+    result. "" turns this off. `first`: the person is new, so that the journal cannot have another
+    action of the person.
     """
 
     kind: str
@@ -37,13 +39,14 @@ class New:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An action whose lease this process holds.
+    """An action on which this process holds a lease, so that only this process may attempt it.
 
-    Times are in ms since 1970 by the database's clock, 0 for a missing time. `tries`: counted
-    attempts so far. `doubt_since`: the start of the first attempt that may have written to the CRM.
-    `written_at`: the latest time at which such an attempt may have written. `probing`: the circuit
-    is open, and this attempt probes the CRM. `corrected`: when an operator last corrected each
-    value, by property name or by key of the request.
+    Times are in ms since 1970 by the database's clock, 0 for a missing time. `person`: the id of
+    the group of bindings that the hub takes for one human being. `tries`: the number of attempts so
+    far that count for the retry schedule. `doubt_since`: the start of the first attempt that may
+    have written to the CRM. `written_at`: the latest time at which an earlier attempt may have
+    written. `probing`: this attempt probes whether an unavailable CRM answers again. `corrected`:
+    when an operator last corrected each value, by property name or by key of the request.
     """
 
     account_id: int
@@ -63,7 +66,10 @@ class Entry:
     written_at: int = 0
 
     def accepted_at(self, name: str) -> int:
-        """Return when the action's value of a property was accepted or last corrected (ms)."""
+        """Return when the action's value of the property `name` was accepted or last corrected.
+
+        The time is in ms since 1970.
+        """
         # Both parts of a name are sent together.
         keys = (name, "name") if name in ("firstname", "lastname") else (name,)
         return max(self.created_at, *(self.corrected.get(key, 0) for key in keys))
@@ -71,11 +77,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The result of accepting an action; `entry` is set if the action may be attempted now.
+    """The result of accepting an action.
 
-    `hub_id`: the hub's id of the contact. `earlier`: the result of an equal action accepted before;
-    None if there is no such action or it is unfinished. `refused`: `earlier` is an error.
-    `replayed`: the equal action was accepted with the same Idempotency-Key.
+    `hub_id`: the contact's id in the hub or in the CRM. `entry`: the action under a lease; None if
+    it must not be attempted now. `earlier`: the result of an equal action that was accepted
+    earlier; None if there is no such action or it has no result yet. `refused`: whether `earlier`
+    is an error. `replayed`: whether the equal action was accepted with the same Idempotency-Key.
     """
 
     action_id: str
@@ -94,15 +101,17 @@ class Accepted:
 class Outcome:
     """The outcome of one attempt of an action.
 
-    `state`: the action's new state. `word`: the status or the name of the error. `mapped`: the
-    properties sent, by the CRM's names. `behind`: the id of the failed action that blocks a
-    `parked` action. `wait_s`: seconds until a `queued` action is retried; if it is 0 and the
-    attempt `counts`, the retry schedule applies.
+    `state`: the action's new state. `word`: a status of success, or the name of the error's class.
+    `mapped`: the properties that were sent, by the CRM's names. `behind`: the id of the failed lead
+    that blocks the action, if the state is `parked`. `counts`: whether the attempt counts for the
+    retry schedule. `wait_s`: the seconds until a `queued` action is retried. If it is 0 and the
+    attempt counts, the retry schedule applies.
 
-    `away`: why the circuit is open, so that the whole connection waits. `throttled`: the whole
-    connection waits `wait_s`, with a closed circuit. `trouble`: the message of a call for which the
-    CRM is to blame. `doubt`: the attempt may have written to the CRM. `ms`: its duration. `ended`:
-    its end by `time.monotonic`, 0 for now.
+    `away`: the reason to open the circuit breaker, so that the whole connection waits; "" for none.
+    `throttled`: whether the whole connection waits `wait_s` seconds without an open circuit
+    breaker. `trouble`: the message of an error for which the CRM is to blame, "" for none. `doubt`:
+    whether the attempt may have written to the CRM. `ms`: the duration of the attempt. `ended`: its
+    end by `time.monotonic`, 0 for now.
     """
 
     state: State
@@ -124,9 +133,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The connections with due actions at a `moment` (ms), as (account id, connection id).
+    """The connections that have due actions; `now` lists them as (account id, connection id).
 
-    `later`: the time in ms until further actions are due, None if there are none.
+    `later`: in how many ms further actions are due, None if there are none. `moment`: the time of
+    the query in ms since 1970.
     """
 
     now: list[tuple[int, int]]
@@ -135,12 +145,15 @@ class Due:
 
 
 def shown(text: str) -> str:
-    """Return a CRM's message in the form that the database stores: 500 printable characters."""
+    """Return an error message of a CRM in the form that the database stores.
+
+    It has at most 500 characters; unprintable characters are replaced by `�`.
+    """
     return "".join(c if c.isprintable() else "�" for c in text[:_SHOWN])
 
 
 def new_id(moment: int) -> str:
-    """Return a new random action id; ids sort by their time `moment` (ms since 1970)."""
+    """Return a new random action id; ids of later times (`moment`, ms since 1970) sort after it."""
     return earliest_id(moment) + random_token(77, BASE36)
 
 
@@ -150,7 +163,11 @@ def is_id(text: str) -> bool:
 
 
 def earliest_id(moment: int) -> str:
-    """Return a text that sorts before all action ids of `moment` (ms) and after all older ids."""
+    """Return a text that separates action ids by time.
+
+    It sorts before all ids that were made at `moment` (ms since 1970) or later, and after all older
+    ids.
+    """
     # Nine digits of base 36 last until the year 5188.
     digits = ""
     for _ in range(9):
@@ -165,7 +182,7 @@ def as_json(value: Mapping[str, Any]) -> str:
 
 
 def as_result(text: str | None) -> Mapping[str, Any] | None:
-    """Return the mapping of a stored JSON result; None if there is no result."""
+    """Return an action's result from its stored JSON text; None if `text` is None."""
     if text is None:
         return None
     result: Mapping[str, Any] = json.loads(text)

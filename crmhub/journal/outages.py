@@ -42,17 +42,18 @@ _NOTE = Statement(_build_note)
 
 
 class Outage:
-    """The outage of one connection, read and changed in one transaction."""
+    """The outage or pause of one connection to a CRM, read and changed in one transaction."""
 
     def __init__(self, tx: Connection, account_id: int, connection_id: int) -> None:
         self._tx = tx
         self._of = {"account_id": account_id, "connection_id": connection_id}
 
     def may_call(self, moment: int, *, probe: bool) -> tuple[bool, bool]:
-        """Return whether the CRM may be called at `moment` (ms), and whether the call is a probe.
+        """Return (whether the CRM may be called now, whether this call is a probe of the CRM).
 
-        `probe`: whether the caller may probe an unavailable CRM. Other callers must wait until a
-        probe has succeeded.
+        A probe tests whether an unavailable CRM answers again. `moment`: the present in ms since
+        1970. `probe`: whether the caller may make a probe; only one caller at a time gets it.
+        During an outage, callers without `probe` must wait until a probe has succeeded.
         """
         row = self._tx.row(_FIND, self._of)
         if row is None:
@@ -69,15 +70,18 @@ class Outage:
         return bool(mine), True
 
     def probe_again(self, moment: int) -> None:
-        """Allow the next probe at `moment` (ms), since the last probe did not reach the CRM."""
+        """Allow the next probe of the unavailable CRM at `moment` (ms since 1970).
+
+        Called when the last probe could not reach the CRM at all.
+        """
         self._tx.run(_PROBE_AGAIN, self._of | {"until": moment})
 
     def lasts(self) -> bool:
-        """Return whether an outage or pause of the connection is stored."""
+        """Return whether the connection has an outage or pause that was not ended yet."""
         return self._tx.row(_FIND, self._of) is not None
 
     def reason(self) -> str:
-        """Return why the connection's circuit is open, "" if it is closed."""
+        """Return why the circuit breaker of the connection is open, "" if it is closed."""
         row = self._tx.row(_FIND, self._of)
         if row is None or not row.failures or row.until <= self._tx.now_ms():
             return ""
@@ -85,10 +89,11 @@ class Outage:
         return reason
 
     def note(self, outcome: Outcome, moment: int, *, probing: bool) -> None:
-        """Make the connection wait, because the attempt with this outcome failed.
+        """Store that the connection must wait, because the attempt with this outcome failed.
 
-        It waits for the time that the CRM asked for, or for a time that doubles with each failure
-        (2 to 60 s). `moment`: the present in ms. `probing`: whether the attempt was a probe.
+        The wait is the time that the CRM asked for. For an unavailable CRM, it is at least a time
+        that doubles with each failure, from 2 to 60 s. `moment`: the present in ms since 1970.
+        `probing`: whether the attempt was a probe of the CRM.
         """
         row = self._tx.row(_FIND_AND_LOCK, self._of)
         failures, until = (row.failures, row.until) if row else (0, 0)
@@ -109,5 +114,5 @@ class Outage:
         )
 
     def end(self) -> None:
-        """Close the circuit of the connection: its CRM has answered."""
+        """Delete the outage of the connection, since its CRM has answered."""
         self._tx.run(_DELETE, self._of)

@@ -52,18 +52,18 @@ _log = logging.getLogger("crmhub.outbox")
 
 
 def message(type: str, data: Mapping[str, object]) -> tuple[str, str]:
-    """Return the id and the JSON body of a new message about an event.
+    """Return the id and the JSON body of a new message to the operator's webhook.
 
-    `type`: the event's name. `data`: its details.
+    `type`: the name of the event. `data`: the details of the event.
     """
     told = {"type": type, "timestamp": iso(now_ms()), "data": data}
     return f"msg_{token(128, BASE36)}", json.dumps(told, ensure_ascii=False)
 
 
 def add(tx: Connection, type: str, data: Mapping[str, object]) -> None:
-    """Add a message about an event to the outbox, in the transaction that stores the event.
+    """Add a message to the operator's webhook to the outbox, in the transaction of the event.
 
-    `type`: the event's name. `data`: its details.
+    `type`: the name of the event. `data`: the details of the event.
     """
     id, body = message(type, data)
     now = now_ms()
@@ -77,11 +77,11 @@ def send_due(
     secret: WebhookSecret,
     stopping: threading.Event | None = None,
 ) -> int:
-    """Send the due messages to the webhook at `url`, the oldest first.
+    """Send the due messages to the webhook at `url`, the oldest first; return how many it accepted.
 
-    Stop early once `stopping` is set. `secret` signs the messages. Return the number of messages
-    that the webhook accepted. A failed message is retried after the journal's delays; after the
-    last attempt it is logged and deleted. Raises Unavailable if the database is unavailable.
+    `secret` signs the messages. No further message is sent once `stopping` is set. A failed message
+    is retried after the journal's retry delays; after the last attempt it is logged and deleted.
+    Raises Unavailable if the database is unavailable.
     """
     with database.reading() as db:
         due = db.rows(_DUE, {"now": now_ms()})
@@ -109,9 +109,10 @@ def _run(database: Database, statement: Statement, **values: Any) -> int:
 
 
 def send(egress: Egress, url: str, secret: WebhookSecret, id: str, body: str) -> str:
-    """Send the message `body` with the id `id` once, signed with `secret`.
+    """Send one message to the webhook at `url`, once; return the error as text, or "" for none.
 
-    Return the error as a text, or "" if the webhook accepted the message (HTTP status 2xx).
+    `secret` signs the message. `id` and `body`: as `message` returns them. The webhook accepts the
+    message by an HTTP status of 2xx.
     """
     content = body.encode()
     try:

@@ -1,4 +1,4 @@
-"""Record an attempt's outcome, and queue or block the actions of the same contact."""
+"""Record the outcome of an attempt; then queue or block other actions of the same contact."""
 
 from __future__ import annotations
 
@@ -93,8 +93,9 @@ def finish(
 ) -> bool:
     """Record the outcome of an attempt in the transaction `tx`, and run `extra_writes` in it.
 
-    `moment`: the start of the transaction in ms since 1970. Return False, without writing, if this
-    process has lost the action's lease.
+    `entry`: the attempted action. `moment`: the start of the transaction in ms since 1970. Return
+    True, or False without any write if another process has taken over the action, because its lease
+    had expired.
     """
     if outcome.state == "parked" and not _is_blocked(tx, entry, outcome.behind):
         # The lead was retried or discarded meanwhile, so nothing would queue this action again.
@@ -120,9 +121,11 @@ def _record(
     run_at: int,
     tries: int,
 ) -> bool:
-    """Store an action's new state and its attempt; return False if its lease is lost.
+    """Store the new state of an action, and its attempt.
 
-    `run_at`: when a queued action is due (ms). `tries`: the number of counted attempts.
+    `run_at`: when a queued action is due (ms since 1970). `tries`: the number of attempts that
+    count for the retry schedule. Return False without any write if another process has taken over
+    the action.
     """
     ended = moment
     if outcome.ended:
@@ -165,7 +168,7 @@ def _record(
 
 
 def _note_outage(tx: Connection, entry: Entry, outcome: Outcome, moment: int) -> None:
-    """Open, extend or close the circuit of the action's connection, according to the outcome."""
+    """Open, extend or close the circuit breaker of the action's connection, by the outcome."""
     outage = Outage(tx, entry.account_id, entry.connection_id)
     if outcome.away or outcome.throttled:
         outage.note(outcome, moment, probing=entry.probing)
@@ -177,7 +180,11 @@ def _note_outage(tx: Connection, entry: Entry, outcome: Outcome, moment: int) ->
 
 
 def _next(entry: Entry, outcome: Outcome, moment: int) -> tuple[State, int, int]:
-    """Return an action's state after an attempt, when it is due (ms), and its counted attempts."""
+    """Return what happens to an action after an attempt with this outcome, as three values.
+
+    They are the action's new state, the time when it is due (ms since 1970), and the number of its
+    attempts that count for the retry schedule. `moment`: the present in ms since 1970.
+    """
     if outcome.state != "queued":
         return outcome.state, moment, entry.tries + 1
     # Attempts while the CRM is unavailable do not count.
@@ -192,10 +199,11 @@ def _next(entry: Entry, outcome: Outcome, moment: int) -> tuple[State, int, int]
 
 
 def _is_blocked(tx: Connection, entry: Entry, lead_id: str) -> bool:
-    """Return whether the failed lead `lead_id` still blocks an action; lock the lead.
+    """Return whether the lead `lead_id` still blocks the action `entry`; lock the lead's row.
 
-    If it does, a process that retries or discards the lead, or creates its contact, waits for this
-    transaction and finds the blocked action.
+    A failed lead blocks the actions that need the contact that it would create. While the row is
+    locked, other processes cannot retry or discard the lead, nor create its contact. So they will
+    find the blocked action afterwards.
     """
     of = {"account_id": entry.account_id}
     # The same order of locks as everywhere, to avoid deadlocks.
@@ -207,7 +215,11 @@ def _is_blocked(tx: Connection, entry: Entry, lead_id: str) -> bool:
 
 
 def unblock(tx: Connection, entry: Entry, moment: int) -> int:
-    """Queue the blocked actions of a contact that the CRM has now; return how many were queued."""
+    """Queue the blocked actions of a contact, since the CRM has the contact now.
+
+    `entry`: an action of the contact. `moment`: the present in ms since 1970. Return the number of
+    queued actions.
+    """
     return tx.run(
         _UNBLOCK,
         {

@@ -1,7 +1,7 @@
 """Retry: an operator queues failed, refused, blocked or waiting actions again.
 
-A retried action keeps its id, its place among its person's actions, and the mark that an earlier
-attempt may have written to the CRM.
+A retried action keeps its id and its place in the order of its person's actions (those of one human
+being). If an earlier attempt may have written to the CRM, this stays stored, too.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ _QUEUE_BLOCKED = _queue_where(action_queries.BLOCKED_BEHIND)
 
 
 def retriable(database: Database, wanted: Wanted, *, most: int) -> Chosen:
-    """Return the numbers of actions that `retry` would queue, counting up to `most`."""
+    """Return how many actions `retry` would queue, by state; counting stops at `most`."""
     return action_queries.chosen(database, wanted, RETRIED, most=most)
 
 
 def retry_one(database: Database, action_id: str, *, by: Author) -> int:
-    """Queue an action and the actions that it blocks again; return how many actions were queued.
+    """Queue one action again, and the actions that it blocks; return the number of queued actions.
 
-    Raises NotFound for an unknown action, and Conflict for an action whose state does not allow a
-    retry.
+    `by`: the operator, for the audit log. Raises NotFound for an unknown action, and Conflict for
+    an action whose state does not allow a retry.
     """
     count = retry(database, Wanted(ids=(action_id,)), by=by)
     if not count:
@@ -64,9 +64,9 @@ def retry_one(database: Database, action_id: str, *, by: Author) -> int:
 def retry(database: Database, wanted: Wanted, *, by: Author) -> int:
     """Queue the selected failed, refused, blocked or waiting actions again.
 
-    Return the number of queued actions, including the actions that the selected ones blocked. A
-    selection without states and ids selects the failed actions. `by`: the operator, for the audit
-    log.
+    Actions that a selected action blocks are queued, too. Return the number of all queued actions.
+    If `wanted` names neither states nor ids, only failed actions are selected. `by`: the operator,
+    for the audit log.
     """
     return action_queries.in_parts(
         database, action_queries.failed_by_default(wanted), partial(_retry, by=by)
@@ -85,7 +85,7 @@ def _retry(wanted: Wanted, tx: Connection, *, by: Author) -> Part:
 
 
 def queue_blocked(tx: Connection, account_id: int, ids: Sequence[str]) -> int:
-    """Queue an account's actions that the actions `ids` block; return how many were queued."""
+    """Queue the account's actions that the failed leads `ids` block; return their number."""
     return _queue(tx, _QUEUE_BLOCKED, account_id, ids)
 
 

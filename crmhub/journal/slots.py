@@ -27,11 +27,12 @@ _LINE_S = 1.0
 
 
 class Gate:
-    """A counting semaphore that admits threads in the order of their arrival (`with gate:`).
+    """A counting semaphore: at most `size` threads are inside it, and further threads wait.
 
-    Python's own semaphore may keep one of hundreds of threads waiting forever. Threads may belong
-    to groups (`with gate.of(group):`); waiting groups are admitted in rotation, one thread per
-    turn.
+    Waiting threads are admitted in the order of their arrival. Python's own semaphore may leave one
+    of hundreds of threads waiting forever. Use it as `with gate:`. If threads belong to groups,
+    such as accounts, use it as `with gate.of(group):`. Then the groups take turns: each time a
+    thread leaves, the first waiting thread of the next group is admitted.
     """
 
     def __init__(self, size: int) -> None:
@@ -42,7 +43,7 @@ class Gate:
 
     @property
     def empty(self) -> bool:
-        """True if no thread is inside the gate and no thread waits for admission."""
+        """True if no thread is inside the gate and no thread waits in front of it."""
         return self._free == self._size
 
     @property
@@ -52,11 +53,19 @@ class Gate:
             return sum(map(len, self._waiting.values()))
 
     def of(self, group: str) -> Turn:
-        """Return a context manager that admits one call of this group to the gate."""
+        """Return a context manager: entering it waits for admission, leaving it leaves the gate.
+
+        The wait has no time limit and raises no error. `group`: the name of the thread's group; if
+        several groups wait, one thread of each is admitted in rotation.
+        """
         return Turn(self, group)
 
     def enter(self, group: str = "") -> None:
-        """Wait until the gate admits the calling thread, as a member of `group`."""
+        """Wait, without a time limit, until the gate admits the calling thread.
+
+        `group`: the name of the thread's group; if several groups wait, one thread of each is
+        admitted in rotation.
+        """
         with self._lock:
             if self._free:
                 self._free -= 1
@@ -67,7 +76,7 @@ class Gate:
         turn.acquire()
 
     def leave(self) -> None:
-        """Leave the gate and admit the next waiting thread."""
+        """Leave the gate, so that the next waiting thread is admitted."""
         with self._lock:
             if not self._waiting:
                 self._free += 1
@@ -85,7 +94,10 @@ class Gate:
 
 
 class Turn:
-    """The admission of one call to a gate (`with turn:`); the call may leave it for a while."""
+    """A context manager for one call inside a gate (`with turn:`); entering it waits for admission.
+
+    The call may leave the gate for a while (`outside`).
+    """
 
     __slots__ = ("_gate", "_group")
 
@@ -101,9 +113,9 @@ class Turn:
 
     @contextmanager
     def outside(self) -> Iterator[None]:
-        """Leave the gate during the block, so that another thread may enter.
+        """Leave the gate during the block, so that another thread can be admitted.
 
-        At the end of the block, wait until the gate admits this call again.
+        At the end of the block, wait without a time limit until the gate admits this call again.
         """
         self._gate.leave()
         try:
@@ -113,11 +125,12 @@ class Turn:
 
 
 class Slots:
-    """The slots of the threads that may wait for a CRM; at least four threads never do.
+    """Limits the number of threads that wait for CRMs: at least four threads never do.
 
-    No slot is given while storing a new action takes over half of a call's deadline: the CRM could
-    not answer within the rest. `writing` limits the calls that store actions at the same time,
-    `long_answers` the batch reads, which need much memory.
+    A thread needs a slot to wait for a CRM. No slot is given while storing a new action takes over
+    half of a call's deadline, since the CRM could not answer within the rest. `writing`: a gate for
+    calls that store actions. `long_answers`: a gate for reads of many records, which need much
+    memory.
     """
 
     def __init__(self, threads: int) -> None:
@@ -129,9 +142,10 @@ class Slots:
 
     @contextmanager
     def one(self, deadline_s: float) -> Iterator[bool]:
-        """Try to take a slot for the block; yield whether the call may wait for the CRM.
+        """Take a free slot for the block, and yield True: the call may wait for the CRM.
 
-        `deadline_s`: the deadline of the call in seconds.
+        Without a free slot, or if storing actions takes over half of the deadline, yield False at
+        once. `deadline_s`: the deadline of the call in seconds.
         """
         is_fresh = time.monotonic() - self._seen_at < _FORGOTTEN_S
         is_late = is_fresh and self._behind_s > deadline_s * _MOST_OF_DEADLINE
@@ -145,15 +159,15 @@ class Slots:
     def took(self, seconds: float, deadline_s: float) -> bool:
         """Record that storing the action of a call took `seconds`.
 
-        Return True if this is over half of the call's deadline (`deadline_s`), so that too little
-        time is left for the CRM.
+        Return True if this is over half of the call's deadline, so that too little time is left for
+        the CRM. `deadline_s`: the deadline in seconds.
         """
         self._behind_s, self._seen_at = seconds, time.monotonic()
         return seconds > deadline_s * _MOST_OF_DEADLINE
 
 
 class Shares:
-    """Limits each account to half of a process's threads, so that it cannot block the others."""
+    """Limits each account to half of a process's threads, so that others have the rest."""
 
     def __init__(self, threads: int) -> None:
         self._most = max(1, int(threads * _SHARE))
@@ -162,11 +176,12 @@ class Shares:
         self._lock = threading.Lock()
 
     def take(self, account_id: int, turn: Turn | None = None) -> bool:
-        """Take one of the threads that the account may use; return False if all of them are in use.
+        """Take one of the threads that the account may use; return whether a thread was taken.
 
-        `turn`: the call's admission to the gate that it passed. Such a call leaves the gate and
-        waits up to 1 s for a thread, in the order of arrival. A call without `turn` does not wait,
-        since it would block a thread.
+        If the account uses all of them already, a call with `turn` waits up to 1 s, and a call
+        without `turn` does not wait. Return False if no thread becomes free in this time, or if too
+        many calls of the account wait. `turn`: the admission of the call to the gate that it is
+        inside of. The call leaves this gate while it waits.
         """
         with self._lock:
             taken = self._taken.get(account_id, 0)
@@ -190,7 +205,7 @@ class Shares:
         return True
 
     def release(self, account_id: int) -> None:
-        """Free a thread of the account, or hand it to the account's first waiting call."""
+        """Free a thread of the account, or give it to the account's call that waits for longest."""
         with self._lock:
             if line := self._lines.get(account_id):
                 line.popleft().release()
@@ -207,7 +222,7 @@ class Shares:
 
 
 def too_many_at_once() -> TooManyRequests:
-    """Return the error for a call of an account that uses all the threads it may use."""
+    """Return the error for a call of an account that uses all of its threads already."""
     return TooManyRequests(
         "The account has as many calls in progress as a server process takes of one account;"
         " try again in 1 s, or send fewer at a time.",

@@ -1,4 +1,4 @@
-"""The order in which the actions of one person are attempted."""
+"""The order of a person's actions: those of contacts that the hub takes for one human being."""
 
 from __future__ import annotations
 
@@ -68,9 +68,11 @@ _RESULTS_OF_OTHERS = Statement(
 
 
 def take_turn(database: Database, account: Account, entry: Entry, crm_id: str) -> Mapping[str, int]:
-    """Reserve the contact `crm_id` of the CRM for an action; see `Journal.take_turn`.
+    """Make sure that an action may write to the contact `crm_id` of the CRM.
 
-    Return when each value that the hub wrote to the contact was accepted (ms, by property name).
+    Return the time in ms since 1970 at which each value that the hub wrote to the contact was
+    accepted, by property name. Raises NotYet while another action of the contact must run first.
+    See `Journal.take_turn`.
     """
     with database.reading() as connection:
         known = bindings.of_crm_id(connection, account, crm_id)
@@ -99,9 +101,10 @@ def take_turn(database: Database, account: Account, entry: Entry, crm_id: str) -
 
 
 def leads_of(database: Database, account: Account, person: str, entry: Entry) -> dict[str, State]:
-    """Return the states, by action id, of a contact's earlier leads that are not in the CRM.
+    """Return the states, by action id, of a contact's leads that have not reached the CRM.
 
-    `person`: the contact's present person. Leads accepted after the action `entry` do not count.
+    Only leads that were accepted before the action `entry` are returned. `person`: the contact's
+    present person, the id under which its actions run in order.
     """
     with database.reading() as connection:
         rows = connection.rows(
@@ -118,9 +121,10 @@ def leads_of(database: Database, account: Account, person: str, entry: Entry) ->
 
 
 def records_of_others(database: Database, entry: Entry) -> frozenset[str]:
-    """Return the ids of the records that other actions of the person created in the CRM.
+    """Return the CRM's ids of the records that other actions like `entry` have created.
 
-    Only actions of the same kind as `entry` count.
+    These are actions of the same kind and the same person (the group of bindings that the hub takes
+    for one human being).
     """
     with database.reading() as connection:
         rows = connection.rows(

@@ -1,4 +1,4 @@
-"""Reads the body of a request completely before the app processes the request."""
+"""Read the body of a request completely before the app processes the request."""
 
 from __future__ import annotations
 
@@ -29,17 +29,20 @@ _HELPERS = ("chatbot", "crm-api-interface")
 
 
 class BodyBuffer:
-    """A WSGI middleware that passes complete requests to the app, at most `turns` at the same time.
+    """A WSGI middleware that passes a request to the app once its whole body has arrived.
 
-    granian calls the app as soon as the headers have arrived; the request's thread then reads the
-    body, however long that takes. While such a thread reads, it takes no turn from other requests,
-    so slow senders delay nobody. `connections` limits the number of slow senders and their time. A
-    body of more than `largest` bytes is not read.
+    The app processes at most `turns` requests at the same time; further complete requests wait.
+    granian starts a thread for a request as soon as its headers have arrived. The thread reads the
+    body here, however long that takes, and does not count among the `turns`. So slow senders delay
+    no other requests. `connections` limits the number of slow senders and their time. A body of
+    more than `largest` bytes is not read.
 
-    If a client hangs up, granian ends the body as if it were complete; and Flask cuts a chunked
-    body at the size limit instead of refusing it. In both cases the app gets an error here when it
-    reads the body. If an answer were sent before the body was read, granian would close the
-    connection, and the next request on it would be lost. So the body is always read first.
+    If a client hangs up, granian ends the body as if it were complete. Flask cuts a chunked body at
+    the size limit instead of refusing it. In both cases the app gets an error here when it reads
+    the body.
+
+    If an answer were sent before the body was read, granian would close the connection, and the
+    next request on it would be lost. So the body is always read first.
     """
 
     def __init__(
@@ -55,7 +58,7 @@ class BodyBuffer:
 
     @property
     def is_idle(self) -> bool:
-        """True if the app has answered every complete request."""
+        """True if the app is processing no request and no complete request waits."""
         return self._turns.empty and self._long_turns.empty
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -89,9 +92,11 @@ class BodyBuffer:
             del self._requests[thread_id]
 
     def _read_body(self, request: Request, stream: Any, length: int | None) -> bytes | _InvalidBody:
-        """Read the body of a request from `stream`; return an invalid body if that fails.
+        """Read the body of a request from `stream`, and return it.
 
-        `length`: the number of bytes; None for a chunked body of unknown length.
+        `length`: the number of bytes; None for a chunked body of unknown length. If the body is too
+        long or incomplete, return an `_InvalidBody` instead, which raises the error when the app
+        reads it.
         """
         if length is not None and length > self._largest:
             return _InvalidBody(RequestEntityTooLarge)
@@ -110,9 +115,10 @@ class BodyBuffer:
 
 
 def _find_account(path: str) -> str:
-    """Return the account named in a request's path, for taking turns between accounts.
+    """Return the account's name in the path of a request.
 
-    The name is not verified: a request with an invented account is soon refused.
+    Waiting requests are admitted in rotation between these names. The name is not verified, since a
+    request with an invented account is soon refused.
     """
     first, *rest = path[1:].split("/", 3)
     return rest[1] if first in _HELPERS and len(rest) > 1 else first
@@ -125,7 +131,7 @@ class _InvalidBody:
         self._error = error
 
     def read(self, _size: int = -1) -> bytes:
-        """Raise the error of the body."""
+        """Raise the error because of which the body is invalid."""
         raise self._error
 
 

@@ -65,9 +65,10 @@ _network = lru_cache(4096)(network_of)
 
 
 class Request:
-    """A request whose headers have arrived.
+    """A request whose headers have arrived; its body may be incomplete.
 
-    `complete_at`: when its body has arrived, too (`time.monotonic`), or None.
+    `began_at` and `complete_at`: when the headers and the whole body had arrived, by
+    `time.monotonic`; `complete_at` is None before.
     """
 
     __slots__ = (
@@ -92,12 +93,12 @@ class Request:
         self._candidates: list[tuple[TcpConnection, int]] | None = None
 
     def has_hung_up(self) -> bool:
-        """Return whether the client has hung up; False if this is unknown.
+        """Return whether the client has closed its connection; False if this is unknown.
 
-        The first call stores the candidates: the open connections from the same address that have
-        an unanswered request. Later calls remove candidates that were closed, and candidates that
-        were answered, since these belong to other requests. The client has hung up when no
-        candidate is left.
+        It is unknown on which connection the request arrived. So the first call stores the
+        candidates: the open connections from the client's address that have an unanswered request.
+        Later calls remove candidates that were closed, and candidates that were answered, which
+        belong to other requests. The client has hung up if no candidate is left.
         """
         if self._candidates is None:
             self._candidates = self._connections.find_candidates(self)
@@ -111,11 +112,11 @@ class Request:
 
 
 class Connections:
-    """The connections of this process to `port`, and the requests that arrived on them.
+    """The connections of clients to `port` in this process, and the requests that arrived on them.
 
-    `read_timeout`: the seconds in which a request must arrive. `per_address`: the limit of
-    connections from one address. `room`: the number of connections that granian accepts. `trusted`:
-    networks of proxies, which have no limit per address.
+    `read_timeout`: the seconds in which a request must arrive. `per_address`: the greatest number
+    of slow or idle connections from one address. `room`: the number of connections that granian
+    accepts. `trusted`: networks of proxies, which have no limit per address.
     """
 
     def __init__(
@@ -141,11 +142,14 @@ class Connections:
 
     @property
     def has_closed_recently(self) -> bool:
-        """True if a connection was closed by a check within the last ten seconds."""
+        """True if this object has closed a connection within the last ten seconds."""
         return time.monotonic() - self._closed_at < _ENDING_SECONDS
 
     def start_checks(self) -> None:
-        """Start a thread that checks the connections several times a second."""
+        """Start a thread that calls `close_excess` several times a second.
+
+        Does nothing on systems where the kernel does not report the state of connections.
+        """
         if has_tcp_info():
             threading.Thread(target=self._check_forever, daemon=True).start()
 
@@ -165,7 +169,10 @@ class Connections:
             pause = max(pause, now - began)
 
     def close_excess(self) -> Counter[str]:
-        """Close the connections that break a rule; return the number closed for each reason."""
+        """Close the connections that exceed a limit of time or number.
+
+        Return the number of closed connections for each reason.
+        """
         began = time.monotonic()
         lines = [line for line in self._list_open() if line.refresh()]
         in_progress = self._find_in_progress(lines)
@@ -179,9 +186,9 @@ class Connections:
         return closed
 
     def find_candidates(self, request: Request) -> list[tuple[TcpConnection, int]]:
-        """Return the connections on which a request may have arrived.
+        """Return the connections on which the request may have arrived.
 
-        Each result is a pair of a connection and the number of bytes sent on it so far.
+        Each item is a pair: the connection, and the number of bytes that were sent on it so far.
         """
         # A `100 Continue` that is sent after the body has arrived looks like an answer.
         if not has_tcp_info() or request.expects_continue:
@@ -203,12 +210,11 @@ class Connections:
         return candidates
 
     def _list_open(self) -> list[TcpConnection]:
-        """Return the open connections; the same connection is always the same object.
+        """Return the open connections; a connection is the same object in each call.
 
-        No file descriptor is created or closed. A second descriptor of a file must never be closed:
-        POSIX would drop all locks of this process on that file. These include SQLite's locks, and
-        another process could take the database for unused (https://sqlite.org/howtocorrupt.html,
-        2.2).
+        No file descriptor is created or closed. Closing a second descriptor of a file would drop
+        all POSIX locks of this process on the file. If the file were SQLite's database, another
+        process could take it for unused (https://sqlite.org/howtocorrupt.html, 2.2).
         """
         before, sockets = self._sockets, dict[int, TcpConnection | None]()
         for name in os.listdir("/proc/self/fd"):
@@ -228,9 +234,10 @@ class Connections:
         return [line for line in sockets.values() if line]
 
     def _inspect_socket(self, descriptor: int, inode: int) -> TcpConnection | None:
-        """Return the connection of a new socket; None unless it is a connection to `port`.
+        """Return the connection of a new socket; None if the socket does not belong to `port`.
 
-        Raises OSError for a socket without a peer.
+        `descriptor` and `inode`: the file descriptor and the inode of the socket. Raises OSError
+        for a socket without a peer.
         """
         handle = socket.socket(fileno=descriptor)
         try:
@@ -243,7 +250,7 @@ class Connections:
         return TcpConnection(descriptor, inode, _network(peer), is_trusted(peer, self._trusted))
 
     def _find_in_progress(self, lines: Iterable[TcpConnection]) -> set[TcpConnection]:
-        """Return the connections of `lines` whose requests are complete but not answered yet."""
+        """Return those of the connections on which a complete request waits for its answer."""
         complete = defaultdict(list)
         for request in list(self.requests.values()):
             if request.complete_at is not None:
@@ -269,9 +276,9 @@ class Connections:
     def _choose_excess(
         self, lines: list[TcpConnection], total: int, now: float
     ) -> dict[TcpConnection, str]:
-        """Return the connections to close, with the reasons.
+        """Return the connections that must be closed; the mapping has the reason for each.
 
-        `lines`: the connections without a request in progress, in the order of closing. `total`:
+        `lines`: the connections without a request in progress; the first is closed first. `total`:
         the number of all connections. `now`: the present by `time.monotonic`.
         """
         chosen: dict[TcpConnection, str] = {}
@@ -298,10 +305,12 @@ class Connections:
     def _choose_stalled_bodies(
         self, lines: list[TcpConnection], now: float
     ) -> tuple[list[TcpConnection], int, str]:
-        """Return connections with a long body that stalls, how many to close, and the reason.
+        """Choose connections to close because their long bodies keep other long bodies waiting.
 
-        Bodies that wait for a place are not read, so they make no progress either; but they began
-        later than the bodies that have a place.
+        Return three items: the connections whose long body makes no progress, the number of them to
+        close, and the reason. `lines`: the connections with a long body. `now`: the present by
+        `time.monotonic`. Only some long bodies are read at the same time. The others wait and make
+        no progress either, but they began later, so they are not closed first.
         """
         requests = list(self.requests.values())
         waiting = sum(0 < request.waiting_since < now - _NEW_SECONDS for request in requests)
@@ -310,9 +319,10 @@ class Connections:
         return stalled, min(waiting, len(stalled) - max(0, without_place)), _ROOM
 
     def _close(self, line: TcpConnection, *, since: float) -> bool:
-        """Close a connection and return True, unless a request has arrived on it.
+        """Close a connection and return True.
 
-        `since`: the moment after which a request counts, by `time.monotonic`.
+        If a request has arrived on it after the moment `since` (by `time.monotonic`), or if it is
+        closed already, do nothing and return False.
         """
         was_slow, received = line.is_slow, line.received
         if not line.refresh() or (line.received != received and not was_slow):

@@ -26,12 +26,12 @@ _BACKLOG = 4096
 
 
 def serve(settings: Settings, address: str) -> None:
-    """Serve HTTP requests on `address` until SIGTERM or SIGINT.
+    """Serve HTTP requests on `address` (an IP address) until SIGTERM or SIGINT.
 
-    Exits with code 1 if granian's child process ends. granian runs the application in a child of
-    this process. It has only one child, and crmhub's supervisor replaces this process when the
-    child ends: granian itself would stop for good if a child was killed twice within 5.5 s. All
-    server processes listen on the same port by SO_REUSEPORT.
+    granian runs the application in a single child of this process. If the child ends, this process
+    exits with code 1, and crmhub's supervisor replaces it. granian itself would stop for good if a
+    child was killed twice within 5.5 s. All server processes listen on the same port by
+    SO_REUSEPORT.
     """
     processes.stop_with_parent()
     server = Server(

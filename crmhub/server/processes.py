@@ -36,10 +36,9 @@ _UNSENT_SECONDS, _SENDING_SECONDS = 1.0, 1.0
 
 
 def connection_limit(settings: Settings) -> int:
-    """Return the greatest number of connections that a server process accepts.
+    """Return the greatest number of connections that a server process may accept.
 
-    It is lowered so that half of the process's file descriptors remain for the database, CRMs and
-    files.
+    At least half of the process's file descriptors remain for the database, CRMs and files.
     """
     limit = settings.threads + _WAITING_CONNECTIONS
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -47,7 +46,10 @@ def connection_limit(settings: Settings) -> int:
 
 
 def load() -> Flask:
-    """Return the web application of a server process; close its hub when the process ends."""
+    """Return the web application for a server process.
+
+    When the process ends, the application's hub (the shared objects) is closed.
+    """
     gc.disable()
     _limit_memory_use()
     from crmhub import logs, metrics
@@ -107,10 +109,11 @@ def reset_signal_handlers() -> None:
 
 
 def _exit_on_signal(buffer: BodyBuffer, close: Callable[[], object]) -> None:
-    """After SIGTERM or SIGINT, exit as soon as all complete requests are answered.
+    """Make the process exit after SIGTERM or SIGINT, as soon as all complete requests are answered.
 
-    `buffer` reports whether they are. `close`: called before the exit. granian would also wait for
-    incomplete requests until it is killed, and new calls would be delayed until the next start.
+    `buffer`: reports whether they are answered. `close`: is called before the exit. granian would
+    also wait for incomplete requests until it is killed, and new calls would be delayed until the
+    next start.
     """
     signals, wakeup = os.pipe()
     os.set_blocking(wakeup, False)
@@ -177,7 +180,7 @@ def _answers(host: str, port: int) -> bool:
 
 
 def local_host(host: str) -> str:
-    """Return the host name with which this machine reaches a service that listens on `host`."""
+    """Return the host at which this machine reaches a service that listens on `host`."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 

@@ -19,7 +19,7 @@ _log = logging.getLogger("crmhub.server")
 
 
 class Supervisor:
-    """Runs `serve` in several processes, and starts a new process when one of them ends."""
+    """Runs the function `serve` in several processes, and replaces each process that ends."""
 
     def __init__(self, serve: Callable[[], None], processes: int) -> None:
         self._slots = [_Slot(serve) for _ in range(processes)]
@@ -36,7 +36,7 @@ class Supervisor:
         os.write(self._signal, b".")
 
     def start_missing(self) -> None:
-        """Start a process in each empty slot whose pause is over."""
+        """Start a server process in each place that is empty and whose pause is over."""
         for slot in self._slots:
             slot.start_when_due()
 
@@ -66,7 +66,7 @@ class Supervisor:
 
 
 class _Slot:
-    """A place for one server process, and the pause before the next process may start there."""
+    """A place for one server process, with a pause before the next process may start in it."""
 
     def __init__(self, serve: Callable[[], None]) -> None:
         self.process: BaseProcess | None = None
@@ -95,7 +95,7 @@ class _Slot:
         self.process = process
 
     def clear_if_ended(self) -> None:
-        """Empty the slot if its process has ended, and set the pause before the next start."""
+        """Empty the slot if its process has ended, and begin the pause before the next start."""
         if self.process is None or self.process.is_alive():
             return
         lived = time.monotonic() - self._started_at

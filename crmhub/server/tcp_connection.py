@@ -28,9 +28,9 @@ _TCP_INFO = struct.Struct("=B43xI4xI72xQ8xI52xQ")
 
 
 class TcpConnection:
-    """A TCP connection of a client, and its state at the last call of `refresh`.
+    """A TCP connection of a client, with its state at the last call of `refresh`.
 
-    granian's file descriptor and the socket's inode identify it. Times are those of
+    It is identified by granian's file descriptor and the socket's inode. Times are by
     `time.monotonic`.
     """
 
@@ -103,9 +103,9 @@ class TcpConnection:
         return True
 
     def is_unanswered(self, sent: int) -> bool:
-        """Return whether the connection is open and nothing was sent on it since an earlier moment.
+        """Return whether the connection is open and no further bytes were sent on it.
 
-        `sent`: the number of bytes sent up to that moment.
+        `sent`: the number of bytes that had been sent on it at an earlier moment.
         """
         try:
             is_same = os.fstat(self.descriptor).st_ino == self.inode

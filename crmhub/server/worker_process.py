@@ -30,10 +30,10 @@ os.register_at_fork(
 
 @contextmanager
 def keep_worker() -> Iterator[Callable[[], None]]:
-    """Run a worker process during the `with` block, and restart it whenever it ends.
+    """Run a worker process during the `with` block, and start a new one whenever it ends.
 
-    Yields a function that stops the worker before the end of the block; it does not wait until the
-    worker has ended.
+    The block gets a function that stops the worker before the end of the block. This function does
+    not wait until the worker has ended.
     """
     keeper = _Keeper()
     thread = threading.Thread(target=keeper.keep, daemon=True)
