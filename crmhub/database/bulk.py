@@ -201,9 +201,9 @@ def unnested(types: Iterable[tuple[str, str]]) -> str:
 
 
 def columns(types: Iterable[tuple[str, str]]) -> str:
-    """Return the SQL list of all columns of the source `rows`, cast to the types of the table.
+    """Return the SQL select list of the subquery `rows` that `unnested` returns, with type casts.
 
-    `types` are pairs of a column and its type.
+    `types` are pairs of a column and its PostgreSQL type; each column is cast to its type.
     """
     return ", ".join(cast_of(f"rows.{name}", kind) for name, kind in types)
 

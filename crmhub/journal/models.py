@@ -79,10 +79,11 @@ class Entry:
 class Accepted:
     """The result of accepting an action.
 
-    `hub_id`: the contact's id in the hub or in the CRM. `entry`: the action under a lease; None if
-    it must not be attempted now. `earlier`: the result of an equal action that was accepted
-    earlier; None if there is no such action or it has no result yet. `refused`: whether `earlier`
-    is an error. `replayed`: whether the equal action was accepted with the same Idempotency-Key.
+    `hub_id`: the contact id that the caller gets: the one that its conversation is bound to, which
+    is the hub's own (`hub-…`) or the CRM's. `entry`: the action under a lease; None if it must not
+    be attempted now. `earlier`: the result of an equal action that was accepted earlier; None if
+    there is no such action or it has no result yet. `refused`: whether `earlier` is an error.
+    `replayed`: whether the equal action was accepted with the same Idempotency-Key.
     """
 
     action_id: str
