@@ -220,12 +220,13 @@ class _Correction:
         return count
 
     def _update_contact(self, tx: Connection) -> dict[str, str | None]:
-        """Store corrected values of a contact in the contact's binding.
+        """Store the corrected values of a contact in its binding.
 
-        Return a dict with the keys `hub_id` and `person`. If the `contactId` of a deal or ticket
-        was corrected, they are the id of the new contact and the key that orders this contact's
-        actions; otherwise both are None. Raises NotFound if the new contact id begins with `hub-`,
-        as the hub's own contact ids do, but the hub has never returned it.
+        Return the action's new `hub_id` and `person`. Both are None unless the `contactId` of a
+        deal or ticket was corrected. Then `hub_id` is the id of the new contact, and `person` is
+        the value by which the journal keeps the actions of that contact in order. Raises NotFound
+        if the new contact id begins with `hub-`, as the hub's own ids do, but the hub has never
+        returned it.
         """
         unchanged: dict[str, str | None] = {"hub_id": None, "person": None}
         if self._is_lead or self._is_update:

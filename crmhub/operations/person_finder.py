@@ -264,11 +264,11 @@ class PersonFinder:
     # What belongs together.
 
     def _grow(self, person: Person) -> Person:
-        """Do one step of the search in `complete`, and return `person` with the keys found.
+        """Return `person` with the ids and emails that one more round of look-ups finds.
 
-        The step finds the hub's contacts with an id or email in `person`, the bindings with a
-        contact id or email in `person`, and the merges of contacts with a CRM's contact id in
-        `person`.
+        A round finds three things: the hub's contacts with an id or email in `person`; the
+        bindings (links of a conversation to a contact of the CRM) with a contact id or email in
+        `person`; and the merges of contacts with a CRM's contact id in `person`.
         """
         grown = person | self._contacts_of(person)
         for part in self._bindings_of(person):

@@ -307,10 +307,10 @@ class Connections:
     ) -> tuple[list[TcpConnection], int, str]:
         """Choose connections to close because their long bodies keep other long bodies waiting.
 
-        Return three items: the connections whose long body makes no progress, the number of them to
-        close, and the reason. `lines`: the connections with a long body. `now`: the present by
-        `time.monotonic`. Only some long bodies are read at the same time. The others wait and make
-        no progress either, but they began later, so they are not closed first.
+        Return three items: all connections whose long body makes no progress, how many of these
+        the caller closes, and the reason. `lines`: the connections with a long body. `now`: the
+        present by `time.monotonic`. The first item may contain connections that only wait for
+        their turn; they come last in it, because they began later than the stalled ones.
         """
         requests = list(self.requests.values())
         waiting = sum(0 < request.waiting_since < now - _NEW_SECONDS for request in requests)

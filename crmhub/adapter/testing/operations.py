@@ -158,7 +158,7 @@ class FindByEmail(Reads):
 
 
 class FindByPhone(Reads):
-    """The call `find_contact` with a phone."""
+    """The tests of an adapter's `find_contact` when it is called with a phone number."""
 
     name = "find_contact by phone"
     may_find_none = True
