@@ -233,10 +233,12 @@ class Connection(BulkStatements):
         kb = max(_SORTED_KB // sets, _LEAST_SORTED_KB)
         memory = f"greatest({kb}, pg_size_bytes(current_setting('work_mem')) / 1024)"
         joined = _JOINING | ({"enable_hashjoin": "on"} if hashed else {})
-        settings = "; ".join(f"set local {name} = {value}" for name, value in joined.items())
-        settings += f"; select set_config('work_mem', ({memory})::text, true)"
         # A pooler keeps settings within a transaction alone.
-        apart = not self._is_in_transaction()
+        pooled = self._driver.prepare_threshold is None
+        scope = "set local" if pooled else "set"
+        settings = "; ".join(f"{scope} {name} = {value}" for name, value in joined.items())
+        settings += f"; select set_config('work_mem', ({memory})::text, {str(pooled).lower()})"
+        apart = pooled and not self._is_in_transaction()
         try:
             self._message(f"begin; {settings}" if apart else settings)
             yield
