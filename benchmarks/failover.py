@@ -22,9 +22,9 @@ from dataclasses import replace
 import psycopg
 from sqlalchemy.engine import make_url
 
-from benchmarks.bots import Bots, judged, kept, lost_and_twice, states, until_empty
+from benchmarks.bots import Bots, judged, kept, states, until_empty
 from benchmarks.places import Cluster, cluster, fake_crm, parser, place
-from benchmarks.restarts import longest_gap, talk
+from benchmarks.restarts import count_faults, longest_gap, talk
 
 _LONGEST_GAP_S = 10.0
 _PATIENCE_S = 60.0
@@ -67,13 +67,7 @@ def main() -> None:
             judged(
                 {
                     "failovers that did not happen": options.failovers - pair.done,
-                    "answers other than 2xx and 503": sum(o.status != 503 for o in failed),
-                    "503 without Retry-After": sum(
-                        o.status == 503 and "retry-after" not in o.headers for o in failed
-                    ),
-                    **lost_and_twice(crm, "contacts", "email", **sent.of("createLead")),
-                    **lost_and_twice(crm, "deals", "dealname", **sent.of("createDeal")),
-                    "actions dead or parked": found.get("dead", 0) + found.get("parked", 0),
+                    **count_faults(failed, crm, sent, found),
                 }
             ),
         ]

@@ -368,9 +368,22 @@ class Cluster:
         self._control("stop", "-m", "immediate")
 
     def kill(self) -> None:
-        """Kill it with every process, as the end of its machine would."""
-        pid = Path(self.folder, "data", "postmaster.pid").read_text().partition("\n")[0]
-        os.killpg(int(pid), signal.SIGKILL)
+        """Kill every process of it with SIGKILL at once, as the end of its machine would."""
+        pid = int(Path(self.folder, "data", "postmaster.pid").read_text().partition("\n")[0])
+        # Stopped, it begins no process meanwhile. The others are no members of its process group.
+        os.kill(pid, signal.SIGSTOP)
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        for each in (*map(int, children), pid):
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+        # Its lock would hold for as long as the killed process is not reaped.
+        for file in Path(self.folder).glob(".s.PGSQL.*"):
+            file.unlink()
+        until = time.monotonic() + _PATIENCE_S
+        with suppress(OSError):
+            while time.monotonic() < until:
+                socket.create_connection(("127.0.0.1", make_url(self.url).port or 0)).close()
+                time.sleep(0.01)
 
     def follow(self, primary: Cluster) -> None:
         """Make it a running standby of another server, from a new copy of its data."""

@@ -15,10 +15,11 @@ import argparse
 import sys
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.bots import Bots, Told, judged, lost_and_twice, states, until_empty
-from benchmarks.places import Cluster, cluster, fake_crm, parser, place
+from benchmarks.places import Cluster, Crm, cluster, fake_crm, parser, place
 
 _BOTS = 24
 _MODES = ("immediate", "fast")
@@ -51,17 +52,7 @@ def main() -> None:
         print(f"{len(bots.told)} calls, answers {bots.statuses()} (0: the connection broke)")
         print(f"  slowest answer {max(one.seconds for one in bots.told):.1f} s; {gaps(failed)}")
         print(f"  queue empty {took:.1f} s after the last call; journal {found}")
-        fine = judged(
-            {
-                "answers other than 2xx and 503": sum(one.status != 503 for one in failed),
-                "503 without Retry-After": sum(
-                    one.status == 503 and "retry-after" not in one.headers for one in failed
-                ),
-                **lost_and_twice(crm, "contacts", "email", **sent.of("createLead")),
-                **lost_and_twice(crm, "deals", "dealname", **sent.of("createDeal")),
-                "actions dead or parked": found.get("dead", 0) + found.get("parked", 0),
-            }
-        )
+        fine = judged(count_faults(failed, crm, sent, found))
     sys.exit(0 if fine else 1)
 
 
@@ -110,6 +101,24 @@ class Sent:
             "wanted": self._names.get((helper, True), []),
             "maybe": self._names.get((helper, False), []),
         }
+
+
+def count_faults(
+    failed: Sequence[Told], crm: Crm, sent: Sent, actions: Mapping[str, int]
+) -> dict[str, int]:
+    """Return how often each promise was broken, by a name of the fault.
+
+    `failed` are the calls that were not accepted, `actions` the number of actions in each state.
+    """
+    return {
+        "answers other than 2xx and 503": sum(call.status != 503 for call in failed),
+        "503 without Retry-After": sum(
+            call.status == 503 and "retry-after" not in call.headers for call in failed
+        ),
+        **lost_and_twice(crm, "contacts", "email", **sent.of("createLead")),
+        **lost_and_twice(crm, "deals", "dealname", **sent.of("createDeal")),
+        "actions dead or parked": actions.get("dead", 0) + actions.get("parked", 0),
+    }
 
 
 def longest_gap(failed: list[Told]) -> float:
