@@ -55,6 +55,9 @@ class _App(flask.Flask):
         )
 
     def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Any:
+        database = self.extensions["crmhub"].database
+        # Until the caller is authenticated.
+        database.bind_account(None)
         try:
             return super().wsgi_app(environ, start_response)
         finally:

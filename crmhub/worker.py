@@ -81,6 +81,10 @@ class Worker:
 
     def run(self) -> None:
         """Attempt due actions until `stop` is called; return when all attempts have ended."""
+        with self._hub.database.across_accounts():
+            self._run()
+
+    def _run(self) -> None:
         threading.Thread(target=self._listen, daemon=True).start()
         watching = threading.Thread(
             target=alerts.watch, args=(self._hub, self._stopping), daemon=True
@@ -135,7 +139,8 @@ class Worker:
         while not self._stopping.wait(max(_PAUSE_S, _PAUSES * took_s)):
             began = time.monotonic()
             try:
-                job()
+                with self._hub.database.across_accounts():
+                    job()
             except Unavailable as exc:
                 _log.warning("%s: %s", failure, exc.message)
             # As in `run`: a bug must not end the thread.
@@ -251,7 +256,8 @@ class Worker:
         If the account cannot be loaded, put the actions back into the queue.
         """
         try:
-            with within(_CALL_S, queued=True):
+            account_id, _ = connection
+            with self._hub.database.for_account(account_id), within(_CALL_S, queued=True):
                 account = self._load_account(connection)
                 if len(entries) == 1:
                     attempt_one(self._hub, account, entries[0])

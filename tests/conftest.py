@@ -78,6 +78,15 @@ def postgresql_url() -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="session")
+def secured_url() -> Iterator[str]:
+    """A PostgreSQL database with row-level security, for the role of the service."""
+    if reason := databases.left_out("postgresql"):
+        pytest.skip(f"PostgreSQL left out: {reason}")
+    with databases.secured_postgresql_database() as url:
+        yield url
+
+
 @pytest.fixture(scope="session", params=["sqlite", "postgresql"])
 def database_url(request: pytest.FixtureRequest) -> str:
     """Each database in turn."""

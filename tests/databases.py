@@ -22,6 +22,7 @@ import redis
 from sqlalchemy.engine import make_url
 
 from benchmarks.places import administer
+from crmhub.database import row_security
 from crmhub.database.connection import Database
 from crmhub.database.schema import upgrade
 from crmhub.secrets import BASE36, token
@@ -96,6 +97,19 @@ def postgresql_database() -> Iterator[str]:
     with empty_postgresql_database() as url:
         upgrade(url)
         yield url
+
+
+@contextmanager
+def secured_postgresql_database() -> Iterator[str]:
+    """Make a PostgreSQL database with row-level security; give its URL for the service's role."""
+    role = f"crmhub_test_{os.getpid()}_{token(40, BASE36)}"
+    try:
+        with postgresql_database() as url:
+            with closing(Database(url, pool_size=1)) as owner:
+                row_security.secure(owner, role)
+            yield make_url(url).set(username=role).render_as_string(hide_password=False)
+    finally:
+        administer(POSTGRES, f"drop role if exists {role}")
 
 
 @contextmanager

@@ -285,7 +285,7 @@ class Directory:
         `params`: the parameters of the statement. Return `result(account, row)`, or None if the
         statement has no row.
         """
-        with self._database.reading() as db:
+        with self._database.across_accounts(), self._database.reading() as db:
             route = db.row(statement, params)
             row = route and db.row(BY_ID, {"account_id": route.account_id})
         if not row:
@@ -294,7 +294,7 @@ class Directory:
         return _Found(result(account, route), account.id, route.expires_at)
 
     def _by_id(self, account_id: int) -> _Found | None:
-        with self._database.reading() as db:
+        with self._database.across_accounts(), self._database.reading() as db:
             row = db.row(BY_ID, {"account_id": account_id})
         return None if row is None else _Found(account_of(row, self._plans), account_id)
 

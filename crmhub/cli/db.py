@@ -1,4 +1,4 @@
-"""`crmhub db`: upgrade, distribute, index, back up, restore and reseal the database."""
+"""`crmhub db`: upgrade, distribute, secure, index, back up, restore and reseal the database."""
 
 from __future__ import annotations
 
@@ -89,6 +89,40 @@ def distribute(shards: int) -> None:
         click.echo(f"{len(names)} tables are distributed by account.")
     else:
         click.echo("All tables are distributed already.")
+
+
+@db.command()
+@click.option(
+    "--role",
+    default="crmhub_service",
+    show_default=True,
+    help="The role with which the service connects; it is created if it is missing.",
+)
+@click.option("--off", is_flag=True, help="Remove row-level security.")
+def secure(role: str, off: bool) -> None:
+    """Put the accounts' tables under row-level security (PostgreSQL).
+
+    PostgreSQL itself then hides the rows of other accounts from each request and each attempt. Run
+    it as the owner of the tables; `crmhub serve` and `crmhub worker` then connect as ROLE. Safe to
+    run again; `crmhub db upgrade` protects the tables of later versions.
+    """
+    from crmhub.cli.open_hub import opened_hub
+    from crmhub.database import row_security
+
+    with opened_hub() as hub:
+        if off:
+            names = row_security.release(hub.database)
+            click.echo(f"Row-level security is removed from {len(names)} tables.")
+            return
+        names = row_security.secure(hub.database, role)
+    click.echo(
+        f"{len(names)} tables are newly protected." if names else "All tables are protected."
+    )
+    click.echo(
+        f"Set a password (ALTER ROLE {role} PASSWORD '…'), name the role in CRMHUB_DATABASE_URL of"
+        " `crmhub serve` and `crmhub worker`, and restart them. The other commands of `crmhub db`"
+        " go on as the owner."
+    )
 
 
 @db.command()

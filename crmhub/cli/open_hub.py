@@ -31,7 +31,8 @@ def opened_hub() -> Iterator[Hub]:
     make_ready(settings)
     hub = Hub.open(settings)
     try:
-        yield hub
+        with hub.database.across_accounts():
+            yield hub
     finally:
         hub.close()
 

@@ -73,6 +73,8 @@ def recognise() -> None:
     flask.g.cookie = token = _session_cookie()
     if token:
         flask.g.signed_in = users.signed_in(hub(), token)
+    if flask.g.signed_in is not None:
+        hub().database.bind_all_accounts()
 
 
 def _session_cookie() -> str:

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from hashlib import sha256
@@ -28,6 +29,8 @@ from sqlalchemy.pool import QueuePool
 
 from crmhub.database.bulk import BulkStatements, Guard, Params, Row
 from crmhub.database.drivers import (
+    ACCOUNT_SETTING,
+    ALL_ACCOUNTS,
     READ_ONLY,
     Away,
     Damaged,
@@ -96,9 +99,13 @@ class Connection(BulkStatements):
     Duplicate (the key of a new row already exists), and Stopped (the limit of a search is reached).
     """
 
-    def __init__(self, database: Database, driver: Any, limit: SearchLimit | None = None) -> None:
+    def __init__(self, database: Database, pooled: Any, limit: SearchLimit | None = None) -> None:
         self._database = database
-        self._driver = driver
+        self._driver = pooled.driver_connection
+        # What lasts as long as the connection: whether row-level security applies to it, and for
+        # which account (`crmhub.account`) it was used last.
+        self._info = pooled.info
+        self._secured = self._info.get("secured", False)
         self._limit = limit
         self._unsent = ""
         self.dialect = database.dialect
@@ -121,8 +128,17 @@ class Connection(BulkStatements):
         if self._unsent:
             self._unsent = ""
             return
+        # Row-level security: a rollback restores the former setting, and behind a pooler the
+        # setting ends with the transaction.
+        if self._secured and (statements != ("COMMIT",) or self._is_behind_pooler):
+            self._info["account"] = None
         for each in statements:
-            self.run(each)
+            self._control(each)
+
+    def _control(self, statement: str) -> None:
+        """Send a statement that begins or ends a transaction or a part of it."""
+        with self._database.mapped_errors():
+            self._driver.execute(statement)
 
     def _send(self, sql: str, params: Any = None) -> Any:
         # Every statement comes by here; a context manager would take as long as all the rest.
@@ -130,6 +146,8 @@ class Connection(BulkStatements):
             # Perhaps between two statements, when there was nothing to cancel.
             raise Stopped(self._limit.reason)
         try:
+            if self._secured:
+                return self._send_for_account(sql, params)
             if self._unsent:
                 begin, self._unsent = self._unsent, ""
                 self._driver.execute(begin)
@@ -137,16 +155,49 @@ class Connection(BulkStatements):
         except self._database.drivers_errors as exc:
             self._database.raise_ours(exc)
 
+    def _send_for_account(self, sql: str, params: Any) -> Any:
+        """Send a statement under row-level security, after the account if that has changed."""
+        alone = self._is_behind_pooler and not self._is_in_transaction()
+        if alone:
+            self.begin()
+        if before := self._take_unsent():
+            self._driver.execute(before, prepare=False)
+        if not alone:
+            return self._driver.execute(sql, params)
+        try:
+            cursor = self._driver.execute(sql, params)
+            self.end("COMMIT")
+        except BaseException:
+            self._database.undo(self, "ROLLBACK")
+            raise
+        return cursor
+
+    def _take_unsent(self) -> str:
+        """Return the statements to send before the next one: BEGIN, and the setting of the account.
+
+        They are returned once only, and then taken for sent.
+        """
+        begin, self._unsent = self._unsent, ""
+        account = self._database.account
+        if not self._secured or self._info.get("account") == account:
+            return begin
+        self._info["account"] = account
+        # A pooler keeps settings within a transaction alone.
+        return f"{begin}set {'local ' * self._is_behind_pooler}{ACCOUNT_SETTING} = '{account}';"
+
+    @property
+    def _is_behind_pooler(self) -> bool:
+        return self._driver.prepare_threshold is None
+
     def _message(self, statements: str) -> Any:
         """Send several PostgreSQL statements in one message; return the cursor of the last.
 
         The statements have no parameters. If BEGIN has not been sent yet, it is sent in the same
         message.
         """
-        begin, self._unsent = self._unsent, ""
         with self._database.mapped_errors():
             # Several statements in one message cannot be prepared.
-            cursor = self._driver.execute(begin + statements, prepare=False)
+            cursor = self._driver.execute(self._take_unsent() + statements, prepare=False)
             while cursor.nextset():
                 pass
         return cursor
@@ -234,7 +285,7 @@ class Connection(BulkStatements):
         memory = f"greatest({kb}, pg_size_bytes(current_setting('work_mem')) / 1024)"
         joined = _JOINING | ({"enable_hashjoin": "on"} if hashed else {})
         # A pooler keeps settings within a transaction alone.
-        pooled = self._driver.prepare_threshold is None
+        pooled = self._is_behind_pooler
         scope = "set local" if pooled else "set"
         settings = "; ".join(f"{scope} {name} = {value}" for name, value in joined.items())
         settings += f"; select set_config('work_mem', ({memory})::text, {str(pooled).lower()})"
@@ -246,7 +297,10 @@ class Connection(BulkStatements):
             reset = "; ".join(f"reset {name}" for name in (*_JOINING, "work_mem"))
             # Where that fails the connection is gone, or the rollback to come undoes the settings.
             with suppress(Unavailable, self._database.drivers_errors):
-                self._message("commit" if apart else reset)
+                if apart:
+                    self.end("COMMIT")
+                else:
+                    self._message(reset)
 
     def _is_in_transaction(self) -> bool:
         return bool(self._unsent) or self._driver.info.transaction_status != _IDLE
@@ -332,6 +386,10 @@ class _Transaction:
     connection: Connection
     afterwards: list[Callable[[], None]] = field(default_factory=list)
     notifies: bool = False
+
+
+# The account for which a thread works, as a value of the setting `crmhub.account`; "" for none.
+_account = ContextVar("crmhub_account", default="")
 
 
 class _Here(threading.local):
@@ -439,7 +497,7 @@ class Database:
             return
         pooled = self.checkout()
         try:
-            yield Connection(self, pooled.driver_connection)
+            yield Connection(self, pooled)
         except Unavailable:
             # Its state is unknown: the next caller gets a fresh one.
             pooled.invalidate()
@@ -469,7 +527,7 @@ class Database:
             try:
                 self._searches.add(limit, cancel)
                 try:
-                    yield Connection(self, driver, limit)
+                    yield Connection(self, pooled, limit)
                 finally:
                     stopped = self._searches.remove(limit)
             except (Unavailable, self.drivers_errors) as exc:
@@ -512,6 +570,51 @@ class Database:
                     raise
                 time.sleep(0.01 * 2**attempt)
         raise AssertionError("unreachable")
+
+    @property
+    def account(self) -> str:
+        """The account for which this thread works, as a value of the setting `crmhub.account`."""
+        return _account.get()
+
+    def bind_account(self, account_id: int | None) -> None:
+        """Let this thread work for one account from now on, until the next call; None for no one.
+
+        Under row-level security, the thread's statements see the rows of this account alone.
+        Without an account, statements on rows of accounts fail.
+        """
+        _account.set("" if account_id is None else str(account_id))
+
+    def bind_all_accounts(self) -> None:
+        """Let this thread work for all accounts from now on, as an operator does."""
+        _account.set(ALL_ACCOUNTS)
+
+    @contextmanager
+    def for_account(self, account_id: int) -> Iterator[None]:
+        """Let this thread work for one account until the block ends.
+
+        Under row-level security, the statements in the block see the rows of this account alone.
+        Raises ValueError if the thread works for another account already.
+        """
+        before = _account.get()
+        if before not in ("", ALL_ACCOUNTS, str(account_id)):
+            raise ValueError(f"this thread works for account {before}, not for {account_id}")
+        token = _account.set(str(account_id))
+        try:
+            yield
+        finally:
+            _account.reset(token)
+
+    @contextmanager
+    def across_accounts(self) -> Iterator[None]:
+        """Let this thread work for all accounts until the block ends.
+
+        It is for operators, and for the few functions that look at several accounts at once.
+        """
+        token = _account.set(ALL_ACCOUNTS)
+        try:
+            yield
+        finally:
+            _account.reset(token)
 
     @property
     def in_transaction(self) -> bool:
@@ -558,7 +661,7 @@ class Database:
             result = work(connection)
             connection.end("COMMIT")
         except BaseException:
-            self._undo(connection, "ROLLBACK")
+            self.undo(connection, "ROLLBACK")
             raise
         finally:
             self._here.transaction = None
@@ -577,11 +680,12 @@ class Database:
             opened.connection.run("RELEASE SAVEPOINT part")
         except BaseException:
             del opened.afterwards[known:]
-            self._undo(opened.connection, "ROLLBACK TO SAVEPOINT part", "RELEASE SAVEPOINT part")
+            self.undo(opened.connection, "ROLLBACK TO SAVEPOINT part", "RELEASE SAVEPOINT part")
             raise
         return result
 
-    def _undo(self, connection: Connection, *statements: str) -> None:
+    def undo(self, connection: Connection, *statements: str) -> None:
+        """Run statements that roll back; ignore an unavailable database, which has rolled back."""
         # Where that fails the connection is gone, or SQLite has rolled back by itself, and the
         # transaction with it; what failed first is what counts.
         with suppress(Unavailable, self.drivers_errors):

@@ -27,6 +27,12 @@ _PATIENCE = {
     "keepalives_interval": "5",
 }
 
+ACCOUNT_SETTING = "crmhub.account"
+"""The PostgreSQL setting with the id of the account whose rows row-level security shows."""
+ALL_ACCOUNTS = "-1"
+"""The value of the setting with which row-level security shows the rows of all accounts."""
+# Whether row-level security applies to the connected role; a database without tables has none.
+_IS_SECURED = "select coalesce(row_security_active(to_regclass('records')), false)"
 # How often PostgreSQL checks during a statement that the process that sent it still exists.
 _CLIENT_CHECK = "2s"
 
@@ -177,6 +183,8 @@ def prepare_postgresql(driver: Any, record: Any, *, statement_seconds: float | N
     import psycopg
 
     record.info["made"] = time.monotonic()
+    # Not prepared, as in `is_behind_pooler`.
+    [record.info["secured"]] = driver.execute(_IS_SECURED, prepare=False).fetchone()
     if is_behind_pooler(driver):
         driver.prepare_threshold = None
         return

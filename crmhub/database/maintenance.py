@@ -8,7 +8,7 @@ from crmhub.database.connection import Database
 def vacuum(database: Database) -> None:
     """Vacuum the PostgreSQL tables that have changed; analyze those that have changed by a tenth.
 
-    Does nothing on SQLite. Autovacuum does the same work, but at most once a minute, and not at all
+    Does nothing on SQLite, and with a role that does not own the tables. Autovacuum does the same work, but at most once a minute, and not at all
     where it is switched off. Until a growing table is analyzed, PostgreSQL's planner takes it for
     empty, and may choose an index that leads through all rows of an account. Until it is vacuumed,
     PostgreSQL cannot count or sort with an index alone, but reads each row in the table. The
@@ -24,7 +24,7 @@ def vacuum(database: Database) -> None:
             f" {_own_setting('autovacuum_vacuum_scale_factor')} as dead,"
             f" {_own_setting('autovacuum_vacuum_insert_scale_factor')} as inserted"
             " from pg_stat_user_tables as s join pg_class as c on c.oid = s.relid"
-            " where schemaname = current_schema()) as tables"
+            " where schemaname = current_schema() and pg_has_role(c.relowner, 'usage')) as tables"
             " where grown or n_dead_tup > 200 + n_live_tup * dead"
             " or n_ins_since_vacuum > 200 + n_live_tup * inserted"
         )

@@ -18,20 +18,22 @@ def upgrade(url: str) -> None:
 
     command.upgrade(_alembic(url), "head")
     if url.startswith("postgresql"):
-        _distribute_new_tables(url)
+        _treat_new_tables(url)
 
 
-def _distribute_new_tables(url: str) -> None:
-    """Distribute new tables over the servers of the database at `url`.
+def _treat_new_tables(url: str) -> None:
+    """Distribute and protect new tables of the database at `url` like the other tables.
 
-    Does nothing if Citus does not distribute the database yet.
+    Does nothing if the other tables are neither distributed by Citus nor under row-level security.
     """
     from crmhub.database.distribution import distribute, read_distribution
+    from crmhub.database.row_security import secure_new_tables
 
     with closing(Database(url, pool_size=1)) as database:
         found = read_distribution(database)
         if found is not None and found.tables and found.missing:
             distribute(database)
+        secure_new_tables(database)
 
 
 def pending(database: Database) -> str | None:

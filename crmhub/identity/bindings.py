@@ -312,7 +312,7 @@ def accounts_of_token(database: Database, token: str) -> list[int]:
 
     Only bindings of present connections count; at most 1,000 ids are returned.
     """
-    with database.reading() as connection:
+    with database.across_accounts(), database.reading() as connection:
         rows = connection.rows(_ACCOUNTS_OF_TOKEN, {"token": token})
     return [row.account_id for row in rows]
 

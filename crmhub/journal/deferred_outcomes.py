@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -34,6 +35,8 @@ class _Kept:
 
     write: Callable[[], object]
     locks: ExitStack
+    # The account for which the thread worked.
+    context: Context = field(default_factory=copy_context)
     since: float = field(default_factory=time.monotonic)
 
 
@@ -101,7 +104,7 @@ class Unwritten:
     def _write_kept(self) -> None:
         for kept in list(self._kept):
             try:
-                kept.write()
+                kept.context.run(kept.write)
             except Away:
                 # The database is unreachable, so the other writes would fail, too.
                 return

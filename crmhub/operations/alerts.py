@@ -201,10 +201,11 @@ def watch(hub: Hub, stopping: threading.Event) -> None:
     while not stopping.is_set():
         began, took = time.monotonic(), 0.0
         try:
-            update(hub.database, old_ms=settings.alert_queue_age, send=url is not None)
-            took = time.monotonic() - began
-            if url and secret:
-                outbox.send_due(hub.database, hub.egress, url, secret, stopping)
+            with hub.database.across_accounts():
+                update(hub.database, old_ms=settings.alert_queue_age, send=url is not None)
+                took = time.monotonic() - began
+                if url and secret:
+                    outbox.send_due(hub.database, hub.egress, url, secret, stopping)
         except Unavailable as exc:
             _log.warning("No alerts can be sent now: %s", exc.message)
         # A bug of ours must not end the watch: nobody would notice that no alerts are sent.

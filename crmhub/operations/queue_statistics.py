@@ -96,7 +96,8 @@ class QueueGauges:
 
     def _query(self) -> list[Gauge]:
         try:
-            gauges, up = _gauges(self._database), 1
+            with self._database.across_accounts():
+                gauges, up = _gauges(self._database), 1
         # Each driver has its own error for a missing schema, and the other metrics must be
         # readable above all when the database fails.
         except Exception as exc:

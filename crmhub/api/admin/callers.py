@@ -47,6 +47,7 @@ def authenticate(request: flask.Request) -> None:
         )
         raise count_auth_failure(wrong, "the token")
     flask.g.caller = operator
+    hub().database.bind_all_accounts()
 
 
 def author() -> Author:

@@ -109,6 +109,7 @@ def _by_token(token: str) -> Account:
 def _proved(account: Account, *, always: bool = False) -> Account:
     """Return the account after a check of the webhook secret in the request's header.
 
+    From now on, the request's thread works for this account (`Database.bind_account`).
     Raises Unauthorized for a wrong secret, and for a missing one if the account requires it or
     `always` is true.
     """
@@ -119,6 +120,7 @@ def _proved(account: Account, *, always: bool = False) -> Account:
             raise _missed(Unauthorized(f"{SECRET}: not the secret of this account."))
     elif always or account.switches.require_secret:
         raise _missed(Unauthorized(f"Send the account's webhook secret in the header {SECRET}."))
+    hub().database.bind_account(account.id)
     return account
 
 

@@ -72,6 +72,7 @@ def authenticate(request: flask.Request, client_id: str) -> None:
         # The same words for every reason, so that nobody learns which accounts exist.
         raise count_auth_failure(Unauthorized(_NO_SUCH_KEY), "the key")
     g.caller = caller
+    here.database.bind_account(caller.account.id)
     rate = here.limits.hit(caller)
     g.rate = rate if rate.limit is not None else _NO_LIMIT
     if not rate.allowed:

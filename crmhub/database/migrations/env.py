@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlalchemy
 from alembic import context
 
+from crmhub.database.drivers import ACCOUNT_SETTING, ALL_ACCOUNTS
+
 # Any number, as long as all processes use the same one.
 _LOCK = 0x63726D68
 
@@ -27,6 +29,8 @@ def _run() -> None:
     with engine.begin() as connection:
         if engine.dialect.name == "postgresql":
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+            # Row-level security holds for the owner of the tables as well.
+            connection.exec_driver_sql(f"SET LOCAL {ACCOUNT_SETTING} = '{ALL_ACCOUNTS}'")
         context.configure(connection=connection, transactional_ddl=True)
         context.run_migrations()
     engine.dispose()
