@@ -20,13 +20,12 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from wsgiref.types import WSGIEnvironment
 
 import flask
-from werkzeug.test import EnvironBuilder, run_wsgi_app
 
 from benchmarks import crowd, floor, served
 from benchmarks.places import BENCHMARKS, Place, kept_place, parser, place
+from benchmarks.wsgi import answer, environ_of
 from crmhub.accounts import keys
 from crmhub.app import create_app
 from crmhub.hub import Hub
@@ -95,16 +94,16 @@ def _told(
 ) -> None:
     spent = []
     for _ in range(options.rounds):
-        sent = [_environ(make(number)) for number in range(options.requests)]
+        sent = [environ_of(make(number)) for number in range(options.requests)]
         began = time.process_time()
         for each in sent:
-            _answer(app, each)
+            answer(app, each)
         spent.append((time.process_time() - began) / options.requests * 1e6)
-    sent = [_environ(make(number)) for number in range(options.requests)]
+    sent = [environ_of(make(number)) for number in range(options.requests)]
     profile = cProfile.Profile()
     profile.enable()
     for each in sent:
-        _answer(app, each)
+        answer(app, each)
     profile.disable()
     calls = Counter[str]()
     stats = pstats.Stats(profile).stats  # type: ignore[attr-defined]
@@ -117,23 +116,6 @@ def _told(
 
 def _layer(file: str) -> str:
     return next(layer for layer, parts in _LAYERS.items() if any(part in file for part in parts))
-
-
-def _environ(data: bytes) -> WSGIEnvironment:
-    head, _, body = data.partition(b"\r\n\r\n")
-    first, *lines = head.decode().split("\r\n")
-    method, path, _ = first.split(" ")
-    headers = [line.split(": ", 1) for line in lines]
-    builder = EnvironBuilder(
-        path, method=method, data=body, headers=[(name, value) for name, value in headers]
-    )
-    return builder.get_environ()
-
-
-def _answer(app: flask.Flask, environ: WSGIEnvironment) -> None:
-    chunks, status, _ = run_wsgi_app(app, environ, buffered=True)
-    if not status.startswith("2"):
-        raise SystemExit(f"{environ['PATH_INFO']}: {status} {b''.join(chunks)!r}")
 
 
 if __name__ == "__main__":

@@ -92,6 +92,7 @@ def _run_checks(*, everything: bool, repair: bool) -> Iterator[Finding]:
             yield migrations
             yield _connections(hub)
             yield from _distribution(hub.database)
+            yield from _row_security(hub.database)
             yield _clock(hub.database)
         yield _redis(settings)
         yield from _adapters(hub)
@@ -220,6 +221,27 @@ def _distribution(database: Database) -> Iterator[Finding]:
     else:
         tables = f"{len(DISTRIBUTED)} tables by account, {len(REFERENCE)} on every node"
         yield Finding(name, "ok", f"{tables}; {found.nodes} nodes with accounts")
+
+
+def _row_security(database: Database) -> Iterator[Finding]:
+    """Yield a finding about row-level security; nothing if no table has it."""
+    from crmhub.database.row_security import PROTECTED, read_row_security
+
+    found = read_row_security(database)
+    if found is None:
+        return
+    name = "row security"
+    if found.unprotected:
+        fault = f"not protected: {', '.join(found.unprotected)}; run `crmhub db secure`."
+        yield Finding(name, "fail", fault)
+    elif not found.is_active:
+        fault = (
+            "it does not apply to the role in CRMHUB_DATABASE_URL; let `crmhub serve` and"
+            " `crmhub worker` connect with the role that `crmhub db secure` has prepared."
+        )
+        yield Finding(name, "warn", fault)
+    else:
+        yield Finding(name, "ok", f"{len(PROTECTED)} tables show each request one account only")
 
 
 def _clock(database: Database) -> Finding:

@@ -88,6 +88,11 @@ def distribute(database: Database, *, shards: int = 32) -> list[str]:
         raise BadRequest("CRMHUB_DATABASE_URL leads to a worker node; set it to the coordinator.")
     if not found.nodes:
         raise BadRequest("Citus has no node that takes shards; add one (citus_add_node).")
+    if _is_secured(database):
+        raise BadRequest(
+            "The tables are under row-level security, and Citus does not pass the account on to its"
+            " nodes. Remove it (crmhub db secure --off), or do not distribute the database."
+        )
     names = found.missing
     with database.reading() as db:
         for name in names:
@@ -103,6 +108,13 @@ def distribute(database: Database, *, shards: int = 32) -> list[str]:
                 )
             db.row(_TRUNCATE, {"name": name})
     return names
+
+
+def _is_secured(database: Database) -> bool:
+    with database.reading() as db:
+        return bool(
+            db.scalar("select relrowsecurity from pg_class where oid = to_regclass('records')")
+        )
 
 
 def _distribute_with(db: Connection, name: str, other: str) -> None:

@@ -8,11 +8,12 @@ from crmhub.database.connection import Database
 def vacuum(database: Database) -> None:
     """Vacuum the PostgreSQL tables that have changed; analyze those that have changed by a tenth.
 
-    Does nothing on SQLite, and with a role that does not own the tables. Autovacuum does the same work, but at most once a minute, and not at all
-    where it is switched off. Until a growing table is analyzed, PostgreSQL's planner takes it for
-    empty, and may choose an index that leads through all rows of an account. Until it is vacuumed,
-    PostgreSQL cannot count or sort with an index alone, but reads each row in the table. The
-    autovacuum settings of a table say how many rows must have changed before it is vacuumed.
+    Does nothing on SQLite, and with a role that does not own the tables. Autovacuum does the same
+    work, but at most once a minute, and not at all where it is switched off. Until a growing table
+    is analyzed, PostgreSQL's planner takes it for empty, and may choose an index that leads through
+    all rows of an account. Until it is vacuumed, PostgreSQL cannot count or sort with an index
+    alone, but reads each row in the table. The autovacuum settings of a table say how many rows
+    must have changed before it is vacuumed.
     """
     if database.dialect != "postgresql":
         return
