@@ -31,6 +31,7 @@ from crmhub.database.bulk import BulkStatements, Guard, Params, Row
 from crmhub.database.drivers import (
     ACCOUNT_SETTING,
     ALL_ACCOUNTS,
+    NO_SETTING,
     READ_ONLY,
     Away,
     Damaged,
@@ -420,7 +421,8 @@ class Database:
         self._here = _Here()
         self._notifications = Notifications(self._notify_apart)
         self._waiters = threading.BoundedSemaphore(max(1, pool_size - _THREADS_THAT_NEVER_WAIT))
-        # What was connected before leads to a server that takes no writes.
+        # What was connected before leads to a server that takes no writes, or does not know that
+        # the tables are under row-level security.
         self._anew_from = 0.0
         self._queue: WriteQueue | None = None
         pool: dict[str, Any] = {
@@ -478,7 +480,7 @@ class Database:
         if isinstance(ours, Damaged):
             # The driver's words say where, and hold nobody's data.
             _log.error("The database is damaged: %s", str(exc).partition("\n")[0])
-        if getattr(exc, "sqlstate", None) == READ_ONLY:
+        if getattr(exc, "sqlstate", None) in (READ_ONLY, NO_SETTING):
             now = time.monotonic()
             if now >= self._anew_from + _ANEW_EVERY_S:
                 self._anew_from = now

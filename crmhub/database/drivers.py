@@ -253,6 +253,8 @@ def translate_sqlite(exc: Any) -> Exception | None:
 # standby or its disk is full, or it has waited too long for the end of a transaction. The others it
 # counts among those of a connection that is lost.
 READ_ONLY = "25006"
+# The setting of the account is missing: the tables were secured after the connection was opened.
+NO_SETTING = "42704"
 _PASSING: dict[str, tuple[type[Unavailable], str]] = {
     READ_ONLY: (Unwritable, _UNWRITABLE),
     "25P03": (Unavailable, _UNWRITABLE),
@@ -276,6 +278,8 @@ def translate_psycopg(exc: Any) -> Exception | None:
         return Deadlocked("The database is busy with conflicting writes; try again.")
     if isinstance(exc, psycopg.errors.LockNotAvailable):
         return HeldUp("The database is busy with other writes; try again.")
+    if exc.sqlstate == NO_SETTING and ACCOUNT_SETTING in str(exc):
+        return Away("The database has been put under row-level security; try again.")
     if exc.sqlstate in _CORRUPTED:
         return Damaged(_DAMAGED)
     if exc.sqlstate in _PASSING:

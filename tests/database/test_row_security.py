@@ -13,7 +13,7 @@ from benchmarks.places import administer
 from crmhub.cli.doctor import _row_security
 from crmhub.database import distribution, row_security, schema
 from crmhub.database.connection import Connection, Database
-from crmhub.errors import BadRequest
+from crmhub.errors import BadRequest, Unavailable
 from crmhub.secrets import BASE36, token
 from tests import databases
 
@@ -148,6 +148,24 @@ def test_new_tables_are_protected_by_the_next_upgrade(owner: Database) -> None:
     found = row_security.read_row_security(owner)
     assert found is not None
     assert not found.unprotected
+
+
+def test_processes_go_on_when_the_tables_are_secured(service: Database) -> None:
+    role = str(service.url.username)
+    with databases.postgresql_database() as url, closing(Database(url, pool_size=2)) as owner:
+        owner.transact(lambda tx: tx.run(f"grant select on mark to {role}"))
+        with owner.reading() as db:
+            db.run(_INSERT, {"account": 1, "mark": "a"})
+        running = make_url(url).set(username=role)
+        with closing(Database(running.render_as_string(False), pool_size=2)) as process:
+            assert _count(process) == 1
+            row_security.secure(owner, role)
+            with process.for_account(1):
+                with pytest.raises(Unavailable):
+                    _count(process)
+                assert _count(process) == 1
+        row_security.release(owner)
+        owner.transact(lambda tx: tx.run(f"drop owned by {role}"))
 
 
 def test_doctor_tells_whether_it_holds_for_the_role(owner: Database, service: Database) -> None:
