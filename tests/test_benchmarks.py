@@ -66,6 +66,11 @@ def test_what_a_request_costs_is_told_by_layers(postgresql_url: str) -> None:
     assert len(rows) == 5 * 2, lines
 
 
+def test_what_row_level_security_costs_is_told(postgresql_url: str) -> None:
+    lines = _printed("secured", "--records", "1000", "--rounds", "1", "--requests", "3")
+    assert [line for line in lines if line.startswith("CONTAINS_TOKEN")]
+
+
 @pytest.mark.parametrize("where", ["--crm local --sqlite", "--crm hubspot"])
 def test_every_lead_is_the_right_persons(where: str, postgresql_url: str) -> None:
     lines = _printed("identity", "--people", "40", *where.split())
