@@ -159,7 +159,7 @@ class Limits:
             return self._local.hit(limited)
 
     def _forget_idle_callers(self) -> None:
-        """Delete the counters of callers that have made no call recently from memory.
+        """Delete from memory the counters of callers without recent calls.
 
         MemoryStorage (limits 5.8) keeps them and scans all of them after each call. After calls
         from 100,000 addresses, 50 calls a second used half a CPU permanently.

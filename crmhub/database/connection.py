@@ -58,7 +58,8 @@ _DEADLOCK_TRIES = 5
 _BUSY_SECONDS = 10
 _BUSY_PAUSE_S = 0.05
 _AWAY_PAUSE_S = 0.1
-# So many threads of a pool's go on to answer what needs no database while the others wait for it.
+# Threads of a pool that must not wait for an unavailable database, so that they answer the calls
+# that need none.
 _THREADS_THAT_NEVER_WAIT = 8
 # Reads go on while nothing can be written, so connections are not made anew more often.
 _ANEW_EVERY_S = 1.0

@@ -100,7 +100,10 @@ def named_for(account: Account, name: str) -> dict[str, str]:
 
 
 class Behind(Exception):
-    """An action is blocked: the lead `lead_id`, which would create its contact, has failed."""
+    """Error: an action is blocked, because the lead that would create its contact has failed.
+
+    `lead_id`: the id of this lead's action.
+    """
 
     def __init__(self, lead_id: str) -> None:
         super().__init__(lead_id)

@@ -218,7 +218,10 @@ def sound() -> Iterator[None]:
 
 
 def noted(exc: Exception) -> str:
-    """Log where in the code an adapter's bug raised `exc`; return the name of its class."""
+    """Log the place in the code at which an adapter's bug raised `exc`.
+
+    Return the name of the exception's class.
+    """
     # Only the place, since the message may contain personal data.
     frame = traceback.extract_tb(exc.__traceback__)[-1]
     word = type(exc).__name__

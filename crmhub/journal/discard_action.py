@@ -126,10 +126,10 @@ def _close(
 
 
 def _close_marks(tx: Connection, account_id: int, closed: Sequence[Any]) -> None:
-    """Keep attempts of the discarded actions `closed` from creating records in the hub's own CRM.
+    """Keep the discarded actions `closed` from creating records in the hub's own CRM.
 
-    A process may still attempt an action whose lease has expired. Its record has the action's id as
-    a mark, and the hub refuses new records with these marks from now on.
+    A process may still attempt an action whose lease has expired. Its record would have the
+    action's id as a mark, and the hub refuses new records with these marks from now on.
     """
     if doubted := [one.id for one in closed if one.doubt_since is not None]:
         marks.close(tx, account_id, doubted)

@@ -25,8 +25,8 @@ class New:
     takes for one human being; its actions run in order. `hub_id`: the contact's id in the hub or in
     the CRM. `request`: the helper's parameters. `identity`: a hash that is equal for equal actions
     of a contact. A repeated action within a minute is not stored: it gets the first action's
-    result. "" turns this off. `first`: the person is new, so that the journal cannot have another
-    action of the person.
+    result. "" turns this off. `first`: whether the person is new, so that the journal cannot
+    contain another action of the person.
     """
 
     kind: str

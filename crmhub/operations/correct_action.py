@@ -263,7 +263,7 @@ class _Correction:
 
 
 def _fault(name: str, text: str) -> str:
-    """Return the reason why `text` can be the value of no action, "" if it is valid.
+    """Return the reason why no action can have the value `text`, "" if it is valid.
 
     `name` is the name of the value, such as `email`.
     """

@@ -115,11 +115,14 @@ _STICKY_ASSIGNMENT = Statement(
 class Person:
     """The keys of data that the hub takes for the data of one human being.
 
-    `contacts` are the ids of the hub's own contacts, including archived contacts. The next four
-    sets have pairs of a connection id and a text. The text is in `hub_ids` a contact id that the
-    hub has issued (`hub-…`), in `crm_ids` a contact id of the CRM, in `persons` the key that orders
-    the actions of a person, and in `tokens` a contactToken. `values` are all texts stored about the
-    person, including emails and phones.
+    `contacts` are the ids of the hub's own contacts, including archived contacts. `values` are all
+    texts stored about the person, including `emails` and `phones`. These sets contain pairs of a
+    connection id and a text:
+
+    - `hub_ids`: a contact id that the hub has issued (`hub-…`);
+    - `crm_ids`: a contact id of the CRM;
+    - `persons`: the key that orders the actions of a person;
+    - `tokens`: a contactToken.
     """
 
     contacts: frozenset[int] = _NOTHING

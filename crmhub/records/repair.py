@@ -316,11 +316,11 @@ def _is_misdated(table: str, row: Row, dates: Mapping[int, int]) -> bool:
 def _dates(
     connection: Connection, catalogue: Catalogue, ids: Iterable[int]
 ) -> tuple[dict[int, int], set[int]]:
-    """Return the `updated_at` that index rows must have, and the records with a wrong note.
+    """Return the `updated_at` that index rows must have, and the records noted with a wrong time.
 
     The first value maps the ids of records that are not in the table `index_behind` to their
-    `updated_at`. The second contains the ids of records for which `index_behind` has a time that
-    differs from the record's `updated_at`.
+    `updated_at`. The second contains the ids of records whose time in `index_behind` differs from
+    their `updated_at`.
     """
     dates, misnoted = dict[int, int](), set[int]()
     for record in connection.rows(_DATES, _of(catalogue) | {"ids": sorted(ids)}):

@@ -437,10 +437,10 @@ class RecordStore:
         """Validate a write with `prepare`, then store it with `write` in a transaction.
 
         `write` gets the result of `prepare`. If the catalogue of properties has changed between the
-        two, both are repeated, up to `tries` times; after that they run under the account's
+        two calls, both are repeated, up to `tries` times; after that they run under the account's
         exclusive lock. `names` are the properties that the input contains; with `define`, unknown
-        ones are defined as strings. If `alone` is given, it replaces `write` where possible: it
-        writes with one SQL statement that checks the catalogue's version itself.
+        properties are defined as strings. If `alone` is given, it replaces `write` where possible:
+        it writes with one SQL statement that checks the catalogue's version itself.
         """
         define = define or account.switches.auto_define_properties
         sent = set(names) if define else ()

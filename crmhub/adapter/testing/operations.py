@@ -95,7 +95,7 @@ class Operation(ABC):
         """Make the call with this adapter, and return the result."""
 
     def state(self) -> State:
-        """Return the CRM's current records, with the deals and tickets of the contact."""
+        """Return the CRM's present records, with the deals and tickets of the call's contact."""
         return state_of(self.tests, self.crm, self.id)
 
     @abstractmethod
@@ -158,7 +158,7 @@ class FindByEmail(Reads):
 
 
 class FindByPhone(Reads):
-    """The tests of an adapter's `find_contact` when it is called with a phone number."""
+    """The call `find_contact` with a phone number."""
 
     name = "find_contact by phone"
     may_find_none = True

@@ -91,10 +91,10 @@ class Condition:
         return Sql(f"{rows.text} and {where.text}", rows.params | where.params)
 
     def rows(self, n: int, more: str = "") -> Sql:
-        """Return the SELECT of record ids from all rows to which `where` can be added.
+        """Return a SELECT, without WHERE, of the record ids in all rows of `source`.
 
-        `more` are further columns, such as ", updated_at". `n` is the number of the condition in
-        its search; the parameters' names end in `n`.
+        The caller appends the SQL of `where`. `more` are further columns, such as ", updated_at".
+        `n` is the number of the condition in its search; the parameters' names end in `n`.
         """
         raise NotImplementedError
 

@@ -87,11 +87,11 @@ class Guess(PageReader):
         return self._read(still) if len(still) >= len(page) else None
 
     def _nearest(self, down: str) -> int | None:
-        """Return an id before which no matching record can be, going through ids in one direction.
+        """Return the id at which a read of ids in one direction can begin without missing a match.
 
         `down` is the direction, "asc" or "desc". A matching record must be in each set of ids that
-        a filter selects, so all ids before the first id of a set can be skipped. Returns None if no
-        index finds such a first id quickly.
+        a filter selects, so all ids before the first id of any set can be skipped. Returns None if
+        no index finds the first id of a set quickly.
         """
         firsts, params = list[str](), dict[str, Any]()
         for n, condition in enumerate(self._conditions):

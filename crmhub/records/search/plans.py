@@ -1,9 +1,9 @@
 """Query plans: how a search finds its exact total and one page (a list has no filters).
 
 The first page counts the total with the index tables alone; the cursor carries it to later pages.
-From the total follows which plan is cheapest for a page. To read a document (the properties of a
-record), or an id with its sort value, takes the database one or two microseconds; to pass an index
-entry takes a tenth of that.
+The total determines which plan is cheapest for a page. Reading a document (the properties of a
+record), or an id with its sort value, takes the database one or two microseconds; passing an index
+entry takes a tenth of this time.
 
 The plans, in the order in which `Search.small_result` and `Search.page` try them:
 
@@ -43,9 +43,9 @@ meanwhile is returned again. The `updated_at` of a change is set a little before
 change may appear after the start with an earlier time. Therefore catching up begins a little before
 the start, and leaves out the records that the pages have shown.
 
-A page contains at most MAX_PAGE_BYTES of properties. A statement that reads n records returns only
-the size of properties that are larger than one n-th of that; another statement reads those large
-properties that the page needs.
+A page contains at most MAX_PAGE_BYTES of properties. If a statement reads n records, it returns
+the properties of a record only up to the size MAX_PAGE_BYTES / n, and only the size of larger
+properties; another statement reads the large properties that the page needs.
 """
 
 from __future__ import annotations
