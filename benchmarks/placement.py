@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import statistics
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -21,7 +21,7 @@ from benchmarks.places import parser
 
 _HASHES = 2**32
 _LOWEST_HASH = -(2**31)
-# The default threshold of Citus: a worker may have a tenth more than its share.
+# The default threshold of Citus: a worker may differ from the average by a tenth.
 _THRESHOLD = 0.1
 _BEFORE = ("largest shard", "largest worker")
 _SHARES = (*_BEFORE, "rebalanced", "moved", "one more worker", "moved then")
@@ -129,22 +129,33 @@ class Nodes:
         return max(map(sum, self.workers))
 
     def rebalance(self) -> float:
-        """Move shards from the fullest worker to the emptiest; return the records moved.
+        """Move shards from full to empty workers; return the number of records moved.
 
-        It ends when no worker is a tenth above its share, or no single move helps.
+        It ends when each worker's records differ from the average by a tenth at most, or when no
+        single move helps.
         """
-        most = sum(map(sum, self.workers)) / len(self.workers) * (1 + _THRESHOLD)
+        average = sum(map(sum, self.workers)) / len(self.workers)
         moved = 0.0
         while True:
-            fullest, emptiest = max(self.workers, key=sum), min(self.workers, key=sum)
-            gap = sum(fullest) - sum(emptiest)
-            movable = [size for size in fullest if 0 < size < gap]
-            if sum(fullest) <= most or not movable:
+            for full, empty in self._unbalanced(average):
+                gap = sum(full) - sum(empty)
+                if movable := [size for size in full if 0 < size < gap]:
+                    best = min(movable, key=lambda size: abs(gap / 2 - size))
+                    full.remove(best)
+                    empty.append(best)
+                    moved += best
+                    break
+            else:
                 return moved
-            best = min(movable, key=lambda size: abs(gap / 2 - size))
-            fullest.remove(best)
-            emptiest.append(best)
-            moved += best
+
+    def _unbalanced(self, average: float) -> Iterator[tuple[list[float], list[float]]]:
+        """Yield pairs of a fuller and an emptier worker, one of which is far from the average."""
+        ranked = sorted(self.workers, key=sum)
+        for full, empty in product(reversed(ranked), ranked):
+            is_over = sum(full) > average * (1 + _THRESHOLD)
+            is_under = sum(empty) < average * (1 - _THRESHOLD)
+            if is_over or is_under:
+                yield full, empty
 
 
 def place(sizes: Sequence[float], shards: int, workers: int, isolated: int) -> Nodes:
