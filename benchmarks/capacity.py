@@ -10,9 +10,11 @@ machine much less than requests per second do, and tells how many requests a mac
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,7 +24,7 @@ from pathlib import Path
 from sqlalchemy.engine import make_url
 
 from benchmarks.api import calls_of, fill
-from benchmarks.load import run
+from benchmarks.load import request, run
 from benchmarks.places import (
     BENCHMARKS,
     Cluster,
@@ -65,10 +67,23 @@ def main() -> None:
                 print(f"{'':<34}" + "".join(f"{head:>12}" for head in heads))
                 # The emails of new contacts differ from those of the other way.
                 calls = calls_of(path, key, sample)
+                calls["createLead (CRM: local)"] = _leads(ids.generated_id)
                 with way.server(workers=options.workers, threads=options.threads) as service:
                     for call, make in calls.items():
                         _print_call(options, call, make, _Parts(service, pooler, server))
                     _print_memory(service, server)
+
+
+def _leads(generated_id: str) -> Callable[[int], bytes]:
+    run_id = uuid.uuid4().hex[:8]
+
+    def make(number: int) -> bytes:
+        token = f"chat-{run_id}-{number}"
+        lead = {"contactToken": token, "name": "Ann Lee", "email": f"{token}@example.com"}
+        path = f"/chatbot/createLead/{generated_id}"
+        return request("POST", path, {}, json.dumps(lead).encode())
+
+    return make
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,7 +227,7 @@ def test_the_bytes_of_a_contact_are_printed_by_table(postgresql_url: str) -> Non
 def test_the_processor_time_of_each_call_is_printed(postgresql_url: str) -> None:
     small = ["--records", "300", "--seconds", "0.2", "--workers", "1", "--connections", "2"]
     lines = _printed("capacity", *small, "--direct")
-    for call in ("list", "get by id", "search, 1 match", "create"):
+    for call in ("list", "get by id", "search, 1 match", "create", "createLead"):
         rows = [line.split() for line in lines if line.startswith(call)]
         assert rows, call
         assert all(float(words[-5]) > 0 for words in rows), call
