@@ -145,7 +145,7 @@ def _client_id(text: str) -> str:
 def client_id_of(name: str) -> str:
     """Return the client id that `open_account` tries first for an account with this name.
 
-    It may belong to an account already.
+    The client id may belong to an account already.
     """
     return next(_ids_from(name))
 

@@ -70,7 +70,7 @@ class WebhookId:
 def webhook_ids(db: Connection, account_id: int) -> list[WebhookId]:
     """Return the valid webhook ids of an account, but not its webhook secrets.
 
-    They are ordered by purpose; within a purpose the newest id comes first.
+    The webhook ids are ordered by purpose; within a purpose the newest id comes first.
     """
     rows = db.rows(_LIST, {"account_id": account_id, "now": now_ms()})
     return [WebhookId(row.purpose, row.value, row.expires_at) for row in rows]

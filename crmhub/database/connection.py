@@ -3,7 +3,7 @@
 Statements are built with `crmhub.database.statements`; a statement that SQLAlchemy Core cannot
 express is SQL text with `:name` parameters. The drivers of both databases run in autocommit mode,
 so that a read needs no transaction. Only `transact` sends BEGIN and COMMIT. SQLAlchemy provides the
-URL, the connection pool and the drivers. Its ORM and its execution of statements are not used,
+URL, the connection pool and the drivers. SQLAlchemy's ORM and execution of statements are not used,
 because they cost more per request than the queries themselves.
 """
 
@@ -298,7 +298,7 @@ class Connection(BulkStatements):
     def for_update(self) -> str:
         """The SQL at the end of a SELECT that locks the selected rows until the transaction ends.
 
-        It is "" on SQLite, which has a single writer.
+        The SQL is "" on SQLite, which has a single writer.
         """
         return " for update" if self.dialect == "postgresql" else ""
 
@@ -306,7 +306,7 @@ class Connection(BulkStatements):
     def for_share(self) -> str:
         """The SQL at the end of a SELECT that keeps others from deleting the selected rows.
 
-        Others may still change the rows. It is "" on SQLite, which has a single writer.
+        Others may still change the rows. The SQL is "" on SQLite, which has a single writer.
         """
         return " for key share" if self.dialect == "postgresql" else ""
 

@@ -52,7 +52,7 @@ class Away(Unavailable):
 class Unwritable(Unavailable):
     """Error for a database that can be read but not written.
 
-    Its disk is full, or the server is a read-only standby server.
+    The disk is full, or the server is a read-only standby server.
     """
 
 

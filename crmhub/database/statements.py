@@ -165,7 +165,7 @@ def param(name: str) -> sa.BindParameter[Any]:
 def params(*names: str) -> dict[str, sa.BindParameter[Any]]:
     """Return a mapping from each of these column names to a SQL parameter of the same name.
 
-    It is passed to `values()` of an insert or update.
+    The mapping is passed to `values()` of an insert or update.
     """
     return {name: param(name) for name in names}
 

@@ -264,9 +264,9 @@ def newest(
 def crm_id_of(hub: Hub, account: Account, entry: Entry) -> str:
     """Return the CRM's id of the contact that the action `entry` is for.
 
-    If the CRM does not have the contact yet, an error is raised. It is NotYet while a lead that
-    would create the contact is unfinished, Behind if this lead has failed, and NotFound without
-    such a lead.
+    If the CRM does not have the contact yet, an error is raised. The error is NotYet while a lead
+    that would create the contact is unfinished, Behind if this lead has failed, and NotFound
+    without such a lead.
     """
     if not entry.hub_id.startswith(bindings.HUB_ID):
         with hub.database.reading() as connection:
@@ -290,9 +290,9 @@ def note_failure(
 ) -> None:
     """Count a failed read from the account's CRM, and open the circuit breaker if necessary.
 
-    It is opened after several failures in a row, or at once if the CRM refuses the connection's
-    credentials or settings. `exc`: the adapter's error. `record`: the kind of record that was read.
-    A bug of the adapter (Broken) is not counted.
+    The circuit breaker is opened after several failures in a row, or at once if the CRM refuses the
+    connection's credentials or settings. `exc`: the adapter's error. `record`: the kind of record
+    that was read. A bug of the adapter (Broken) is not counted.
     """
     if isinstance(exc, Broken):
         return

@@ -104,7 +104,7 @@ def phone_fault(text: str) -> str:
 def name_fault(text: str) -> str:
     """Return the error message for a name, "" if it is valid.
 
-    It is valid if at least one of its words is usable.
+    A name is valid if at least one of its words is usable.
     """
     words = filled_words(text)
     return "" if not words or any(words) else unfilled(text.strip())
@@ -113,7 +113,7 @@ def name_fault(text: str) -> str:
 def whole_name_fault(text: str) -> str:
     """Return the error message for a name that replaces the stored name, "" if it is valid.
 
-    It is valid if all of its words are usable.
+    The name is valid if all of its words are usable.
     """
     return "" if all(filled_words(text)) else unfilled(text.strip())
 

@@ -216,7 +216,8 @@ def _bag(seed: int, number: int, size: int) -> array[int]:
 def _shuffled(seed: int, number: int, size: int) -> array[int]:
     """Return the integers from 0 to `size` - 1, in an order that `seed` and `number` determine.
 
-    They are sorted by a hash. Thus all processes get the same order, in any version of Python.
+    The integers are sorted by a hash. Thus all processes get the same order, in any version of
+    Python.
     """
 
     def rank(index: int) -> bytes:

@@ -1,8 +1,8 @@
 """Discard: an operator gives up actions for good and states a reason.
 
 Actions that are blocked by a discarded action are discarded with it, since they could never be
-sent. Discarded actions cannot be retried. They are deleted after the same time as other finished
-actions.
+sent. Discarded actions cannot be retried. Discarded actions are deleted after the same time as
+other finished actions.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ class Due:
 def shown(text: str) -> str:
     """Return an error message of a CRM in the form that the database stores.
 
-    It has at most 500 characters; unprintable characters are replaced by `�`.
+    The result has at most 500 characters; unprintable characters are replaced by `�`.
     """
     return "".join(c if c.isprintable() else "�" for c in text[:_SHOWN])
 
@@ -166,8 +166,8 @@ def is_id(text: str) -> bool:
 def earliest_id(moment: int) -> str:
     """Return a text that separates action ids by time.
 
-    It sorts before all ids that were made at `moment` (ms since 1970) or later, and after all older
-    ids.
+    The text sorts before all ids that were made at `moment` (ms since 1970) or later, and after all
+    older ids.
     """
     # Nine digits of base 36 last until the year 5188.
     digits = ""

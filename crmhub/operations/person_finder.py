@@ -141,8 +141,8 @@ class Person:
     def names(self) -> list[str]:
         """The ids by which `PersonFinder.find` finds this person again.
 
-        They are the ids of the hub's own contacts and the ids `hub-…` that the hub has issued. If
-        there are none, they are the contact ids in CRMs.
+        The names are the ids of the hub's own contacts and the ids `hub-…` that the hub has issued.
+        If there are none, they are the contact ids in CRMs.
         """
         ids = [str(id) for id in sorted(self.contacts)]
         ids += [hub_id for _, hub_id in sorted(self.hub_ids)]
@@ -203,8 +203,8 @@ class PersonFinder:
         """Return `person` with the keys of all data that the account has of the same person.
 
         The search looks for contacts of the hub, bindings and merges of contacts that have an id or
-        email of the person. It is repeated with the ids and emails found, until nothing new is
-        found.
+        email of the person. The search is repeated with the ids and emails found, until nothing new
+        is found.
         """
         while (grown := self._grow(person)) != person:
             person = grown

@@ -452,7 +452,7 @@ def _rows_behind(
 ) -> list[Row]:
     """Return up to `n` rows of the property `known` in an index table, in the order of the key.
 
-    They come directly after the row `behind`; if `behind` is None, they are the first rows.
+    The rows come directly after the row `behind`; if `behind` is None, they are the first rows.
     """
     # A row of a sample may be a plain tuple, as a record should have it.
     value, record_id = behind[2:KEY_COLUMNS] if behind else (_LOWEST[table], -(2**63))

@@ -1,8 +1,8 @@
 """Limits on connections, so that no client blocks others by keeping many connections open.
 
 granian accepts a number of connections in each process, and gives a request a thread as soon as its
-headers have arrived. It waits without limit for a body, and for a client to read an answer. So each
-process checks its own connections and closes some of them, by these rules:
+headers have arrived. granian waits without limit for a body, and for a client to read an answer. So
+each process checks its own connections and closes some of them, by these rules:
 
 1. No connection is closed while its request is processed or waits for a thread.
 2. A request must be complete `CRMHUB_READ_TIMEOUT_S` after its first byte. In any other state a

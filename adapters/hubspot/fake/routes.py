@@ -134,7 +134,7 @@ class Route:
     def scopes(self, kind: str, method: str) -> frozenset[str]:
         """Return the scopes (rights of a token) of which a call needs at least one.
 
-        They follow HubSpot's list of scopes. An empty set means that the call needs no scope.
+        The scopes follow HubSpot's list of scopes. An empty set means that the call needs no scope.
         """
         if self.area == "owners":
             return frozenset({"crm.objects.owners.read"})

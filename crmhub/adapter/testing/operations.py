@@ -45,8 +45,8 @@ class State:
 def state_of(tests: Base, crm: Crm, contact_id: str = "") -> State:
     """Return the CRM's current records as a State.
 
-    Its `linked` contains the deals and tickets of the contact `contact_id`; it is empty if there is
-    no such contact.
+    The field `linked` contains the deals and tickets of the contact `contact_id`; it is empty if
+    there is no such contact.
     """
     names = {"email", "phone", tests.text, tests.text2, *tests.needed.get("contacts", {})}
     contacts = {

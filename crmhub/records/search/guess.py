@@ -15,7 +15,7 @@ from crmhub.records.search.query import Listed, Place
 class Guess(PageReader):
     """A search that guesses a page of a large result from the order of the record ids.
 
-    It then verifies that no record of the page is missing.
+    The search then verifies that no record of the page is missing.
     """
 
     def _guess(self, after: Place | None, most: int) -> list[Listed] | None:

@@ -304,8 +304,8 @@ def _helpers() -> None:
 def _rotation() -> None:
     """Create the tables of the helper getRandomInt: its ranges, and the numbers that contacts keep.
 
-    `draws` counts the draws from a range. With the seed it determines the number of each draw. It
-    is reset to 0 when the strategy changes. The table stores only a hash of a contact's id.
+    `draws` counts the draws from a range. `draws` and the seed determine the number of each draw.
+    `draws` is reset to 0 when the strategy changes. The table stores only a hash of a contact's id.
     """
     op.create_table(
         "rotation",
