@@ -1,4 +1,4 @@
-"""What the hub passes to an adapter: settings, HTTP session, rate limits, own records."""
+"""The objects that the hub passes to an adapter: settings, HTTP session, limits, own records."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class OpenBudget(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the hub passes to the constructor of an adapter.
+    """The argument that the hub passes to the constructor of an adapter.
 
     - `client_id`: the client id of the account.
     - `region`: the account's country (such as "DE"), for phone numbers without a country code; or

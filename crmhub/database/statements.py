@@ -2,7 +2,7 @@
 
 The driver executes the compiled text directly, which costs as little as hand-written SQL. Execution
 by SQLAlchemy Core would cost several times as much as the queries themselves. A statement that
-depends on the arguments of a function is built anew for each call, which takes about half a
+depends on the arguments of a function is built again for each call, which takes about half a
 millisecond.
 """
 

@@ -202,7 +202,7 @@ def attempt(hub: Hub, account: Account, entry: Entry, action: Action, *, waits: 
 
 
 def store_contact(tx: Connection, *, account: Account, entry: Entry, done: Done | None) -> None:
-    """Store in the hub what an attempt showed of the contact: its CRM id, its values, a duplicate.
+    """Store the data of a contact that an attempt returned: CRM id, values, possible duplicate.
 
     Runs in the transaction that records the outcome. Does nothing if `done` is None, since the
     attempt then failed.

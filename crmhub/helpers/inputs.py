@@ -126,7 +126,7 @@ def split_name(name: str) -> dict[str, str]:
     """Split the name of a human being into `firstname` (the first word) and `lastname` (the rest).
 
     Words that are unreplaced variables are dropped. If the name has only one word, `lastname` is
-    blank. A property of which only dropped words remain is left out.
+    blank. If all words of a property are dropped, the property is left out.
     """
     words = filled_words(name)
     if not words:

@@ -477,8 +477,8 @@ def _choose(parts: Iterable[str], options: Sequence[Option], any_case: bool) -> 
 def _wrong_choice(parts: list[str], options: Sequence[Option]) -> str:
     """Return the error message for values that are not among the options.
 
-    `parts` are these values, the first three of which the message shows. The message also says
-    which values to send instead.
+    `parts` are these values; the message shows the first three. The message also says which values
+    to send instead.
     """
     parts = parts[:3]
     room = 60 // len(parts)

@@ -273,10 +273,10 @@ def _compare(
 ) -> tuple[Examined, Counter[_Range]]:
     """Compare records with their index rows, and index rows with their records.
 
-    `ids` are the records of which the index rows are read and compared. `rows` maps index tables to
-    rows that the caller has read earlier, each of which is compared with its record. If such a row
-    does not match, its record may have changed since. So the row is read again, and is wrong only
-    if it is still stored.
+    `ids` are the records whose index rows are read and compared. `rows` maps index tables to rows
+    that the caller has read earlier; each row is compared with its record. If such a row does not
+    match, its record may have changed since. So the row is read again, and is wrong only if it is
+    still stored.
 
     Returns two values. The first contains the ids of records with wrong index rows, the pairs of
     records with the same unique value, and the ids of unreadable records. The second counts the

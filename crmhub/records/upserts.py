@@ -105,7 +105,7 @@ def write(
 
     `ids` are unused ids for new records, `quota` is the largest number of records allowed (None: no
     limit). Raises the errors of `writing.create` and `writing.update`. DuplicateValue may also mean
-    that somebody else has just created a record with the identifying value.
+    that another caller has just created a record with the identifying value.
     """
     keys = [(each.by.prop_id, unique_key(each.value)) for each in prepared]
     held = writing.holders(tx, catalogue.account_id, keys)

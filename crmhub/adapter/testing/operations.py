@@ -25,7 +25,7 @@ from crmhub.adapter.upserts import upsert_contact, upsert_contacts
 
 T = TypeVar("T")
 Effect = Literal["none", "whole", "part", "wrong"]
-"""What a call changed: nothing, all that it should, only a part of that, or something else."""
+"""The effect of a call: no change, the whole intended change, a part of it, or a wrong change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Operation(ABC):
 
     @abstractmethod
     def is_right(self, result: object, before: State, after: State) -> bool:
-        """Return whether the call's result agrees with what the call changed in the CRM.
+        """Return whether the call's result agrees with the changes that the call made in the CRM.
 
         `before` and `after` are the CRM's records before and after the call.
         """
@@ -115,7 +115,7 @@ class Operation(ABC):
         return False
 
     def effect(self, before: State, after: State) -> Effect:
-        """Return what the call changed in the CRM.
+        """Return the effect of the call on the CRM's records.
 
         `before` and `after` are the CRM's records before and after the call. The effect is `none`;
         `whole`, all that the call should change; `part`, only a part of that; or `wrong`, anything

@@ -111,9 +111,9 @@ class Guess(PageReader):
         """Return ids of records in the ranges `unread` that satisfy the SQL condition `where`.
 
         Each range is a pair of "<" or ">" and an id, and contains the ids below or above that id.
-        At most two queries are sent, each of which returns up to `params["most"]` ids. A range that
-        contains at most a third of all ids is read in the order of ids. A larger one is read in the
-        sort order, whose index also contains the ids and rejects an entry in half the time.
+        At most two queries are sent; each returns up to `params["most"]` ids. A range that contains
+        at most a third of all ids is read in the order of ids. A larger one is read in the sort
+        order, whose index also contains the ids and rejects an entry in half the time.
         """
         few, rest = list[str](), list[str]()
         low, high = self._thirds()
