@@ -492,7 +492,7 @@ class Database:
         """Run `work` in a transaction, commit, and return the result of `work`.
 
         If `work` raises an exception, everything is rolled back. After a deadlock, `work` runs
-        again. So it must have no effects that a rollback does not undo. With `one_statement`,
+        again. So `work` must have no effects that a rollback does not undo. With `one_statement`,
         `work` must write with a single statement, which PostgreSQL then commits without BEGIN and
         COMMIT.
 

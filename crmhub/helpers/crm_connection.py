@@ -237,7 +237,7 @@ def check(hub: Hub, account: Account) -> str:
 def ask(hub: Hub, account: Account, question: Callable[[Adapter], T]) -> T:
     """Call the function `question` with the account's adapter, and return its result.
 
-    The deadline of its calls to the CRM is 20 s. Raises the adapter's errors.
+    The deadline for the calls to the CRM is 20 s. Raises the adapter's errors.
     """
     with within(_CHECK_S), sound():
         return question(connect(hub, account))

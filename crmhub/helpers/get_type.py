@@ -35,7 +35,7 @@ from crmhub.journal.slots import too_many_at_once
 
 _HOUR_MS = 3_600_000
 _MOST_HOURS = 1_000_000
-"""The greatest number of hours, over a century; larger values count as this."""
+"""The greatest number of hours, over a century; larger numbers are reduced to this one."""
 _LONGEST_ID = 255
 _COME_BACK_S = 5
 

@@ -144,7 +144,7 @@ class _Turns:
 def _drawing(insert: Insert) -> Any:
     """Return the statement that counts a drawn integer and returns the number of earlier ones.
 
-    If the rotation has changed since, the count restarts at 0.
+    If the rotation has changed since the last draw, the count restarts at 0.
     """
     row, new = rotation_table.c, insert(rotation_table)
     same = row.strategy == new.excluded.strategy

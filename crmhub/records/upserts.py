@@ -149,7 +149,7 @@ def _among(problems: list[Problem], places: Sequence[int]) -> Iterator[None]:
 def search_form(account: Account, known: Property, value: str) -> str:
     """Return `value` in the form in which the table of unique values stores values of `known`.
 
-    A value that is invalid for the property is returned as it is, but an email in lower case.
+    A value that is invalid for the property is returned unchanged (an email in lower case).
     """
     return value and values.for_search(
         known.type,

@@ -66,7 +66,7 @@ class Base:
         "deals": ("amount", "1250"),
         "tickets": ("content", "It is broken"),
     }
-    """For deals and for tickets, the name and a value of another property that bots send."""
+    """A further property that bots send, as name and value, for deals and for tickets."""
     pipeline_names: Mapping[Linked, str] = {"deals": "pipeline", "tickets": "hs_pipeline"}
     stage_names: Mapping[Linked, str] = {"deals": "dealstage", "tickets": "hs_pipeline_stage"}
 
