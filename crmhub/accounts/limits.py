@@ -161,8 +161,8 @@ class Limits:
     def _forget_idle_callers(self) -> None:
         """Delete from memory the counters of callers without recent calls.
 
-        MemoryStorage (of the package limits 5.8) keeps all counters and scans them after each call. After calls from 100,000 addresses, 50 calls a second used half a CPU
-        permanently.
+        MemoryStorage (in the package limits 5.8) keeps all counters and scans them after each call.
+        After calls from 100,000 addresses, 50 calls a second used half a CPU permanently.
         """
         self._forget_at = time.monotonic() + _FORGET_SECONDS
         for name, calls in list(self._memory.events.items()):
