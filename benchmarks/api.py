@@ -2,9 +2,9 @@
 
     python -m benchmarks.api --records 100000 --workers 2
 
-It makes a database of its own (PostgreSQL at CRMHUB_TEST_POSTGRES, or SQLite with --sqlite), fills
-it, starts `crmhub serve` as the README says, measures, and drops all of it again. Figures of one
-machine compare with each other only within one run.
+The benchmark creates a database (on the PostgreSQL at CRMHUB_TEST_POSTGRES, or SQLite with
+`--sqlite`), fills it, starts `crmhub serve` as the README says, measures, and deletes the database.
+Figures can be compared only within one run on one machine.
 """
 
 from __future__ import annotations

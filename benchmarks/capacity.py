@@ -2,9 +2,10 @@
 
     python -m benchmarks.capacity [--records 100000] [--seconds 5]
 
-It starts a PostgreSQL server of its own and calls the public API, first directly and then through
-pgbouncer in transaction mode, if that is installed. Processor time depends on other work of the
-machine much less than requests per second do, and tells how many requests a machine can answer.
+The benchmark starts its own PostgreSQL server and calls the public API and createLead, first
+directly and then through pgbouncer in transaction mode, if pgbouncer is installed. Processor time
+depends on other work of the machine much less than requests per second do. So it shows how many
+requests a machine can answer.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Build a database of a million contacts.
 
-One account has most of them, many small ones share the rest. What a contact holds depends on its
-number alone, so two databases of one size hold the same. They are written by the code of the hub
-that writes every record, in batches of 100, from as many processes as the machine has cores; only
-the moments of creation and change are given, spread over two years.
+One account has most of the contacts; many small accounts share the others. The values of a contact
+depend only on its number, so two databases of the same size have the same content. The hub's own
+code writes the contacts, in batches of 100, in as many processes as the machine has cores. Only the
+times of creation and change are given; they are spread over two years.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ class Size:
 
 
 def contact(account: int, number: int, of: int) -> dict[str, str]:
-    """Return the properties of contact `number` of the `of` that an account has.
+    """Return the properties of contact `number` of the `of` contacts of an account.
 
-    `lifecyclestage`, `hs_lead_status` and `closedate` go along with the order of creation, and
-    `state` with `city`; all others depend on nothing.
+    `lifecyclestage`, `hs_lead_status` and `closedate` depend on the order of creation, and `state`
+    depends on `city`. All other values are independent.
     """
     chance = random.Random(account * 1_000_003 + number).random
     age = number / of

@@ -131,8 +131,8 @@ class Nodes:
     def rebalance(self) -> float:
         """Move shards from full to empty workers; return the number of records moved.
 
-        It ends when each worker's records differ from the average by a tenth at most, or when no
-        single move helps.
+        The moves end when each worker's records differ from the average by a tenth at most, or when
+        no single move helps.
         """
         average = sum(map(sum, self.workers)) / len(self.workers)
         moved = 0.0

@@ -1,10 +1,10 @@
-"""Measure the bytes that a contact occupies in PostgreSQL, and that the server writes for it.
+"""Measure the bytes of a contact in PostgreSQL's tables and indexes, and in its log.
 
     python -m benchmarks.size [--records 200000] [--properties 7] [--at 1e6,1e8,1e9]
 
-It starts a PostgreSQL server of its own, so that nobody else writes to its log (WAL), and fills a
-database through the hub's own code. The sizes for `--at` records are the measured bytes per contact
-times the number of records.
+The benchmark starts its own PostgreSQL server, so that no other program writes to the log (WAL),
+and fills a database with the hub's own code. The sizes for `--at` records are the measured bytes
+per contact times the number of records.
 """
 
 from __future__ import annotations
