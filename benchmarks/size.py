@@ -3,8 +3,8 @@
     python -m benchmarks.size [--records 200000] [--properties 7] [--at 1e6,1e8,1e9]
 
 The benchmark starts its own PostgreSQL server, so that no other program writes to the log (WAL),
-and fills a database with the hub's own code. The sizes for `--at` records are the measured bytes
-per contact times the number of records.
+and fills a database with the hub's own code. It needs PostgreSQL 15 or newer. The sizes for
+`--at` records are the measured bytes per contact times the number of records.
 """
 
 from __future__ import annotations
