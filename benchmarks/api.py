@@ -2,9 +2,9 @@
 
     python -m benchmarks.api --records 100000 --workers 2
 
-It makes a database of its own (PostgreSQL at CRMHUB_TEST_POSTGRES, or SQLite with --sqlite), fills
-it, starts `crmhub serve` as the README says, measures, and drops all of it again. Figures of one
-machine compare with each other only within one run.
+The benchmark creates a database (on the PostgreSQL at CRMHUB_TEST_POSTGRES, or SQLite with
+`--sqlite`), fills it, starts `crmhub serve` as the README says, measures, and deletes the database.
+Figures can be compared only within one run on one machine.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main() -> None:
         with here.server(workers=options.workers, threads=options.threads) as service:
             base = f"/{account.client_id}/api/v1/contacts"
             key = {"service-apikey": ids.api_key}
-            for name, make in _requests(base, key, sample).items():
+            for name, make in calls_of(base, key, sample).items():
                 figures = run(
                     service.address, make, connections=options.connections, seconds=options.seconds
                 )
@@ -76,9 +76,14 @@ def _contact(i: int) -> dict[str, str]:
     }
 
 
-def _requests(
+def calls_of(
     base: str, key: dict[str, str], sample: list[int]
 ) -> dict[str, Callable[[int], bytes]]:
+    """Return a function per kind of call, which returns the bytes of its request number 0, 1, …
+
+    `base` is the path of the contacts, `key` the header with the API key, and `sample` contains
+    ids of contacts.
+    """
     run_id = uuid.uuid4().hex[:8]
 
     def search(name: str, value: Callable[[int], str]) -> Callable[[int], bytes]:

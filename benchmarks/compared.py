@@ -1,9 +1,9 @@
-"""Compare totals and pages of the hub with a hand-made schema, in the same run.
+"""Compare totals and pages of the hub with those of a hand-made schema, in the same run.
 
-A caller's first request wants a total and a page: they are measured together, and each alone
-unless one statement of the hub finds both. The two sides take turns on one connection with a warm
-cache; what counts is the median of the time that their statements take. Where they differ in what
-they find, the run ends.
+The first request of a caller needs a total and a page. Both are measured together, and also each
+alone, unless one statement of the hub returns both. The two sides run alternately on one connection
+with a warm cache. The compared figure is the median time of their statements. If the results of the
+two sides differ, the run ends.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Timed(Connection):
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Medians in ms: the hub's statements, its whole work, and the hand-made statement."""
+    """Medians in ms: the hub's statements, the hub's whole work, and the hand-made statement."""
 
     hub: float
     whole: float
@@ -94,7 +94,10 @@ class Paged:
 
 
 class Comparison:
-    """Compares on one connection, for each pair so many rounds or so many seconds at most."""
+    """Compares the two sides on one connection.
+
+    Each pair is measured `rounds` times, or for `seconds` if that is shorter.
+    """
 
     def __init__(
         self, hub: Hub, connection: Connection, account: Account, *, rounds: int, seconds: float

@@ -1,9 +1,9 @@
 """Build a database of a million contacts.
 
-One account has most of them, many small ones share the rest. What a contact holds depends on its
-number alone, so two databases of one size hold the same. They are written by the code of the hub
-that writes every record, in batches of 100, from as many processes as the machine has cores; only
-the moments of creation and change are given, spread over two years.
+One account has most of the contacts; many small accounts share the others. The values of a contact
+depend only on its number, so two databases of the same size have the same content. The hub's own
+code writes the contacts, in batches of 100, in as many processes as the machine has cores. Only the
+times of creation and change are given; they are spread over two years.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import random
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import date, timedelta
+from itertools import islice
 
 from sqlalchemy.engine import make_url
 
@@ -47,11 +48,16 @@ _RANKS = ("Junior", "Senior", "Lead", "Deputy", "Chief", "Assistant")
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The number of contacts in the big account, and the number of small accounts."""
+    """The number of contacts in the big account, and the number of small accounts.
+
+    `others` is the number of contacts of all small accounts together, `properties` the largest
+    number of properties of a contact.
+    """
 
     records: int
     others: int
     accounts: int
+    properties: int = 12
 
     @property
     def each(self) -> int:
@@ -60,10 +66,10 @@ class Size:
 
 
 def contact(account: int, number: int, of: int) -> dict[str, str]:
-    """Return the properties of contact `number` of the `of` that an account has.
+    """Return the properties of contact `number` of the `of` contacts of an account.
 
-    `lifecyclestage`, `hs_lead_status` and `closedate` go along with the order of creation, and
-    `state` with `city`; all others depend on nothing.
+    `lifecyclestage`, `hs_lead_status` and `closedate` depend on the order of creation, and `state`
+    depends on `city`. All other values are independent.
     """
     chance = random.Random(account * 1_000_003 + number).random
     age = number / of
@@ -138,7 +144,7 @@ def big_account(hub: Hub) -> Account:
 
 def _fill_big(here: Place, account_id: int, first: int, size: Size) -> None:
     last = min(size.records, first + _BATCH * _BATCHES)
-    _fill(here, account_id, range(first, last), of=size.records)
+    _fill(here, account_id, range(first, last), size.records, size.properties)
 
 
 def _fill_small(here: Place, first: int, size: Size) -> None:
@@ -146,11 +152,11 @@ def _fill_small(here: Place, first: int, size: Size) -> None:
     for number in range(first, min(size.accounts, first + _ACCOUNTS)):
         name = f"small-{number}"
         account, _ = open_account(hub, name=name, client_id=name, plan="unlimited", by=BENCHMARKS)
-        _fill(here, account.id, range(size.each), of=size.each)
+        _fill(here, account.id, range(size.each), size.each, size.properties)
     hub.close()
 
 
-def _fill(here: Place, account_id: int, numbers: range, *, of: int) -> None:
+def _fill(here: Place, account_id: int, numbers: range, of: int, properties: int) -> None:
     url = make_url(here.url)
     if here.dialect == "postgresql":
         # A crash of the server would spoil the run anyway.
@@ -161,18 +167,26 @@ def _fill(here: Place, account_id: int, numbers: range, *, of: int) -> None:
         catalogue = catalogues.load(connection, account_id, CONTACTS)
     for start in range(numbers.start, numbers.stop, _BATCH):
         batch = range(start, min(numbers.stop, start + _BATCH))
-        _write(database, ids, catalogue, batch, of)
+        contacts = [dict(islice(contact(account_id, n, of).items(), properties)) for n in batch]
+        _write(database, ids, catalogue, batch, of, contacts)
     database.close()
 
 
-def _write(database: Database, ids: Ids, catalogue: Catalogue, batch: range, of: int) -> None:
+def _write(
+    database: Database,
+    ids: Ids,
+    catalogue: Catalogue,
+    batch: range,
+    of: int,
+    contacts: list[dict[str, str]],
+) -> None:
     """Write a batch of contacts; later, each twentieth of them is changed."""
     account = catalogue.account_id
     created = _START + _SPAN_MS * batch.start // of
     chance = random.Random(f"{account} {batch.start}").random
     changed = created + int((_START + _SPAN_MS - created) * chance())
     new = writing.finish(
-        catalogue, [NewRecord(_checked(catalogue, contact(account, n, of))) for n in batch]
+        catalogue, [NewRecord(_checked(catalogue, contact)) for contact in contacts]
     )
     taken = ids.take(account, CONTACTS.code, len(batch))
     changes = [

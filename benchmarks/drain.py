@@ -2,9 +2,9 @@
 
     python -m benchmarks.drain [--sqlite] [--leads 10000] [--phones 0] [--limit 100/10s]
 
-The leads are written down before the CRM is there, by the journal's own `accept` in one process,
-since it is not the HTTP that is measured. Then the CRM and `crmhub worker` begin. It ends with 1
-when a lead is lost or there twice, or more than 1 % of the calls were over the CRM's limit.
+The journal's function `accept` stores the leads in one process before the CRM runs, because HTTP is
+not measured here. Then the CRM and `crmhub worker` start. The exit code is 1 if a lead is lost or
+exists twice, or if the CRM's limit refused more than 1 % of the calls.
 """
 
 from __future__ import annotations

@@ -2,11 +2,12 @@
 
     python -m benchmarks.failover [--failovers 20] [--rate 25]
 
-It makes a PostgreSQL server and a synchronous standby, starts `crmhub serve` and its worker with
-the addresses of both, and lets bots send a lead and a deal each. Again and again it kills the
-primary with SIGKILL, promotes the standby, and makes the killed server a standby of the new
-primary. It ends with 1 when a call that was answered 2xx is missing, anything is there twice, a
-caller is told anything but 2xx or 503 with Retry-After, or callers are refused for more than 10 s.
+The benchmark creates a PostgreSQL server and a synchronous standby, starts `crmhub serve` and its
+worker with the addresses of both, and lets each bot send a lead and a deal. Repeatedly, it kills
+the primary with SIGKILL, promotes the standby, and makes the killed server a standby of the new
+primary. The exit code is 1 if a call that was answered 2xx is missing, if a record exists twice, if
+a caller gets an answer other than 2xx or 503 with Retry-After, or if callers are refused for more
+than 10 s.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def main() -> None:
 
 
 class _Pair:
-    """A primary and its synchronous standby, which change places."""
+    """A primary and its synchronous standby, which exchange their roles."""
 
     def __init__(self, primary: Cluster, standby: Cluster, database: str) -> None:
         self.primary, self.standby = primary, standby
@@ -87,7 +88,7 @@ class _Pair:
         )
 
     def fail_over(self, options: argparse.Namespace) -> None:
-        """Let the standby take over from the primary, and the other way round, so many times."""
+        """Let the standby take over from the primary repeatedly, with exchanged roles."""
         for _ in range(options.failovers):
             time.sleep(options.pause)
             began = time.perf_counter()
@@ -116,7 +117,7 @@ class _Pair:
 
 @contextmanager
 def _pair(primary: Cluster, standby: Cluster, database: str) -> Iterator[_Pair]:
-    """Lend a pair; at the end the server with the place's database takes writes again."""
+    """Yield a pair; at the end, the server with the place's database accepts writes again."""
     standby.stop()
     pair = _Pair(primary, standby, database)
     pair.attach()

@@ -2,11 +2,11 @@
 
     python -m benchmarks.fairness [--sqlite] [--seconds 15] [--most 2]
 
-Both accounts are served by the same processes. The one's CRM is quick; the other's takes every
-request and never answers, while bots go on calling its helpers and its queue is full. Leads of the
-first one are timed alone and then beside it: over HTTP, and from the queue until they are done.
-It ends with 1 when one is lost, there twice or refused, or takes more than `--most` times as long
-and half a second longer.
+The same processes serve both accounts. The CRM of the first account is fast. The CRM of the second
+account accepts every request and never answers, while bots call its helpers and its queue is full.
+Leads of the first account are timed twice: without and with the load of the second account, over
+HTTP and from the queue until they are done. The exit code is 1 if a lead is lost, exists twice or
+is refused, or if it takes more than `--most` times as long and half a second longer.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _fill(here: Place, leads: int) -> None:
 
 @contextmanager
 def _calling(bots: Bots, number: int) -> Iterator[None]:
-    """Let so many bots call createLead, one lead after the other, until the block ends."""
+    """Let this many bots call createLead, one lead after the other, until the block ends."""
     over = threading.Event()
 
     def call(bot: int) -> None:

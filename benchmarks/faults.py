@@ -60,19 +60,19 @@ _UNAVAILABLE = {"kind": "status", "status": 503}
 
 @dataclass
 class Sent:
-    """The accepted calls, and the calls that broke and may have been accepted."""
+    """The accepted calls, and the calls without an answer that may have been accepted."""
 
     values: dict[str, dict[str, list[str]]] = field(default_factory=dict)
-    """By email and property: the value accepted last, and later ones whose call broke."""
+    """By email and property: the value accepted last, and later values without an answer."""
     leads: set[str] = field(default_factory=set)
     """The emails that were accepted."""
     contacts: dict[str, str] = field(default_factory=dict)
     """By email, the contactId that was answered."""
     deals: set[str] = field(default_factory=set)
     doubtful: set[str] = field(default_factory=set)
-    """Emails and deals whose call broke: they may be there, and may not."""
+    """Emails and deals of calls without an answer: the CRM may have them or not."""
     discarded: set[str] = field(default_factory=set)
-    """Values and deals of calls that the operator discards."""
+    """Values and deals of the calls that the operator discards."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def note_lead(self, told: Told, email: str, **values: str) -> None:
@@ -214,10 +214,10 @@ _DISCARD = "to discard"
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """A person some of whose calls cannot succeed before the operator corrects them.
+    """A person of whom some calls cannot succeed before the operator corrects them.
 
-    A third of them begins with an email that the CRM refuses, so that the contact does not exist;
-    half of these send the right one themselves later.
+    A third of these persons begin with an email that the CRM refuses, so that the contact does not
+    exist. Half of this third send the right email themselves later.
     """
 
     bots: Bots
@@ -236,11 +236,11 @@ class Failing:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the first email is one that the CRM refuses."""
+        """Whether the CRM refuses the person's first email."""
         return self.number % 3 == 1
 
     def send(self) -> None:
-        """Send good and failing calls; each accepted one is to be carried out or discarded."""
+        """Send valid and failing calls; each accepted call must be carried out or discarded."""
         email = _refused_email(self.email) if self.is_unknown else self.email
         lead = self.bots.create_lead(self.token, name="Ann Old", email=email)
         self.sent.note_lead(lead, self.email, lastname="Old")
@@ -282,7 +282,7 @@ class Failing:
 
 
 def _refused_email(email: str) -> str:
-    """Return an email that the hub takes for one, and HubSpot does not."""
+    """Return an email that the hub accepts and HubSpot refuses."""
     return email.replace("@example.com", "@bücher.example.com")
 
 
@@ -303,15 +303,15 @@ Action = Mapping[str, Any]
 
 @dataclass
 class Operator:
-    """Decides on what failed, by the commands of `crmhub actions`."""
+    """Decides on failed actions, with the commands of `crmhub actions`."""
 
     here: Place
     url: str
     token: str = field(repr=False)
     commands: Counter[str] = field(default_factory=Counter)
-    """How often each was run."""
+    """The number of runs of each command."""
     failures: list[str] = field(default_factory=list)
-    """What commands that failed have said."""
+    """The output of the commands that failed."""
 
     @classmethod
     def of(cls, here: Place, service: Service) -> Operator:
@@ -320,13 +320,13 @@ class Operator:
         return cls(here, f"http://127.0.0.1:{service.address[1]}/admin/v1/actions", token)
 
     def failed_actions(self) -> list[Action]:
-        """Return the failed actions, each with what was sent, in random order."""
+        """Return the failed actions with their requests, in random order."""
         listed = self._get("", state="dead", limit="100")["results"]
         random.shuffle(listed)
         return [self._get(f"/{one['actionId']}") for one in listed]
 
     def decide_or_retry(self, failed: Sequence[Action]) -> None:
-        """Decide on these actions, but retry a third without a correction, which fails again."""
+        """Decide on these actions; retry a third uncorrected, so that they fail again."""
 
         def decide(action: Action) -> None:
             if random.randrange(3):
@@ -338,7 +338,7 @@ class Operator:
             list(pool.map(decide, failed))
 
     def decide_rest(self, url: str) -> None:
-        """Decide on all that is left; give up what still fails after some rounds."""
+        """Decide on all other actions; discard those that still fail after some rounds."""
         for _ in range(_ROUNDS):
             failed = self.failed_actions()
             with ThreadPoolExecutor(_OPERATORS) as pool:

@@ -1,13 +1,13 @@
 """A hand-made schema with the same contacts, and the queries of the comparison.
 
-The table `floor` has a typed column for each property, and indexes made for just these queries;
-of the document of a contact, which the hub keeps too, it knows nothing. Each query stands here
-twice: as filters of the hub, and as the condition that one would write by hand.
+The table `floor` has a typed column for each property, and indexes made for exactly these queries.
+It does not contain the document of a contact, which the hub stores as well. Each query is given
+twice: as filters of the hub, and as a hand-written condition.
 
-So there are two floors for several filters at once. The one has an index for the very pair or
-triple: the least that anything can take, where one knows beforehand what will be asked. The other
-one is `by_columns`, with indexes of single columns alone: what a hand makes where callers may
-combine any filters, as those of the hub may.
+For queries with several filters there are two floors. The first has an index for exactly this
+combination of filters. It is the fastest possible schema if the queries are known beforehand. The
+second floor, `by_columns`, has only indexes of single columns. It is the usual schema if callers
+may combine any filters, as those of the hub may.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _COMBINED = (
 
 
 def make(connection: Connection) -> None:
-    """Make the table from the hub's own records, with its indexes."""
+    """Create the table and its indexes from the hub's own records."""
     columns = [f"(properties ->> '{name}') collate \"C\" as {name}" for name in _TEXTS]
     columns += [f"cast(properties ->> '{name}' as float8) as {name}" for name in _NUMBERS]
     columns += [f"cast(left(properties ->> '{name}', 10) as date) as {name}" for name in _DATES]
@@ -85,7 +85,7 @@ def make(connection: Connection) -> None:
 
 @contextmanager
 def by_columns(connection: Connection) -> Iterator[None]:
-    """Until the block ends, the table has indexes of single columns alone, in their sort orders."""
+    """Until the block ends, keep only indexes of single columns, in their sort orders."""
     connection.run("begin")
     try:
         for number, _ in enumerate(_COMBINED):
@@ -97,11 +97,11 @@ def by_columns(connection: Connection) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A query: filters of the hub, and the same by hand.
+    """A query: filters of the hub, and the same query written by hand.
 
-    `total` and `page` are how many times the floor's time the hub may take, 0 where nothing is
-    aimed at. In a `ranged` one the index that finds the contacts does not sort them, and where
-    they lie in the sort order decides how a page is best read.
+    `total` and `page` are the aims: how many times the floor's time the hub may take, 0 without an
+    aim. In a `ranged` query, the index that finds the contacts does not sort them, and the best way
+    to read a page depends on their positions in the sort order.
     """
 
     name: str
@@ -120,9 +120,9 @@ def _of(name: str, operator: str, value: str | None = None) -> Filter:
 def cases() -> list[Case]:
     """Return the queries.
 
-    City, last name, score and job stand in no relation to the order of creation, stage, status
-    and close date go along with it: an evangelist is among the oldest, a subscriber among the
-    newest 2 %.
+    City, last name, score and job are independent of the order of creation. Stage, status and close
+    date depend on it: an evangelist is among the oldest contacts, a subscriber among the newest 2
+    %.
     """
     berlin = _of("city", "EQ", "Berlin")
     score = _of("hubspotscore", "GTE", "5000")
@@ -230,7 +230,7 @@ def _closed(name: str, *bounds: tuple[str, str], total: float) -> Case:
 
 
 def _timed(name: str, done: str, *bounds: tuple[str, str]) -> Case:
-    """Return the contacts that were `created` or `updated` between these days."""
+    """Return the query for contacts that were `created` or `updated` between these days."""
     moments = [int(datetime.fromisoformat(f"{day}T00:00Z").timestamp()) * 1000 for _, day in bounds]
     wheres = [f"{done}_at {_SYMBOLS[each]} :at{n}" for n, (each, _) in enumerate(bounds)]
     params = {f"at{n}": moment for n, moment in enumerate(moments)}

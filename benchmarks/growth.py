@@ -2,9 +2,9 @@
 
     python -m benchmarks.growth [--sizes 10000,100000,1000000] [--use NAME]
 
-Each size has a database of its own on PostgreSQL; beside them goes what `benchmarks.million` has
-kept. The calls are those that the API makes of the hub, its Python included; the databases take
-turns.
+Each size has its own database on PostgreSQL; `--use` adds a database that `benchmarks.million` has
+kept. The measured calls are the hub's functions that the API calls, including their Python code.
+The databases are measured alternately.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SAMPLE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A database of contacts: some ids and emails of its big account, and how many it has."""
+    """A database of contacts, with its number of contacts and some ids and emails."""
 
     hub: Hub
     account: Account
@@ -40,7 +40,7 @@ class Filled:
     emails: list[str]
 
     def calls(self) -> Mapping[str, Callable[[], object]]:
-        """Return what is measured, each time of another record."""
+        """Return the functions to measure; each call reads another record."""
 
         def listed(*filters: Filter) -> object:
             request = PageRequest(Query(filters))

@@ -110,7 +110,7 @@ def _attacked(
 
 
 def _fill(target: Target) -> list[int]:
-    """Create the attacker's contacts and return their ids; the first ones are as long as can be."""
+    """Create the attacker's contacts, the first with the longest values; return their ids."""
     ids = list[int]()
     while len(ids) < _RECORDS:
         long = {"address": LONG_TEXT, "jobtitle": LONG_TEXT} if len(ids) < _LONG else {}
@@ -148,14 +148,14 @@ def _run(name: str, target: Target, seconds: float) -> dict[str, int]:
 
 @dataclass
 class Quiet:
-    """The measured calls of an account that attacks nobody."""
+    """The measured calls of an account that does not attack."""
 
     address: tuple[str, int]
     ids: IssuedIds
     seconds: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     health: float = 0.0
-    """The longest that /healthz took, in seconds."""
+    """The longest time of an answer of /healthz, in seconds."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -228,7 +228,7 @@ class Quiet:
 
 
 class _Operator:
-    """Somebody who has signed in from a browser before the attacks."""
+    """A console user who has signed in from a browser before the attacks."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -237,7 +237,7 @@ class _Operator:
             raise SystemExit(f"the operator's first sign-in was answered {status}")
 
     def shut_out(self) -> int:
-        """Return 1 when the session has ended, or a new sign-in from the browser is refused."""
+        """Return 1 if the session has ended or a new sign-in of the browser fails, else 0."""
         cookies = "; ".join(f"{name}={value}" for name, value in self._cookies.items())
         page = self._target.raw("GET", "/console/accounts", None, {"Cookie": cookies})
         device = {k: v for k, v in self._cookies.items() if "device" in k}
@@ -260,7 +260,7 @@ def _memory(service: Service, name: str) -> dict[int, int]:
 
 
 def _grown(service: Service, before: Mapping[int, int]) -> int:
-    """Return by how many MB a server process has grown at most; a new one is one that died."""
+    """Return the largest growth of a server process in MB; raise SystemExit if a process died."""
     now = _memory(service, "VmHWM")
     if now.keys() != before.keys():
         raise SystemExit("a server process has ended")

@@ -69,7 +69,7 @@ def main() -> None:
 
 
 class View(Protocol):
-    """The actions and views of a colleague in an account's CRM."""
+    """The actions and views of a person who works in an account's CRM."""
 
     def enter(self, contact: Entered) -> str:
         """Create the contact by hand and return its id."""
@@ -168,7 +168,7 @@ class OwnRecordsView:
 
 
 def duplicates(service: Service, token: str, client_id: str) -> set[frozenset[str]] | None:
-    """Return the contact ids of each pair that is listed; None where there is no such list."""
+    """Return the contact ids of each listed pair; None if the account has no such list."""
     url = f"http://127.0.0.1:{service.address[1]}/admin/v1/accounts/{client_id}/duplicates"
     headers = {"Authorization": f"Bearer {token}"}
     pairs, query = set[frozenset[str]](), {"limit": "100"}
@@ -189,7 +189,7 @@ def duplicates(service: Service, token: str, client_id: str) -> set[frozenset[st
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """An account on which scenes are played."""
+    """An account on which scenes run."""
 
     client_id: str
     bots: Bots
@@ -198,7 +198,7 @@ class Stage:
     seed: int
 
     def play(self, scene: Scene) -> Played:
-        """Send the calls of a scene, each step once the one before is carried out."""
+        """Send the calls of a scene; each step starts when the step before it is carried out."""
         played, position = Played(scene), 0
         for step in scene.steps:
             calls = step if isinstance(step, tuple) else (step,)
@@ -281,7 +281,7 @@ def _run(crm: str, options: argparse.Namespace) -> bool:
 def _stages(
     here: Place, service: Service, fake: Crm | None, actions: Actions, seed: int
 ) -> dict[str, Stage]:
-    """Open an account for each set of switches."""
+    """Open an account for each combination of switches."""
     stages = {}
     for name, switches in ACCOUNTS.items():
         ids = here.account(
@@ -296,9 +296,9 @@ def _stages(
 
 
 def _lift_search_limits(here: Place, stages: Iterable[Stage]) -> None:
-    """Let the hub search HubSpot without limit: at four a second, 10,000 people take an hour.
+    """Remove the hub's limit for searches in HubSpot, with which 10,000 people take an hour.
 
-    HubSpot names a limit for its other calls only, which the HubSpot-like CRM can change.
+    HubSpot announces only the limit for its other calls, which the HubSpot-like CRM can change.
     """
     for stage in stages:
         # The first search opens the budget.

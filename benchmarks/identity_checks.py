@@ -13,52 +13,52 @@ from benchmarks.identity_scenes import ACCOUNTS, Scene
 Properties = Mapping[str, str]
 Pairs = Collection[frozenset[str]]
 Answer = Told | str
-"""What a call was answered; of a contact that a colleague entered, its id."""
+"""The answer to a call; for a contact that was entered by hand, the contact's id."""
 
 BROKEN = ("merged", "doubled", "overwritten", "shown", "lost", "wrong", "silent", "answers")
-"""What must not be.
+"""The kinds of faults.
 
-`merged`: people whose contact is somebody else's, too. `doubled`: contacts more than a person
-should have. `overwritten`: contacts with a value of somebody else. `shown`: conversations that show
-one. `lost`: contacts that are missing, or lack a value. `wrong`: contacts with any other value than
-was sent last. `silent`: clashes that neither an answer nor the list tells. `answers`: calls refused
-that should be accepted, or the other way round.
+`merged`: people whose contact also belongs to another person. `doubled`: more contacts than a
+person should have. `overwritten`: contacts with a value of another person. `shown`: conversations
+that show such a value. `lost`: contacts that are missing or lack a value. `wrong`: contacts with
+another value than the one sent last. `silent`: clashes that neither an answer nor the list reports.
+`answers`: calls that were refused but should be accepted, or the other way round.
 """
 COUNTED = ("clashes", "in answer", "listed")
-"""How many clashes there were, how many of them an answer tells, and how many are listed."""
+"""The names of three counts: clashes, clashes reported in answers, and listed clashes."""
 
 
 @dataclass
 class Played:
-    """A scene that was sent: the answer to each of its calls, and to getProperties afterwards."""
+    """A scene that was sent: the answers to its calls, and the later answers of getProperties."""
 
     scene: Scene
     answers: list[Answer] = field(default_factory=list)
-    """In the order of `scene.calls`."""
+    """The answers in the order of `scene.calls`."""
     read: dict[str, Told] = field(default_factory=dict)
-    """By contactToken."""
+    """The answers of getProperties by contactToken."""
 
 
 @dataclass
 class Findings:
-    """The counts of a scene, and its faults in words."""
+    """The counts of a scene, and the descriptions of its faults."""
 
     counts: Counter[str] = field(default_factory=Counter)
     remarks: list[str] = field(default_factory=list)
 
     @property
     def faults(self) -> int:
-        """How many faults there are."""
+        """The number of faults."""
         return sum(self.counts[name] for name in BROKEN)
 
     def add(self, fault: str, remark: str, count: int = 1) -> None:
-        """Count a fault and say what it is."""
+        """Count a fault and store its description."""
         self.counts[fault] += count
         self.remarks.append(f"{fault}: {remark}")
 
 
 class Crowd:
-    """The contacts of the CRM by id, and whose values they hold."""
+    """The contacts of the CRM by id, and the people to whom their values belong."""
 
     def __init__(self, played: Iterable[Played], contacts: Mapping[str, Properties]) -> None:
         self.contacts = contacts
@@ -74,21 +74,21 @@ class Crowd:
                     self._ids[number].add(id)
 
     def people_with(self, value: str) -> set[int]:
-        """Return the people whose value this is: none of a first name, or of junk."""
+        """Return the people to whom a value belongs; first names and junk belong to nobody."""
         return self._people.get(comparable(value), set())
 
     def ids_of(self, people: Iterable[int]) -> set[str]:
-        """Return the ids of the contacts that hold a value of one of these people."""
+        """Return the ids of the contacts that contain a value of one of these people."""
         return set().union(*(self._ids.get(number, set()) for number in people))
 
     def ids_with_email(self, email: str) -> list[str]:
-        """Return the ids of the contacts whose primary email this is."""
+        """Return the ids of the contacts with this primary email."""
         ids = self.ids_of(self.people_with(email))
         return sorted(id for id in ids if same(self.contacts[id].get("email"), email))
 
 
 def comparable(value: str) -> str:
-    """Return an email in lower case, a phone without blanks, and any other text as it is."""
+    """Return an email in lower case, a phone without blanks, and any other text unchanged."""
     value = value.strip()
     if "@" in value:
         return value.lower()
@@ -96,15 +96,15 @@ def comparable(value: str) -> str:
 
 
 def same(value: str | None, wanted: str) -> bool:
-    """Return whether a stored value, None for none, is the wanted one."""
+    """Return whether a stored value (None for none) equals the wanted value."""
     return comparable(value or "") == comparable(wanted)
 
 
 def compare(played: Played, crowd: Crowd, pairs: Pairs) -> Findings:
-    """Return what is wrong with a scene.
+    """Return the faults of a scene.
 
-    Calls that were sent at the same moment may have been carried out in any order: the one that
-    leaves the fewest faults counts.
+    Calls that were sent at the same moment may have been carried out in any order. The order with
+    the fewest faults counts.
     """
     answers = {id(call): a for call, a in zip(played.scene.calls, played.answers, strict=True)}
     findings = (
@@ -117,7 +117,7 @@ def compare(played: Played, crowd: Crowd, pairs: Pairs) -> Findings:
 def _compare_with(
     answered: Sequence[tuple[Call, Answer]], played: Played, crowd: Crowd, pairs: Pairs
 ) -> Findings:
-    """Return what is wrong if the calls were carried out in this order."""
+    """Return the faults of a scene if its calls were carried out in this order."""
     switches = ACCOUNTS[played.scene.kind.account]
     oracle = Oracle(
         email_required="lead_requires" not in switches,
@@ -138,7 +138,7 @@ def _compare_with(
 
 
 Ids = Sequence[tuple[Contact, Sequence[str]]]
-"""Each expected contact, and the ids of the CRM under which it was answered."""
+"""The expected contacts, each with the CRM's ids that the answers gave for it."""
 
 
 def _ids_by_contact(
@@ -202,7 +202,7 @@ def _is_told(answer: Told, wanted: Expected) -> bool:
 
 
 def _compare_people(ids: Ids, crowd: Crowd, findings: Findings) -> None:
-    """Compare the contact of each: that it is theirs alone, the only one, and right."""
+    """Check that each person has one contact, that it is theirs alone, and that it is right."""
     uses = Counter(id for _, known in ids for id in known)
     for id, count in uses.items():
         if count > 1:
@@ -220,7 +220,7 @@ def _compare_people(ids: Ids, crowd: Crowd, findings: Findings) -> None:
 
 
 def _compare_rest(played: Played, ids: Ids, crowd: Crowd, findings: Findings) -> None:
-    """Look for contacts that hold something of these people and were never answered."""
+    """Find contacts with values of these people that no answer has named."""
     answered = {id for _, known in ids for id in known}
     people = [person.number for person in played.scene.people]
     for id in sorted(crowd.ids_of(people) - answered):
@@ -230,7 +230,7 @@ def _compare_rest(played: Played, ids: Ids, crowd: Crowd, findings: Findings) ->
 def _compare_values(
     somebody_elses: str, held: Properties, contact: Contact, crowd: Crowd, findings: Findings
 ) -> None:
-    """Compare all values and count one fault: `somebody_elses` where one is another person's."""
+    """Compare all values; count the fault `somebody_elses` if a value belongs to another person."""
     expected = contact.properties
     values = [held.get(name, "") for name in expected if not same(held.get(name), expected[name])]
     people = set().union(*(crowd.people_with(value) for value in values))
@@ -245,7 +245,7 @@ def _compare_values(
 def _compare_conversation(
     token: str, answer: Told, contact: Contact | None, crowd: Crowd, findings: Findings
 ) -> None:
-    """Compare what getProperties answers; it must refuse the token of no contact."""
+    """Check the answer of getProperties, which must refuse a token without a contact."""
     if contact is None:
         if answer.status not in (404, 422):
             findings.add("shown", f"getProperties of {token!r} is answered {_shown(answer)}")

@@ -33,12 +33,12 @@ _FEW = 3
 
 
 class Junk(str):
-    """A text that a builder sends for an empty variable; `rest` is the good half of a name."""
+    """A text that a builder sends for an empty variable; `rest` is the usable part of a name."""
 
     rest: str
 
     def __new__(cls, text: str, *, rest: str = "") -> Junk:
-        """Return the text as it is sent."""
+        """Return the text as the builder sends it."""
         junk = super().__new__(cls, text)
         junk.rest = rest
         return junk
@@ -103,7 +103,7 @@ Step = Call | tuple[Call, ...]
 
 @dataclass(eq=False, slots=True)
 class Contact:
-    """A contact as the CRM must hold it; `people` are those who have written to it."""
+    """A contact as the CRM must contain it; `people` are the persons who have written to it."""
 
     email: str = ""
     secondary_email: str = ""
@@ -113,7 +113,7 @@ class Contact:
 
     @property
     def properties(self) -> dict[str, str]:
-        """Every property with the value that it must have, "" for none."""
+        """Every property with its required value, "" for none."""
         names = dict.fromkeys(("firstname", "lastname", "city"), "")
         return {"email": self.email, "phone": self.phone, **names, **self.values}
 
@@ -124,9 +124,9 @@ class Contact:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a call must lead to.
+    """The expected effect of a call.
 
-    `errors` are keys, one of which a 422 must name with its `value`; then nothing is written.
+    `errors` are keys; a 422 must name one of them with its `value`, and then nothing is written.
     `refused` are properties that the answer must name. `shares_phone_with` are the contacts that
     have had this phone before.
     """
@@ -139,7 +139,7 @@ class Expected:
 
     @property
     def is_clash(self) -> bool:
-        """Whether the caller or the operator must be told."""
+        """Whether the caller or the operator must be informed."""
         return bool(self.errors or self.refused or self.shares_phone_with)
 
     def __str__(self) -> str:
@@ -153,17 +153,17 @@ class Expected:
 
 @dataclass(slots=True)
 class Oracle:
-    """Replays calls one by one; the oldest contact comes first."""
+    """Carries out calls one by one, as the rules demand; the oldest contact comes first."""
 
     email_required: bool = True
     phone_identifies: bool = False
     contacts: list[Contact] = field(default_factory=list)
     conversations: dict[str, Contact] = field(default_factory=dict)
     with_email: set[str] = field(default_factory=set)
-    """The conversations that have said an email."""
+    """The conversations that have given an email."""
 
     def expect(self, call: Call) -> Expected:
-        """Carry the call out and return what it must lead to."""
+        """Carry a call out and return its expected effect."""
         match call:
             case Entered():
                 return self._enter(call)
@@ -219,7 +219,7 @@ class Oracle:
         return Expected(contact, refused=frozenset(refused), shares_phone_with=shares)
 
     def _required(self, call: Lead) -> dict[str, str]:
-        """Return the texts that must be filled, by their key."""
+        """Return the texts that must not be empty, by their key."""
         texts = {"contactToken": call.token, "name": call.name, "email": call.email}
         if not self.email_required:
             # A phone is enough; what is sent beside it must be filled all the same.
@@ -227,7 +227,7 @@ class Oracle:
         return texts
 
     def _contact_of(self, call: Lead, phone: str) -> Contact:
-        """Return the contact that the lead means, as the table at the top has it."""
+        """Return the contact that the lead means, by the table in this module's docstring."""
         with_email = [one for one in self.contacts if one.has_email(call.email)]
         conversation = self.conversations.get(call.token)
         with_phone = self._with_phone(phone)
@@ -246,7 +246,7 @@ class Oracle:
         return bool(call.email and conversation.email) and call.token not in self.with_email
 
     def _take_email(self, contact: Contact, call: Lead) -> bool:
-        """Store the lead's email where it may be; return False when it is refused."""
+        """Store the lead's email if the rules allow it; return False if it is refused."""
         if not call.email or contact.has_email(call.email):
             return True
         by_phone = self.phone_identifies and call.phone and contact.phone == call.phone
@@ -273,7 +273,7 @@ class Oracle:
 
 
 def _name_of(call: Lead) -> dict[str, str]:
-    """Return firstname and lastname, without the one that is blank."""
+    """Return firstname and lastname without blank values."""
     name = call.name.rest if isinstance(call.name, Junk) else call.name
     first, _, last = name.partition(" ")
     return {n: value for n, value in {"firstname": first, "lastname": last}.items() if value}
@@ -282,7 +282,8 @@ def _name_of(call: Lead) -> dict[str, str]:
 def orders(steps: Sequence[Step]) -> Iterator[list[Call]]:
     """Yield the orders in which the steps may have been carried out.
 
-    Calls of one step are sent at the same moment. Of many it only matters which is the first.
+    The calls of one step are sent at the same moment. If a step has many calls, only the choice of
+    the first one matters.
     """
     together = [step if isinstance(step, tuple) else (step,) for step in steps]
     for chosen in itertools.product(*(_orders_of(calls) for calls in together)):

@@ -1,7 +1,8 @@
-"""Invented people, and the scenes in which what they send clashes.
+"""Invented people, and the scenes in which their data clashes.
 
-A scene is what one caller sends, step by step; no two scenes share a person, an email or a real
-phone. Empty variables they do share, since every builder sends the same text for one.
+A scene consists of the calls that one caller sends, step by step. No two scenes share a person, an
+email or a real phone. Empty variables are shared, because every builder sends the same text for an
+empty variable.
 """
 
 from __future__ import annotations
@@ -39,18 +40,18 @@ _NO_PHONES = ("0", "00000000000", "1111111", "12345", "n/a", "+", "+49{{phone}}"
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody invented: all that is theirs follows from their number, and is nobody else's."""
+    """An invented person; all values follow from the person's number and belong to nobody else."""
 
     number: int
 
     @property
     def first_name(self) -> str:
-        """A first name that others have, too."""
+        """A first name that other persons have, too."""
         return _FIRST_NAMES[self.number % len(_FIRST_NAMES)]
 
     @property
     def last_name(self) -> str:
-        """A last name that nobody else has."""
+        """A last name that no other person has."""
         left, syllables = self.number + len(_SYLLABLES) ** 3, []
         while left:
             left, syllable = divmod(left, len(_SYLLABLES))
@@ -64,7 +65,7 @@ class Person:
 
     @property
     def city(self) -> str:
-        """A city where nobody else lives."""
+        """A city in which no other person lives."""
         return f"{self.last_name}ville"
 
     def email(self, which: int = 1) -> str:
@@ -81,7 +82,7 @@ class Person:
 
     @property
     def values(self) -> set[str]:
-        """What tells this person from others, wherever it is found."""
+        """The values that distinguish this person from others."""
         emails, phones = ({of(which) for which in range(1, 4)} for of in (self.email, self.phone))
         return {self.last_name, self.city, *emails, *phones}
 
@@ -96,7 +97,7 @@ class Person:
         email: str | None = None,
         phone: str = "",
     ) -> Lead:
-        """Return a createLead with the person's own name and first email, unless given."""
+        """Return a createLead, by default with the person's own name and first email."""
         return Lead(
             self.number,
             self.token(conversation) if token is None else token,
@@ -111,7 +112,7 @@ class Person:
         return SetProperties(self.number, token or self.token(conversation), values)
 
     def entered(self, *, secondary_email: str = "", **properties: str) -> Entered:
-        """Return the person's contact as a colleague enters it, with the person's name."""
+        """Return the person's contact as entered by hand, with the person's name."""
         names = {"firstname": self.first_name, "lastname": self.last_name}
         return Entered(self.number, {**names, **properties}, secondary_email)
 
@@ -121,7 +122,7 @@ class Person:
 
 
 def spelled(chance: random.Random, lead: Lead) -> tuple[str, str]:
-    """Return the lead's email and phone in one of the notations that people write them in."""
+    """Return the lead's email and phone in one of the notations that people use."""
     email, phone = lead.email, lead.phone
     if not isinstance(email, Junk):
         email = chance.choice((email, email, email.title(), f" {email} "))
@@ -270,7 +271,7 @@ def _deleted_by_hand(people: Sequence[Person], chance: Chance) -> list[Step]:
 
 
 def _junk(chance: Chance, name: str, *more: str) -> Junk:
-    """Return an unfilled variable of this name, in any form or one of `more`."""
+    """Return an unfilled variable of this name, in any notation, including those in `more`."""
     form = chance.choice((*_FORMS, *_WORDS, *more))
     return Junk(form % name if form in _FORMS or "%s" in form else form)
 
@@ -379,7 +380,7 @@ def _phone_decides(people: Sequence[Person], chance: Chance) -> list[Step]:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of scene: for how many people, on which account, and in which CRM alone."""
+    """A kind of scene: its number of people, its account, and its only CRM, if it has one."""
 
     name: str
     people: int
@@ -432,7 +433,7 @@ NO_CLASH = Kind("no clash", 1, _no_clash)
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What one caller sends for some people."""
+    """The calls that one caller sends for some people."""
 
     kind: Kind
     people: tuple[Person, ...]
@@ -446,10 +447,10 @@ class Scene:
 
 
 def scenes(people: int, crm: str, seed: int) -> list[Scene]:
-    """Return scenes for so many people in a random order, each kind with its share of them.
+    """Return scenes for this number of people in random order; each kind has its share of them.
 
-    Those who are left over have no clash. Each kind has one scene at least, so that a small crowd
-    may become a little larger.
+    The remaining people have no clash. Each kind has at least one scene, so a small number of
+    people may become a little larger.
     """
     chance = random.Random(seed)
     kinds = [one for one in KINDS if one.crm in ("", crm)]

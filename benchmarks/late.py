@@ -1,14 +1,16 @@
-"""Whether anything is made twice in a CRM that carries writes out after their answer was lost.
+"""Check that nothing is made twice in a CRM that carries writes out after their answer was lost.
 
     python -m benchmarks.late [--sqlite] [--late 50] [--under-way 60] [--leads 500] [--deals 200]
 
-It starts a CRM without unique emails or marks, `crmhub serve` and its worker, and sends leads,
-values and deals as bots do, without trying again. Of the writes a share gets no answer: the
-connection breaks, or hangs beyond the deadline, and most of them are carried out up to `--late`
-seconds later. Meanwhile server processes and worker are killed with SIGKILL. When the queue is
-empty and everything has landed it counts what the CRM holds. It ends with 1 when a call that was
-answered 2xx is missing, anything is there twice, or an older value stands over a newer one.
-With an `--under-way` shorter than `--late` it shows what the wait is for.
+The benchmark starts a CRM without unique emails or marks, `crmhub serve` and its worker, and sends
+leads, values and deals like bots, which do not repeat a call. A share of the writes gets no answer:
+the connection breaks, or hangs beyond the deadline. The CRM carries most of these writes out up to
+`--late` seconds later. Meanwhile server processes and the worker are killed with SIGKILL. When the
+queue is empty and all writes have landed, the CRM's records are counted. The exit code is 1 if a
+call that was answered 2xx is missing, if a record exists twice, or if an older value has replaced a
+newer one.
+
+With an `--under-way` shorter than `--late`, the benchmark shows the faults that the wait prevents.
 """
 
 from __future__ import annotations
@@ -39,15 +41,15 @@ _ADAPTER = "late"
 
 @dataclass
 class Sent:
-    """The accepted calls, and the calls that broke and may have been accepted."""
+    """The accepted calls, and the calls without an answer that may have been accepted."""
 
     leads: dict[str, str] = field(default_factory=dict)
-    """By email, the contactId that was answered."""
+    """The answered contactId by email."""
     values: dict[tuple[str, str], str] = field(default_factory=dict)
-    """By email and property, the value that was accepted last."""
+    """The value accepted last, by email and property."""
     deals: set[str] = field(default_factory=set)
     doubtful: set[str] = field(default_factory=set)
-    """Emails and deals whose call broke: they may be there, and may not."""
+    """Emails and deals of calls without an answer: the CRM may have them or not."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def note(self, told: Told, email: str, **values: str) -> None:
@@ -202,7 +204,7 @@ def _judge(crm: LateCrm, sent: Sent, found: dict[str, int]) -> bool:
 
 
 def _attempts(url: str) -> int:
-    """Return the largest number of attempts that an action's list holds."""
+    """Return the largest number of attempts that any action has."""
     database = Database(url, pool_size=1)
     try:
         with database.reading() as connection:

@@ -1,6 +1,6 @@
 """A CRM that carries a write out long after its caller has given up, and the adapter for it.
 
-It keeps neither marks nor unique emails, so that nothing but a lookup tells what it has made.
+The CRM has neither marks nor unique emails, so only a lookup shows whether a record exists.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from crmhub.adapter import (
 from crmhub.adapter.http import GENERAL, Answer, Http
 
 UNDER_WAY = "LATE_UNDER_WAY_S"
-"""The environment variable that says how long the adapter believes a write to be under way."""
+"""The environment variable with the seconds for which the adapter takes a write to be under way."""
 _LEASE_S = 30.0
 # Longer than a bot's deadline, shorter than a worker's call.
 _HANGS_S = (4.0, 8.0)
@@ -44,7 +44,7 @@ Record = dict[str, Any]
 
 
 class LateAdapter(Adapter):
-    """Finds what it has made by the email of a contact, and the values and time of a deal."""
+    """An adapter that recognises its contacts by email, and its deals by values and time."""
 
     title = "Late"
     settings = (Setting("base_url", "API address", "url", required=True),)
@@ -136,11 +136,11 @@ def _contact(answer: Answer, record: Mapping[str, Any], names: Sequence[str]) ->
 
 
 class LateCrm:
-    """The CRM; it listens at `url` while it is used as a context manager.
+    """The CRM; as a context manager, it listens at `url`.
 
-    While `loses` is set to a share, so many of the writes get no answer: the connection ends at
-    once, or hangs until the caller gives up. Most of these are carried out up to `late_s` seconds
-    after that, some before, and some never.
+    `loses` is the share of writes that get no answer: the connection ends at once, or hangs until
+    the caller gives up. Most of these writes are carried out up to `late_s` seconds later, some
+    before that, and some never.
     """
 
     def __init__(self, *, late_s: float) -> None:
@@ -170,12 +170,12 @@ class LateCrm:
             return [dict(one) for one in self._records[kind]]
 
     def until_landed(self) -> None:
-        """Return when no write is held back any more."""
+        """Wait until no write is held back any more."""
         while self._held:
             time.sleep(0.1)
 
     def read(self, parts: Sequence[str], query: Mapping[str, str]) -> Any:
-        """Return what a GET asks for, None where there is nothing."""
+        """Return the data that a GET requests, None if it does not exist."""
         with self._lock:
             match parts:
                 case ["contacts"]:
@@ -192,7 +192,7 @@ class LateCrm:
         return None
 
     def write(self, parts: Sequence[str], sent: Mapping[str, str]) -> Record | None:
-        """Carry a write out; None where its contact does not exist."""
+        """Carry a write out; return None if its contact does not exist."""
         with self._lock:
             match parts:
                 case ["contacts"]:
@@ -251,7 +251,7 @@ class _Server(ThreadingHTTPServer):
     crm: LateCrm
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: callers are killed, and give up, all the time."""
+        """Print nothing, because callers that are killed or give up cause errors all the time."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -296,4 +296,4 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PATCH = _serve
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""

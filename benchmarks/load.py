@@ -1,7 +1,7 @@
 """A load generator with many keep-alive connections in one thread; requests are built beforehand.
 
-It parses only the status and length of an answer, so that it takes little processor time from the
-server that it measures.
+The generator parses only the status and length of an answer, so that it takes little processor time
+from the measured server.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _PATIENCE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a run came to: successes per second, latencies in ms, how often each status came.
+    """The figures of a run: successes per second, latencies in ms, and counts of statuses.
 
-    The status is 0 where the connection broke, or no answer came within a minute; latencies are
-    those of the answers. `refused` are the numbers of the requests that were not answered with
-    2xx. `busy` is the share of one core that the generator itself took.
+    The status is 0 if the connection broke, or if no answer came within a minute. Latencies are
+    those of the answers. `refused` are the numbers of the requests that were not answered with 2xx.
+    `busy` is the share of one core that the generator itself used.
     """
 
     per_second: float
@@ -37,7 +37,7 @@ class Figures:
 
     @property
     def failures(self) -> int:
-        """The number of answers with another status than 2xx."""
+        """The number of answers with a status other than 2xx."""
         return len(self.refused)
 
 
@@ -88,9 +88,10 @@ def run(
     connections: int = 16,
     seconds: float = 5,
 ) -> Figures:
-    """Send what `make` returns for 0, 1, 2, … as fast as it is answered.
+    """Send the requests that `make` returns for 0, 1, 2, … as fast as they are answered.
 
-    Each connection has one request under way; with no `seconds` each sends one in all.
+    Each connection has one request in progress. If `seconds` is 0, each connection sends one
+    request in all.
     """
     selector = selectors.DefaultSelector()
     sent = 0

@@ -1,13 +1,14 @@
-"""Search, list and totals at a million contacts, beside what a schema made by hand can do.
+"""Search, list and totals at a million contacts, compared with a hand-made schema.
 
     python -m benchmarks.million [--records 1000000] [--keep NAME | --use NAME]
 
-First the contacts are written by the hub's own code, and the same ones into a typed table with an
-index made for each query: the floor. Then totals and pages of both take turns in the database, and
-the service and a bare Flask view over HTTP. It judges nothing: beside the figures stands what is
-aimed at. With `--keep` the database stays under that name, and `--use` measures it again.
+First the hub's own code writes the contacts. The same contacts are written into a typed table with
+an index for each query: the floor. Then totals and pages of both are measured alternately in the
+database, and the service and a bare Flask view over HTTP. The benchmark judges nothing: the aims
+are printed beside the figures. With `--keep` the database stays under that name; `--use` measures
+it again.
 
-CONTAINS is compared without an index of trigrams, which an operator may add.
+CONTAINS is compared without the trigram index, which an operator may add.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""Whether bots are answered, and nothing is lost, while the CRM is away.
+"""Check that bots are answered, and nothing is lost, while the CRM is unavailable.
 
     python -m benchmarks.outage [--sqlite] [--people 200] [--seconds 20] [--forms refused,silent]
 
-It starts `crmhub serve`, lets bots call every helper that writes while the CRM cannot be reached,
-then starts the CRM. `refused`: nobody listens where it should be. `silent`: it takes connections
-and requests and never answers. Each person is a lead, two changes of properties, a deal, a ticket
-and a second lead with another name. It ends with 1 when a call is refused or answered too late,
-when the queue is not empty in time, or when anything is lost, there twice or out of order.
+The benchmark starts `crmhub serve`, lets bots call every helper that writes while the CRM is
+unavailable, and then starts the CRM. In the form `refused`, no process listens at the CRM's
+address. In the form `silent`, a process accepts connections and requests and never answers. Each
+person is a lead, two changes of properties, a deal, a ticket and a second lead with another name.
+The exit code is 1 if a call is refused or answered too late, if the queue is not empty in time, or
+if a record is lost, exists twice or was written out of order.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def _talk(bots: Bots, options: argparse.Namespace) -> None:
 
 
 def _known_down(here: Place) -> float:
-    """Return since when (time.time()) the hub knows that the CRM is unavailable."""
+    """Return the time (time.time()) since which the hub takes the CRM for unavailable."""
     database = Database(here.url, pool_size=1)
     with database.reading() as connection:
         since = connection.scalar("select since from outage where failures > 0")

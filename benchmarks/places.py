@@ -1,7 +1,7 @@
-"""The environment of a benchmark: a database of its own, and the processes of a service.
+"""The environment of a benchmark: its own database, and the processes of a service.
 
-The service is started as README describes; the CRM is the HubSpot-like one of
-`crmhub fake hubspot`, controlled through its `/_control` endpoints.
+The service is started as the README describes. The CRM is the HubSpot-like one of `crmhub fake
+hubspot`, controlled through its `/_control` endpoints.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _PATIENCE_S = 120.0
 _NO_LIMIT = "100000/10s"
 
 BENCHMARKS = Author("cli", "benchmarks")
-"""Who opens accounts here, as the audit log names them."""
+"""The author of the accounts that benchmarks open, as the audit log names it."""
 
 
 def parser(doc: str | None) -> argparse.ArgumentParser:
@@ -115,7 +115,7 @@ class Crm:
         return list(answer.json().values())
 
     def create(self, kind: str, properties: Mapping[str, str]) -> str:
-        """Create a record, as a colleague did by hand a while ago, and return its id."""
+        """Create a record as if a person had entered it earlier, and return its id."""
         url = f"{self.url}/_control/records/{kind}"
         answer = requests.post(url, json={"properties": dict(properties)}, timeout=30)
         answer.raise_for_status()
@@ -126,15 +126,15 @@ class Crm:
         return str(self._call("GET", f"{kind}/{email}?idProperty=email")["id"])
 
     def update(self, kind: str, id: str, properties: Mapping[str, str]) -> None:
-        """Change properties of a record by hand."""
+        """Change properties of a record as if by hand."""
         self._call("PATCH", f"{kind}/{id}", json={"properties": dict(properties)})
 
     def archive(self, kind: str, id: str) -> None:
-        """Delete a record by hand."""
+        """Delete a record as if by hand."""
         self._call("DELETE", f"{kind}/{id}")
 
     def merge(self, kind: str, kept: str, other: str) -> str:
-        """Merge two records by hand and return the id of the result.
+        """Merge two records as if by hand, and return the id of the result.
 
         Of two contacts, the email of `kept` becomes primary, and that of `other` secondary.
         """
@@ -160,7 +160,7 @@ class Crm:
     def calls(self) -> dict[str, Any]:
         """Return counts of all calls: `calls`, `refused` by the limit, `peak`.
 
-        Searches, which HubSpot limits apart, are under `searches`.
+        The counts of searches, which have a separate limit in HubSpot, are under `searches`.
         """
         windows = self._state()["windows"]
         return {**windows["general"], "searches": windows["search"]}
@@ -203,7 +203,7 @@ class Place:
     ) -> IssuedIds:
         """Open an account whose CRM is the HubSpot-like one at this address.
 
-        Without an address its CRM are the hub's own records.
+        Without an address, the account's CRM is the hub's own records.
         """
         hub = self.hub()
         account, ids = open_account(hub, name=name, client_id=name, plan=plan, by=BENCHMARKS)
@@ -269,9 +269,10 @@ class Place:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on, for a server that sets SO_REUSEADDR, as most do.
+    """Return a port on which no process listens, for a server that sets SO_REUSEADDR, as most do.
 
-    Until this process ends, the system gives it to nobody who does not ask for this very port.
+    Until this process ends, the system gives the port only to a process that asks for this very
+    port.
     """
     holder = socket.socket()
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -283,10 +284,10 @@ def free_port() -> int:
 
 @contextmanager
 def place(sqlite: bool, postgres: str = "", *, keep: str = "") -> Iterator[Place]:
-    """Lend an empty database, dropped at the end: SQLite, or on the PostgreSQL at `postgres`.
+    """Yield an empty database, SQLite or on the PostgreSQL at `postgres`; delete it at the end.
 
-    Without an address that is the one at CRMHUB_TEST_POSTGRES, or of this machine. With `keep`
-    it has that name, and is dropped only when the block fails.
+    The default of `postgres` is CRMHUB_TEST_POSTGRES, or else this machine. With `keep`, the
+    database has that name, and is deleted only if the block fails.
     """
     with tempfile.TemporaryDirectory() as folder:
         if sqlite:
@@ -328,9 +329,10 @@ def _database(postgres: str, keep: str) -> Iterator[str]:
 
 
 def administer(postgres: str, statement: str) -> None:
-    """Run a statement on a PostgreSQL server, on a connection of its own.
+    """Run a statement on a PostgreSQL server, on a separate connection.
 
-    While the server has none left, or others are slow to let go of a database, it tries again.
+    While the server has no free connection, or others still use a database to delete, the statement
+    is repeated.
     """
     server = make_url(postgres).set(drivername="postgresql").render_as_string(hide_password=False)
     until = time.monotonic() + _PATIENCE_S
@@ -368,7 +370,7 @@ class Cluster:
         self._control("stop", "-m", "immediate")
 
     def kill(self) -> None:
-        """Kill every process of it with SIGKILL at once, as the end of its machine would."""
+        """Kill all processes of the server with SIGKILL at once, like a failure of its machine."""
         pid = int(Path(self.folder, "data", "postmaster.pid").read_text().partition("\n")[0])
         # Stopped, it begins no process meanwhile. The others are no members of its process group.
         os.kill(pid, signal.SIGSTOP)
@@ -386,7 +388,7 @@ class Cluster:
                 time.sleep(0.01)
 
     def follow(self, primary: Cluster) -> None:
-        """Make it a running standby of another server, from a new copy of its data."""
+        """Make this server a running standby of another server, from a new copy of its data."""
         data = Path(self.folder, "data")
         shutil.rmtree(data, ignore_errors=True)
         source = make_url(primary.url).set(drivername="postgresql", database=None)
@@ -403,11 +405,11 @@ class Cluster:
         self.start()
 
     def promote(self) -> None:
-        """Make a standby take writes."""
+        """Make a standby accept writes."""
         self._control("promote")
 
     def set_synchronous(self, wait: bool) -> None:
-        """Let commits wait for a standby from the next reload on, or wait for none."""
+        """Decide whether commits wait for a standby; this takes effect at the next reload."""
         file = Path(self.folder, "data", "synchronous.conf")
         file.write_text(f"synchronous_standby_names = '{'*' if wait else ''}'\n")
 
@@ -422,9 +424,9 @@ class Cluster:
 
 @contextmanager
 def cluster(*, connections: int = 100) -> Iterator[Cluster]:
-    """Run a PostgreSQL server of one's own that takes so many connections, in a folder of its own.
+    """Run a PostgreSQL server with this number of connections in its own folder.
 
-    It refuses to run as root, and is run as the user `postgres` then.
+    PostgreSQL refuses to run as root; then it runs as the user `postgres`.
     """
     user = "postgres" if os.geteuid() == 0 else None
     with tempfile.TemporaryDirectory() as folder:
@@ -470,7 +472,7 @@ def _as(user: str | None, *command: str) -> None:
 def fake_crm(
     *, port: int = 0, limit: str = _NO_LIMIT, latency: float = 0.0, more: Sequence[str] = ()
 ) -> Iterator[Crm]:
-    """Run a HubSpot-like CRM, without limits unless told otherwise; `more` are its options."""
+    """Run a HubSpot-like CRM, by default without limits; `more` are further options."""
     port = port or free_port()
     command = [sys.executable, "-m", "crmhub", "fake", "hubspot", "--port", str(port)]
     command += ["--token", _TOKEN, "--limit", limit, "--latency", str(latency)]

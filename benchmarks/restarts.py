@@ -2,11 +2,11 @@
 
     python -m benchmarks.restarts [--seconds 30] [--rate 20]
 
-It makes a PostgreSQL server of its own, starts `crmhub serve` and its worker on it, and lets bots
-send leads and deals while it is restarted twice: as after a crash (`-m immediate`), and as an
-operator does it (`-m fast`). It ends with 1 when a call that was answered 2xx is missing, anything
-is there twice, a caller is told anything but 2xx or 503 with Retry-After, or server and worker do
-not get on by themselves.
+The benchmark creates a PostgreSQL server, starts `crmhub serve` and its worker on it, and lets bots
+send leads and deals while the server restarts twice: as after a crash (`-m immediate`), and as by
+an operator (`-m fast`). The exit code is 1 if a call that was answered 2xx is missing, if a record
+exists twice, if a caller gets an answer other than 2xx or 503 with Retry-After, or if server and
+worker do not recover by themselves.
 """
 
 from __future__ import annotations
@@ -91,12 +91,12 @@ class Sent:
         self._lock = threading.Lock()
 
     def note(self, helper: str, name: str, told: Told) -> None:
-        """Note what a call wrote under this name, and its answer."""
+        """Store the name under which a call wrote, and whether the call was accepted."""
         with self._lock:
             self._names.setdefault((helper, told.accepted), []).append(name)
 
     def of(self, helper: str) -> dict[str, list[str]]:
-        """Return the two as `lost_and_twice` takes them."""
+        """Return both kinds of calls of a helper as the arguments of `lost_and_twice`."""
         return {
             "wanted": self._names.get((helper, True), []),
             "maybe": self._names.get((helper, False), []),
@@ -106,7 +106,7 @@ class Sent:
 def count_faults(
     failed: Sequence[Told], crm: Crm, sent: Sent, actions: Mapping[str, int]
 ) -> dict[str, int]:
-    """Return how often each promise was broken, by a name of the fault.
+    """Return the number of faults of each kind.
 
     `failed` are the calls that were not accepted, `actions` the number of actions in each state.
     """
@@ -122,12 +122,12 @@ def count_faults(
 
 
 def longest_gap(failed: list[Told]) -> float:
-    """Return for how many seconds on end callers were refused, at most."""
+    """Return the longest time in seconds during which callers were refused."""
     return max(_gaps(failed), default=0.0)
 
 
 def gaps(failed: list[Told]) -> str:
-    """Return in words how long callers were refused, for each time."""
+    """Return a text with the durations of all times during which callers were refused."""
     told = ", ".join(f"{seconds:.1f} s" for seconds in _gaps(failed))
     return f"callers were refused for {told}" if told else "no caller was refused"
 

@@ -1,11 +1,11 @@
-"""Requests per second of the service beside a bare Flask view on the same server.
+"""Requests per second of the service, compared with a bare Flask view on the same server.
 
-The bare views answer the same JSON from one query, with no key, no limits, no checks and no
-metrics: the least that a service in Flask can be. Lists and gets read the hub's own tables. A
-search is asked twice: of the floor, whose index holds a value together with what the page is sorted
-by, and of the hub's tables, where any property can be searched and a page sorted by anything. Their
-create is one insert of a document into a table with a unique email, and nothing to search by. Both
-servers run with the same processes and threads, and take turns.
+The bare views answer the same JSON from one query, without keys, limits, checks and metrics: the
+least that a service in Flask can do. Lists and gets read the hub's own tables. A search runs twice:
+on the floor, whose index contains a value together with the sort column, and on the hub's tables,
+which support searches by any property and any sort order. A create of the bare view is one insert
+of a document into a table with a unique email, without index rows for searches. Both servers run
+with the same numbers of processes and threads, and are measured alternately.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ _BARE_TABLE = (
 
 @contextmanager
 def bare_table(here: Place) -> Iterator[None]:
-    """Make the table that the bare view creates in, empty; it goes when the block ends."""
+    """Create the empty table into which the bare view writes; delete it when the block ends."""
     for statement in ("drop table if exists bare", _BARE_TABLE):
         administer(here.url, statement)
     try:
@@ -258,7 +258,7 @@ def _answer(
     method: str = "GET",
     data: bytes = b"",
 ) -> dict[str, Any]:
-    """Return the answer to a call, repeated while the server accepts no connection."""
+    """Return the answer to a call; repeat the call while the server accepts no connection."""
     host, port = service.address
     url, until = f"http://{host}:{port}{path}", time.monotonic() + _PATIENCE_S
     while True:
@@ -273,7 +273,7 @@ def _answer(
 def calls(
     hub: Hub, base: str, headers: dict[str, str], other: Account, other_key: str
 ) -> list[Call]:
-    """Return the calls: reads of the big account at `base`, and creates in another one."""
+    """Return the calls: reads of the big account at `base`, and creates in another account."""
     with hub.database.reading() as connection:
         big = crowd.big_account(hub).id
         ids, emails = _sample(connection, big, "id"), _sample(connection, big, "email")
@@ -356,7 +356,7 @@ def _rare(connection: Connection, account_id: int) -> list[str]:
 
 
 def _same(service: Service, beside: Service, call: Call) -> None:
-    """End the run unless both answer the same, but for the cursors, which hold the time."""
+    """End the run unless both services answer the same, except for the time in cursors."""
 
     def body(server: Service, data: bytes) -> Any:
         head, _, content = data.partition(b"\r\n\r\n")
@@ -442,7 +442,7 @@ def _memory(service: Service, beside: Service, workers: int) -> None:
 
 
 def _servers(service: Service, workers: int) -> list[int]:
-    """Return the memory (bytes) of the server processes: beside them run smaller ones."""
+    """Return the memory (bytes) of each server process, but not of the small processes above."""
     servers = (pid for pid, command in service.children().items() if " worker " not in command)
     return sorted(filter(None, map(_resident, servers)), reverse=True)[:workers]
 
@@ -452,7 +452,7 @@ def _in_mb(sizes: list[int]) -> str:
 
 
 def _resident(pid: int) -> int:
-    """Return the memory (bytes) of a process, 0 when it has just ended."""
+    """Return the memory (bytes) of a process, 0 if it has just ended."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):

@@ -2,13 +2,13 @@
 
     python -m benchmarks.slow [--sqlite] [--latency 0.3] [--callers 500] [--seconds 20]
 
-First a few callers: how much longer a helper takes than its calls of the CRM, which are counted
-there and timed in the same run without the hub. Then many at once, each with one call, and after
-that one after the other for some seconds, with the threads of the default profile and with 512;
-beside it a bare Flask view on the same server that makes one call of the same CRM with `requests`.
-It ends with 1 when a call is refused, or a lead lost or twice once the queue is empty.
-
-PostgreSQL is a server of its own here, with the connections that it allows by default.
+First a few callers show how much longer a helper takes than its calls to the CRM. These calls are
+counted in the CRM, and timed without the hub in the same run. Then many callers send one call each
+at the same moment, and after that one call after the other for some seconds, with the threads of
+the default profile and with 512. For comparison, a bare Flask view on the same server makes one
+call to the same CRM with `requests`. The exit code is 1 if a call is refused, or if a lead is lost
+or exists twice once the queue is empty. The benchmark uses its own PostgreSQL server, with the
+default number of connections.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ def _measured(
 
 
 def _server(service: Service) -> int:
-    """Return the process of the only server process."""
+    """Return the id of the only server process."""
     children = {pid for pid, command in service.children().items() if " worker " not in command}
     return max(children, key=lambda pid: _memory(pid, "VmRSS"))
 

@@ -2,10 +2,10 @@
 
     python -m benchmarks.sqlite [--records 100000]
 
-The contacts are those of `benchmarks.million`. A caller's first request wants a total and a page,
-which come in one where that costs less; the others want a page. The figures are medians in ms of
-the processor's time that the hub takes for each, its Python and SQLite together: with a warm
-cache that is all there is. What is over its aim is named.
+The contacts are those of `benchmarks.million`. The first request of a caller needs a total and a
+page, which one statement returns if that is cheaper; the other requests need a page. The figures
+are medians of processor time in ms, of the hub's Python code and SQLite together, with a warm
+cache. Figures over their aim are listed.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _timed(rounds: int, work: Callable[[], T]) -> tuple[T, float]:
 def _places(
     search: Callable[[Query], Search], query: Query, matches: int
 ) -> Iterator[Place | None]:
-    """Yield for each page that is measured the record before it."""
+    """Yield the record before each measured page."""
     for number in _PAGES:
         before = (number - 1) * query.limit
         if before == 0:

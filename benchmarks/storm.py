@@ -2,9 +2,9 @@
 
     python -m benchmarks.storm [--sqlite] [--leads 2000] [--limit 100/10s] [--random-429 20]
 
-Four server processes and two workers share one account, whose CRM takes so many calls in any
-window. It ends with 1 when a call is refused, a lead is lost or there twice, or more calls came in
-one window than the CRM allows.
+Four server processes and two workers share one account, whose CRM limits the calls in any window of
+time. The exit code is 1 if a call is refused, if a lead is lost or exists twice, or if a window had
+more calls than the CRM allows.
 """
 
 from __future__ import annotations

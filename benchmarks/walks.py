@@ -2,9 +2,9 @@
 
     python -m benchmarks.walks [--show create] [--database-url URL]
 
-Each request runs in this process until it is warm, then once more under a profiler. Counted are
-functions of `crmhub` and `adapters`, without comprehensions. Ends with 1 when one is over its
-bound; `--show` prints the functions of one walk in the order in which they are entered.
+Each request runs in this process until it is warm, then once more under a profiler. Functions of
+`crmhub` and `adapters` are counted, without comprehensions. The exit code is 1 if a number is over
+its bound. `--show` prints the functions of one walk in the order in which they are entered.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The audit log: which author changed what and when, with the values before and after.
 
-An entry is written in the transaction of its change, so that both are stored or neither. It
-contains no secrets: a credential is shown as `set`, a secret id by its first characters. It
-contains no personal data either, so that erasing a person leaves the log unchanged.
+An entry is written in the transaction of its change, so that both are stored or neither. An entry
+contains no secrets: a credential is shown as `set`, a secret id by its first characters. Nor does
+an entry contain personal data, so that erasing a person leaves the log unchanged.
 """
 
 from __future__ import annotations

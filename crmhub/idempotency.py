@@ -73,8 +73,8 @@ class StillRunning(Conflict):
 class Answer:
     """An HTTP answer as it is stored: status code, headers in their order, and body.
 
-    `shortened`: whether the body lacks values that were too long to store. They must be read again
-    from the database.
+    `shortened`: whether the body lacks values that were too long to store. These values must be
+    read again from the database.
     """
 
     status: int

@@ -48,7 +48,8 @@ M = TypeVar("M", bound="MetricWrapperBase")
 class Gauge:
     """A metric whose values are measured at present, such as the number of queued actions.
 
-    It has one number for each value of its label; without a label, one number under the key "".
+    A gauge has one number for each value of its label; without a label, one number under the key
+    "".
     """
 
     name: str

@@ -38,7 +38,7 @@ class SearchLimit:
     """Why the search was stopped; "" if it was not."""
     since: float = 0.0
     cancel: Callable[[], object] | None = None
-    """The function that cancels the search's statement; None while it has no connection."""
+    """The function that cancels the search's statement; None while the search has no connection."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def look(self, now: float) -> float:

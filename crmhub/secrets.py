@@ -150,7 +150,7 @@ class WebhookSecret:
     def headers(self, id: str, at_s: int, body: bytes) -> dict[str, str]:
         """Return the id, time and signature headers of a webhook message.
 
-        `id`: of the message. `at_s`: the time of sending, in s since 1970. `body`: the signed
+        `id`: the message's id. `at_s`: the time of sending, in s since 1970. `body`: the signed
         content.
         """
         signed = hmac.digest(self.key, f"{id}.{at_s}.".encode() + body, "sha256")

@@ -111,7 +111,7 @@ class Settings:
     def var(self) -> Path:
         """The directory `var/` of the installation.
 
-        It holds SQLite's database and, in development, the secrets.
+        The directory contains SQLite's database and, in development, the secrets.
         """
         return self.root / "var"
 

@@ -9,8 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+from sqlalchemy.engine import make_url
 
+from benchmarks import placement
 from benchmarks.bots import Told
 from benchmarks.floor import cases
 from benchmarks.identity_checks import Crowd, Findings, Played, compare
@@ -181,3 +184,56 @@ def test_a_quiet_account_is_served_while_another_attacks(postgresql_url: str) ->
     lines = _printed("hostile", *size, "--only", names)
     for name in names.split(","):
         assert any(line.split()[:1] == [name] for line in lines), name
+
+
+def test_accounts_are_placed_by_the_databases_own_hash(postgresql_url: str) -> None:
+    ids = [1, 2, 481516, 2**31 - 1, 2**40 + 7, -1, -(2**40)]
+    url = make_url(postgresql_url).set(drivername="postgresql")
+    with psycopg.connect(url.render_as_string(hide_password=False)) as connection:
+        for id in ids:
+            found = connection.execute("select hashint8(%s::int8)", [id]).fetchone()
+            assert found == (placement.account_hash(id),), id
+
+
+def test_an_isolated_account_moves_to_the_emptiest_worker() -> None:
+    sizes = [100.0, *[1.0] * 400]
+    nodes = placement.place(sizes, shards=4, workers=2, isolated=1)
+    assert sum(map(sum, nodes.workers)) == 500
+    assert sorted(nodes.workers, key=sum)[1].count(100) == 1
+    assert nodes.rebalance() > 0
+    assert nodes.largest_worker <= 500 / 2 * 1.1
+
+
+@pytest.mark.parametrize("skew", ["zipf:1", "lognormal:2"])
+def test_the_sizes_of_accounts_are_skewed_and_sum_up(skew: str) -> None:
+    sizes = placement.draw(200, 1e6, skew, seed=1)
+    assert sum(sizes) == pytest.approx(1e6)
+    assert max(sizes) > 10 * 1e6 / 200
+    assert sizes == placement.draw(200, 1e6, skew, seed=1) != placement.draw(200, 1e6, skew, seed=2)
+
+
+def test_the_placement_of_each_number_of_shards_and_workers_is_printed() -> None:
+    lines = _printed("placement", "--accounts", "200", "--draws", "2", "--isolate", "0,3")
+    assert lines[0].endswith("sizes zipf:1, seeds 1 to 2")
+    # 32 and 128 shards on 2, 4 and 8 workers.
+    assert len([line for line in lines if line.split()[0] in ("32", "128")]) == 12
+
+
+def test_the_bytes_of_a_contact_are_printed_by_table(postgresql_url: str) -> None:
+    lines = _printed("size", "--records", "300")
+    assert lines[0].startswith("300 contacts, ")
+    for table in ("records", "ix_text", "ix_num", "ix_date", "unique_value", "all tables"):
+        assert any(line.startswith(table) for line in lines), table
+    totals = [line for line in lines if line.startswith(("city, ", "score, "))]
+    assert len(totals) == 3
+    assert not any(line.endswith(" 0.0 B") for line in totals), totals
+
+
+def test_the_processor_time_of_each_call_is_printed(postgresql_url: str) -> None:
+    small = ["--records", "300", "--seconds", "0.2", "--workers", "1", "--connections", "2"]
+    lines = _printed("capacity", *small, "--direct")
+    for call in ("list", "get by id", "search, 1 match", "create", "createLead"):
+        rows = [line.split() for line in lines if line.startswith(call)]
+        assert rows, call
+        assert all(float(words[-5]) > 0 for words in rows), call
+    assert len([line for line in lines if line.startswith("  memory of ")]) == 2

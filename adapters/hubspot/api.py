@@ -34,7 +34,7 @@ _SEARCHES = 4
 BATCH = 100
 """The most records that one call may read or write."""
 _SPARE_S = 1.0
-"""With less time left, in seconds, no call is made to find the URL of a record's page."""
+"""The seconds that must be left for a call that finds the URL of a record's page."""
 _COUNT = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _ID = re.compile(r"[0-9]{1,20}", re.ASCII)
 TYPE_IDS: Mapping[Kind, str] = {

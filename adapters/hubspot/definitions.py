@@ -62,8 +62,9 @@ _HINTS: Mapping[str, PropertyType] = {
 class Definitions:
     """The property definitions, pipelines and owners of the HubSpot account of one connection.
 
-    They are cached, and loaded again when they are too old. For a value that does not fit its
-    property's definition, callers request a definition that is at most `stale_s` seconds old.
+    The definitions are cached, and loaded again when they are too old. For a value that does not
+    fit its property's definition, callers request a definition that is at most `stale_s` seconds
+    old.
     """
 
     stale_s = 30.0

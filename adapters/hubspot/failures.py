@@ -32,7 +32,7 @@ _EXISTING_ID = re.compile(r"Existing ID:\s*([0-9]+)|(?<![0-9])([0-9]+) already h
 class MissingScopes(LacksRight):
     """The access token lacks a right (scope) in HubSpot.
 
-    HubSpot itself has said so, not a proxy between the hub and HubSpot.
+    The error comes from HubSpot itself, not from a proxy between the hub and HubSpot.
     """
 
 

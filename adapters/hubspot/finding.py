@@ -168,7 +168,7 @@ def has_number(values: Mapping[str, Any], phone: str) -> bool:
 def _ends_alike(phone: str, stored: str) -> bool:
     """Return whether two phone numbers may be equal: a fast test before the slow comparison.
 
-    The test compares the last four digits. It also returns True if `stored` contains letters or
+    The test compares the last four digits. The result is also True if `stored` contains letters or
     characters outside ASCII, which only the slow comparison can handle.
     """
     if not stored.isascii() or any(map(str.isalpha, stored)):

@@ -90,8 +90,8 @@ class Marks:
         """Return whether marks must be unique in the account, and the mark to search for.
 
         A mark is the text that identifies a create. The second item maps the name of the mark
-        property to `mark`. It is empty if an attempt since `since_ms` (ms since 1970) may have been
-        sent without its mark, because a process did not know the mark property yet.
+        property to `mark`. The mapping is empty if an attempt since `since_ms` (ms since 1970) may
+        have been sent without its mark, because a process did not know the mark property yet.
         """
         definition = self._definitions.mark(kind) if mark else None
         if definition is None:
@@ -151,7 +151,7 @@ class Marks:
     def _linked_ids(self, kind: Linked, contact_id: str) -> list[str]:
         """Return the ids of the deals or tickets that are linked to the contact.
 
-        They are read from the contact's links because, unlike searches, links do not lag.
+        The ids are read from the contact's links because, unlike searches, links do not lag.
         """
         check_id(contact_id)
         pages = self._api.pages(self._api.links(contact_id, kind), self._api.send)

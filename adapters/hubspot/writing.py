@@ -263,8 +263,8 @@ def _backward_problem(present: str) -> Problem:
 def _index_of(record: Mapping[str, Any], items: Mapping[int, Mapping[str, Any]]) -> int | None:
     """Return the index of the batch item to which a record of HubSpot's response belongs.
 
-    `items` are the items of the batch by index. They are matched by trace id; without trace ids, by
-    contact id or email. Returns None if no item matches.
+    `items` are the items of the batch by index. The items are matched by trace id; without trace
+    ids, by contact id or email. Returns None if no item matches.
     """
     values = record.get("properties")
     email = text_of(values.get("email")).lower() if isinstance(values, dict) else ""

@@ -145,7 +145,7 @@ def _client_id(text: str) -> str:
 def client_id_of(name: str) -> str:
     """Return the client id that `open_account` tries first for an account with this name.
 
-    It may belong to an account already.
+    The client id may belong to an account already.
     """
     return next(_ids_from(name))
 
@@ -252,10 +252,10 @@ def set_switches(
 ) -> Account:
     """Set switches of an account, and its `name`, `plan` and `portal_alias`; return the account.
 
-    `values`: the new values by these names, as texts or JSON values; what is not in it stays. An
-    empty `portal_alias` removes the alias. `under`: a text that precedes the names of switches and
-    of the alias in error messages. Raises Semantic with all faults of the values, and Conflict if
-    another account has the alias.
+    `values`: the new values by these names, as texts or JSON values; other values of the account
+    stay unchanged. An empty `portal_alias` removes the alias. `under`: a text that precedes the
+    names of switches and of the alias in error messages. Raises Semantic with all faults of the
+    values, and Conflict if another account has the alias.
     """
     account = locked(tx, account_id, plans)
     switches = {name: value for name, value in values.items() if name not in _BESIDE}

@@ -1,8 +1,8 @@
 """The field map of a connection, which renames properties and values for the CRM.
 
 A field map has rules for each kind of record. All helpers use the same rules, since getProperties
-must read what createLead and setProperties have written. A rule is stored under the property name
-that bots use. Its entries are
+must read the values that createLead and setProperties have written. A rule is stored under the
+property name that bots use. The entries of a rule are
 
 - `to`: the CRM's name of the property; by default the name that bots use.
 - `values`: the CRM's value for some of the bots' values. Other values are passed on unchanged. If

@@ -159,10 +159,10 @@ class Limits:
             return self._local.hit(limited)
 
     def _forget_idle_callers(self) -> None:
-        """Delete the counters of callers that have made no call recently from memory.
+        """Delete from memory the counters of callers without recent calls.
 
-        MemoryStorage (limits 5.8) keeps them and scans all of them after each call. After calls
-        from 100,000 addresses, 50 calls a second used half a CPU permanently.
+        MemoryStorage (in the package limits 5.8) keeps all counters and scans them after each call.
+        After calls from 100,000 addresses, 50 calls a second used half a CPU permanently.
         """
         self._forget_at = time.monotonic() + _FORGET_SECONDS
         for name, calls in list(self._memory.events.items()):

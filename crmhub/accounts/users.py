@@ -224,8 +224,8 @@ def signed_in(db: Connection, session: str) -> SignedIn | None:
 def _bounds(now: int) -> dict[str, int]:
     """Return the three times that decide whether a session is still valid at the time `now`.
 
-    All are in ms since 1970. They are the parameters `now`, `idle` and `latest` of the statements
-    on sessions.
+    All are in ms since 1970. The times are the parameters `now`, `idle` and `latest` of the
+    statements on sessions.
     """
     return {"now": now, "idle": now - IDLE_MS, "latest": now + _LATEST_MS}
 

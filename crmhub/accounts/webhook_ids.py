@@ -70,7 +70,7 @@ class WebhookId:
 def webhook_ids(db: Connection, account_id: int) -> list[WebhookId]:
     """Return the valid webhook ids of an account, but not its webhook secrets.
 
-    They are ordered by purpose; within a purpose the newest id comes first.
+    The webhook ids are ordered by purpose; within a purpose the newest id comes first.
     """
     rows = db.rows(_LIST, {"account_id": account_id, "now": now_ms()})
     return [WebhookId(row.purpose, row.value, row.expires_at) for row in rows]
@@ -79,7 +79,8 @@ def webhook_ids(db: Connection, account_id: int) -> list[WebhookId]:
 def issue(tx: Connection, account_id: int, kind: Rotatable) -> str:
     """Create and store a new webhook id or webhook secret of an account, and return it.
 
-    `kind`: which of its webhook ids, or the secret. The existing ids and secrets stay valid.
+    `kind` is "generated" or "portal" for a webhook id of this purpose, "secret" for the secret. The
+    existing ids and secrets stay valid.
     """
     value = new_secret() if kind == "secret" else new_webhook_id()
     _insert(tx, account_id, kind, digest(value) if kind == "secret" else value)
@@ -89,9 +90,9 @@ def issue(tx: Connection, account_id: int, kind: Rotatable) -> str:
 def rotate(tx: Connection, account_id: int, kind: Rotatable, *, keep_ms: int = WEEK_MS) -> str:
     """Create and store a new webhook id or webhook secret, and let the existing ones expire.
 
-    `kind`: which of the account's webhook ids, or the secret. Existing values of this kind expire
-    after `keep_ms` milliseconds, or at once for 0; values that expire earlier keep their expiry.
-    Return the new value. Raises Semantic for an unknown kind.
+    `kind` is "generated" or "portal" for a webhook id of this purpose, "secret" for the secret.
+    Existing values of this kind expire after `keep_ms` milliseconds, or at once for 0; values that
+    expire earlier keep their expiry. Return the new value. Raises Semantic for an unknown kind.
     """
     if kind not in get_args(Rotatable):
         raise Semantic(f"{kind!r} cannot be changed; give one of {', '.join(get_args(Rotatable))}.")

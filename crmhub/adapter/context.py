@@ -1,4 +1,4 @@
-"""What the hub passes to an adapter: settings, HTTP session, rate limits, own records."""
+"""The objects that the hub passes to an adapter: settings, HTTP session, limits, own records."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Session(Protocol):
     """The guarded HTTP session: the only way in which an adapter may send requests.
 
     The session calls only addresses that the installation allows, follows no redirects, stores no
-    cookies, and limits the size of a response to some megabytes. It raises
+    cookies, and limits the size of a response to some megabytes. `request` raises
     `requests.RequestException`. Nothing was sent if the exception is a ConnectTimeout, an SSLError,
     an InvalidURL, or a ConnectionError whose cause is a failed connection.
     """
@@ -135,7 +135,7 @@ class OpenBudget(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the hub passes to the constructor of an adapter.
+    """The argument that the hub passes to the constructor of an adapter.
 
     - `client_id`: the client id of the account.
     - `region`: the account's country (such as "DE"), for phone numbers without a country code; or
@@ -144,8 +144,8 @@ class Context:
     - `store`: the hub's own records of the account.
     - `session`: sends HTTP requests.
     - `budget`: returns a rate limit that all processes share.
-    - `lease(key, seconds)`: a lock between processes, which expires after `seconds`. It occupies no
-      database connection. Raises NotYet if another process does not release it in time.
+    - `lease(key, seconds)`: a lock between processes, which expires after `seconds`. The lock
+      occupies no database connection. Raises NotYet if another process does not release it in time.
     - `remaining()`: returns the seconds left for the current call.
     - `load_credentials()`: returns the stored credentials, which another process may have replaced.
     - `save_credentials(credentials)`: stores replaced credentials for all processes.

@@ -1,10 +1,10 @@
 """The contract between the hub and its adapters; one adapter connects the hub to one kind of CRM.
 
-An adapter is one class. It declares its settings, implements the five abstract methods of
+An adapter is one class. The class declares its settings, implements the five abstract methods of
 `Adapter`, and overrides the optional methods (`OPTIONAL`) that its CRM supports; the hub detects
-which ones are overridden. It imports `crmhub.adapter` and no other package of the hub. This module,
-`errors`, `values` and `context` need nothing but the standard library. The hub finds the class by
-the entry-point group `crmhub.adapters`.
+which ones are overridden. The class imports `crmhub.adapter` and no other package of the hub. This
+module, `errors`, `values` and `context` need nothing but the standard library. The hub finds the
+class by the entry-point group `crmhub.adapters`.
 
 Rules for every method:
 
@@ -100,7 +100,8 @@ class Adapter(ABC):
         """Return whether `contact_id` has the format of this CRM's contact ids; send no request.
 
         Override this method with a format check, so that the hub can refuse an invalid id even
-        while the CRM is unavailable. It must return True for every id that the CRM has issued.
+        while the CRM is unavailable. The method must return True for every id that the CRM has
+        issued.
         """
         return True
 

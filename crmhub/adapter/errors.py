@@ -83,7 +83,7 @@ class Rejected(AdapterError):
 class Conflict(AdapterError):
     """A value that must be unique belongs to another record; nothing was written.
 
-    `existing_id` is the other record's id, or "" if the CRM does not tell it. `name` is the name of
+    `existing_id` is the other record's id, or "" if the CRM does not name it. `name` is the name of
     the property that must be unique, as the caller sent it, or "" if unknown.
     """
 

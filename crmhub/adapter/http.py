@@ -173,7 +173,7 @@ class Http:
             raise error
 
     def mask(self, text: str) -> str:
-        """Return `text` with the connection's secrets, in whatever encoding, replaced by `***`."""
+        """Return `text` with the connection's secrets, in any encoding, replaced by `***`."""
         return mask(text, self._secrets())
 
     def _url(self, path: Iterable[str], params: Mapping[str, str] | None) -> str:

@@ -18,9 +18,9 @@ If several contacts have the phone, the oldest counts. If the account sets `phon
 contact with the phone goes before the contact of the conversation; if that contact has another
 email, its email stays, and the lead's email is refused.
 
-If the phone belongs to another contact than the one that the lead means, and the latter has a
-phone, that phone stays, and the lead's phone is refused. If it has no phone, or is new, it gets the
-lead's phone, and the two contacts are reported as possible duplicates.
+If the phone belongs to another contact than the one that the lead means, and the lead's contact has
+a phone, that phone stays, and the lead's phone is refused. If it has no phone, or is new, it gets
+the lead's phone, and the two contacts are reported as possible duplicates.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """OAuth 2.0 access tokens for adapters, renewed once for all threads and processes.
 
 An access token lives for minutes and is renewed with a refresh token (RFC 6749, 6). The token
-endpoint may replace the refresh token as well, and the account must be connected anew if the new
-one is lost. So one process at a time renews the token, under a lease. It first checks whether
-another process has just done so, and stores the new credentials before it uses them.
+endpoint may replace the refresh token as well, and the account must be connected again if the new
+refresh token is lost. So one process at a time renews the token, under a lease. This process first
+checks whether another process has just done so, and stores the new credentials before it uses them.
 """
 
 from __future__ import annotations

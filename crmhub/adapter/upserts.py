@@ -43,8 +43,8 @@ def _approve_all(lead: Lead, contact_id: str, properties: Mapping[str, str]) -> 
 def find(adapter: Adapter, lead: Lead) -> Found:
     """Look up the contacts in the CRM that a lead may belong to.
 
-    They are found by the lead's email, by its conversation, and by its phone. A contact that cannot
-    change the decision of `matching` is not looked up.
+    The contacts are found by the lead's email, by its conversation, and by its phone. A contact
+    that cannot change the decision of `matching` is not looked up.
     """
     by_email = _of_email(adapter, lead) if lead.email else None
     return _find(adapter, lead, by_email)
@@ -73,7 +73,8 @@ def _find(adapter: Adapter, lead: Lead, by_email: Contact | None) -> Found:
 def _names(lead: Lead, *more: str) -> tuple[str, ...]:
     """Return the names of the properties to read from a lead's contact.
 
-    They are the names of the lead's properties, the names that `decide` needs, and `more`.
+    The result contains the names of the lead's properties, the names that `decide` needs, and
+    `more`.
     """
     phone = ("phone",) if lead.phone else ()
     return tuple(dict.fromkeys((*lead.properties, "email", *phone, *more)))
@@ -318,8 +319,8 @@ def _upsert_together(
 def _first_of_each_person(leads: Sequence[Lead]) -> list[int]:
     """Return the indexes of the leads that one batch may contain.
 
-    Such a lead has an email, and no earlier attempt of it ended Uncertain. It shares no email,
-    phone or contact id with a lead before it.
+    Such a lead has an email, and no earlier attempt of it ended Uncertain. The lead shares no
+    email, phone or contact id with a lead before it.
     """
     chosen, seen = [], set[str]()
     for index, lead in enumerate(leads):

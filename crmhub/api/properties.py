@@ -157,7 +157,7 @@ class PropertyInput(PropertyChange):
 class DeleteQuery(Strict):
     """Schema of the query of the deletion of a property.
 
-    It says whether the values that records have of the property are deleted, too.
+    The query says whether the values that records have of the property are deleted, too.
     """
 
     force = Choice(

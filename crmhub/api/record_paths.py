@@ -18,7 +18,7 @@ _ETAG = re.compile(r'"([0-9]{1,9})"')
 class RecordId(BaseConverter):
     """URL converter for record ids.
 
-    It does not match `search`, so that a GET of /contacts/search is answered 405.
+    The converter does not match `search`, so that a GET of /contacts/search is answered 405.
     """
 
     regex = r"(?!search\Z)[^/]+"

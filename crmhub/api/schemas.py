@@ -340,7 +340,7 @@ class UpsertedShown(RecordShown):
 class ListedShown(Exactly):
     """Schema of a record on a page of a list or search.
 
-    Its associations and times are left out unless the request includes them.
+    The record's associations and times are left out unless the request includes them.
     """
 
     id = fields.Integer(required=True, metadata=ID)

@@ -48,8 +48,9 @@ class Rows:
 class Part(NamedTuple):
     """An insert into a table as a part of a PostgreSQL statement, without the rows' values.
 
-    It contains all that determines the SQL text. `types` are pairs of a column and its type. With
-    `or_skip`, rows whose key exists are skipped. With `one`, the part inserts exactly one row.
+    The part contains all data that determines the SQL text. `types` are pairs of a column and its
+    type. With `or_skip`, rows whose key exists are skipped. With `one`, the part inserts exactly
+    one row.
     """
 
     table: str
@@ -141,9 +142,9 @@ def inserting_unclaimed(
 ) -> str:
     """Return the PostgreSQL statement that `insert_unclaimed` executes.
 
-    It inserts `items` whose unique value, in `claims`, no other row has, and the rows of `parts`
-    that belong to these items. `adding` is the SQL statement that counts the items. The statement
-    yields the ids of the inserted items, and whether the SQL condition `guard` was true.
+    The statement inserts `items` whose unique value, in `claims`, no other row has, and the rows of
+    `parts` that belong to these items. `adding` is the SQL statement that counts the items. The
+    statement yields the ids of the inserted items, and whether the SQL condition `guard` was true.
     """
     opened = "(select open from guard)"
     if not items.one:
@@ -377,9 +378,9 @@ class BulkStatements(ABC):
     def _over(self, sql: str, types: Params, keys: Params, rows: Sequence[Row]) -> Iterator[Any]:
         """Run a PostgreSQL statement over `rows`, once for each account; yield its cursors.
 
-        `sql` has the placeholder {rows} for the source of the rows, whose columns are `types`. It
-        has the placeholder {where} for the condition that the columns `keys` of the table `t` equal
-        those of a row.
+        In `sql`, the placeholder {rows} stands for the source of the rows, whose columns are
+        `types`. The placeholder {where} stands for the condition that the columns `keys` of the
+        table `t` equal those of a row.
         """
         others = {column: kind for column, kind in types.items() if column != "account_id"}
         where = " and ".join(

@@ -3,7 +3,7 @@
 Statements are built with `crmhub.database.statements`; a statement that SQLAlchemy Core cannot
 express is SQL text with `:name` parameters. The drivers of both databases run in autocommit mode,
 so that a read needs no transaction. Only `transact` sends BEGIN and COMMIT. SQLAlchemy provides the
-URL, the connection pool and the drivers. Its ORM and its execution of statements are not used,
+URL, the connection pool and the drivers. SQLAlchemy's ORM and execution of statements are not used,
 because they cost more per request than the queries themselves.
 """
 
@@ -62,7 +62,8 @@ _DEADLOCK_TRIES = 5
 _BUSY_SECONDS = 10
 _BUSY_PAUSE_S = 0.05
 _AWAY_PAUSE_S = 0.1
-# So many threads of a pool's go on to answer what needs no database while the others wait for it.
+# Threads of a pool that must not wait for an unavailable database, so that they answer the calls
+# that need none.
 _THREADS_THAT_NEVER_WAIT = 8
 # Reads go on while nothing can be written, so connections are not made anew more often.
 _ANEW_EVERY_S = 1.0
@@ -352,7 +353,7 @@ class Connection(BulkStatements):
     def for_update(self) -> str:
         """The SQL at the end of a SELECT that locks the selected rows until the transaction ends.
 
-        It is "" on SQLite, which has a single writer.
+        The SQL is "" on SQLite, which has a single writer.
         """
         return " for update" if self.dialect == "postgresql" else ""
 
@@ -360,7 +361,7 @@ class Connection(BulkStatements):
     def for_share(self) -> str:
         """The SQL at the end of a SELECT that keeps others from deleting the selected rows.
 
-        Others may still change the rows. It is "" on SQLite, which has a single writer.
+        Others may still change the rows. The SQL is "" on SQLite, which has a single writer.
         """
         return " for key share" if self.dialect == "postgresql" else ""
 
@@ -551,7 +552,7 @@ class Database:
         """Run `work` in a transaction, commit, and return the result of `work`.
 
         If `work` raises an exception, everything is rolled back. After a deadlock, `work` runs
-        again. So it must have no effects that a rollback does not undo. With `one_statement`,
+        again. So `work` must have no effects that a rollback does not undo. With `one_statement`,
         `work` must write with a single statement, which PostgreSQL then commits without BEGIN and
         COMMIT.
 

@@ -2,7 +2,7 @@
 
 All rows of an account are on the same server: most tables are split into parts by `account_id`, and
 parts with the same accounts are on the same server. The tables by which a request finds its account
-are reference tables, of which each server has a copy. The other tables are only on the coordinator,
+are reference tables: each server has a copy of them. The other tables are only on the coordinator,
 the server to which all processes of the hub connect.
 """
 
@@ -33,7 +33,7 @@ _TRUNCATE = "select truncate_local_data_after_distributing_table(cast(:name as r
 class Distribution:
     """The present distribution of a database.
 
-    `is_coordinator` tells whether the hub is connected to the coordinator. `nodes` is the number of
+    `is_coordinator`: whether the hub is connected to the coordinator. `nodes` is the number of
     servers that store accounts. `tables` maps the name of each table that Citus manages to
     "distributed", "reference" or "local".
     """

@@ -58,7 +58,7 @@ class Away(Unavailable):
 class Unwritable(Unavailable):
     """Error for a database that can be read but not written.
 
-    Its disk is full, or the server is a read-only standby server.
+    The disk is full, or the server is a read-only standby server.
     """
 
 
@@ -76,8 +76,8 @@ class HeldUp(Unavailable):
 def file_of(url: URL) -> str | None:
     """Return the path of the SQLite database file.
 
-    Returns None for a database in memory, and for a URL of the form "file:…", of which the hub does
-    not know the path.
+    Returns None for a database in memory, and for a URL of the form "file:…", whose path the hub
+    does not know.
     """
     # A URI ("file:…") may mean memory or anything else.
     name = url.database or ":memory:"

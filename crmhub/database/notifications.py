@@ -1,4 +1,4 @@
-"""Notifications that tell the workers on PostgreSQL that the journal contains queued actions.
+"""Notifications to the workers, on PostgreSQL, that the journal contains queued actions.
 
 A notification only saves time: workers also look once a second. A NOTIFY within a transaction makes
 PostgreSQL lock the whole server at the commit. So the notification is sent after the commit, and by

@@ -2,7 +2,7 @@
 
 The driver executes the compiled text directly, which costs as little as hand-written SQL. Execution
 by SQLAlchemy Core would cost several times as much as the queries themselves. A statement that
-depends on the arguments of a function is built anew for each call, which takes about half a
+depends on the arguments of a function is built again for each call, which takes about half a
 millisecond.
 """
 
@@ -165,7 +165,7 @@ def param(name: str) -> sa.BindParameter[Any]:
 def params(*names: str) -> dict[str, sa.BindParameter[Any]]:
     """Return a mapping from each of these column names to a SQL parameter of the same name.
 
-    It is passed to `values()` of an insert or update.
+    The mapping is passed to `values()` of an insert or update.
     """
     return {name: param(name) for name in names}
 

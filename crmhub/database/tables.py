@@ -306,7 +306,10 @@ mark = sa.Table(
     sa.Column("created_at", MS, nullable=False),
     sqlite_with_rowid=False,
 )
-"""Texts that name the writes that created records; a repeated write creates no second record."""
+"""Marks (unique texts) of the writes that created records.
+
+A repeated write with the same mark creates no second record.
+"""
 
 idempotency = sa.Table(
     "idempotency",
@@ -636,7 +639,7 @@ lease = sa.Table(
     sa.Column("expires_at", MS, nullable=False),
     sqlite_with_rowid=False,
 )
-"""Locks between processes; a process has a lock while it makes calls to a CRM."""
+"""Leases: locks that expire. A process holds a lease while it calls a CRM."""
 
 budget = sa.Table(
     "budget",

@@ -85,7 +85,7 @@ def _total(timeout: Any) -> Timeout:
 class _Once(Retry):
     """A urllib3 retry policy that never repeats a request.
 
-    It also replaces the URL's path, which may contain personal data, in error messages.
+    In error messages, the policy also replaces the URL's path, which may contain personal data.
     """
 
     def increment(  # type: ignore[override]

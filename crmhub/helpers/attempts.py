@@ -100,7 +100,10 @@ def named_for(account: Account, name: str) -> dict[str, str]:
 
 
 class Behind(Exception):
-    """An action is blocked: the lead `lead_id`, which would create its contact, has failed."""
+    """Error: an action is blocked, because the lead that would create its contact has failed.
+
+    `lead_id`: the id of this lead's action.
+    """
 
     def __init__(self, lead_id: str) -> None:
         super().__init__(lead_id)
@@ -199,7 +202,7 @@ def attempt(hub: Hub, account: Account, entry: Entry, action: Action, *, waits: 
 
 
 def store_contact(tx: Connection, *, account: Account, entry: Entry, done: Done | None) -> None:
-    """Store in the hub what an attempt showed of the contact: its CRM id, its values, a duplicate.
+    """Store the data of a contact that an attempt returned: CRM id, values, possible duplicate.
 
     Runs in the transaction that records the outcome. Does nothing if `done` is None, since the
     attempt then failed.
@@ -261,9 +264,9 @@ def newest(
 def crm_id_of(hub: Hub, account: Account, entry: Entry) -> str:
     """Return the CRM's id of the contact that the action `entry` is for.
 
-    If the CRM does not have the contact yet, an error is raised. It is NotYet while a lead that
-    would create the contact is unfinished, Behind if this lead has failed, and NotFound without
-    such a lead.
+    If the CRM does not have the contact yet, an error is raised. The error is NotYet while a lead
+    that would create the contact is unfinished, Behind if this lead has failed, and NotFound
+    without such a lead.
     """
     if not entry.hub_id.startswith(bindings.HUB_ID):
         with hub.database.reading() as connection:
@@ -287,9 +290,9 @@ def note_failure(
 ) -> None:
     """Count a failed read from the account's CRM, and open the circuit breaker if necessary.
 
-    It is opened after several failures in a row, or at once if the CRM refuses the connection's
-    credentials or settings. `exc`: the adapter's error. `record`: the kind of record that was read.
-    A bug of the adapter (Broken) is not counted.
+    The circuit breaker is opened after several failures in a row, or at once if the CRM refuses the
+    connection's credentials or settings. `exc`: the adapter's error. `record`: the kind of record
+    that was read. A bug of the adapter (Broken) is not counted.
     """
     if isinstance(exc, Broken):
         return

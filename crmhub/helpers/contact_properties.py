@@ -149,8 +149,8 @@ def _last_known(binding: Binding, asked: Sequence[str], reason: str = "") -> Pro
 def _remember(hub: Hub, account: Account, binding: Binding, found: Mapping[str, str]) -> None:
     """Store the values `found`, which the CRM has, in the contact's binding.
 
-    They are the answer while the CRM is unavailable. Also store the present as the time of the last
-    helper call.
+    These values are the answer while the CRM is unavailable. Also store the present as the time of
+    the last helper call.
     """
     note_chat_of_contact(hub.database, account, binding.crm_id)
     if all(binding.last_values.get(name) == value for name, value in found.items()):
@@ -216,7 +216,7 @@ class SetProperties(Action):
     ) -> Done:
         """Update the contact in the CRM.
 
-        It is the contact that the conversation had when the call was accepted.
+        The contact is the one that the conversation had when the call was accepted.
         """
         contact_id = crm_id_of(hub, account, entry)
         hold_back_update(adapter, entry.written_at)

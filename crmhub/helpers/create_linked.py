@@ -76,7 +76,8 @@ _RIGHT_ID = "send the contactId that createLead answered, or the id of a contact
 def _may_exist(hub: Hub, account: Account, contact_id: str) -> bool:
     """Return whether a contact with this id may exist.
 
-    It may if the hub has a binding for it, or if the id has the format of the CRM's ids.
+    The contact may exist if the hub has a binding for it, or if the id has the format of the CRM's
+    ids.
     """
     try:
         with sound():

@@ -218,7 +218,10 @@ def sound() -> Iterator[None]:
 
 
 def noted(exc: Exception) -> str:
-    """Log where in the code an adapter's bug raised `exc`; return the name of its class."""
+    """Log the place in the code at which an adapter's bug raised `exc`.
+
+    Return the name of the exception's class.
+    """
     # Only the place, since the message may contain personal data.
     frame = traceback.extract_tb(exc.__traceback__)[-1]
     word = type(exc).__name__
@@ -234,7 +237,7 @@ def check(hub: Hub, account: Account) -> str:
 def ask(hub: Hub, account: Account, question: Callable[[Adapter], T]) -> T:
     """Call the function `question` with the account's adapter, and return its result.
 
-    The deadline of its calls to the CRM is 20 s. Raises the adapter's errors.
+    The deadline for the calls to the CRM is 20 s. Raises the adapter's errors.
     """
     with within(_CHECK_S), sound():
         return question(connect(hub, account))

@@ -46,7 +46,8 @@ def since(moment: float, *, deferred: bool = False) -> Iterator[None]:
 def is_deferred() -> bool:
     """Return whether the current call must not wait for the CRM.
 
-    Its account uses all of its threads already, so a write must be queued without an attempt.
+    The result is True if the account uses all of its threads already, so a write must be queued
+    without an attempt.
     """
     return _deferred.get()
 

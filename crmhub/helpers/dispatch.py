@@ -64,8 +64,8 @@ def run(hub: Hub, account: Account, action: Action, *, key: str = "") -> Done:
 def _attempt(hub: Hub, account: Account, action: Action, accepted: Accepted, *, late: bool) -> Done:
     """Attempt an accepted action and return its result.
 
-    If the action cannot be attempted now, the result has the status `queued`. `late`: too little
-    time is left for an attempt, so that the action is queued.
+    If the action cannot be attempted now, the result has the status `queued`. `late`: whether too
+    little time is left for an attempt; the action is then queued.
     """
     try:
         if accepted.behind:

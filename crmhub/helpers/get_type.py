@@ -1,8 +1,8 @@
 """The helper getType, which returns a contact's active workflow; and enrolments in workflows.
 
-An enrolment is the hub's record that a contact has entered a workflow. It belongs to an account's
-connection to its CRM. The hub answers from its enrolments if the CRM cannot report the workflows of
-a contact.
+An enrolment is the hub's record that a contact has entered a workflow. An enrolment belongs to an
+account's connection to its CRM. The hub answers from its enrolments if the CRM cannot report the
+workflows of a contact.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from crmhub.journal.slots import too_many_at_once
 
 _HOUR_MS = 3_600_000
 _MOST_HOURS = 1_000_000
-"""The greatest number of hours, over a century; larger values count as this."""
+"""The greatest number of hours, over a century; larger numbers are reduced to this one."""
 _LONGEST_ID = 255
 _COME_BACK_S = 5
 
@@ -294,9 +294,9 @@ def enrolments(
 ) -> list[Enrolment]:
     """Return up to `limit` enrolments of the account's present connection.
 
-    They are sorted by contact id, then workflow id. `workflow_id` and `contact_id`: only enrolments
-    with these ids; "" for all. `after`: the (contact id, workflow id) of the previous page's last
-    enrolment.
+    The enrolments are sorted by contact id, then workflow id. `workflow_id` and `contact_id`: only
+    enrolments with these ids; "" for all. `after`: the (contact id, workflow id) of the previous
+    page's last enrolment.
     """
     rows = db.rows(
         _LIST,
@@ -382,7 +382,7 @@ def _row(account: Account, workflow_id: str, contact_id: str) -> dict[str, str |
 def _contact(hub: Hub, account: Account, adapter: Adapter, number: str) -> Contact | None:
     """Return the contact with this phone, None without one.
 
-    It is found by the hub's bindings, or else by a search in the CRM.
+    The contact is found by the hub's bindings, or else by a search in the CRM.
     """
     for phone in readings(number, account.switches.region):
         contact = _met(hub, account, adapter, phone) or adapter.find_contact(phone=phone)

@@ -104,7 +104,7 @@ def phone_fault(text: str) -> str:
 def name_fault(text: str) -> str:
     """Return the error message for a name, "" if it is valid.
 
-    It is valid if at least one of its words is usable.
+    A name is valid if at least one of its words is usable.
     """
     words = filled_words(text)
     return "" if not words or any(words) else unfilled(text.strip())
@@ -113,7 +113,7 @@ def name_fault(text: str) -> str:
 def whole_name_fault(text: str) -> str:
     """Return the error message for a name that replaces the stored name, "" if it is valid.
 
-    It is valid if all of its words are usable.
+    The name is valid if all of its words are usable.
     """
     return "" if all(filled_words(text)) else unfilled(text.strip())
 
@@ -126,7 +126,7 @@ def split_name(name: str) -> dict[str, str]:
     """Split the name of a human being into `firstname` (the first word) and `lastname` (the rest).
 
     Words that are unreplaced variables are dropped. If the name has only one word, `lastname` is
-    blank. A property of which only dropped words remain is left out.
+    blank. If all words of a property are dropped, the property is left out.
     """
     words = filled_words(name)
     if not words:

@@ -1,4 +1,4 @@
-"""An attempt of several leads of one account together, in few calls to the CRM."""
+"""Attempts several leads of one account together, in few calls to the CRM."""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ from crmhub.adapter import (
 class Translated(Adapter):
     """An adapter around another adapter, which applies a field map.
 
-    It converts the bots' names and values in calls to the CRM's, and the CRM's in answers to the
-    bots'.
+    In calls, names and values of bots are converted to those of the CRM; in answers, those of the
+    CRM are converted to those of bots.
     """
 
     def __init__(self, inner: Adapter, field_map: FieldMap) -> None:

@@ -1,8 +1,8 @@
 """Create the pipelines and stages that a bot names before an operator has created them.
 
 An account starts with HubSpot's default pipelines. A bot that was built for other pipelines works
-at once, since the hub creates the pipelines and stages that helpers name. It stops this as soon as
-somebody edits the account's pipelines.
+at once, since the hub creates the pipelines and stages that helpers name. The hub stops doing so
+when somebody edits the account's pipelines.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class _Named:
     def new_in(self, known: Catalogue) -> Pipeline | None:
         """Return the pipeline to store so that the named pipeline and stage exist.
 
-        It is a new pipeline, or a copy of a stored pipeline with the new stage. `known`: the stored
-        pipelines. Return None if both exist already, or if they must not be created.
+        The result is a new pipeline, or a copy of a stored pipeline with the new stage. `known`:
+        the stored pipelines. Return None if both exist already, or if they must not be created.
         """
         if not (_can_be(self.pipeline) and _can_be(self.stage)) or self._meant(known):
             return None
@@ -103,8 +103,8 @@ class _Named:
     def _meant(self, known: Catalogue) -> bool:
         """Return whether the bot seems to mean an existing pipeline or stage, but sent a wrong id.
 
-        It sent the label, or the id in another case. The hub then creates nothing; the error names
-        the right id. `known`: the stored pipelines.
+        A wrong id is the label of the pipeline or stage, or its id in another case. The hub then
+        creates nothing; the error names the right id. `known`: the stored pipelines.
         """
         pipelines = {each.id: each.label for each in known.pipelines}
         stages = {each.id: each.label for one in known.pipelines for each in one.stages}

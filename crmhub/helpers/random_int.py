@@ -144,7 +144,7 @@ class _Turns:
 def _drawing(insert: Insert) -> Any:
     """Return the statement that counts a drawn integer and returns the number of earlier ones.
 
-    If the rotation has changed since, the count restarts at 0.
+    If the rotation has changed since the last draw, the count restarts at 0.
     """
     row, new = rotation_table.c, insert(rotation_table)
     same = row.strategy == new.excluded.strategy
@@ -216,7 +216,8 @@ def _bag(seed: int, number: int, size: int) -> array[int]:
 def _shuffled(seed: int, number: int, size: int) -> array[int]:
     """Return the integers from 0 to `size` - 1, in an order that `seed` and `number` determine.
 
-    They are sorted by a hash. Thus all processes get the same order, in any version of Python.
+    The integers are sorted by a hash. Thus all processes get the same order, in any version of
+    Python.
     """
 
     def rank(index: int) -> bytes:

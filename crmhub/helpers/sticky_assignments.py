@@ -96,8 +96,9 @@ class Contact:
     def keys(self, connection: Connection, account: Account) -> list[str]:
         """Return the hashes under which the contact's assigned integers are stored.
 
-        They are the hashes of the person (the group of conversations taken for one human being), of
-        the contactId and of the contactToken, in this order. Hashes of missing names are left out.
+        The result contains the hashes of the person (the group of conversations taken for one human
+        being), of the contactId and of the contactToken, in this order. Hashes of missing names are
+        left out.
         """
         here = account.connection.id
         person = self._person(connection, account)

@@ -1,16 +1,17 @@
 """Values without content that builders send: they identify nobody and overwrite nothing.
 
-A builder that has no value for a variable sends the variable itself, a word that programs print for
-a missing value, or a dummy such as `0`. Which values count as empty depends on their use:
+A builder that has no value for a variable sends the variable itself (such as `{{email}}`), a word
+that programs print for a missing value (such as `null`), or a dummy such as `0`. Which texts count
+as empty depends on the value:
 
-- contactToken, contactId, Idempotency-Key (`is_unfilled_id`): a variable anywhere in it, a word for
-  a missing value in any case, `0`, `-`, `N/A`, and a bare `@x`, `[x]` or `<x>`.
-- email, contactnumber and numbers (`find_in_key`): a variable anywhere in it, a word for a missing
-  value.
-- name (`filled_words`): in each of its words, a variable or a word for a missing value.
+- contactToken, contactId, Idempotency-Key (`is_unfilled_id`): a text that contains a variable, a
+  word for a missing value in any case, `0`, `-`, `N/A`, and a bare `@x`, `[x]` or `<x>`.
+- email, contactnumber and numbers (`find_in_key`): a text that contains a variable, and a word for
+  a missing value.
+- name (`filled_words`): each word that is a variable or a word for a missing value.
 - phone and mobilephone (`is_junk_phone`): any text that cannot be a phone number.
-- any other property (`find_in_text`): only variables, a word for a missing value, and in a longer
-  text a variable that cannot be anything else.
+- any other property (`find_in_text`): a text of variables only, a word for a missing value, and a
+  longer text with a variable that cannot be anything else.
 
 `FORMS` are the notations of variables, `BUILDERS` names the builders that use them. All patterns
 are bounded and not nested, so that the longest value takes milliseconds.

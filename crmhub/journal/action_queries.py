@@ -335,8 +335,8 @@ def in_parts(database: Database, wanted: Wanted, step: Callable[[Wanted, Connect
     """Call `step` for one batch of the selected actions after the other.
 
     Each call runs in a transaction of its own. `step` gets the selection without the actions of
-    earlier batches, and the transaction. It returns the number of actions that it changed, the size
-    of its batch, and the id of the batch's last action. Return the number of all changed actions.
+    earlier batches, and the transaction. `step` returns the number of actions changed, the size of
+    its batch, and the id of the batch's last action. Return the number of all changed actions.
     """
     changed, found = 0, AT_ONCE
     while found == AT_ONCE:

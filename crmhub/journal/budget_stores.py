@@ -1,9 +1,9 @@
 """Storage of call budgets: how many calls to a CRM its rate limit still allows, and when.
 
 A budget stores when the next call is due (`tat`, the theoretical arrival time of the generic cell
-rate algorithm). It is a row of the database or, while Redis is available, an entry there. A call
-reserves its time in one statement. A tenth of the allowed calls may be made at once (the burst),
-the others in equal steps:
+rate algorithm). A budget is a row of the database or, while Redis is available, an entry there. A
+call reserves its time in one statement. A tenth of the allowed calls may be made at once (the
+burst), the others in equal steps:
 
     burst = calls / 10    step = seconds / (calls - burst)
 
@@ -174,7 +174,7 @@ class DatabaseBudgets:
     def _refused(self, connection: Connection, key: Key, params: dict[str, Any]) -> Turn | None:
         """Return the answer to a call that is not due in time; None if it must be reserved again.
 
-        It must be reserved again if the budget has just been created, corrected or changed.
+        A call must be reserved again if the budget has just been created, corrected or changed.
         """
         row = connection.row(_LOOK, params)
         if row is None:

@@ -1,8 +1,8 @@
 """Discard: an operator gives up actions for good and states a reason.
 
 Actions that are blocked by a discarded action are discarded with it, since they could never be
-sent. Discarded actions cannot be retried. They are deleted after the same time as other finished
-actions.
+sent. Discarded actions cannot be retried. Discarded actions are deleted after the same time as
+other finished actions.
 """
 
 from __future__ import annotations
@@ -126,10 +126,10 @@ def _close(
 
 
 def _close_marks(tx: Connection, account_id: int, closed: Sequence[Any]) -> None:
-    """Keep attempts of the discarded actions `closed` from creating records in the hub's own CRM.
+    """Keep the discarded actions `closed` from creating records in the hub's own CRM.
 
-    A process may still attempt an action whose lease has expired. Its record has the action's id as
-    a mark, and the hub refuses new records with these marks from now on.
+    A process may still attempt an action whose lease has expired. Its record would have the
+    action's id as a mark, and the hub refuses new records with these marks from now on.
     """
     if doubted := [one.id for one in closed if one.doubt_since is not None]:
         marks.close(tx, account_id, doubted)

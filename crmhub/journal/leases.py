@@ -81,8 +81,8 @@ _TAKE = Statement(_build_take)
 class _Queue:
     """The threads of this process that hold or wait for the same lease.
 
-    Only the first of them polls the database. `threads`: the number of these threads. `turns`: how
-    many threads have been the first so far.
+    Only the first thread of the queue polls the database. `threads`: the number of threads in the
+    queue. `turns`: the number of threads that have been the first so far.
     """
 
     lock: threading.Lock = field(default_factory=threading.Lock)

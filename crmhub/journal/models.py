@@ -25,8 +25,8 @@ class New:
     takes for one human being; its actions run in order. `hub_id`: the contact's id in the hub or in
     the CRM. `request`: the helper's parameters. `identity`: a hash that is equal for equal actions
     of a contact. A repeated action within a minute is not stored: it gets the first action's
-    result. "" turns this off. `first`: the person is new, so that the journal cannot have another
-    action of the person.
+    result. "" turns this off. `first`: whether the person is new, so that the journal cannot
+    contain another action of the person.
     """
 
     kind: str
@@ -148,7 +148,7 @@ class Due:
 def shown(text: str) -> str:
     """Return an error message of a CRM in the form that the database stores.
 
-    It has at most 500 characters; unprintable characters are replaced by `�`.
+    The result has at most 500 characters; unprintable characters are replaced by `�`.
     """
     return "".join(c if c.isprintable() else "�" for c in text[:_SHOWN])
 
@@ -166,8 +166,8 @@ def is_id(text: str) -> bool:
 def earliest_id(moment: int) -> str:
     """Return a text that separates action ids by time.
 
-    It sorts before all ids that were made at `moment` (ms since 1970) or later, and after all older
-    ids.
+    The text sorts before all ids that were made at `moment` (ms since 1970) or later, and after all
+    older ids.
     """
     # Nine digits of base 36 last until the year 5188.
     digits = ""

@@ -180,10 +180,10 @@ def _note_outage(tx: Connection, entry: Entry, outcome: Outcome, moment: int) ->
 
 
 def _next(entry: Entry, outcome: Outcome, moment: int) -> tuple[State, int, int]:
-    """Return what happens to an action after an attempt with this outcome, as three values.
+    """Return an action's new state, due time and attempts after an attempt with this outcome.
 
-    They are the action's new state, the time when it is due (ms since 1970), and the number of its
-    attempts that count for the retry schedule. `moment`: the present in ms since 1970.
+    The due time is in ms since 1970. The attempts are the number of those that count for the retry
+    schedule. `moment`: the present in ms since 1970.
     """
     if outcome.state != "queued":
         return outcome.state, moment, entry.tries + 1

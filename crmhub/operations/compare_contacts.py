@@ -128,7 +128,8 @@ class Choice:
 def is_mergeable(hub: Hub, account: Account) -> bool:
     """Return whether the hub can merge contacts of this account.
 
-    It can if the account's contacts are the hub's own records, and not records of a remote CRM.
+    The hub can if the account's contacts are the hub's own records, and not records of a remote
+    CRM.
     """
     try:
         return not hub.registry.load(account.connection.adapter).remote

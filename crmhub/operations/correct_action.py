@@ -2,9 +2,9 @@
 
 An operator can correct values that the bot sent: name, email and phone of a lead, the properties of
 other actions, and the contact of a deal or ticket. The values are validated as in a helper call;
-the CRM validates them in the next attempt. The action keeps its id, its place in the order
-of the contact's actions, and the note that an earlier attempt may have written to the CRM. Its
-former request is stored as a version.
+the CRM validates them in the next attempt. The action keeps its id, its place in the order of the
+contact's actions, and the note that an earlier attempt may have written to the CRM. The former
+request of the action is stored as a version.
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ class _Correction:
 
 
 def _fault(name: str, text: str) -> str:
-    """Return the reason why `text` can be the value of no action, "" if it is valid.
+    """Return the reason why no action can have the value `text`, "" if it is valid.
 
     `name` is the name of the value, such as `email`.
     """

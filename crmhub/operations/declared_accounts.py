@@ -52,7 +52,7 @@ def rehearse(
     by: Author,
     queued: Decision | None = None,
 ) -> list[Outcome]:
-    """Return what `apply` would return for the same arguments, without changing any account.
+    """Return the result that `apply` would have for the same arguments; change no account.
 
     `declared` are the accounts that `accounts_file.read` found in the file `path`. `queued` decides
     what would happen to the actions queued for the former CRM of an account that changes to another

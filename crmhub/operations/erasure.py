@@ -363,8 +363,8 @@ class Erasure:
     def _texts(self, records: Iterable[erasing.Held]) -> set[str]:
         """Return the person's texts of at least three characters, such as the email.
 
-        They include the values of `records`, which are the person's records. The caller takes any
-        other text that contains one of them for data of the person.
+        The texts include the values of `records`, which are the person's records. The caller takes
+        any other text that contains one of them for data of the person.
         """
         person = self._person
         texts = {token for _, token in person.tokens}

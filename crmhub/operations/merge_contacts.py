@@ -5,12 +5,12 @@ conversations and enrolments of the other contact; the other contact is archived
 other contact's id, the ids `hub-…` that the hub has issued for it, its email (if the kept contact
 has a different email) and its waiting actions lead to the kept contact.
 
-An unmerge is possible for 30 days. It restores the archived contact with its id, creation time,
-values, links to records that still exist (see `records.merging.unmerge`), and the conversations,
-enrolments and pairs that the merge moved. The kept contact loses the moved links, and gets back its
-former values unless they have changed since the merge. Values, links and conversations written
-since the merge stay with the kept contact. Both contacts keep the sticky assignment (`+sticky`) of
-the merged contact.
+An unmerge is possible for 30 days. An unmerge restores the archived contact with its id, creation
+time, values, links to records that still exist (see `records.merging.unmerge`), and the
+conversations, enrolments and pairs that the merge moved. The kept contact loses the moved links,
+and gets back its former values unless they have changed since the merge. Values, links and
+conversations written since the merge stay with the kept contact. Both contacts keep the sticky
+assignment (`+sticky`) of the merged contact.
 """
 
 from __future__ import annotations

@@ -115,11 +115,14 @@ _STICKY_ASSIGNMENT = Statement(
 class Person:
     """The keys of data that the hub takes for the data of one human being.
 
-    `contacts` are the ids of the hub's own contacts, including archived contacts. The next four
-    sets have pairs of a connection id and a text. The text is in `hub_ids` a contact id that the
-    hub has issued (`hub-…`), in `crm_ids` a contact id of the CRM, in `persons` the key that orders
-    the actions of a person, and in `tokens` a contactToken. `values` are all texts stored about the
-    person, including emails and phones.
+    `contacts` are the ids of the hub's own contacts, including archived contacts. `values` are all
+    texts stored about the person, including `emails` and `phones`. These sets contain pairs of a
+    connection id and a text:
+
+    - `hub_ids`: a contact id that the hub has issued (`hub-…`);
+    - `crm_ids`: a contact id of the CRM;
+    - `persons`: the key that orders the actions of a person;
+    - `tokens`: a contactToken.
     """
 
     contacts: frozenset[int] = _NOTHING
@@ -138,8 +141,8 @@ class Person:
     def names(self) -> list[str]:
         """The ids by which `PersonFinder.find` finds this person again.
 
-        They are the ids of the hub's own contacts and the ids `hub-…` that the hub has issued. If
-        there are none, they are the contact ids in CRMs.
+        The names are the ids of the hub's own contacts and the ids `hub-…` that the hub has issued.
+        If there are none, they are the contact ids in CRMs.
         """
         ids = [str(id) for id in sorted(self.contacts)]
         ids += [hub_id for _, hub_id in sorted(self.hub_ids)]
@@ -200,8 +203,8 @@ class PersonFinder:
         """Return `person` with the keys of all data that the account has of the same person.
 
         The search looks for contacts of the hub, bindings and merges of contacts that have an id or
-        email of the person. It is repeated with the ids and emails found, until nothing new is
-        found.
+        email of the person. The search is repeated with the ids and emails found, until nothing new
+        is found.
         """
         while (grown := self._grow(person)) != person:
             person = grown

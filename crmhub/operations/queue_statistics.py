@@ -69,7 +69,7 @@ _OUTAGES_OF_ALL_ACCOUNTS = Statement(
 class QueueGauges:
     """The gauges of the queue for the metrics page.
 
-    They are cached for up to 5 seconds, so that the queries take at most a tenth of the time.
+    The gauges are cached for up to 5 seconds, so that the queries take at most a tenth of the time.
     """
 
     def __init__(self, database: Database) -> None:

@@ -158,8 +158,8 @@ def _test(
     """Test the connection to a CRM for an account; return (error, credentials).
 
     The error is None if the test succeeds. The credentials include those that the adapter renewed
-    during the test. They are None if the test used the account's stored credentials, because the
-    adapter then stores renewed credentials itself.
+    during the test. The credentials are None if the test used the account's stored credentials,
+    because the adapter then stores renewed credentials itself.
     """
     _require_own_secrets(hub, account, crm)
     settings, credentials = proposed(account, **_proposal(hub, account, crm), vault=hub.vault)

@@ -271,8 +271,8 @@ def _in_old_crm(tx: Connection, account: Account, people: Sequence[str]) -> set[
 def _in_new_crm(tx: Connection, account: Account, identifiers: _Identifiers) -> set[str]:
     """Return the keys of the persons with a contactToken, email or phone used in the new CRM.
 
-    It is used if a binding of the new CRM has it. `identifiers` holds the contactTokens, emails and
-    phones of each person, by person key.
+    A value is used in the new CRM if one of its bindings has the value. `identifiers` holds the
+    contactTokens, emails and phones of each person, by person key.
     """
     in_use: set[tuple[str, str]] = set()
     for kind, statement in _IN_USE.items():

@@ -157,8 +157,8 @@ def sign_in(
 def _device_token(hub: Hub, user_id: str, stored_password: str, name: str) -> str:
     """Return the device token of a user's browser, which has the random name `name`.
 
-    The token is a signature, so the database stores nothing. It becomes invalid when the user's
-    password hash, `stored_password`, changes.
+    The token is a signature, so the database stores nothing. The token becomes invalid when the
+    user's password hash, `stored_password`, changes.
     """
     key = derive(hub.settings.secret_key, "console device")
     return f"{name}.{sign(key, f'{user_id} {stored_password} {name}'.encode()).hex()}"

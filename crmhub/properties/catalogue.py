@@ -131,7 +131,7 @@ class Catalogue:
 
     @cached_property
     def unique(self) -> tuple[Property, ...]:
-        """The properties of which no two records may have the same value."""
+        """The properties whose values must be unique among the account's records."""
         return tuple(property_ for property_ in self if property_.unique)
 
     def nearest(self, name: str) -> list[str]:
@@ -243,8 +243,8 @@ _SET_NEXT_ID = Statement(
 def load(connection: Connection, account_id: int, kind: Kind) -> Catalogue:
     """Read the catalogue of an account and kind from the database.
 
-    If somebody changes the catalogue at the same time, the result's `version` may be older than its
-    content, but never newer. Raises NotFound if the account does not exist.
+    If another caller changes the catalogue at the same time, the result's `version` may be older
+    than its content, but never newer. Raises NotFound if the account does not exist.
     """
     of_kind = {"account_id": account_id, "kind": kind.code}
     version = version_of(connection, account_id)

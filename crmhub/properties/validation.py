@@ -100,8 +100,8 @@ def definable(name: str) -> bool:
 def unknown(catalogue: Catalogue, name: str, *, suggest: bool = True) -> str:
     """Return the error message for a property name that the catalogue does not contain.
 
-    It explains what is wrong with the name or how to define the property. With `suggest`, it also
-    names properties with similar names.
+    The message explains what is wrong with the name or how to define the property. With `suggest`,
+    it also names properties with similar names.
     """
     kind = catalogue.kind.name
     if name in FIELDS:

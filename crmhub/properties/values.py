@@ -1,7 +1,7 @@
 """The text that is stored for a value of each property type, and the values that search compares.
 
 A value is written, stored, read and compared as text, its canonical text. The function `canonical`
-turns a value into that text, or raises an error that explains the problem. Its result is never
+turns a value into that text, or raises an error that explains the problem. The result is never
 empty, and applying it twice gives the same text. Two more rules concern the index tables:
 
 - A number has at most 15 significant digits, lies between -1e30 and 1e30 (both excluded) and has at
@@ -250,7 +250,7 @@ def number_key(value: str) -> float:
 def day_key(value: str) -> int:
     """Return the number that the index stores for `value`, the stored text of a date or datetime.
 
-    It is the ordinal of the day in UTC (`date.toordinal`).
+    The number is the ordinal of the day in UTC (`date.toordinal`).
     """
     return date.fromisoformat(value[:10]).toordinal()
 
@@ -477,7 +477,7 @@ def _choose(parts: Iterable[str], options: Sequence[Option], any_case: bool) -> 
 def _wrong_choice(parts: list[str], options: Sequence[Option]) -> str:
     """Return the error message for values that are not among the options.
 
-    `parts` are these values, the first three of which the message shows. It also says which values
+    `parts` are these values; the message shows the first three. The message also says which values
     to send instead.
     """
     parts = parts[:3]
@@ -592,9 +592,9 @@ def _e164(text: str, region: str | None) -> str | None:
 def _with_country(digits: str, number: Any) -> Any:
     """Return `digits` parsed as a number that begins with a country code, if `number` is wrong.
 
-    `number` is the result of parsing `digits` in the caller's region. It may be wrong in two cases:
-    if the digits begin with 00 and the region dials another prefix, and if a messenger sent a
-    mobile number and national numbers of the region (such as DE or ID) may begin with the same
+    `number` is the result of parsing `digits` in the caller's region. `number` may be wrong in two
+    cases: if the digits begin with 00 and the region dials another prefix, and if a messenger sent
+    a mobile number and national numbers of the region (such as DE or ID) may begin with the same
     digits as the country code. Returns None if `number` may be right.
     """
     import phonenumbers

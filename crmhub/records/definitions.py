@@ -132,9 +132,9 @@ def delete(
     """Delete the property `name`; with `force`, also delete the values that records have of it.
 
     A record that loses a value gets a new version, so a write with an older version in If-Match is
-    refused. Its `updated_at` stays unchanged, so running listings do not return it again. Archived
-    records keep the value. Raises NotFound if the kind has no such property, Conflict for a
-    built-in property, and, without `force`, Conflict if a record has a value of the property.
+    refused. The record's `updated_at` stays unchanged, so running listings do not return it again.
+    Archived records keep the value. Raises NotFound if the kind has no such property, Conflict for
+    a built-in property, and, without `force`, Conflict if a record has a value of the property.
     """
 
     def work(tx: Connection, catalogue: Catalogue) -> None:

@@ -11,7 +11,7 @@ older time, until a worker corrects them (records/redating.py).
 The number of records that have a value is counted when a filter needs it; it is stored nowhere. A
 stored counter per property would be a row for which all writers of an account wait. In a trial with
 12 properties and 8 concurrent writers on PostgreSQL, on a machine with other work, such counters
-reduced the contacts created per second by about a fifth. They would save one pass over the
+reduced the contacts created per second by about a fifth. Counters would save one pass over the
 property's index.
 """
 

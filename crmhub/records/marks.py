@@ -60,7 +60,7 @@ class AlreadyWritten(Exception):
 class Closed(Exception):
     """Error: the mark of a write is closed, so the write may create no record.
 
-    A mark is a text that names a write. It is closed when the action that makes the write is
+    A mark is a text that names a write. The mark is closed when the action that makes the write is
     discarded, or when the data of the human being that the write is about is erased.
     """
 

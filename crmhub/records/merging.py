@@ -138,12 +138,12 @@ def unmerge(
     """Restore the record `other_id`, which `merge` merged into the record `kept_id`.
 
     `undo` is the result of `merge`, `now` the present time (ms since 1970). The restored record has
-    its old id, time of creation and values; values that are no longer valid are left out. It is
-    linked again to those of its former linked records that still exist. The kept record gets its
-    former values back, except where a value was changed after the merge. It loses the links that
-    the merge gave it, except those in `stay`. Raises Conflict if one of the two records was deleted
-    or the kept record would lose a required value. Raises DuplicateValue if a restored unique value
-    belongs to another record now.
+    its old id, time of creation and values; values that are no longer valid are left out. The
+    restored record is linked again to its former linked records, if they still exist. The kept
+    record gets its former values back, except where a value was changed after the merge. The kept
+    record loses the links that the merge gave it, except those in `stay`. Raises Conflict if one of
+    the two records was deleted or the kept record would lose a required value. Raises
+    DuplicateValue if a restored unique value belongs to another record now.
     """
     account, kind = catalogue.account_id, catalogue.kind
     kept = next(iter(writing.locked(tx, catalogue, [kept_id])), None)

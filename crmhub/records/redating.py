@@ -84,8 +84,8 @@ _LOCK = Statement(
 class Redating:
     """A job that corrects the time in index rows of the records noted in `index_behind`.
 
-    It processes that table in batches, in the order of its key. Any number of workers may run the
-    job on the same database: one of them works, and the others do nothing.
+    The job processes the table in batches, in the order of the table's key. Any number of workers
+    may run the job on the same database: one of them works, and the others do nothing.
     """
 
     def __init__(self, database: Database) -> None:
@@ -118,7 +118,8 @@ class Redating:
 
         During an upgrade such processes may still run; they write records, but note no changes. Ten
         minutes after the upgrade, when they must have ended, this method notes all records that
-        have changed since the upgrade. It does this once; earlier and later calls do nothing.
+        have changed since the upgrade. The method does this once; earlier and later calls do
+        nothing.
         """
         if self._is_caught_up:
             return

@@ -273,10 +273,10 @@ def _compare(
 ) -> tuple[Examined, Counter[_Range]]:
     """Compare records with their index rows, and index rows with their records.
 
-    `ids` are the records of which the index rows are read and compared. `rows` maps index tables to
-    rows that the caller has read earlier, each of which is compared with its record. If such a row
-    does not match, its record may have changed since. So the row is read again, and is wrong only
-    if it is still stored.
+    `ids` are the records whose index rows are read and compared. `rows` maps index tables to rows
+    that the caller has read earlier; each row is compared with its record. If such a row does not
+    match, its record may have changed since. So the row is read again, and is wrong only if it is
+    still stored.
 
     Returns two values. The first contains the ids of records with wrong index rows, the pairs of
     records with the same unique value, and the ids of unreadable records. The second counts the
@@ -316,11 +316,11 @@ def _is_misdated(table: str, row: Row, dates: Mapping[int, int]) -> bool:
 def _dates(
     connection: Connection, catalogue: Catalogue, ids: Iterable[int]
 ) -> tuple[dict[int, int], set[int]]:
-    """Return the `updated_at` that index rows must have, and the records with a wrong note.
+    """Return the `updated_at` that index rows must have, and the records noted with a wrong time.
 
     The first value maps the ids of records that are not in the table `index_behind` to their
-    `updated_at`. The second contains the ids of records for which `index_behind` has a time that
-    differs from the record's `updated_at`.
+    `updated_at`. The second contains the ids of records whose time in `index_behind` differs from
+    their `updated_at`.
     """
     dates, misnoted = dict[int, int](), set[int]()
     for record in connection.rows(_DATES, _of(catalogue) | {"ids": sorted(ids)}):
@@ -452,7 +452,7 @@ def _rows_behind(
 ) -> list[Row]:
     """Return up to `n` rows of the property `known` in an index table, in the order of the key.
 
-    They come directly after the row `behind`; if `behind` is None, they are the first rows.
+    The rows come directly after the row `behind`; if `behind` is None, they are the first rows.
     """
     # A row of a sample may be a plain tuple, as a record should have it.
     value, record_id = behind[2:KEY_COLUMNS] if behind else (_LOWEST[table], -(2**63))

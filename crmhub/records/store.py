@@ -177,9 +177,9 @@ class RecordStore:
     ) -> list[Stored]:
         """Return the records whose unique property `property_name` has a value in `wanted`.
 
-        Their properties are JSON text. The records are in the order of their values in `wanted`;
-        values that no record has are left out. Raises BadRequest if the kind has no unique property
-        of that name.
+        The properties of the records are JSON text. The records are in the order of their values in
+        `wanted`; values that no record has are left out. Raises BadRequest if the kind has no
+        unique property of that name.
         """
         known = self.catalogue(account, kind)
         found = self._read_by(account, kind, property_name, wanted, known)
@@ -437,10 +437,10 @@ class RecordStore:
         """Validate a write with `prepare`, then store it with `write` in a transaction.
 
         `write` gets the result of `prepare`. If the catalogue of properties has changed between the
-        two, both are repeated, up to `tries` times; after that they run under the account's
+        two calls, both are repeated, up to `tries` times; after that they run under the account's
         exclusive lock. `names` are the properties that the input contains; with `define`, unknown
-        ones are defined as strings. If `alone` is given, it replaces `write` where possible: it
-        writes with one SQL statement that checks the catalogue's version itself.
+        properties are defined as strings. If `alone` is given, it replaces `write` where possible:
+        it writes with one SQL statement that checks the catalogue's version itself.
         """
         define = define or account.switches.auto_define_properties
         sent = set(names) if define else ()
@@ -622,7 +622,7 @@ def _require_both(
 ) -> None:
     """Lock two records until the transaction ends, so that nobody archives them.
 
-    They are the record `id` and, if `to` is not None, the record `to_id` of the kind `to`. Raises
+    The records are `id` and, if `to` is not None, the record `to_id` of the kind `to`. Raises
     NotFound if the record `id` is missing, and Semantic if the record `to_id` is missing.
     """
     try:

@@ -105,7 +105,7 @@ def write(
 
     `ids` are unused ids for new records, `quota` is the largest number of records allowed (None: no
     limit). Raises the errors of `writing.create` and `writing.update`. DuplicateValue may also mean
-    that somebody else has just created a record with the identifying value.
+    that another caller has just created a record with the identifying value.
     """
     keys = [(each.by.prop_id, unique_key(each.value)) for each in prepared]
     held = writing.holders(tx, catalogue.account_id, keys)
@@ -149,7 +149,7 @@ def _among(problems: list[Problem], places: Sequence[int]) -> Iterator[None]:
 def search_form(account: Account, known: Property, value: str) -> str:
     """Return `value` in the form in which the table of unique values stores values of `known`.
 
-    A value that is invalid for the property is returned as it is, but an email in lower case.
+    A value that is invalid for the property is returned unchanged (an email in lower case).
     """
     return value and values.for_search(
         known.type,

@@ -541,7 +541,7 @@ def claim_unique(
 def _taken(
     tx: Connection, catalogue: Catalogue, claimed: Sequence[Row], paths: Mapping[int, str]
 ) -> DuplicateValue | Deadlocked:
-    """Return the error for unique values of which other records already have at least one.
+    """Return the error for unique values if other records already have at least one of them.
 
     `claimed` are the rows of the table `unique_value` that a transaction tried to insert. `paths`
     maps the id of a written record to the JSON path of its input. The error is Deadlocked if

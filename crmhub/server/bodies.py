@@ -131,7 +131,7 @@ class _InvalidBody:
         self._error = error
 
     def read(self, _size: int = -1) -> bytes:
-        """Raise the error because of which the body is invalid."""
+        """Raise the error that makes the body invalid."""
         raise self._error
 
 

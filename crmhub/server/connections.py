@@ -1,8 +1,8 @@
 """Limits on connections, so that no client blocks others by keeping many connections open.
 
 granian accepts a number of connections in each process, and gives a request a thread as soon as its
-headers have arrived. It waits without limit for a body, and for a client to read an answer. So each
-process checks its own connections and closes some of them, by these rules:
+headers have arrived. granian waits without limit for a body, and for a client to read an answer. So
+each process checks its own connections and closes some of them, by these rules:
 
 1. No connection is closed while its request is processed or waits for a thread.
 2. A request must be complete `CRMHUB_READ_TIMEOUT_S` after its first byte. In any other state a
@@ -14,7 +14,7 @@ process checks its own connections and closes some of them, by these rules:
    - for one address, `CRMHUB_CONNECTIONS_PER_ADDRESS` connections that were slow or idle for more
      than a second. A /64 of IPv6 counts as one address; trusted proxies have no such limit;
    - for long bodies without progress: as many are closed as other long bodies wait for a place;
-   - for all connections: a fifth of what granian accepts stays free.
+   - for all connections: a fifth of the number that granian accepts stays free.
 
 WSGI does not say on which connection a request arrived, since it gives no port. The candidates are
 the connections of the same address that received data just before the request was complete.
@@ -95,7 +95,7 @@ class Request:
     def has_hung_up(self) -> bool:
         """Return whether the client has closed its connection; False if this is unknown.
 
-        It is unknown on which connection the request arrived. So the first call stores the
+        The connection on which the request arrived is unknown. So the first call stores the
         candidates: the open connections from the client's address that have an unanswered request.
         Later calls remove candidates that were closed, and candidates that were answered, which
         belong to other requests. The client has hung up if no candidate is left.

@@ -30,7 +30,7 @@ _TCP_INFO = struct.Struct("=B43xI4xI72xQ8xI52xQ")
 class TcpConnection:
     """A TCP connection of a client, with its state at the last call of `refresh`.
 
-    It is identified by granian's file descriptor and the socket's inode. Times are by
+    The connection is identified by granian's file descriptor and the socket's inode. Times are by
     `time.monotonic`.
     """
 

@@ -1,7 +1,7 @@
 """A fake HubSpot that serves HTTP, for tests and for trying the hub.
 
-It supports contacts, deals, tickets and companies in the API versions 2026-09, 2026-03 and v3, with
-HubSpot's refusals, rate limits and search lag. It injects faults on request.
+The fake supports contacts, deals, tickets and companies in the API versions 2026-09, 2026-03 and
+v3, with HubSpot's refusals, rate limits and search lag. The fake injects faults on request.
 """
 
 from __future__ import annotations

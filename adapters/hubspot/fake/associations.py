@@ -1,6 +1,6 @@
 """The endpoints of the fake HubSpot for associations (links between two records).
 
-They list the types of links, and read, create and delete links, also in batches.
+The endpoints list the types of links, and read, create and delete links, also in batches.
 """
 
 from __future__ import annotations

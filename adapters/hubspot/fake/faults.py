@@ -1,4 +1,4 @@
-"""Injected faults of the fake HubSpot: what fails, for which calls, and how often.
+"""Injected faults of the fake HubSpot: their kinds, their calls, and their number.
 
 Faults are applied to the open socket, so clients see real network failures. If a fault is
 `written`, it is applied after the call was executed: the record is created, but the response is

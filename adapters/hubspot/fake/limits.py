@@ -99,8 +99,8 @@ def parse(text: str, *, usual: float = 10.0) -> tuple[int | None, float]:
 def too_many(window: Window, wait: float, retry_after: RetryAfter) -> Refused:
     """Return HubSpot's 429 response to a call that exceeds the rate limit `window`.
 
-    `wait` is the time in seconds until a call is accepted. `retry_after` tells whether the header
-    Retry-After, which HubSpot does not document, contains seconds or a date or is left out.
+    `wait` is the time in seconds until a call is accepted. `retry_after` is the form of the header
+    Retry-After, which HubSpot does not document: seconds, a date, or no header.
     """
     policy = _POLICIES[window.name]
     return Refused(

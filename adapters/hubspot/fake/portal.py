@@ -1,6 +1,6 @@
 """The state of one HubSpot account of the fake.
 
-It consists of property definitions, pipelines, owners (users), records and links.
+The state consists of property definitions, pipelines, owners (users), records and links.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Record:
     def searchable(self, lag: float) -> dict[str, str] | None:
         """Return the properties that a search sees for this record.
 
-        They are the properties as they were `lag` seconds ago, since the search index lags behind
-        writes. Returns None if the record is not in the index yet.
+        The search sees the properties as they were `lag` seconds ago, since the search index lags
+        behind writes. Returns None if the record is not in the index yet.
         """
         if lag <= 0:
             return self.properties

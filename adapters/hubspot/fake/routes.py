@@ -132,9 +132,9 @@ class Route:
         raise Refused(405, "Method Not Allowed", category=None, headers={"Allow": allowed})
 
     def scopes(self, kind: str, method: str) -> frozenset[str]:
-        """Return the scopes (rights of a token) of which a call needs at least one.
+        """Return scopes (rights of a token); a call needs at least one of them.
 
-        They follow HubSpot's list of scopes. An empty set means that the call needs no scope.
+        The scopes follow HubSpot's list of scopes. An empty set means that the call needs no scope.
         """
         if self.area == "owners":
             return frozenset({"crm.objects.owners.read"})
@@ -149,7 +149,7 @@ class Route:
         return frozenset(_objects(kind) if reads else {f"crm.objects.{kind}.write"})
 
     def sensitive_scopes(self, kind: str, method: str, level: str) -> frozenset[str]:
-        """Return the scopes of which a call that names sensitive properties needs at least one.
+        """Return scopes; a call that names sensitive properties needs at least one of them.
 
         `level` is the sensitivity level of the named properties.
         """

@@ -49,7 +49,7 @@ Respond = Callable[["Server", Received], Sent]
 class Server(ThreadingHTTPServer):
     """An HTTP server with a thread for each connection.
 
-    It calls the function `respond` with itself and each request, and sends the result.
+    The server calls the function `respond` with itself and each request, and sends the result.
     """
 
     daemon_threads = True

@@ -236,7 +236,7 @@ class Service:
         return endpoint(call)
 
     def _limit_headers(self, route: routes.Route, token: str) -> dict[str, str]:
-        """Return the headers that tell the rate limit and the remaining calls.
+        """Return the headers with the rate limit and the remaining calls.
 
         Integrators have observed no such headers in responses to searches and associations, and no
         headers about the daily limit under OAuth.

@@ -1,7 +1,7 @@
 """Validators of request bodies: they accept the keys and types of HubSpot's OpenAPI files.
 
 A validator is a function that takes a JSON value and the value's path in the body, and returns the
-value. It raises Refused with status 400 for a value that it does not accept.
+value. The validator raises Refused with status 400 for a value that it does not accept.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def one_of(*allowed: str) -> Check:
 def shape(required: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> Check:
     """Return a validator for a JSON object.
 
-    The object must have all keys of `required`. It may have the keys of `optional`, and no further
-    keys. Both mappings contain, for each key, the validator of its value.
+    The object must have all keys of `required`. Further keys must be keys of `optional`. Both
+    mappings contain, for each key, the validator of its value.
     """
     allowed_keys = {**required, **(optional or {})}
 

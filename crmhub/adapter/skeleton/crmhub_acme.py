@@ -149,7 +149,7 @@ class AcmeAdapter(Adapter):
         fields: Mapping[str, str],
         more: Mapping[str, Any] = {},
     ) -> Answer:
-        """Send the properties `fields` under the CRM's names, and `more` beside them in the body.
+        """Send the properties `fields` under the CRM's names, with the fields `more` in the body.
 
         `kind` and `rest` are the segments of the path. Raises Rejected with the caller's property
         names.

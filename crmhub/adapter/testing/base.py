@@ -33,8 +33,9 @@ _numbers = itertools.count(1)
 class Base:
     """The attributes with which the test class of an adapter describes its CRM.
 
-    A subclass sets `adapter_class` and the attributes that differ from the defaults. It defines a
-    fixture `crm` that yields an empty CRM for each test. Property names are the CRM's own.
+    A subclass sets `adapter_class` and the attributes that differ from the defaults. The subclass
+    defines a fixture `crm` that yields an empty CRM for each test. Property names are the CRM's
+    own.
     """
 
     adapter_class: ClassVar[type[Adapter]]
@@ -65,7 +66,7 @@ class Base:
         "deals": ("amount", "1250"),
         "tickets": ("content", "It is broken"),
     }
-    """For deals and for tickets, the name and a value of another property that bots send."""
+    """A further property that bots send, as name and value, for deals and for tickets."""
     pipeline_names: Mapping[Linked, str] = {"deals": "pipeline", "tickets": "hs_pipeline"}
     stage_names: Mapping[Linked, str] = {"deals": "dealstage", "tickets": "hs_pipeline_stage"}
 
@@ -174,7 +175,7 @@ class Base:
     def title(self, kind: Linked, title: str = "A title") -> dict[str, str]:
         """Return the properties of a new deal or ticket.
 
-        They are the title, and the properties that the CRM requires.
+        The properties are the title, and those that the CRM requires.
         """
         return self.made(kind, {self.titles[kind]: title})
 

@@ -92,8 +92,8 @@ def closed_after(exchange: Exchange) -> None:
 class HeldBack:
     """A fault that resets the connection, and forwards the request only when `land` is called.
 
-    It simulates a CRM that is blocked for a while: the caller gives up, and the write takes effect
-    later.
+    The fault simulates a CRM that is blocked for a while: the caller gives up, and the write takes
+    effect later.
     """
 
     def __init__(self, proxy: FaultProxy) -> None:

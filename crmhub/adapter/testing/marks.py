@@ -1,6 +1,6 @@
 """Tests of `find_marked`, which finds the record of a write whose answer was lost.
 
-It must find this record and no other.
+`find_marked` must find this record and no other.
 """
 
 from __future__ import annotations

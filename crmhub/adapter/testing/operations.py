@@ -25,7 +25,7 @@ from crmhub.adapter.upserts import upsert_contact, upsert_contacts
 
 T = TypeVar("T")
 Effect = Literal["none", "whole", "part", "wrong"]
-"""What a call changed: nothing, all that it should, only a part of that, or something else."""
+"""The effect of a call: no change, the whole intended change, a part of it, or a wrong change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ class State:
 def state_of(tests: Base, crm: Crm, contact_id: str = "") -> State:
     """Return the CRM's current records as a State.
 
-    Its `linked` contains the deals and tickets of the contact `contact_id`; it is empty if there is
-    no such contact.
+    The field `linked` contains the deals and tickets of the contact `contact_id`; it is empty if
+    there is no such contact.
     """
     names = {"email", "phone", tests.text, tests.text2, *tests.needed.get("contacts", {})}
     contacts = {
@@ -95,12 +95,12 @@ class Operation(ABC):
         """Make the call with this adapter, and return the result."""
 
     def state(self) -> State:
-        """Return the CRM's current records, with the deals and tickets of the contact."""
+        """Return the CRM's present records, with the deals and tickets of the call's contact."""
         return state_of(self.tests, self.crm, self.id)
 
     @abstractmethod
     def is_right(self, result: object, before: State, after: State) -> bool:
-        """Return whether the call's result agrees with what the call changed in the CRM.
+        """Return whether the call's result agrees with the changes that the call made in the CRM.
 
         `before` and `after` are the CRM's records before and after the call.
         """
@@ -115,7 +115,7 @@ class Operation(ABC):
         return False
 
     def effect(self, before: State, after: State) -> Effect:
-        """Return what the call changed in the CRM.
+        """Return the effect of the call on the CRM's records.
 
         `before` and `after` are the CRM's records before and after the call. The effect is `none`;
         `whole`, all that the call should change; `part`, only a part of that; or `wrong`, anything
@@ -158,7 +158,7 @@ class FindByEmail(Reads):
 
 
 class FindByPhone(Reads):
-    """The tests of an adapter's `find_contact` when it is called with a phone number."""
+    """The call `find_contact` with a phone number."""
 
     name = "find_contact by phone"
     may_find_none = True

@@ -38,7 +38,7 @@ class Request:
     def said(self) -> tuple[str, str, bytes]:
         """The request's method, path and body.
 
-        They are equal for two requests if the adapter sends the same request again.
+        These are equal for two requests if the adapter sends the same request again.
         """
         return self.method, self.target, self.body
 
@@ -60,8 +60,8 @@ class FaultProxy:
     """A proxy in front of the CRM whose base URL is `upstream`; the adapter calls `url`.
 
     The proxy forwards requests unchanged until `inject` is called, and records them in `requests`.
-    It calls the function `state`, which returns the CRM's records, to detect which requests changed
-    them.
+    The proxy calls the function `state`, which returns the CRM's records, to detect which requests
+    changed them.
     """
 
     def __init__(self, upstream: str, *, state: Callable[[], object] | None = None) -> None:

@@ -37,7 +37,7 @@ class WireTests(AdapterTests):
     def proxy(self, crm: HttpCrm) -> Iterator[FaultProxy]:
         """The HTTP proxy between the adapter and its CRM.
 
-        It records the adapter's requests, and injects faults.
+        The proxy records the adapter's requests, and injects faults.
         """
         with FaultProxy(crm.url, state=lambda: state_of(self, crm)) as proxy:
             yield proxy

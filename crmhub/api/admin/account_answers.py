@@ -229,7 +229,8 @@ def _secrets(found: Detail) -> list[str] | None:
 def preview_shown(found: Preview) -> dict[str, Any]:
     """Return the JSON of a field map's preview.
 
-    It has the properties that would be sent to the CRM, and the properties that would be refused.
+    The JSON has the properties that would be sent to the CRM, and the properties that would be
+    refused.
     """
     return {
         "helper": found.helper,

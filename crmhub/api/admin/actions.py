@@ -39,7 +39,7 @@ _CONFLICTS = (400, 401, 403, 404, 409, 429, 500, 503)
 class ActionId(BaseConverter):
     """URL converter for action ids.
 
-    It does not match `retry` and `discard`, which are routes of their own.
+    The converter does not match `retry` and `discard`, which are routes of their own.
     """
 
     regex = r"(?!(?:retry|discard)\Z)[^/]+"
@@ -148,7 +148,7 @@ class CorrectionInput(Strict):
 class ActionShown(ActionListedShown):
     """Schema of an action with its request, its attempts and its result.
 
-    They contain personal data.
+    The request, attempts and result contain personal data.
     """
 
     request = fields.Dict(required=True, metadata={"description": "What was sent, as corrected."})

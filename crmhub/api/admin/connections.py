@@ -57,7 +57,7 @@ class CheckInput(_Given):
 class SaveQuery(Strict):
     """Schema of the query option `check`.
 
-    It says whether the connection is tested with the CRM before it is saved.
+    The option says whether the connection is tested with the CRM before it is saved.
     """
 
     check = Choice(

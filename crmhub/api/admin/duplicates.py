@@ -85,7 +85,7 @@ class PropertyMergedShown(Shown):
 class DuplicatePreviewShown(DuplicateShown):
     """Schema of a pair with the result that a merge would have.
 
-    It contains personal data.
+    The preview contains personal data.
     """
 
     contacts = fields.List(

@@ -73,7 +73,7 @@ class KeyInput(Strict):
 class KeyPageShown(PageOf):
     """Schema of the list of all API keys of an account, on a single page.
 
-    It includes revoked and expired keys; the oldest key comes first.
+    The list includes revoked and expired keys; the oldest key comes first.
     """
 
     results = fields.List(fields.Nested(KeyShown), required=True)

@@ -1,6 +1,6 @@
 """The admin API's routes for enrolments of contacts in workflows.
 
-They are for accounts whose CRM does not report the workflow of a contact.
+The routes are for accounts whose CRM does not report the workflow of a contact.
 """
 
 from __future__ import annotations

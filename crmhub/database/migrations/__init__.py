@@ -1,1 +1,1 @@
-"""The schema, step by step (Alembic); `crmhub db upgrade` runs what is missing."""
+"""The migrations of the database schema (Alembic); `crmhub db upgrade` runs the missing ones."""

@@ -42,8 +42,8 @@ def of_records(more: str) -> Sql:
 class Span(NamedTuple):
     """The range of sort values (ms since 1970) of the records that satisfy a condition.
 
-    It begins with `first` and ends before `end`; None means that the range is open on that side.
-    With `whole`, every record in the range satisfies the condition.
+    The range begins with `first` and ends before `end`; None means that the range is open on that
+    side. With `whole`, every record in the range satisfies the condition.
     """
 
     first: int | None = None
@@ -54,8 +54,8 @@ class Span(NamedTuple):
 class Condition:
     """A condition of a search, which selects a set of records.
 
-    The condition has a positive set: the records that have the wanted value. It selects that set
-    or, if `negated`, all records outside that set.
+    The condition has a positive set: the records that have the wanted value. The condition selects
+    that set or, if `negated`, all records outside that set.
     """
 
     negated: bool
@@ -91,10 +91,10 @@ class Condition:
         return Sql(f"{rows.text} and {where.text}", rows.params | where.params)
 
     def rows(self, n: int, more: str = "") -> Sql:
-        """Return the SELECT of record ids from all rows to which `where` can be added.
+        """Return a SELECT, without WHERE, of the record ids in all rows of `source`.
 
-        `more` are further columns, such as ", updated_at". `n` is the number of the condition in
-        its search; the parameters' names end in `n`.
+        The caller appends the SQL of `where`. `more` are further columns, such as ", updated_at".
+        `n` is the number of the condition in its search; the parameters' names end in `n`.
         """
         raise NotImplementedError
 

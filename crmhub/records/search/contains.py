@@ -20,9 +20,9 @@ def contains(
 ) -> tuple[str, dict[str, Any]]:
     """Return the SQL condition that `text` contains `part`, and the parameters of the SQL.
 
-    `text` is a SQL expression that yields a text. It and `part` must be case-folded (without the
-    difference between upper and lower case). `n` is a number in which the parameters' names end.
-    `is_short` is the SQL condition that a row's text is short; without it, all texts count as
+    `text` is a SQL expression that yields a text. `text` and `part` must be case-folded (without
+    the difference between upper and lower case). `n` is a number in which the parameters' names
+    end. `is_short` is the SQL condition that a row's text is short; without it, all texts count as
     short.
     """
     if connection.dialect == "sqlite":

@@ -15,7 +15,7 @@ from crmhub.records.search.query import Listed, Place
 class Guess(PageReader):
     """A search that guesses a page of a large result from the order of the record ids.
 
-    It then verifies that no record of the page is missing.
+    The search then verifies that no record of the page is missing.
     """
 
     def _guess(self, after: Place | None, most: int) -> list[Listed] | None:
@@ -87,11 +87,11 @@ class Guess(PageReader):
         return self._read(still) if len(still) >= len(page) else None
 
     def _nearest(self, down: str) -> int | None:
-        """Return an id before which no matching record can be, going through ids in one direction.
+        """Return the id at which a read of ids in one direction can begin without missing a match.
 
         `down` is the direction, "asc" or "desc". A matching record must be in each set of ids that
-        a filter selects, so all ids before the first id of a set can be skipped. Returns None if no
-        index finds such a first id quickly.
+        a filter selects, so all ids before the first id of any set can be skipped. Returns None if
+        no index finds the first id of a set quickly.
         """
         firsts, params = list[str](), dict[str, Any]()
         for n, condition in enumerate(self._conditions):
@@ -111,9 +111,9 @@ class Guess(PageReader):
         """Return ids of records in the ranges `unread` that satisfy the SQL condition `where`.
 
         Each range is a pair of "<" or ">" and an id, and contains the ids below or above that id.
-        At most two queries are sent, each of which returns up to `params["most"]` ids. A range that
-        contains at most a third of all ids is read in the order of ids. A larger one is read in the
-        sort order, whose index also contains the ids and rejects an entry in half the time.
+        At most two queries are sent; each returns up to `params["most"]` ids. A range that contains
+        at most a third of all ids is read in the order of ids. A larger one is read in the sort
+        order, whose index also contains the ids and rejects an entry in half the time.
         """
         few, rest = list[str](), list[str]()
         low, high = self._thirds()

@@ -155,8 +155,8 @@ class IdSets:
     def _behind(self, after: Place | None) -> tuple[str, dict[str, Any]]:
         """Return the SQL condition for the records after the position `after`, and its parameters.
 
-        The SQL begins with "and", or is "". It also contains the limits that the filters on the
-        time of creation or change set, and the limits of the query's `changed_since`.
+        The SQL begins with "and", or is "". The condition also contains the limits that the filters
+        on the time of creation or change set, and the limits of the query's `changed_since`.
         """
         text, params = "", dict[str, Any]()
         if since := self._query.changed_since:
@@ -235,8 +235,9 @@ class IdSets:
     def _tested(self) -> tuple[str, dict[str, Any]] | None:
         """Return a SELECT of the ids of all matching records, and its parameters.
 
-        It reads the few records that one condition selects and tests them for the other conditions.
-        Returns None if no condition selects few records, or if there is only one condition.
+        The SELECT reads the few records that one condition selects and tests them for the other
+        conditions. Returns None if no condition selects few records, or if there is only one
+        condition.
         """
         chosen = -1
         if len(self._conditions) > 1:

@@ -1,21 +1,21 @@
 """Query plans: how a search finds its exact total and one page (a list has no filters).
 
 The first page counts the total with the index tables alone; the cursor carries it to later pages.
-From the total follows which plan is cheapest for a page. To read a document (the properties of a
-record), or an id with its sort value, takes the database one or two microseconds; to pass an index
-entry takes a tenth of that.
+The total determines which plan is cheapest for a page. Reading a document (the properties of a
+record), or an id with its sort value, takes the database one or two microseconds; passing an index
+entry takes a tenth of this time.
 
 The plans, in the order in which `Search.small_result` and `Search.page` try them:
 
 - List: without filters, read the records in the sort order. A filter on the time of creation or
   change selects a range of one sort order; sorted by that time, the search is a list, too.
-- Small result: one filter selects at most a thousand records. They are read and tested against the
-  other filters; one or two statements return the total and the first page together.
+- Small result: one filter selects at most a thousand records. These records are read and tested
+  against the other filters; one or two statements return the total and the first page together.
 - Known ids: several filters together match fewer than a thousand records. The count of the total
   has found their ids, and the cursor stores them. Records that changed later are found by their
   time of change; all records found are tested.
-- Index-only walk: the index of the sort order contains all columns that the filters test. It is
-  read in order, up to as many entries as there are matches, but at most a hundred thousand.
+- Index-only walk: the index of the sort order contains all columns that the filters test. The index
+  is read in order, up to as many entries as there are matches, but at most a hundred thousand.
 - Sort dated ids: the index table of one property contains each record's time of change. In a search
   sorted by `updated_at`, up to a hundred thousand matches (SQLite: forty thousand) are sorted, if a
   short walk has not filled the page.
@@ -43,9 +43,9 @@ meanwhile is returned again. The `updated_at` of a change is set a little before
 change may appear after the start with an earlier time. Therefore catching up begins a little before
 the start, and leaves out the records that the pages have shown.
 
-A page contains at most MAX_PAGE_BYTES of properties. A statement that reads n records returns only
-the size of properties that are larger than one n-th of that; another statement reads those large
-properties that the page needs.
+A page contains at most MAX_PAGE_BYTES of properties. If a statement reads n records, it returns
+the properties of a record only up to the size MAX_PAGE_BYTES / n, and only the size of larger
+properties; another statement reads the large properties that the page needs.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ from crmhub.records.search.query import Listed, Place, Query
 class _Walk:
     """The state of a walk, which reads records in the sort order and tests them.
 
-    It consists of the position after which to continue, the number of records to read next
+    The state consists of the position after which to continue, the number of records to read next
     (`window`), the matches found, and the number of records read so far (`documents`).
     """
 
@@ -192,7 +192,7 @@ class Search(Guess):
     def _walk(self, walk: _Walk, until: int) -> list[Listed] | None:
         """Continue a walk, which reads records in the sort order and tests them; return the page.
 
-        It ends when the page is full, when no more records follow, or when the walk has read
+        The walk ends when the page is full, when no more records follow, or when the walk has read
         `until` records in all. In the last case the result is None.
         """
         test, params = self._test()

@@ -20,10 +20,10 @@ class Start:
     """The start of a listing, by which later changes of records are recognised.
 
     `at` is the time of the start and `settled` an earlier time (both ms since 1970). A record has
-    changed since the start if its `updated_at` is later than `at`. It has also changed if its
-    `updated_at` is later than `settled` and no page has shown the record. The second case covers
-    changes that were committed after the start but have an earlier `updated_at`. `shown` contains
-    the ids of shown records.
+    changed since the start if its `updated_at` is later than `at`. The record has also changed if
+    its `updated_at` is later than `settled` and no page has shown the record. The second case
+    covers changes that were committed after the start but have an earlier `updated_at`. `shown`
+    contains the ids of shown records.
     """
 
     at: int
@@ -96,7 +96,7 @@ class Query:
 class Place:
     """The position in a listing at which a page ends and the next page begins.
 
-    It consists of the sort value and the id of the last record before that position.
+    The position consists of the sort value and the id of the last record before that position.
     """
 
     key: int

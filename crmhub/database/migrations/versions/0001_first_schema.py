@@ -1,10 +1,10 @@
 """The first schema: accounts, records with their index tables, bindings, enrolments.
 
-`account_id` comes first in every key of the tables that grow, every statement on them touches
-one account, and no sequence is shared between accounts, so they can be distributed by it. The
-few that find an account (`account`, `api_key`, `webhook_id`, `binding` by token) are the
-exceptions. Times are milliseconds since 1970 in UTC. `kind` is the number of a resource
-(records/kinds.py).
+In a table that grows with the accounts, `account_id` is the first column of each key, and no
+sequence is shared between accounts. So the tables can be distributed by account. The tables that
+find an account (`account`, `api_key`, `webhook_id`, and `binding` by its token) are the exceptions.
+Times are milliseconds since 1970 in UTC. `kind` is the code of a kind of record
+(properties/kinds.py).
 """
 
 from __future__ import annotations
@@ -206,10 +206,11 @@ def _records() -> None:
 
 
 def _index_tables() -> None:
-    """One row per indexed value; the whole row is the key, so counts read the index alone.
+    """Create the index tables, which have one row for each indexed value.
 
-    `ix_text.value` holds the first 255 characters. `full_value` is set where there are more,
-    `folded` where the case-folded whole differs from the value: both beside the key.
+    The whole row is the key, so that PostgreSQL can count with the index alone. `ix_text.value`
+    contains the first 255 characters of a text. `full_value` contains the whole text if it is
+    longer, and `folded` the case-folded text if it differs from the text.
     """
     beside_key: dict[str, tuple[Any, list[sa.Column[str]]]] = {
         "ix_text": (EXACT, [sa.Column("full_value", EXACT), sa.Column("folded", EXACT)]),
@@ -250,7 +251,7 @@ def _index_tables() -> None:
 
 
 def _answers() -> None:
-    """What requests with an Idempotency-Key were answered."""
+    """Create the table of the responses to requests that have the header Idempotency-Key."""
     op.create_table(
         "idempotency",
         _account(),
@@ -301,10 +302,10 @@ def _helpers() -> None:
 
 
 def _rotation() -> None:
-    """Where the rotation of an account stands in each range, and which number a contact keeps.
+    """Create the tables of the helper getRandomInt: its ranges, and the numbers that contacts keep.
 
-    `draws` counts from 0 and tells, with the seed, the number of each draw; it starts afresh when
-    the strategy changes. Of whatever names a contact only a hash is stored.
+    `draws` counts the draws from a range. `draws` and the seed determine the number of each draw.
+    `draws` is reset to 0 when the strategy changes. The table stores only a hash of a contact's id.
     """
     op.create_table(
         "rotation",
@@ -333,7 +334,7 @@ def _rotation() -> None:
 
 
 def _calls_to_crms() -> None:
-    """What processes that call the same CRM agree upon."""
+    """Create the tables by which processes coordinate their calls to a CRM."""
     op.create_table(
         "lease",
         _account(),
@@ -362,11 +363,12 @@ def _calls_to_crms() -> None:
 
 
 def _journal() -> None:
-    """What helpers accepted: one row for each action, and one for each try of it.
+    """Create the journal: one row for each action that a helper accepted, and one for each attempt.
 
-    `run_at` is when an unfinished action is due: while a process works on it, that is when its
-    lease ends. `doubt_since` is when the first try began of which nobody knows what it wrote.
-    `request` is what the bot sent, `mapped` the properties that its last try gave to the adapter.
+    `run_at` is the time at which the next attempt is due or, during an attempt, at which its lease
+    ends. `doubt_since` is the start of the first attempt whose write may or may not have happened.
+    `request` contains the call of the bot, and `mapped` the properties that the last attempt passed
+    to the adapter.
     """
     op.create_table(
         "action",

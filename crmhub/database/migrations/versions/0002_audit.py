@@ -1,6 +1,6 @@
-"""The audit log: who changed what, when, with the values before and after.
+"""The audit log: the author and time of each change, with the values before and after it.
 
-No foreign key leads to the account: an entry stays true whatever becomes of what it is about.
+The table has no foreign key to the account, because an entry stays after its account is deleted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How far each CSV file was imported, written with the records that were made of it."""
+"""The progress of each import of a CSV file, which is stored together with the imported records."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Who may use the console, and their sessions there.
+"""The users of the console and their sessions.
 
-Of a password and of a session there is only what proves it: a slow hash, and a digest.
+Of a password only a slow hash is stored, and of a session only a digest.
 """
 
 from __future__ import annotations

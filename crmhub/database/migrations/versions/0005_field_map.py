@@ -1,4 +1,4 @@
-"""The field map of each connection, as `crmhub.accounts.field_maps` writes it."""
+"""The field map of each connection, in the format of `crmhub.accounts.field_maps`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What operators are alerted of, and the messages that tell them.
+"""The active alerts, and the messages that are sent to operators.
 
-`outage.cause` tells a CRM that refuses the credentials from one that is away. `alert` holds what
-is the matter now: `told_of` is the newest moment that a message has told of. A row of `outbox` is
-a message that has not been delivered.
+`outage.cause` distinguishes a CRM that refuses the credentials from an unavailable CRM. `alert`
+contains the active alerts; `told_of` is the time of the newest event in the last message. A row of
+`outbox` is a message that is not delivered yet.
 """
 
 from __future__ import annotations

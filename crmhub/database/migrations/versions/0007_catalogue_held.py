@@ -1,6 +1,6 @@
-"""Holding an account's catalogue within the statement that writes, on PostgreSQL.
+"""A PostgreSQL function that locks an account's catalogue within a statement that writes.
 
-SQLite has one writer at a time, who holds everything.
+SQLite needs no such function, because it has a single writer at a time.
 """
 
 from __future__ import annotations

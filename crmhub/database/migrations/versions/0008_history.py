@@ -1,4 +1,4 @@
-"""What the charts of the console read of finished actions, all in one index."""
+"""An index of finished actions with all columns that the console's charts need."""
 
 from __future__ import annotations
 

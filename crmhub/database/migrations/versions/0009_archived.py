@@ -1,4 +1,4 @@
-"""When records were archived, in an index: a worker deletes those of 90 days ago."""
+"""An index of the times of archiving, by which a worker deletes records archived 90 days ago."""
 
 from __future__ import annotations
 

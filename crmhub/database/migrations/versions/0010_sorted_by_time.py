@@ -1,6 +1,7 @@
-"""Beside when a record was created, its index holds when it was changed, and the other way round.
+"""The index by time of creation also contains the time of change, and the other way round.
 
-So records of a range of one are found in the order of the other without a look at each.
+So PostgreSQL can find the records of a range of one time, and sort them by the other time, without
+reading the table.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Beside its id, the index of all actions holds an action's helper: a list of one reads it."""
+"""The index of the action ids also contains the helper, so that lists of one helper use it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Beside each indexed value, when its record was changed, so that what is found is sorted by it.
+"""The index tables also contain the time of change, by which searches sort their results.
 
-Where a record was changed since its row was written it stands in `index_behind`, until a worker
-has dated its rows anew. All that were there before do: a migration that dated millions of rows
-would keep the service shut for as long.
+If a record has changed since its index rows were written, `index_behind` lists the record until a
+worker has updated the rows. At this migration, all existing records are in that state: updating
+millions of rows here would keep the service down for a long time.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def downgrade() -> None:
 
 
 def _lock() -> None:
-    """Lock all tables at once: one after the other they would be waited for in a circle."""
+    """Lock all tables at once; locking one after the other could cause a deadlock."""
     op.execute(
         "do $$ begin"
         " perform set_config('lock_timeout', '500ms', true);"

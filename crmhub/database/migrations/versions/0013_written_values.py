@@ -1,4 +1,7 @@
-"""When each value of a contact was accepted: a retry writes no older value over a newer one."""
+"""The time at which each value of a contact was accepted.
+
+With these times, a retry overwrites no newer value with an older one.
+"""
 
 from __future__ import annotations
 

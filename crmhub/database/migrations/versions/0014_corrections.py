@@ -1,8 +1,9 @@
-"""Corrected and discarded actions; what no longer has to wait for a dead action is queued.
+"""Corrections of actions; actions that no longer wait for a failed action are queued.
 
-`action.versions` holds the requests that corrections replaced, each with when and by whom, and
-`action.corrected` when each value was corrected. Until now everything later of a contact was parked
-behind any dead action of it. Now only what has no contact is, until a lead creates that.
+`action.versions` contains the requests before each correction, with the time and author of the
+correction. `action.corrected` contains the time at which each value was corrected. Before this
+version, a failed action blocked all later actions of its contact. From now on it blocks only
+actions whose contact does not exist yet, until a lead creates the contact.
 """
 
 from __future__ import annotations

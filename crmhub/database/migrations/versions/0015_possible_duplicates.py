@@ -1,8 +1,9 @@
-"""Pairs of contacts that may be one person, and what became of each pair.
+"""Pairs of contacts that may be the same human being, and the decision about each pair.
 
-`one` is the smaller id of the two, by code point. Of a merged pair `kept_id` is the contact that is
-left, also after it was merged into a further one itself, and `merged_id` the one that leads there;
-`email` is the address that the merge took out of use. `undo` holds what an unmerge needs, as JSON.
+`one` is the smaller of the two ids, compared by code point. After a merge, `kept_id` is the contact
+that stays, even if it is later merged into another contact; `merged_id` is the contact that was
+merged into it. `email` is the email address that the merge removed. `undo` contains the data that
+an unmerge needs, as JSON.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Until when the last attempt of an action may have sent a write, if nobody knows what it wrote."""
+"""The time until which the last attempt of an action may have sent a write in doubt."""
 
 from __future__ import annotations
 

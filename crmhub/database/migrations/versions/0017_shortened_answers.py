@@ -1,4 +1,4 @@
-"""Whether an answer that is kept for an Idempotency-Key lacks values, which are read again."""
+"""Whether a stored response for an Idempotency-Key lacks values, which are then read again."""
 
 from __future__ import annotations
 

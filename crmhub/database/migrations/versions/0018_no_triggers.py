@@ -1,8 +1,9 @@
-"""Which records were changed is noted by the hub itself, no longer by triggers.
+"""The hub itself records which records have changed; the triggers are removed.
 
-An engine that distributes tables by account takes no triggers on them. A process of the former
-version that runs on for a moment notes nothing: the row of account 0, kind 0 and id 0 keeps the
-time of this upgrade, and a worker notes what has changed since (records/redating.py).
+A database that distributes tables by account allows no triggers on them. A process of the former
+version, which may run on for a moment, records no changes. So the row with account 0, kind 0 and id
+0 contains the time of this upgrade, and a worker records the changes since that time
+(records/redating.py).
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def downgrade() -> None:
 
 
 def _lock() -> None:
-    """Lock all tables at once: one after the other, two transactions could wait for each other."""
+    """Lock all tables at once; locking one after the other could cause a deadlock."""
     op.execute(
         "do $$ begin"
         " perform set_config('lock_timeout', '500ms', true);"
