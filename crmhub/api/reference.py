@@ -45,12 +45,12 @@ _PAGE = Markup(
 <a href="../{part}.json">OpenAPI document</a>
 </nav>
 </header>
-<main>
+<div>
 <div id="reference" data-document="../{part}.json"></div>
 <noscript><h1>{title}</h1>
 <p>This page needs JavaScript. The <a href="../{part}.json">OpenAPI document</a> holds the same.</p>
 </noscript>
-</main>
+</div>
 <script src="../files/swagger-ui-bundle.js"></script>
 <script src="../files/reference.js"></script>
 </body>
