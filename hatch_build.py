@@ -70,7 +70,7 @@ def build(root: Path = ROOT) -> None:
 
 
 def _finish(site: Path) -> None:
-    """Delete the files that nobody requests, and move inline scripts into files.
+    """Delete the files that nobody requests, complete the pages, and move inline scripts into files.
 
     The Content-Security-Policy of /docs allows no inline script.
     """
@@ -82,6 +82,8 @@ def _finish(site: Path) -> None:
         depth = len(page.relative_to(site).parts) - 1
         base = "/docs/" if page.name == "404.html" else "../" * depth
         text = _CANONICAL.sub("", page.read_text("utf-8"))
+        # The theme gives its dialog for the search no name.
+        text = text.replace('role="dialog">', 'role="dialog" aria-label="Search">')
         for script in _INLINE.findall(text):
             text = text.replace(f"<script>{script}</script>", _to_file(script, scripts, base))
         page.write_text(text, "utf-8")
