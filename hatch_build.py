@@ -70,7 +70,7 @@ def build(root: Path = ROOT) -> None:
 
 
 def _finish(site: Path) -> None:
-    """Delete the files that nobody requests, complete the pages, and move inline scripts into files.
+    """Delete files that nobody requests, name the dialog, and move inline scripts into files.
 
     The Content-Security-Policy of /docs allows no inline script.
     """
