@@ -76,6 +76,8 @@ def _finish(site: Path) -> None:
     """
     for path in [*site.glob("sitemap.xml*"), *site.rglob("*.map")]:
         path.unlink()
+    # The search in other languages than English.
+    shutil.rmtree(site / "assets" / "javascripts" / "lunr")
     scripts = site / "assets" / "inline"
     scripts.mkdir()
     for page in sorted(site.rglob("*.html")):
