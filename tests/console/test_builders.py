@@ -1,13 +1,14 @@
 """Node-RED and n8n run the printed snippets, wired one after another: all seven helpers.
 
 Node-RED is installed from npm. n8n is too large for that: CRMHUB_TEST_N8N names a directory where
-`npm install n8n` was run.
+`npm install n8n` was run. The programs in JavaScript and TypeScript of the documents run, too.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ import pytest
 from benchmarks.places import free_port
 from crmhub.console import snippets
 from crmhub.operations.open_account import open_account
-from tests import databases
+from tests import made_docs
 from tests.clients import TESTS
 from tests.scrapes import Scrape
 from tests.server.servers import soon
@@ -43,18 +44,6 @@ module.exports = {
   logging: { console: { level: "warn" } },
 };
 """
-
-
-@pytest.fixture(scope="session")
-def npm(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The packages of Node-RED; skips where npm or its registry is missing."""
-    if reason := databases.left_out("npm"):
-        pytest.skip(f"npm left out: {reason}")
-    root = tmp_path_factory.mktemp("npm")
-    (root / "package.json").write_text('{"name": "tests", "private": true}')
-    command = ["npm", "install", "--no-audit", "--no-fund", "--prefer-offline", "node-red"]
-    subprocess.run(command, cwd=root, check=True, capture_output=True)
-    return root / "node_modules"
 
 
 @pytest.fixture
@@ -108,6 +97,69 @@ def test_n8n_runs_all_seven(served, calls, tmp_path):
     assert 1 <= answer["value"] <= 3
     assert answer["bot"].keys() == {*_BOT, "contactId"}
     assert _answered(served.url) == {name: count + 1 for name, count in before.items()}
+
+
+_AXIOS = """
+const axios = { post: async (url, body) => {
+  const answer = await fetch(url.replace("https://hub.example.com", process.env.HUB), {
+    method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" },
+  });
+  if (!answer.ok) throw new Error(await answer.text());
+  return { data: await answer.json() };
+} };
+const event = { conversationId: "chat-17" };
+const workflow = JSON.parse(process.env.BOT);
+"""
+
+
+def test_the_code_for_botpress_runs(served, npm, tmp_path):
+    _, issued = open_account(served.hub, name="Botpress", by=TESTS)
+    text = (made_docs.DOCS / "builders" / "botpress.md").read_text()
+    cards = re.findall(r"<!-- made: botpress .*?```js\n(.*?)```", text, re.DOTALL)
+    assert len(cards) == 5
+    program = _AXIOS + "".join(f"{{\n{card}}}\n" for card in cards)
+    program = program.replace("GENERATED_ID", issued.generated_id)
+    program = program.replace("PORTAL_ID", issued.portal_id)
+    file = tmp_path / "botpress.mjs"
+    file.write_text(f"{program}console.log(JSON.stringify(workflow));")
+    known = json.loads(_node(file, HUB=served.url, BOT=json.dumps(_BOT)))
+    assert known["firstname"] == "Katherine"
+    assert all(known[name].isdecimal() for name in ("contactId", "dealId", "ticketId"))
+
+
+def test_the_paging_loop_in_typescript_reads_all(served, npm, tmp_path):
+    account, issued = open_account(served.hub, name="TypeScript", by=TESTS)
+    url = f"{served.url}/{account.client_id}/api/v1/contacts/batch/create"
+    headers = {"service-apikey": issued.api_key, "Content-Type": "application/json"}
+    for part in range(2):
+        emails = [f"person{part}.{number}@example.com" for number in range(60)]
+        body = json.dumps({"inputs": [{"properties": {"email": email}} for email in emails]})
+        with urlopen(Request(url, body.encode(), headers)) as response:
+            assert response.status == 201
+    text = (made_docs.DOCS / "integrator" / "paging.md").read_text()
+    [program] = re.findall(r"```ts\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "paging.mts").write_text(program)
+    types = os.fspath(npm / "@types")
+    options = ["--strict", "--target", "es2022", "--module", "nodenext", "--typeRoots", types]
+    tsc = [os.fspath(npm / ".bin" / "tsc"), *options, "--types", "node", "paging.mts"]
+    done = subprocess.run(tsc, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    printed = _node(
+        tmp_path / "paging.mjs",
+        CRMHUB_URL=served.url,
+        CRMHUB_CLIENT_ID=account.client_id,
+        CRMHUB_KEY=issued.api_key,
+    )
+    assert len({line.split()[1] for line in printed.splitlines()}) == 120
+
+
+def _node(file: Path, **environment: str) -> str:
+    """Return what a JavaScript program prints."""
+    done = subprocess.run(
+        ["node", file], env=os.environ | environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from crmhub.api.field_types import Joined
 from crmhub.api.http.answers import JsonAnswer
 from crmhub.api.http.authentication import HEADER, SECRET
 from crmhub.api.http.document_parts import part_of
+from crmhub.api.http.examples import add_examples
 from crmhub.api.http.idempotency_key import HEADER as IDEMPOTENCY
 from crmhub.api.http.idempotency_key import KEY, REPLAYED
 from crmhub.api.schemas import HIGHEST_ID, ErrorSchema
@@ -242,6 +243,7 @@ class Document:
             # Printed once, because it never changes and everyone may request it.
             if part not in self._written:
                 whole = self._spec.to_dict()
+                add_examples(whole)
                 self._written[part] = orjson.dumps(part_of(whole, part) if part else whole)
             return JsonAnswer(self._written[part])
 
