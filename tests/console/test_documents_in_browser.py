@@ -29,9 +29,10 @@ def _fail(text: str) -> None:
 
 def test_a_page_is_found_by_a_word(reader: Page) -> None:
     reader.goto("/docs/")
-    reader.get_by_role("textbox", name="Search").fill("webhook secret")
-    found = reader.locator(".md-search-result__link").first
-    found.click()
+    search = reader.get_by_role("textbox", name="Search")
+    search.click()
+    search.press_sequentially("webhook secret")
+    reader.locator(".md-search-result__link").first.click()
     expect(reader).to_have_url(re.compile(r"/docs/\S+"))
     expect(reader.get_by_role("heading", level=1)).to_be_visible()
 
