@@ -61,13 +61,13 @@ def test_no_page_has_an_accessibility_finding(reader: Page, npm: Path) -> None:
     axe = (npm / "axe-core" / "axe.min.js").read_text()
     pages = sorted(documents.BUILT.rglob("index.html"))
     paths = [f"/docs/{page.parent.relative_to(documents.BUILT).as_posix()}/" for page in pages]
-    for path in [*(path.replace("/./", "/") for path in paths), *_REFERENCE]:
-        reader.goto(path)
-        if path in _REFERENCE:
-            reader.locator(".opblock-summary-control").nth(1).click()
-        reader.evaluate(axe)
-        for scheme in ("light", "dark"):
-            reader.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    for scheme in ("light", "dark"):
+        reader.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        for path in [*(path.replace("/./", "/") for path in paths), *_REFERENCE]:
+            reader.goto(path)
+            if path in _REFERENCE:
+                reader.locator(".opblock-summary-control").nth(1).click()
+            reader.evaluate(axe)
             found = reader.evaluate("axe.run().then(({ violations }) => violations)")
             told = [(one["id"], [node["html"] for node in one["nodes"]]) for one in found]
             assert told == [], f"{path}, {scheme}"
