@@ -5,7 +5,8 @@ FROM python:3.13-slim AS build
 RUN apt-get update && apt-get install -y --no-install-recommends make \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /opt/crmhub
-COPY Makefile pyproject.toml requirements.lock README.md LICENSE ./
+COPY Makefile pyproject.toml requirements.lock hatch_build.py mkdocs.yml README.md LICENSE ./
+COPY docs docs
 COPY crmhub crmhub
 COPY adapters adapters
 RUN make install

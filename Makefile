@@ -26,7 +26,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install run test lint format lock clean
+.PHONY: help install run test docs lint format lock clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,12 +36,17 @@ install: $(RUN_READY) ## set up .venv to run crmhub, and do no more
 
 run: $(RUN_READY) ## set up, make a demo account, print its key and curl lines, serve
 	@$(COMPILE)
+	@$(DOCUMENTS)
 	@$(BIN)/crmhub demo
 	@exec $(BIN)/crmhub serve
 
 # Where PYTHONDONTWRITEBYTECODE is set, each worker would compile all tests anew in each run.
 test: $(TEST_READY) ## set up and run the tests, on every database that can be reached
+	@$(DOCUMENTS)
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(TEST_WORKERS) $(ARGS)
+
+docs: $(RUN_READY) ## build the documents that /docs serves, after a change of docs/
+	@$(DOCUMENTS)
 
 lint: $(TEST_READY) ## style, formatting, types and import rules
 	$(BIN)/ruff check .
@@ -63,7 +68,7 @@ lock: ## write both lock files anew from pyproject.toml (ARGS=--upgrade for newe
 	$(UV) $(LOCK) --extra testing --group dev --constraint requirements.lock --output-file requirements-test.lock
 
 clean: ## remove the environment and every cache (not var/, where the data is)
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist crmhub/documents .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.made-for:
@@ -85,6 +90,9 @@ $(VENV)/.made-for:
 
 # Each process of the service would compile the sources anew where PYTHONDONTWRITEBYTECODE is set.
 COMPILE = $(BIN)/python -m compileall -q crmhub adapters
+
+# Installing builds the documents, too; this builds them again when a page has changed.
+DOCUMENTS = $(BIN)/python hatch_build.py
 
 # $(call install,LOCK): the locked versions, then the project itself, editable.
 define install

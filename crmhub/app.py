@@ -14,7 +14,7 @@ import structlog
 from werkzeug.routing import MapAdapter
 
 from crmhub import logs, metrics
-from crmhub.api import operational, pipelines, properties, usage, workflows
+from crmhub.api import documents, operational, pipelines, properties, reference, usage, workflows
 from crmhub.api.admin import callers as admin_callers
 from crmhub.api.admin import routes as admin
 from crmhub.api.admin.actions import ActionId
@@ -97,6 +97,8 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     for module in (properties, pipelines, usage, workflows, chatbot, functions, admin):
         api.register_blueprint(module.blueprint)
     operational.register(app)
+    reference.register(app, api)
+    documents.register(app)
     console.register(app)
     failures.register(app)
     return app

@@ -6,6 +6,8 @@ Nothing is emptied between tests, so they run side by side and in any order.
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import flask
@@ -33,6 +35,9 @@ slots._SHARE = 8
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        # /docs serves them. An installation has built them, of the pages there were by then.
+        subprocess.run([sys.executable, "hatch_build.py"], cwd=config.rootpath, check=True)
     # The workers of xdist run the tests; the process that they report to does the telling.
     config.pluginmanager.register(databases.DatabaseReport(), "databases")
     config.pluginmanager.register(marks.Marks(), "marks")

@@ -1,15 +1,17 @@
-"""What the tests run on: SQLite always; PostgreSQL, Redis, Chromium, nginx, pgbouncer if present.
+"""What the tests run on: SQLite always; all others that are there.
 
 `CRMHUB_TEST_POSTGRES` and `CRMHUB_TEST_REDIS` say where they are. The tests make and drop
 databases of their own on PostgreSQL; on Redis they claim an empty numbered one and empty it again.
-What `CRMHUB_TEST_REQUIRE` names (`postgresql,redis,chromium,nginx,pgbouncer`) must have been
+What `CRMHUB_TEST_REQUIRE` names (`postgresql,redis,chromium,nginx,pgbouncer,npm`) must have been
 used, or the run fails.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
+import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -34,6 +36,7 @@ NAMES = {
     "chromium": "Chromium",
     "nginx": "nginx",
     "pgbouncer": "pgbouncer",
+    "npm": "npm",
 }
 CHROMIUM = Path("/usr/bin/chromium")
 NGINX = Path("/usr/sbin/nginx")
@@ -66,7 +69,14 @@ def left_out(name: str) -> str | None:
         return f"there is no {NGINX}; Debian's package nginx-light has it"
     if name == "pgbouncer" and not PGBOUNCER.exists():
         return f"there is no {PGBOUNCER}; Debian's package pgbouncer has it"
-    return None
+    return _npm_left_out() if name == "npm" else None
+
+
+def _npm_left_out() -> str | None:
+    if not (npm := shutil.which("npm")):
+        return "there is no npm; Node.js has it"
+    ping = subprocess.run([npm, "ping"], capture_output=True, timeout=_PATIENCE, check=False)
+    return None if ping.returncode == 0 else "its registry does not answer"
 
 
 def _postgresql() -> psycopg.Connection:

@@ -1,23 +1,32 @@
-"""README and docs are kept true: their requests are sent, the commands run, answers compared."""
+"""README and docs are kept true: requests are sent, commands run, programs run, answers compared.
+
+What is made from the code is compared with what the code makes now (`tests.made_docs`).
+"""
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
 import flask
 import pytest
+import requests
+import rich_click as click
 from click.testing import CliRunner
 from werkzeug.test import TestResponse
 
+from adapters.hubspot import adapter
 from crmhub import bounds
 from crmhub.audit import Author
 from crmhub.cli import main
 from crmhub.hub import Hub
 from crmhub.operations import change_account
+from tests import made_docs
 from tests.admin import open_admin
 from tests.api.helpers.helper_calls import known
 from tests.clients import Client
@@ -28,9 +37,26 @@ _EXAMPLE = re.compile(r"```console\n\$ (curl .*)\n(\{.*\})\n```")
 _COMMAND = re.compile(r"^\.venv/bin/crmhub (.*?)(?:\s+#.*)?$", re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/integrator.md", "docs/bot-builder.md"])
-def test_every_request_is_answered_as_printed(name: str, client: Client, app: flask.Flask) -> None:
-    text = (README.parent / name).read_text()
+_OPERATOR = sorted((made_docs.DOCS / "operator").glob("*.md"))
+# Pages with requests to the account demo; those of adapters.md need the fake HubSpot.
+_REQUESTS = [
+    page
+    for page in (README, *made_docs.pages())
+    if "$ curl" in page.read_text() and page not in _OPERATOR and page.stem != "adapters"
+]
+
+
+@pytest.mark.parametrize("document", [README, *made_docs.pages()], ids=lambda file: file.stem)
+def test_what_is_made_from_the_code_is_up_to_date(document: Path) -> None:
+    text = document.read_text()
+    assert made_docs.made(text) == text, "python -m tests.made_docs writes it anew"
+
+
+@pytest.mark.parametrize("document", _REQUESTS, ids=lambda file: file.stem)
+def test_every_request_is_answered_as_printed(
+    document: Path, client: Client, app: flask.Flask
+) -> None:
+    text = document.read_text()
     examples = _EXAMPLE.findall(text)
     assert len(examples) == text.count("$ curl") > 0
 
@@ -39,10 +65,15 @@ def test_every_request_is_answered_as_printed(name: str, client: Client, app: fl
         assert _comparable(answer.json) == _comparable(json.loads(printed)), line
 
 
+@pytest.mark.parametrize(
+    "document",
+    [page for page in _OPERATOR if "$ curl" in page.read_text()],
+    ids=lambda file: file.stem,
+)
 def test_every_request_of_operators_is_answered_as_printed(
-    app: flask.Flask, hub: Hub, client: Client
+    document: Path, app: flask.Flask, hub: Hub, client: Client
 ) -> None:
-    text = (README.parent / "docs" / "operator.md").read_text()
+    text = document.read_text()
     known(client, "chat-19")
     change(
         hub,
@@ -106,13 +137,13 @@ def _comparable(value: Any) -> Any:
     return "…" if isinstance(value, int) and value > 10**9 else value
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/operator.md"])
+@pytest.mark.parametrize("document", [README, *_OPERATOR], ids=lambda file: file.stem)
 def test_every_command_works_as_printed(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "people.csv").write_text("email,First name\nada@example.com,Ada\n")
-    for line in _COMMAND.findall((README.parent / name).read_text()):
+    for line in _COMMAND.findall(document.read_text()):
         words = shlex.split(line)
         elsewhere = (
             "serve",
@@ -129,6 +160,127 @@ def test_every_command_works_as_printed(
             words.append("--help")
         result = CliRunner().invoke(main, words, prog_name="crmhub", input="a long password\n")
         assert result.exit_code == 0, f"{line}: {result.output}"
+
+
+def _commands(page: Path) -> list[list[str]]:
+    """Return the words of each line of a page's shell blocks that calls crmhub without a path."""
+    found = []
+    for block in re.findall(r"^ *```sh\n(.*?)```", page.read_text(), re.DOTALL | re.MULTILINE):
+        for line in block.replace("\\\n", " ").splitlines():
+            command = line.strip().rpartition(" | ")[2]
+            if command.startswith("crmhub "):
+                command = re.sub(r"\$\(.*?\)", "x", command)
+                found.append(shlex.split(command, comments=True)[1:])
+    return found
+
+
+@pytest.mark.parametrize(
+    "document", [page for page in made_docs.pages() if _commands(page)], ids=lambda file: file.stem
+)
+def test_every_command_has_these_arguments(
+    document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("a long password\n" * 9))
+    for words in _commands(document):
+        _parse([_with_file(word) for word in words if word != ">"])
+
+
+def _with_file(word: str) -> str:
+    """Return a word of a command line; the file that it names is there, in this directory."""
+    if not re.search(r"\.(?:csv|json|toml|txt|backup)$", word):
+        return word
+    Path(Path(word).name.lstrip("@")).touch()
+    return Path(word).name
+
+
+def _parse(words: list[str]) -> None:
+    """Read a command line as click does, and run nothing. Raises click.UsageError."""
+    command: click.Command = main
+    name, parent, rest = "crmhub", None, words
+    while isinstance(command, click.Group):
+        parent = command.make_context(name, rest, parent=parent)
+        found, next_command, rest = command.resolve_command(
+            parent, [*parent._protected_args, *parent.args]
+        )
+        assert found is not None, words
+        assert next_command is not None, words
+        name, command = found, next_command
+    command.make_context(name, rest, parent=parent)
+
+
+_BLOCK = re.compile(r"```http\nPOST https://hub\.example\.com(\S+)\n(.*?)\n\n(.*?)\n```", re.DOTALL)
+_SAMPLES = {
+    "contactToken": "chat-17",
+    "name": "Katherine Johnson",
+    "email": "kj@example.com",
+    "phone": "+1 202-555-0188",
+    "city": "Hampton",
+    "dealname": "A first order",
+    "subject": "A question",
+}
+
+
+@pytest.mark.parametrize("builder", made_docs.VARIABLES)
+def test_a_builder_holds_the_whole_conversation(builder: str, client: Client) -> None:
+    text = (made_docs.DOCS / "builders" / f"{builder}.md").read_text()
+    values = dict(_SAMPLES)
+    answers = []
+    for path, headers, body in _BLOCK.findall(text):
+        assert headers == "Content-Type: application/json"
+        for name, value in values.items():
+            body = body.replace(made_docs.VARIABLES[builder].format(name), value)
+        path = path.replace("GENERATED_ID", "{generated}").replace("PORTAL_ID", "{portal}")
+        answer = client.helper(path, json.loads(body))
+        assert answer.status_code == 200, (path, answer.text)
+        said: dict[str, str] = answer.get_json()
+        said = said.get("set_attributes", said)  # type: ignore[assignment]
+        answers.append(said["status"])
+        values |= {key: value for key, value in said.items() if key.endswith("Id")}
+    assert answers == ["created", "ok", "updated", "created", "created"]
+    contact = client.get(f"/contacts/{values['contactId']}").json
+    assert contact is not None
+    assert contact["associations"]["deals"] == [int(values["dealId"])]
+    assert contact["associations"]["tickets"] == [int(values["ticketId"])]
+    assert contact["properties"]["city"] == "Hampton"
+
+
+def test_the_paging_loop_reads_all(
+    client: Client, app: flask.Flask, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    ids = [client.make(email=f"person{number}@example.com") for number in range(101)]
+    text = (made_docs.DOCS / "integrator" / "paging.md").read_text()
+    [program] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    monkeypatch.setenv("CRMHUB_URL", "http://127.0.0.1")
+    monkeypatch.setenv("CRMHUB_CLIENT_ID", client.account.client_id)
+    monkeypatch.setenv("CRMHUB_KEY", client.key)
+    away = ["429"]
+
+    def get(session: requests.Session, url: str, params: Any, timeout: float) -> requests.Response:
+        answer = requests.Response()
+        if away:
+            answer.status_code = int(away.pop())
+            answer.headers["Retry-After"] = "0"
+            return answer
+        headers = {"service-apikey": str(session.headers["service-apikey"])}
+        path = url.removeprefix("http://127.0.0.1")
+        sent = app.test_client().get(path, query_string=params, headers=headers)
+        answer.status_code, answer._content = sent.status_code, sent.data
+        return answer
+
+    monkeypatch.setattr(requests.Session, "get", get)
+    exec(compile(program, "paging.md", "exec"), {"__name__": "paging"})
+    printed = capsys.readouterr().out.splitlines()
+    assert [int(line.split()[0]) for line in printed] == ids
+
+
+def test_the_page_of_hubspot_names_every_scope_and_setting() -> None:
+    text = (made_docs.DOCS / "crms" / "hubspot.md").read_text()
+    scopes = {scope for pair in adapter._SCOPES.values() for scope in pair}
+    for name in scopes | {"crm.objects.owners.read"}:
+        assert f"| `{name}` |" in text
+    for setting in adapter.HubSpotAdapter.settings:
+        assert setting.kept or f"`{setting.name}`" in text, setting.name
 
 
 def test_every_bound_on_a_call_is_listed() -> None:

@@ -280,7 +280,7 @@ def test_it_answers_without_the_database(settings: Settings, tmp_path: Path, url
 
 
 def test_the_page_for_operators_names_every_metric(app: flask.Flask) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "operator.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "operator" / "metrics.md").read_text()
     documented = re.findall(r"^\| `(crmhub_\w+)` \| (\w+) \|", page, re.MULTILINE)
     told = re.findall(r"^# TYPE (\w+) (\w+)$", scraped(app).text, re.MULTILINE)
     assert sorted(documented) == sorted(told)

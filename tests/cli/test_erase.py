@@ -86,7 +86,7 @@ def test_who_has_the_same_phone_is_listed_and_erased_when_included(crmhub, clien
 
 
 def test_every_command_of_the_page_works(app, crmhub, client):
-    page = Path(__file__).parents[2] / "docs" / "operator.md"
+    page = Path(__file__).parents[2] / "docs" / "operator" / "erasing.md"
     commands = re.findall(r"^crmhub erase (.*?)(?:\s+#.*)?$", page.read_text(), re.MULTILINE)
     assert len(commands) == 3
     for command in commands:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import flask
 import pytest
@@ -17,6 +19,8 @@ from tests.console.chromium import FLAGS
 from tests.consoles import Operator, open_console, start_session, unused_email
 from tests.own_databases import KINDS, own_database
 from tests.server.servers import HASTY, serving
+
+_PACKAGES = ("node-red", "typescript@5", "@types/node@20", "axe-core")
 
 
 @pytest.fixture(autouse=True)
@@ -62,6 +66,18 @@ def chromium() -> str:
     if reason := databases.left_out("chromium"):
         pytest.skip(f"Chromium left out: {reason}")
     return os.fspath(databases.CHROMIUM)
+
+
+@pytest.fixture(scope="session")
+def npm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Packages of npm that tests run; skips where npm or its registry is missing."""
+    if reason := databases.left_out("npm"):
+        pytest.skip(f"npm left out: {reason}")
+    root = tmp_path_factory.mktemp("npm")
+    (root / "package.json").write_text('{"name": "tests", "private": true}')
+    command = ["npm", "install", "--no-audit", "--no-fund", "--prefer-offline", *_PACKAGES]
+    subprocess.run(command, cwd=root, check=True, capture_output=True)
+    return root / "node_modules"
 
 
 @pytest.fixture(scope="session")

@@ -207,10 +207,10 @@ def test_every_address_answers_what_its_curl_line_sends(client, operator, path, 
 @pytest.mark.parametrize("secret", [False, True])
 def test_builders_can_read_their_snippets(helper, secret):
     url = "https://hub.example.com" + helper.path.format(generated="g", portal="p")
-    node = json.loads(snippets.n8n(helper, url, secret=secret))["nodes"][0]["parameters"]
-    flow = {one["type"]: one for one in json.loads(snippets.node_red(helper, url, secret=secret))}
-    assert node["url"] == flow["http request"]["url"] == url
-    assert flow["function"]["wires"] == [[flow["http request"]["id"]]]
+    node = json.loads(snippets.n8n(helper, url, secret=secret))["nodes"][1]["parameters"]
+    body, flow, *_ = json.loads(snippets.node_red(helper, url, secret=secret))
+    assert node["url"] == flow["url"] == url
+    assert body["wires"] == [[flow["id"]]]
     block = snippets.http_block(helper, url, secret=secret)
     assert json.loads(block.partition("\n\n")[2]).keys() == helper.body.keys()
     for text in (json.dumps(node), json.dumps(flow), block):

@@ -7,8 +7,9 @@ itself take less than 2,000 bytes together, since builders limit the size of an 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
+from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 import flask
@@ -44,6 +45,13 @@ _PATIENCE_S = 2.0
 _KEY_OF_CALL = IDEMPOTENCY_KEY | {
     "description": "Names the call for 24 hours: sent again, it is not carried out again but"
     " answered as the first time, or `queued` while that is under way. Another call: 422."
+}
+_FORMAT_OF_ANSWER = {
+    "in": "query",
+    "name": "format",
+    "description": "The form of the answer: `flat`, or `chatfuel` for Chatfuel's JSON API block.",
+    "required": False,
+    "schema": {"type": "string", "enum": ["flat", "chatfuel"]},
 }
 _ERRORS = (400, 401, 402, 403, 404, 409, 413, 415, 422, 429, 500, 503)
 STATUSES = ("created", "updated", "unchanged", "queued", "ok", "error")
@@ -94,14 +102,16 @@ def answered(
 
     The status is 202 for a queued action, else 200. An error is raised, unless the account has the
     switch `soft_errors`: then the error is answered with status 200, and the helper's own keys,
-    which `keys` returns, are blank.
+    which `keys` returns, are blank. The query parameter `format` chooses the answer's form, one of
+    FORMATS.
     """
     try:
+        wrap = requested_format()
         placed = take_place(flask.request.environ, hub(), account)
         with since(flask.g.began, deferred=not placed):
             answer = _patiently(work, account.switches.deadline_s)
         replayed = bool(answer.pop(REPLAYED, False))
-        response = as_json(answer, 202 if answer["status"] == "queued" else 200)
+        response = as_json(wrap(answer), 202 if answer["status"] == "queued" else 200)
         if replayed:
             response.headers[REPLAYED] = "true"
         return response
@@ -112,9 +122,37 @@ def answered(
         failed = exc if isinstance(exc, HubError) else in_words(exc)
         flask.g.failed_with = failed.status
         own = told("error", message=failed.message, action_id=failed.action_id)
-        response = as_json({**dict.fromkeys(keys(), ""), **own, "category": failed.category})
+        answer = {**dict.fromkeys(keys(), ""), **own, "category": failed.category}
+        response = as_json(FORMATS.get(flask.request.args.get("format", ""), _flat)(answer))
         response.headers.extend(failed.headers)
         return response
+
+
+def _flat(answer: dict[str, Any]) -> dict[str, Any]:
+    return answer
+
+
+def _chatfuel(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer for Chatfuel's JSON API block, which stores `set_attributes`.
+
+    An attribute is a text or a number, so the object `properties` is left out: its values are keys
+    of the answer, too.
+    """
+    return {"set_attributes": {key: value for key, value in answer.items() if key != "properties"}}
+
+
+FORMATS: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = MappingProxyType(
+    {"flat": _flat, "chatfuel": _chatfuel}
+)
+"""The forms of an answer, by the value of the query parameter `format`."""
+
+
+def requested_format() -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Return the function for the requested form. Raises BadRequest for an unknown form."""
+    named = flask.request.args.get("format", "flat")
+    if named not in FORMATS:
+        raise BadRequest(f"format: is one of {', '.join(FORMATS)}")
+    return FORMATS[named]
 
 
 def _patiently(work: Callable[[], _T], deadline_s: float = math.inf) -> _T:
@@ -223,7 +261,7 @@ def helper(
                 security=security,
                 others={202: "Queued, and carried out once the CRM takes it"} if writes else None,
                 headers=[REPLAYED] if writes else [],
-                parameters=[_KEY_OF_CALL] if writes else [],
+                parameters=[_FORMAT_OF_ANSWER, *([_KEY_OF_CALL] if writes else [])],
                 errors=_ERRORS,
                 body={"required": True, "content": content},
             )(patient),

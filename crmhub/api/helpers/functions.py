@@ -7,7 +7,15 @@ from typing import Any
 import flask
 from marshmallow import fields
 
-from crmhub.api.helpers.answers import Answer, answered, helper, idempotency_key, of_done, told
+from crmhub.api.helpers.answers import (
+    Answer,
+    answered,
+    helper,
+    idempotency_key,
+    of_done,
+    requested_format,
+    told,
+)
 from crmhub.api.helpers.bodies import HelperBody, PropertyValues, Said, Whole, body, load
 from crmhub.api.helpers.callers import of_portal_id
 from crmhub.api.http.answers import as_json
@@ -61,7 +69,8 @@ class NumberAnswer(Answer):
     security=_OPEN,
 )
 def get_random_int() -> flask.Response:
-    return as_json(_number(random_int.random_int(**load(RangeBody(), body()))))
+    wrap = requested_format()
+    return as_json(wrap(_number(random_int.random_int(**load(RangeBody(), body())))))
 
 
 @blueprint.post("/getRandomInt/<portal_id>")

@@ -19,6 +19,8 @@ from crmhub import __version__
 from crmhub.api.field_types import Joined
 from crmhub.api.http.answers import JsonAnswer
 from crmhub.api.http.authentication import HEADER, SECRET
+from crmhub.api.http.document_parts import part_of
+from crmhub.api.http.examples import add_examples
 from crmhub.api.http.idempotency_key import HEADER as IDEMPOTENCY
 from crmhub.api.http.idempotency_key import KEY, REPLAYED
 from crmhub.api.schemas import HIGHEST_ID, ErrorSchema
@@ -179,7 +181,7 @@ class Document:
 
     def __init__(self, app: flask.Flask) -> None:
         self._app = app
-        self._written: bytes | None = None
+        self._written: dict[str, bytes] = {}
         schemas = MarshmallowPlugin(schema_name_resolver=_schema_name)
         self._spec = APISpec(
             "crmhub",
@@ -195,7 +197,7 @@ class Document:
         converter.add_parameter_attribute_function(_joined_by_commas)
         self._add_components()
         pages = flask.Blueprint("api-docs", __name__)
-        pages.add_url_rule("/openapi.json", "openapi_json", self._openapi_json)
+        pages.add_url_rule("/openapi.json", "openapi_json", self.view())
         app.register_blueprint(pages)
 
     def _add_components(self) -> None:
@@ -234,11 +236,18 @@ class Document:
             self._spec.path(rule=rule, operations=operations, parameters=parameters)
         self._spec.tag({"name": blueprint.name, "description": blueprint.description})
 
-    def _openapi_json(self) -> flask.Response:
-        # Printed once, because it never changes and everyone may request it.
-        if self._written is None:
-            self._written = orjson.dumps(self._spec.to_dict())
-        return JsonAnswer(self._written)
+    def view(self, part: str = "") -> Callable[[], flask.Response]:
+        """Return a view of the document: of `part` (see `part_of`), or of all operations for ""."""
+
+        def openapi_json() -> flask.Response:
+            # Printed once, because it never changes and everyone may request it.
+            if part not in self._written:
+                whole = self._spec.to_dict()
+                add_examples(whole)
+                self._written[part] = orjson.dumps(part_of(whole, part) if part else whole)
+            return JsonAnswer(self._written[part])
+
+        return openapi_json
 
 
 def documents(

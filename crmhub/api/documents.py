@@ -1,0 +1,102 @@
+"""The documents at /docs: the files that hatch_build.py built from the pages of docs/."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import flask
+from werkzeug.exceptions import NotFound as NoFile
+
+import crmhub
+from crmhub.api.http.answers import failure
+from crmhub.errors import HubError, NotFound, Unavailable
+
+PREFIX = "/docs"
+BUILT = Path(crmhub.__file__).parent / "documents"
+POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:;"
+    " connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+"""Content-Security-Policy: only files of this service load; icons are data: URLs."""
+_MISSING = (
+    "The documents are not built. Run `make docs` in the clone of crmhub, or install crmhub from a"
+    " wheel. The API reference is at /docs/api/public/."
+)
+# A name with a hash of its content, as in main.57a0d79d.min.css.
+_HASHED = re.compile(r"(?:^|[./])[0-9a-f]{8}\.(?:min\.)?(?:js|css)$")
+_A_YEAR_S = 365 * 24 * 3600
+
+
+def register(app: flask.Flask, built: Path = BUILT) -> None:
+    """Add the routes of the documents to the app; `built` is the directory with the files."""
+    app.extensions["crmhub-documents"] = built
+    app.add_url_rule(PREFIX, view_func=_to_start, endpoint="documents.start")
+    app.add_url_rule(f"{PREFIX}/", view_func=_document, endpoint="documents.index")
+    app.add_url_rule(f"{PREFIX}/<path:name>", view_func=_document, endpoint="documents.document")
+
+
+def secure(response: flask.Response) -> flask.Response:
+    """Return the response with the security headers of all pages under /docs."""
+    response.headers["Content-Security-Policy"] = POLICY
+    response.headers["Referrer-Policy"] = "same-origin"
+    return response
+
+
+def _to_start() -> flask.Response:
+    return _to(f"{PREFIX}/")
+
+
+def _document(name: str = "") -> flask.Response:
+    """Return the file `name` of the documents; a directory stands for its index.html.
+
+    An unknown name is answered 404: in HTML for browsers, else in JSON.
+    """
+    built: Path = flask.current_app.extensions["crmhub-documents"]
+    if not (built / "index.html").is_file():
+        return _error(Unavailable(_MISSING, retry_after=60), None)
+    if name and not name.endswith("/") and _is_page(built, f"{name}/"):
+        # The links of a page are relative to its directory.
+        return _to(f"{PREFIX}/{name}/")
+    file = f"{name}index.html" if name == "" or name.endswith("/") else name
+    try:
+        # Refuses names that lead out of the directory.
+        response = flask.send_from_directory(built, file, conditional=True)
+    except NoFile:
+        missing = NotFound("There is no such page of the documents; /docs/ lists what there is.")
+        return _error(missing, built / "404.html")
+    if _HASHED.search(file):
+        response.headers["Cache-Control"] = f"public, max-age={_A_YEAR_S}, immutable"
+    else:
+        # Browsers ask again with the ETag, and are answered 304 until the next version.
+        response.headers["Cache-Control"] = "no-cache"
+    return secure(response)
+
+
+def _is_page(built: Path, name: str) -> bool:
+    try:
+        flask.send_from_directory(built, f"{name}index.html").close()
+    except NoFile:
+        return False
+    return True
+
+
+def _to(address: str) -> flask.Response:
+    return flask.Response(status=308, headers={"Location": address})
+
+
+def _error(error: HubError, page: Path | None) -> flask.Response:
+    """Return the response for an error: HTML for browsers, from the file `page`, else JSON.
+
+    Without `page`, browsers get the message as text.
+    """
+    accepted = flask.request.accept_mimetypes
+    if accepted.best_match(["application/json", "text/html"]) != "text/html":
+        return failure(error)
+    response = flask.Response(error.message, error.status, content_type="text/plain; charset=utf-8")
+    if page is not None:
+        response = flask.Response(page.read_bytes(), error.status, content_type="text/html")
+    # Tells `failures.in_shape` to keep this response, although it is no JSON.
+    flask.g.is_page = True
+    response.headers.extend(error.headers)
+    return secure(response)

@@ -1,0 +1,89 @@
+"""The API reference below /docs/api: a page for the public API, and one for the admin API.
+
+Swagger UI draws the pages, from the files of its Python package: nothing loads from another host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import flask
+import flask_swagger_ui
+from markupsafe import Markup
+
+from crmhub.api.documents import PREFIX, secure
+from crmhub.api.http.document_parts import PARTS
+from crmhub.api.http.documentation import Document
+
+_OWN = Path(__file__).parent / "static"
+_SWAGGER_UI = Path(flask_swagger_ui.__file__).parent / "dist"
+_FILES = {
+    "reference.css": _OWN,
+    "reference.js": _OWN,
+    "swagger-ui-bundle.js": _SWAGGER_UI,
+    "swagger-ui.css": _SWAGGER_UI,
+}
+_TITLES = {"public": "Public API and webhook helpers", "admin": "Admin API"}
+_PAGE = Markup(
+    """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light">
+<title>{title} · crmhub</title>
+<link rel="stylesheet" href="../files/swagger-ui.css">
+<link rel="stylesheet" href="../files/reference.css">
+<link rel="icon" href="../../assets/icon.svg">
+</head>
+<body>
+<header>
+<nav aria-label="API reference">
+<a href="../../">Documents</a>
+{links}
+<a href="../{part}.json">OpenAPI document</a>
+</nav>
+</header>
+<div>
+<div id="reference" data-document="../{part}.json"></div>
+<noscript><h1>{title}</h1>
+<p>This page needs JavaScript. The <a href="../{part}.json">OpenAPI document</a> holds the same.</p>
+</noscript>
+</div>
+<script src="../files/swagger-ui-bundle.js"></script>
+<script src="../files/reference.js"></script>
+</body>
+</html>
+"""
+)
+_LINK = Markup('<a href="../{part}/"{current}>{title}</a>')
+
+
+def register(app: flask.Flask, document: Document) -> None:
+    """Add the pages, their files and the documents of both parts to the app."""
+    prefix = f"{PREFIX}/api"
+    for part in PARTS:
+        app.add_url_rule(f"{prefix}/{part}/", f"reference.{part}", _view(part))
+        app.add_url_rule(f"{prefix}/{part}.json", f"reference.{part}_json", document.view(part))
+    app.add_url_rule(f"{prefix}/files/<name>", "reference.file", _file)
+
+
+def _view(part: str) -> Callable[[], flask.Response]:
+    links = Markup("\n").join(
+        _LINK.format(
+            part=other,
+            title=title,
+            current=Markup(' aria-current="page"') if other == part else "",
+        )
+        for other, title in _TITLES.items()
+    )
+    text = _PAGE.format(part=part, title=_TITLES[part], links=links)
+    return lambda: secure(flask.Response(text, content_type="text/html; charset=utf-8"))
+
+
+def _file(name: str) -> flask.Response:
+    """Return one of the pages' files; any other name is answered 404."""
+    if name not in _FILES:
+        flask.abort(404)
+    return secure(flask.send_from_directory(_FILES[name], name, max_age=3600))

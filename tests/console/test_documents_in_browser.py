@@ -1,0 +1,73 @@
+"""The documents in a browser: their policy lets the search work, and everybody can use them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from crmhub.api import documents
+
+pytestmark = pytest.mark.databases("sqlite")
+_REFERENCE = ["/docs/api/public/", "/docs/api/admin/"]
+
+
+@pytest.fixture
+def reader(context: BrowserContext) -> Page:
+    """A page of a browser that fails the test when something is wrong with what it loads."""
+    page = context.new_page()
+    page.on("console", lambda message: _fail(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: _fail(error.message))
+    return page
+
+
+def _fail(text: str) -> None:
+    raise AssertionError(text)
+
+
+def test_a_page_is_found_by_a_word(reader: Page) -> None:
+    reader.goto("/docs/")
+    search = reader.get_by_role("textbox", name="Search")
+    search.click()
+    search.press_sequentially("webhook secret")
+    reader.locator(".md-search-result__link").first.click()
+    expect(reader).to_have_url(re.compile(r"/docs/\S+"))
+    expect(reader.get_by_role("heading", level=1)).to_be_visible()
+
+
+def test_colours_follow_the_system(reader: Page) -> None:
+    reader.goto("/docs/")
+    for scheme, name in (("dark", "slate"), ("light", "default")):
+        reader.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        reader.reload()
+        expect(reader.locator("body")).to_have_attribute("data-md-color-scheme", name)
+    reader.goto(_REFERENCE[0])
+    reader.emulate_media(color_scheme="dark")
+    expect(reader.locator("html")).to_have_class("dark-mode")
+
+
+def test_an_operation_can_be_tried(reader: Page) -> None:
+    reader.goto(_REFERENCE[0])
+    reader.get_by_label("Filter by tag or path").fill("functions")
+    reader.get_by_role("button", name=re.compile("getRandomInt Pick a random")).click()
+    reader.get_by_role("button", name="Try it out").click()
+    reader.get_by_role("button", name="Execute").click()
+    expect(reader.locator(".live-responses-table .response-col_status").last).to_contain_text("200")
+
+
+def test_no_page_has_an_accessibility_finding(reader: Page, npm: Path) -> None:
+    axe = (npm / "axe-core" / "axe.min.js").read_text()
+    pages = sorted(documents.BUILT.rglob("index.html"))
+    paths = [f"/docs/{page.parent.relative_to(documents.BUILT).as_posix()}/" for page in pages]
+    for scheme in ("light", "dark"):
+        reader.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        for path in [*(path.replace("/./", "/") for path in paths), *_REFERENCE]:
+            reader.goto(path)
+            if path in _REFERENCE:
+                reader.locator(".opblock-summary-control").nth(1).click()
+            reader.evaluate(axe)
+            found = reader.evaluate("axe.run().then(({ violations }) => violations)")
+            told = [(one["id"], [node["html"] for node in one["nodes"]]) for one in found]
+            assert told == [], f"{path}, {scheme}"

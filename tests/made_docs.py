@@ -1,0 +1,145 @@
+"""The parts of the documents that are made from the code: `python -m tests.made_docs` writes them.
+
+Such a part stands between `<!-- made: WORDS -->` and `<!-- /made -->`; the words choose a function
+of MAKERS and its arguments. tests/test_docs.py fails when a part differs from what the code makes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from crmhub import errors
+from crmhub.console import snippets
+from crmhub.properties.defaults import DEFAULT_PIPELINES, DEFAULT_PROPERTIES, PropertySpec
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+_PART = re.compile(r"(<!-- made: (.*?) -->\n).*?(<!-- /made -->)", re.DOTALL)
+
+HUB = "https://hub.example.com"
+_IDS = {"generated": "GENERATED_ID", "portal": "PORTAL_ID"}
+VARIABLES: Mapping[str, str] = {
+    "manychat": "{{{{{}}}}}",
+    "chatfuel": "{{{{{}}}}}",
+    "landbot": "@{{{}}}",
+    "typebot": "{{{{{}}}}}",
+    "voiceflow": "{{{}}}",
+}
+"""How each builder writes the variable of a name, as a format string."""
+_QUERY = {"chatfuel": "?format=chatfuel"}
+_HELPERS = {helper.name: helper for helper in snippets.HELPERS}
+# Of the helper's answer, what a Botpress bot stores in variables.
+_STORED = {
+    "createLead": {"contactId": "contactId"},
+    "getProperties": {"firstname": "firstname"},
+    "createDeal": {"dealId": "dealId"},
+    "createTicket": {"ticketId": "ticketId"},
+}
+
+
+def pages() -> Iterator[Path]:
+    """Return all pages of the documents, in the order of their paths."""
+    yield from sorted(DOCS.rglob("*.md"))
+
+
+def made(text: str) -> str:
+    """Return the text of a page with its made parts as the code makes them now."""
+    return _PART.sub(lambda part: f"{part[1]}\n{_make(part[2])}\n\n{part[3]}", text)
+
+
+def _make(words: str) -> str:
+    name, *arguments = words.split()
+    return MAKERS[name](*arguments)
+
+
+def request(builder: str, helper: str) -> str:
+    """Return the request that calls a helper, as it is entered in a builder's HTTP block."""
+    called = _HELPERS[helper]
+    text = snippets.http_block(
+        called,
+        _url(called) + _QUERY.get(builder, ""),
+        secret=False,
+        variable=VARIABLES[builder].format,
+    )
+    return f"```http\n{text}\n```"
+
+
+def botpress(helper: str) -> str:
+    """Return the code of a Botpress card that calls a helper."""
+    called = _HELPERS[helper]
+    body = snippets.javascript(called.body, "workflow")
+    lines = [
+        f"const answer = await axios.post('{_url(called)}',",
+        f"  {body},",
+        "  { timeout: 10000 });",
+        *(f"workflow.{name} = answer.data.{key};" for name, key in _STORED.get(helper, {}).items()),
+    ]
+    return "\n".join(["```js", *lines, "```"])
+
+
+def chain(builder: str) -> str:
+    """Return the whole conversation as a flow of Node-RED, or a workflow of n8n."""
+    make = {"node-red": snippets.node_red_flow, "n8n": snippets.n8n_workflow}[builder]
+    calls = [(helper, _url(helper)) for helper in snippets.HELPERS]
+    return f"```json\n{make(calls, secret=False)}\n```"
+
+
+def _url(helper: snippets.Helper) -> str:
+    return HUB + helper.path.format(**_IDS)
+
+
+def properties(kind: str) -> str:
+    """Return the table of the properties that a new account has for a kind of record."""
+    rows = ["| Name | Label | Type | Notes |", "| --- | --- | --- | --- |"]
+    for spec in DEFAULT_PROPERTIES[kind]:
+        rows.append(f"| `{spec.name}` | {spec.label} | `{spec.type}` | {_notes(spec)} |")
+    return "\n".join(rows)
+
+
+def _notes(spec: PropertySpec) -> str:
+    marks = [
+        word for word, applies in (("required", spec.required), ("unique", spec.unique)) if applies
+    ]
+    if spec.options_from:
+        marks.append(f"the ids of the {spec.options_from} below")
+    elif spec.options:
+        marks.append(", ".join(f"`{option.value}`" for option in spec.options))
+    return "; ".join([*marks, *filter(None, [spec.description])])
+
+
+def pipelines(kind: str) -> str:
+    """Return the table of the pipelines and stages that a new account has for a kind of record."""
+    rows = ["| Pipeline | Stage | Label |", "| --- | --- | --- |"]
+    for pipeline in DEFAULT_PIPELINES[kind]:
+        rows += [f"| `{pipeline.id}` | `{one.id}` | {one.label} |" for one in pipeline.stages]
+    return "\n".join(rows)
+
+
+def error_table() -> str:
+    """Return the table of all error categories with their HTTP status."""
+    rows = ["| Status | Category | Meaning |", "| --- | --- | --- |"]
+    for line in (errors.__doc__ or "").splitlines():
+        if found := re.fullmatch(r" +(\w+) +(\d{3}) +(\w+) +(.*)", line):
+            name, status, category, meaning = found.groups()
+            kind: type[errors.HubError] = getattr(errors, name)
+            if (kind.status, kind.category) != (int(status), category):
+                raise ValueError(f"the docstring of crmhub.errors is wrong about {name}")
+            rows.append(f"| {status} | `{category}` | {meaning} |")
+    return "\n".join(rows)
+
+
+MAKERS: Mapping[str, Callable[..., str]] = {
+    "request": request,
+    "botpress": botpress,
+    "chain": chain,
+    "properties": properties,
+    "pipelines": pipelines,
+    "errors": error_table,
+}
+
+
+if __name__ == "__main__":
+    for page in pages():
+        page.write_text(made(page.read_text()))
