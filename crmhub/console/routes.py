@@ -19,6 +19,7 @@ from crmhub.console import (
     keys,
     properties,
     records,
+    setup,
     sign_in,
     template_filters,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "properties",
     "records",
     "register",
+    "setup",
     "sign_in",
 ]
 
