@@ -26,16 +26,14 @@ _WORKS = sa.and_(
     _link.ends_at > param("now"),
     _link.ends_at <= param("latest"),
 )
+_REPLACED = ("digest", "first_only", "issued_by", "ends_at")
 _ISSUE = Statement(
     lambda insert: (
         (new := insert(console_setup_link))
-        .values(params("id", "digest", "first_only", "issued_by", "ends_at"))
+        .values(params("id", *_REPLACED))
         .on_conflict_do_update(
             index_elements=["id"],
-            set_={
-                name: new.excluded[name]
-                for name in ("digest", "first_only", "issued_by", "ends_at")
-            },
+            set_={name: new.excluded[name] for name in _REPLACED},
         )
     )
 )
