@@ -6,6 +6,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends make \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /opt/crmhub
 COPY Makefile pyproject.toml requirements.lock README.md LICENSE ./
+COPY tools tools
 COPY crmhub crmhub
 COPY adapters adapters
 RUN make install

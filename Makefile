@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN_READY := $(VENV)/.ready-to-run
 TEST_READY := $(VENV)/.ready-to-test
-PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+INSTALL := $(BIN)/python tools/pip_install.py
 
 # Only as given on the command line: shells and hosts set HOST and PORT for purposes of their own.
 ifeq ($(origin HOST),command line)
@@ -88,11 +88,8 @@ COMPILE = $(BIN)/python -m compileall -q crmhub adapters
 
 # $(call install,LOCK): the locked versions, then the project itself, editable.
 define install
-	@echo "Installing from $(1) ..."
-	@$(PIP) install --quiet --require-hashes -r $(1) || { \
-	  echo >&2 "Installing from $(1) failed (see above). When the package index cannot be reached, check the network and pip's configuration."; \
-	  exit 1; }
-	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@$(INSTALL) "the packages of $(1)" --require-hashes -r $(1)
+	@$(INSTALL) crmhub --no-deps --no-build-isolation --editable .
 	@$(COMPILE)
 endef
 
