@@ -36,6 +36,7 @@ install: $(RUN_READY) ## set up .venv to run crmhub, and do no more
 
 run: $(RUN_READY) ## set up, make a demo account, print its key and curl lines, serve
 	@$(COMPILE)
+	@echo
 	@$(BIN)/crmhub demo
 	@exec $(BIN)/crmhub serve
 

@@ -41,7 +41,7 @@ def test_each_step_is_one_line_and_pip_is_quiet(tmp_path):
     done = install(tmp_path, _WORKS, capture_output=True)
     assert (done.returncode, done.stderr) == (0, "")
     first, last = done.stdout.splitlines()
-    assert first.startswith("Installing the packages: unpacking, ")
+    assert first.startswith("Installing the packages: unpacked 0 of 2, ")
     assert last.startswith("Installed the packages in ")
 
 
@@ -51,7 +51,7 @@ def test_a_terminal_shows_how_many_packages_there_are(tmp_path):
     os.close(theirs)
     shown = os.read(ours, 10_000).decode()
     os.close(ours)
-    assert "\rInstalling the packages: package 1 of 2, " in shown
+    assert "\rInstalling the packages: downloaded 1 of 2, " in shown
     assert "\rInstalled the packages in " in shown
 
 

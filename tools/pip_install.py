@@ -11,6 +11,7 @@ import re
 import select
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,8 +39,9 @@ class Progress:
         self._is_terminal = is_terminal
         self._started_at = self._reported_at = time.monotonic()
         self._found = 0
+        self._unpacked_before = _count_unpacked()
         self._unpacks = False
-        self._width = 0
+        self._shown = ""
 
     def read(self, line: str) -> None:
         """Take a line of pip's output into account."""
@@ -69,17 +71,28 @@ class Progress:
 
     def _report(self, now: float) -> None:
         self._reported_at = now
-        of_total = f" of {self._total}" if self._total > 0 else ""
-        step = "unpacking" if self._unpacks else f"package {self._found}{of_total}"
         took = f"{now - self._started_at:.0f} s"
-        self._print(f"Installing {self._name}: {step}, {took} ...", last=False)
+        if self._total > 0:
+            count = self._found
+            if self._unpacks:
+                # pip is silent while it unpacks, but each package adds a directory.
+                count = _count_unpacked() - self._unpacked_before
+            step = "unpacked" if self._unpacks else "downloaded"
+            took = f"{step} {count} of {self._total}, {took}"
+        self._print(f"Installing {self._name}: {took} ...", last=False)
 
     def _print(self, text: str, *, last: bool) -> None:
         if not self._is_terminal:
             print(text, flush=True)
             return
-        print(f"\r{text.ljust(self._width)}", end="\n" if last else "", flush=True)
-        self._width = len(text)
+        if last or text != self._shown:
+            print(f"\r{text.ljust(len(self._shown))}", end="\n" if last else "", flush=True)
+        self._shown = text
+
+
+def _count_unpacked() -> int:
+    """Return the number of packages in this Python environment."""
+    return len(list(Path(sysconfig.get_path("purelib")).glob("*.dist-info")))
 
 
 def main(name: str, options: list[str]) -> int:

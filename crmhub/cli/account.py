@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
@@ -277,11 +278,21 @@ def rotate(
 
 @account.command()
 @click.argument("client_id")
-def disable(client_id: str) -> None:
-    """Disable an account. Its data is kept."""
+@click.option("--yes", is_flag=True, help="Disable without asking.")
+def disable(client_id: str, yes: bool) -> None:
+    """Disable an account. Its data is kept.
+
+    Its API and its helpers refuse every call, and its queued actions wait. On a terminal you are
+    asked first; a script is not.
+    """
     with opened_hub() as hub:
         from crmhub.operations import change_account
 
+        account = hub.load_account(client_id)
+        # Scripts that were written before the question existed cannot answer it.
+        if not yes and not account.disabled and sys.stdin.isatty():
+            question = f"Disable {client_id} ({account.name})? All its calls will be refused."
+            click.confirm(question, abort=True)
         change_account.change(hub, client_id, {}, disabled=True, by=author())
     click.echo(f"{client_id} is disabled. `crmhub account enable {client_id}` undoes it.")
 

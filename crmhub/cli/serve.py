@@ -38,10 +38,10 @@ _LATE_SECONDS = 2
     help="Also process the journal; without it, run `crmhub worker`.",
 )
 def serve(with_worker: bool, **options: str | int | None) -> None:
-    """Serve the API and the helpers; SIGTERM, SIGHUP or Ctrl-C stops after the current requests.
+    """Run the service: the API, the helpers, the console and a worker.
 
-    A SQLite database is migrated first. On a full disk, only reads are answered until there is
-    space.
+    SIGTERM, SIGHUP or Ctrl-C stops it after the current requests. A SQLite database is migrated
+    first. On a full disk, only reads are answered until there is space.
     """
     # Imported modules stay in memory; collecting garbage among them takes a fifth of the start.
     gc.disable()
