@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from functools import partial
+from time import sleep, strftime
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
@@ -144,7 +144,7 @@ def tail(lines: int, as_json: bool, **filters: Any) -> None:
                     print_json(summary_shown(action))
                 else:
                     click.echo(_action_line(action))
-            time.sleep(_POLL_S)
+            sleep(_POLL_S)
 
 
 def _action_line(action: Summary) -> str:
@@ -153,7 +153,7 @@ def _action_line(action: Summary) -> str:
         words.append(f"{action.attempts} attempt{'s' if action.attempts > 1 else ''}")
     if action.reason:
         words.append(action.reason)
-    return "  ".join([time.strftime("%H:%M:%S"), *words])
+    return "  ".join([strftime("%H:%M:%S"), *words])
 
 
 @actions.command()
