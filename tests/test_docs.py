@@ -118,6 +118,7 @@ def test_every_command_works_as_printed(
             "serve",
             "worker",
             "actions show",
+            "actions tail",
             "actions retry",
             "actions edit",
             "actions discard",
