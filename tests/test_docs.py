@@ -25,6 +25,7 @@ from tests.journal.working import change
 
 README = Path(__file__).parent.parent / "README.md"
 _EXAMPLE = re.compile(r"```console\n\$ (curl .*)\n(\{.*\})\n```")
+_OUTPUT = re.compile(r"```console\n\$ crmhub (.*)\n(\{.*\})\n```")
 _COMMAND = re.compile(r"^\.venv/bin/crmhub (.*?)(?:\s+#.*)?$", re.MULTILINE)
 
 
@@ -130,6 +131,18 @@ def test_every_command_works_as_printed(
             words.append("--help")
         result = CliRunner().invoke(main, words, prog_name="crmhub", input="a long password\n")
         assert result.exit_code == 0, f"{line}: {result.output}"
+
+
+@pytest.mark.databases("sqlite")
+def test_every_command_with_its_output_prints_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    examples = _OUTPUT.findall((README.parent / "docs" / "operator.md").read_text())
+    assert examples
+    for line, printed in examples:
+        result = CliRunner().invoke(main, shlex.split(line), prog_name="crmhub")
+        assert _comparable(json.loads(result.output)) == _comparable(json.loads(printed)), line
 
 
 def test_every_bound_on_a_call_is_listed() -> None:

@@ -54,7 +54,7 @@ def create(name: str, client_id: str | None, adapter: str, plan: str, as_json: b
 
         print_json(issued_shown(opened, issued))
         return
-    click.echo(f"The account {opened.name} is open.\n")
+    click.echo(f"The account {opened.name} was created.\n")
     print_fields(
         [
             ("Client id", opened.client_id),
@@ -230,7 +230,7 @@ def check(client_id: str) -> None:
             fault = f"field map: {listed(faults)}"
     if fault:
         raise click.ClickException(f"{account.connection.adapter}: {fault}")
-    click.echo(f"{account.connection.adapter}: all is well.")
+    click.echo(f"{account.connection.adapter}: connection test passed.")
 
 
 @account.command()
@@ -305,7 +305,7 @@ def enable(client_id: str) -> None:
         from crmhub.operations import change_account
 
         change_account.change(hub, client_id, {}, disabled=False, by=author())
-    click.echo(f"{client_id} is live.")
+    click.echo(f"{client_id} is enabled.")
 
 
 def _refuse_secrets(adapter: type[Adapter], settings: dict[str, str]) -> None:

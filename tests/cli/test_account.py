@@ -193,7 +193,7 @@ def test_a_disabled_account_is_refused_until_enabled(crmhub, directory):
 
 def test_check_tries_the_crm(crmhub):
     crmhub("account", "create", "Acme")
-    assert crmhub("account", "check", "acme").stdout == "local: all is well.\n"
+    assert crmhub("account", "check", "acme").stdout == "local: connection test passed.\n"
 
 
 def test_an_account_that_cannot_be_read_is_named_beside_the_list(crmhub, database_url):
