@@ -5,13 +5,12 @@ from __future__ import annotations
 import flask
 
 from crmhub.accounts.passwords import SHORTEST
-from crmhub.api.http.addresses import client_address
 from crmhub.api.http.authentication import hub
 from crmhub.console import sessions
 from crmhub.console.blueprint import blueprint
-from crmhub.console.pages import done, page, refused, see
+from crmhub.console.pages import page, refused, see
 from crmhub.errors import HubError, NotFound, Semantic
-from crmhub.operations import setup_link, users
+from crmhub.operations import setup_link
 
 
 @blueprint.get("/setup/<token>")
@@ -32,19 +31,11 @@ def create_by_link(token: str) -> flask.Response:
     try:
         if password != form.get("again", ""):
             raise Semantic("The two passwords differ. Type the same password twice.")
-        user = setup_link.create_user(hub(), token, email, password)
+        session = setup_link.create_user(hub(), token, email, password)
     except NotFound as exc:
         return _invalid_link(exc)
     except HubError as exc:
         return refused(exc, "setup.html", token=token, email=email, shortest=SHORTEST)
-    address = client_address(flask.request, hub().settings.trusted_proxies)
-    try:
-        session = users.sign_in(
-            hub(), user.email, password, address=address, device=sessions.device
-        )
-    except HubError:
-        # The user exists; only the rate limit or a busy hub stands in the way.
-        return done(f"The user {user.email} was created. Sign in now.", "console.sign_in")
     sessions.remember(session)
     return see(flask.url_for("console.home"))
 

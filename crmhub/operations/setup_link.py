@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from crmhub import audit
 from crmhub.accounts import passwords, setup_links, users
-from crmhub.accounts.users import User
 from crmhub.audit import Author
 from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import NotFound, Semantic
 from crmhub.hub import Hub, in_transaction
+from crmhub.operations.users import NewSession, new_session
 
 PATH = "/console/setup"
 """The path of the page that the link opens; the token follows it."""
@@ -60,19 +60,25 @@ def check_link(hub: Hub, token: str) -> None:
             raise _no_link()
 
 
-def create_user(hub: Hub, token: str, email: str, password: str) -> User:
-    """Create a console user by the link with this token, which then no longer works.
+def create_user(hub: Hub, token: str, email: str, password: str) -> NewSession:
+    """Create a console user by the link with this token, and start a session of the user.
 
-    Raises NotFound if the link does not work, Semantic if the email or the password is invalid, and
-    Conflict if another user has the email. After Semantic and Conflict the link still works.
+    The link no longer works then. Raises NotFound if the link does not work, Semantic if the email
+    or the password is invalid, and Conflict if another user has the email. After Semantic and
+    Conflict the link still works.
     """
     # First, because hashing a password takes half a second, which strangers must not cause.
     check_link(hub, token)
-    return _create_user(hub, token, email, passwords.to_store(password))
+    stored_password = passwords.to_store(password)
+    user_id, session = _create_user(hub, token, email, stored_password)
+    return new_session(hub, user_id, stored_password, session)
 
 
 @in_transaction
-def _create_user(hub: Hub, tx: Connection, token: str, email: str, stored_password: str) -> User:
+def _create_user(
+    hub: Hub, tx: Connection, token: str, email: str, stored_password: str
+) -> tuple[str, str]:
+    """Create the user; return the user's id and the token of a new session."""
     link = setup_links.use(tx, token)
     if link is None:
         raise _no_link()
@@ -80,7 +86,9 @@ def _create_user(hub: Hub, tx: Connection, token: str, email: str, stored_passwo
     by = Author("user", user.email, user.user_id)
     after = {"email": user.email, "linkIssuedBy": link.issued_by}
     audit.note(tx, by, "create", "user", user.user_id, after=after)
-    return user
+    session = users.start_session(tx, user.user_id, stored_password)
+    assert session is not None, "the user was created in this transaction"
+    return user.user_id, session
 
 
 def _no_link() -> NotFound:
