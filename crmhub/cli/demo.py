@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from crmhub.cli.open_hub import author, opened_hub
-from crmhub.errors import Conflict, NotFound
+from crmhub.errors import NotFound
 from crmhub.server.processes import local_host, origin
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ def demo(host: str | None, port: int | None) -> None:
     """Create an account with sample records, and print how to try the service.
 
     Prints a one-time link that creates the first console user, while there is none. Run again, it
-    prints the same commands. For development only: the account's key is stored in var/demo.json.
+    prints the same commands. Without samples if the account uses another CRM. For development only:
+    the account's key is stored in var/demo.json.
     """
     with opened_hub() as hub:
         if hub.settings.env == "production":
@@ -65,8 +66,9 @@ def demo(host: str | None, port: int | None) -> None:
         from crmhub.operations import setup_link
 
         account = _demo_account(hub)
-        key = _api_key(hub, account)
-        _create_samples(hub, account)
+        key = "" if account.disabled else _api_key(hub, account)
+        if account.connection.adapter == "local":
+            _create_samples(hub, account)
         generated_id, portal_id = _webhook_ids(hub, account)
         link = setup_link.issue_first(hub, by=author())
         address = origin(local_host(host or hub.settings.host), port or hub.settings.port)
@@ -76,6 +78,9 @@ def demo(host: str | None, port: int | None) -> None:
     else:
         click.echo(f"Console  {address}/console")
     click.echo(f"Docs     {address}/docs")
+    if account.disabled:
+        click.echo("\nThe account demo is disabled; `crmhub account enable demo` enables it.\n")
+        return
     click.echo("\nPaste these lines into another terminal to try the account demo:\n")
     click.echo(f"export KEY={key} GENERATED={generated_id} PORTAL={portal_id}")
     for line in _sample_commands(address):
@@ -84,10 +89,7 @@ def demo(host: str | None, port: int | None) -> None:
 
 
 def _demo_account(hub: Hub) -> Account:
-    """Return the demo account, and create it if it is missing.
-
-    Raises Conflict if the account is disabled or uses another CRM than the hub's own records.
-    """
+    """Return the demo account, and create it if it is missing."""
     from crmhub.accounts import accounts
     from crmhub.operations.open_account import open_account
 
@@ -97,13 +99,6 @@ def _demo_account(hub: Hub) -> Account:
     except NotFound:
         account, issued = open_account(hub, name="Demo", client_id=_CLIENT_ID, by=author())
         _store_key(_key_file(hub), issued.api_key)
-    if account.disabled:
-        raise Conflict("The account demo is disabled; `crmhub account enable demo` undoes it.")
-    if account.connection.adapter != "local":
-        raise Conflict(
-            f"The account demo uses {account.connection.adapter}, which has no samples; "
-            "`crmhub account adapter demo local` takes it back."
-        )
     return account
 
 

@@ -129,7 +129,18 @@ def test_there_is_no_demo_in_production(crmhub):
     assert crmhub.json("account", "list") == []
 
 
-def test_a_disabled_demo_says_how_to_go_on(crmhub):
+def test_with_a_disabled_demo_the_service_still_starts(crmhub):
     crmhub("demo")
     crmhub("account", "disable", "demo")
-    assert "`crmhub account enable demo`" in crmhub("demo", code=1).stderr
+    printed = crmhub("demo").stdout
+    assert "`crmhub account enable demo`" in printed
+    assert "/console" in printed
+    assert "curl" not in printed
+
+
+def test_a_demo_that_was_connected_to_a_crm_keeps_it(crmhub):
+    crmhub("demo")
+    settings = ("--secret", "access_token=-", "--set", "base_url=http://127.0.0.1:1")
+    crmhub("account", "adapter", "demo", "hubspot", *settings, stdin="pat-1")
+    assert len(lines_to_paste(crmhub)) == 4
+    assert " hubspot " in crmhub("account", "list").stdout
