@@ -36,9 +36,11 @@ account.add_command(field_map)
 
 @account.command()
 @click.argument("name")
-@click.option("--client-id", help="Its id in URLs; derived from the name if missing.")
-@click.option("--adapter", default="local", show_default=True, help="Its CRM.")
-@click.option("--plan", default="default", show_default=True, help="Its plan.")
+@click.option("--client-id", help="The account's id in URLs. Not given: derived from the name.")
+@click.option(
+    "--adapter", default="local", show_default=True, help="The adapter of the account's CRM."
+)
+@click.option("--plan", default="default", show_default=True, help="The account's plan.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def create(name: str, client_id: str | None, adapter: str, plan: str, as_json: bool) -> None:
     """Create an account and print its API key and secret. They are shown only once."""

@@ -39,8 +39,20 @@ def _filter_options(command: Callable[..., Any], *, reason: str = "--reason") ->
     for option in reversed(
         (
             click.option("--account", "client_id", metavar="CLIENT_ID", help="Only this account."),
-            click.option("--state", "states", multiple=True, type=click.Choice(_STATES)),
-            click.option("--helper", "kinds", multiple=True, type=click.Choice(HELPERS)),
+            click.option(
+                "--state",
+                "states",
+                multiple=True,
+                type=click.Choice(_STATES),
+                help="Only actions in this state; repeatable.",
+            ),
+            click.option(
+                "--helper",
+                "kinds",
+                multiple=True,
+                type=click.Choice(HELPERS),
+                help="Only actions of this helper; repeatable.",
+            ),
             click.option("--token", metavar="CONTACTTOKEN", help="Only this conversation."),
             click.option(
                 "--contact",

@@ -35,7 +35,7 @@ _LATE_SECONDS = 2
     "with_worker",
     default=True,
     show_default=True,
-    help="Also process the journal; without it, run `crmhub worker`.",
+    help="Also run a worker; without it, run `crmhub worker`.",
 )
 def serve(with_worker: bool, **options: str | int | None) -> None:
     """Run the service: the API, the helpers, the console and a worker.
