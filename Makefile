@@ -34,7 +34,7 @@ help: ## list these commands
 
 install: $(RUN_READY) ## set up .venv to run crmhub, and do no more
 
-run: $(RUN_READY) ## set up, make a demo account, print its key and curl lines, serve
+run: $(RUN_READY) ## set up, create a demo account, print a link to the console and commands to try, serve
 	@$(COMPILE)
 	@echo
 	@$(BIN)/crmhub demo

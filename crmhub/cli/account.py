@@ -38,7 +38,7 @@ account.add_command(field_map)
 @click.argument("name")
 @click.option("--client-id", help="The account's id in URLs. Not given: derived from the name.")
 @click.option(
-    "--adapter", default="local", show_default=True, help="The adapter of the account's CRM."
+    "--adapter", default="local", show_default=True, help="The account's CRM: an adapter."
 )
 @click.option("--plan", default="default", show_default=True, help="The account's plan.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
