@@ -7,6 +7,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends make \
 WORKDIR /opt/crmhub
 COPY Makefile pyproject.toml requirements.lock hatch_build.py mkdocs.yml README.md LICENSE ./
 COPY docs docs
+COPY tools tools
 COPY crmhub crmhub
 COPY adapters adapters
 RUN make install

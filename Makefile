@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN_READY := $(VENV)/.ready-to-run
 TEST_READY := $(VENV)/.ready-to-test
-PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+INSTALL := $(BIN)/python tools/pip_install.py
 
 # Only as given on the command line: shells and hosts set HOST and PORT for purposes of their own.
 ifeq ($(origin HOST),command line)
@@ -34,9 +34,10 @@ help: ## list these commands
 
 install: $(RUN_READY) ## set up .venv to run crmhub, and do no more
 
-run: $(RUN_READY) ## set up, make a demo account, print its key and curl lines, serve
+run: $(RUN_READY) ## set up, create a demo account, print a link to the console and commands to try, serve
 	@$(COMPILE)
 	@$(DOCUMENTS)
+	@echo
 	@$(BIN)/crmhub demo
 	@exec $(BIN)/crmhub serve
 
@@ -96,11 +97,8 @@ DOCUMENTS = $(BIN)/python hatch_build.py
 
 # $(call install,LOCK): the locked versions, then the project itself, editable.
 define install
-	@echo "Installing from $(1) ..."
-	@$(PIP) install --quiet --require-hashes -r $(1) || { \
-	  echo >&2 "Installing from $(1) failed (see above). When the package index cannot be reached, check the network and pip's configuration."; \
-	  exit 1; }
-	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@$(INSTALL) "the packages of $(1)" --require-hashes -r $(1)
+	@$(INSTALL) crmhub --no-deps --no-build-isolation --editable .
 	@$(COMPILE)
 endef
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import ClassVar
 
 
@@ -109,6 +110,12 @@ class Internal(HubError):
 
 class Unavailable(_ComeBack, Internal):
     status = 503
+
+
+def error_body(category: str, message: str) -> dict[str, str]:
+    """Return the JSON object of an error, as the API and commands with --json answer it."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return {"category": category, "message": message, "timestamp": now, "status": "error"}
 
 
 _SHOWN = 20

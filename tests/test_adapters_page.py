@@ -132,7 +132,7 @@ def test_a_new_adapter_is_tried_by_the_commands_of_the_page(tmp_path: Path, acme
         for line in try_it.splitlines()
     ]
     assert "crmhub-acme 0.1.0" in said[0]
-    assert said[-1] == "acme: all is well.\n"
+    assert said[-1] == "acme: connection test passed.\n"
 
 
 def test_the_fake_hubspot_is_used_by_the_commands_of_the_page(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_the_fake_hubspot_is_used_by_the_commands_of_the_page(tmp_path: Path) ->
             _run(line.replace("http://127.0.0.1:8181", fake.url), tmp_path, environment())
             for line in use.splitlines()
         ]
-    assert said[-1] == "hubspot: all is well.\n"
+    assert said[-1] == "hubspot: connection test passed.\n"
 
 
 def test_the_lead_of_the_page_is_answered_as_printed(app: flask.Flask, client: Client) -> None:

@@ -34,6 +34,7 @@ from tests.journal.working import change
 
 README = Path(__file__).parent.parent / "README.md"
 _EXAMPLE = re.compile(r"```console\n\$ (curl .*)\n(\{.*\})\n```")
+_OUTPUT = re.compile(r"```console\n\$ crmhub (.*)\n(\{.*\})\n```")
 _COMMAND = re.compile(r"^\.venv/bin/crmhub (.*?)(?:\s+#.*)?$", re.MULTILINE)
 
 
@@ -149,6 +150,7 @@ def test_every_command_works_as_printed(
             "serve",
             "worker",
             "actions show",
+            "actions tail",
             "actions retry",
             "actions edit",
             "actions discard",
@@ -281,6 +283,16 @@ def test_the_page_of_hubspot_names_every_scope_and_setting() -> None:
         assert f"| `{name}` |" in text
     for setting in adapter.HubSpotAdapter.settings:
         assert setting.kept or f"`{setting.name}`" in text, setting.name
+@pytest.mark.databases("sqlite")
+def test_every_command_with_its_output_prints_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    examples = _OUTPUT.findall((README.parent / "docs" / "operator" / "commands.md").read_text())
+    assert examples
+    for line, printed in examples:
+        result = CliRunner().invoke(main, shlex.split(line), prog_name="crmhub")
+        assert _comparable(json.loads(result.output)) == _comparable(json.loads(printed)), line
 
 
 def test_every_bound_on_a_call_is_listed() -> None:

@@ -7,11 +7,12 @@ fast.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, NoReturn
 
 import rich_click as click
 from click.exceptions import NoArgsIsHelpError
@@ -29,12 +30,13 @@ from crmhub.cli.demo import demo
 from crmhub.cli.doctor import doctor
 from crmhub.cli.duplicates import duplicates
 from crmhub.cli.erase import erase
+from crmhub.cli.examples import add_examples
 from crmhub.cli.fake import fake
 from crmhub.cli.key import key
 from crmhub.cli.serve import serve
 from crmhub.cli.worker import worker
 from crmhub.cli.workflow import workflow
-from crmhub.errors import HubError
+from crmhub.errors import BadRequest, HubError, Semantic, error_body
 
 _FAILED = 1
 _USAGE_ERROR = 2
@@ -64,7 +66,10 @@ class _Commands(click.RichGroup):
         **extra: Any,
     ) -> Any:
         _open_standard_streams()
-        with _print_errors() if standalone_mode else nullcontext():
+        words = sys.argv[1:] if args is None else list(args)
+        # Errors may occur before the option is parsed.
+        as_json = "--json" in words
+        with _print_errors(as_json) if standalone_mode else nullcontext():
             outcome = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         if standalone_mode:
             # Only `--help` and Exit return a number; a command returns None.
@@ -88,7 +93,17 @@ def _open_standard_streams() -> None:
 
 
 @contextmanager
-def _print_errors() -> Iterator[None]:
+def _print_errors(as_json: bool) -> Iterator[None]:
+    def fail(error: type[HubError], message: str, code: int) -> NoReturn:
+        if as_json:
+            click.echo(
+                json.dumps(error_body(error.category, message), ensure_ascii=False), err=True
+            )
+        else:
+            for line in message.splitlines():
+                click.echo(f"crmhub: {line}", err=True)
+        sys.exit(code)
+
     try:
         yield
     except NoArgsIsHelpError as exc:
@@ -96,40 +111,35 @@ def _print_errors() -> Iterator[None]:
         sys.exit(_USAGE_ERROR)
     except click.UsageError as exc:
         hint = f" See `{exc.ctx.command_path} --help`." if exc.ctx else ""
-        _exit(exc.format_message() + hint, _USAGE_ERROR)
+        fail(BadRequest, exc.format_message() + hint, _USAGE_ERROR)
     except click.ClickException as exc:
-        _exit(exc.format_message(), exc.exit_code)
+        fail(Semantic, exc.format_message(), exc.exit_code)
     except click.Abort:
-        _exit("Stopped.", _FAILED)
+        fail(Semantic, "Stopped.", _FAILED)
     except HubError as exc:
-        _exit(exc.message, _FAILED)
+        fail(type(exc), exc.message, _FAILED)
     except OSError as exc:
         if exc.filename:
             # A path from the command line that this user may not read.
-            _exit(f"{exc.filename}: {exc.strerror}.", _FAILED)
+            fail(BadRequest, f"{exc.filename}: {exc.strerror}.", _FAILED)
         if exc.errno not in _OUTPUT_ERRORS:
             raise
         # Otherwise Python writes the rest of the output again when it exits, and fails again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
-        _exit(f"The output cannot be written: {exc.strerror}.", _FAILED)
+        fail(HubError, f"The output cannot be written: {exc.strerror}.", _FAILED)
     except UnicodeEncodeError as exc:
         # Python decodes command-line bytes that are not UTF-8 to these surrogates.
         if not "\udc80" <= exc.object[exc.start] <= "\udcff":
             raise
-        _exit("An argument is not valid UTF-8. Set the terminal to UTF-8.", _USAGE_ERROR)
+        hint = "Set the terminal to UTF-8."
+        fail(BadRequest, f"An argument is not valid UTF-8. {hint}", _USAGE_ERROR)
     # Any exception may be a SettingsError; importing that class first would slow `--help` down.
     except Exception as exc:
         from crmhub.settings import SettingsError
 
         if not isinstance(exc, SettingsError):
             raise
-        _exit("\n".join(exc.problems), _USAGE_ERROR)
-
-
-def _exit(message: str, code: int) -> None:
-    for line in message.splitlines():
-        click.echo(f"crmhub: {line}", err=True)
-    sys.exit(code)
+        fail(HubError, "\n".join(exc.problems), _USAGE_ERROR)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -141,25 +151,16 @@ def main() -> None:
     """
 
 
-for _command in (
-    serve,
-    worker,
-    demo,
-    account,
-    key,
-    adapters,
-    adapter,
-    actions,
-    duplicates,
-    alert,
-    admin,
-    audit,
-    workflow,
-    import_,
-    export,
-    erase,
-    db,
-    doctor,
-    fake,
-):
-    main.add_command(_command)
+_PANELS = {
+    "Run the service": (serve, worker, doctor, db, demo),
+    "Accounts and their CRM": (account, key, adapters, workflow),
+    "Follow and fix": (actions, alert, audit),
+    "Records and persons": (import_, export, duplicates, erase),
+    "Operators": (admin,),
+    "Write an adapter": (adapter, fake),
+}
+for _title, _commands in _PANELS.items():
+    for _command in _commands:
+        main.add_command(_command)
+    main = click.command_panel(_title, commands=[str(each.name) for each in _commands])(main)
+add_examples(main)

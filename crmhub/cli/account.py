@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
@@ -35,9 +36,11 @@ account.add_command(field_map)
 
 @account.command()
 @click.argument("name")
-@click.option("--client-id", help="Its id in URLs; derived from the name if missing.")
-@click.option("--adapter", default="local", show_default=True, help="Its CRM.")
-@click.option("--plan", default="default", show_default=True, help="Its plan.")
+@click.option("--client-id", help="The account's id in URLs. Not given: derived from the name.")
+@click.option(
+    "--adapter", default="local", show_default=True, help="The account's CRM: an adapter."
+)
+@click.option("--plan", default="default", show_default=True, help="The account's plan.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def create(name: str, client_id: str | None, adapter: str, plan: str, as_json: bool) -> None:
     """Create an account and print its API key and secret. They are shown only once."""
@@ -53,7 +56,7 @@ def create(name: str, client_id: str | None, adapter: str, plan: str, as_json: b
 
         print_json(issued_shown(opened, issued))
         return
-    click.echo(f"The account {opened.name} is open.\n")
+    click.echo(f"The account {opened.name} was created.\n")
     print_fields(
         [
             ("Client id", opened.client_id),
@@ -229,7 +232,7 @@ def check(client_id: str) -> None:
             fault = f"field map: {listed(faults)}"
     if fault:
         raise click.ClickException(f"{account.connection.adapter}: {fault}")
-    click.echo(f"{account.connection.adapter}: all is well.")
+    click.echo(f"{account.connection.adapter}: connection test passed.")
 
 
 @account.command()
@@ -277,11 +280,21 @@ def rotate(
 
 @account.command()
 @click.argument("client_id")
-def disable(client_id: str) -> None:
-    """Disable an account. Its data is kept."""
+@click.option("--yes", is_flag=True, help="Disable without asking.")
+def disable(client_id: str, yes: bool) -> None:
+    """Disable an account. Its data is kept.
+
+    Its API and its helpers refuse every call, and its queued actions wait. On a terminal you are
+    asked first; a script is not.
+    """
     with opened_hub() as hub:
         from crmhub.operations import change_account
 
+        account = hub.load_account(client_id)
+        # Scripts that were written before the question existed cannot answer it.
+        if not yes and not account.disabled and sys.stdin.isatty():
+            question = f"Disable {client_id} ({account.name})? All its calls will be refused."
+            click.confirm(question, abort=True)
         change_account.change(hub, client_id, {}, disabled=True, by=author())
     click.echo(f"{client_id} is disabled. `crmhub account enable {client_id}` undoes it.")
 
@@ -294,7 +307,7 @@ def enable(client_id: str) -> None:
         from crmhub.operations import change_account
 
         change_account.change(hub, client_id, {}, disabled=False, by=author())
-    click.echo(f"{client_id} is live.")
+    click.echo(f"{client_id} is enabled.")
 
 
 def _refuse_secrets(adapter: type[Adapter], settings: dict[str, str]) -> None:

@@ -1,8 +1,10 @@
-"""`crmhub actions`: list, show, retry, edit and discard actions of the journal."""
+"""`crmhub actions`: list, follow, show, retry, edit and discard actions of the journal."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
+from time import sleep, strftime
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
@@ -22,21 +24,35 @@ if TYPE_CHECKING:
 _STATES = ("running", "queued", "done", "refused", "dead", "parked", "discarded")
 # The most actions shown before the question whether to discard them.
 _PREVIEW_ROWS = 20
+# Seconds between two queries of `crmhub actions tail`.
+_POLL_S = 1.0
 # A larger number is shown as this one.
 _MAX_COUNT = 1_000_000
 
 
 @click.group()
 def actions() -> None:
-    """List, show, retry, edit and discard the actions that helpers accepted."""
+    """List, follow, show, retry, edit and discard the actions that helpers accepted."""
 
 
 def _filter_options(command: Callable[..., Any], *, reason: str = "--reason") -> Callable[..., Any]:
     for option in reversed(
         (
             click.option("--account", "client_id", metavar="CLIENT_ID", help="Only this account."),
-            click.option("--state", "states", multiple=True, type=click.Choice(_STATES)),
-            click.option("--helper", "kinds", multiple=True, type=click.Choice(HELPERS)),
+            click.option(
+                "--state",
+                "states",
+                multiple=True,
+                type=click.Choice(_STATES),
+                help="Only actions in this state; repeatable.",
+            ),
+            click.option(
+                "--helper",
+                "kinds",
+                multiple=True,
+                type=click.Choice(HELPERS),
+                help="Only actions of this helper; repeatable.",
+            ),
             click.option("--token", metavar="CONTACTTOKEN", help="Only this conversation."),
             click.option(
                 "--contact",
@@ -101,6 +117,55 @@ def _print_actions(actions: Sequence[Summary]) -> None:
             for action in actions
         ],
     )
+
+
+@actions.command()
+@_filter_options
+@click.option(
+    "--lines",
+    type=click.IntRange(0, 500),
+    default=10,
+    show_default=True,
+    help="How many of the newest actions to print first.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+def tail(lines: int, as_json: bool, **filters: Any) -> None:
+    """Follow the journal: print new actions, and actions whose state changes, until Ctrl-C.
+
+    Only the newest 500 matching actions are followed. If the database is unavailable, the command
+    waits for it.
+    """
+    from crmhub.api.admin.action_answers import summary_shown
+    from crmhub.errors import Unavailable
+    from crmhub.journal.action_follower import ActionFollower
+
+    with opened_hub() as hub, suppress(KeyboardInterrupt):
+        follower = ActionFollower(hub.database, _selection(hub, **filters))
+        is_available = True
+        while True:
+            try:
+                changed = follower.changes(first=lines)
+            except Unavailable as exc:
+                if is_available:
+                    click.echo(f"{exc.message} Waiting for the database.", err=True)
+                is_available, changed = False, []
+            else:
+                is_available = True
+            for action in changed:
+                if as_json:
+                    print_json(summary_shown(action))
+                else:
+                    click.echo(_action_line(action))
+            sleep(_POLL_S)
+
+
+def _action_line(action: Summary) -> str:
+    words = [action.id, action.client_id, action.kind, action.state]
+    if action.attempts:
+        words.append(f"{action.attempts} attempt{'s' if action.attempts > 1 else ''}")
+    if action.reason:
+        words.append(action.reason)
+    return "  ".join([strftime("%H:%M:%S"), *words])
 
 
 @actions.command()

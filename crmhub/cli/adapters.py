@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def adapters(name: str | None, as_json: bool) -> None:
-    """List the installed adapters with source and capabilities; with a NAME, show its settings.
+    """List the installed adapters, or show the settings of the adapter NAME.
 
     Exits with 1 if an adapter that is shown cannot be loaded.
     """

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from crmhub.cli.inputs import expiring, read_password
+from crmhub.cli.inputs import expiring, moment, read_password
 from crmhub.cli.open_hub import author, opened_hub
 from crmhub.cli.output import in_words, iso, print_columns, print_json, validity
+from crmhub.server.processes import local_host, origin
 
 if TYPE_CHECKING:
     from crmhub.accounts.users import User
@@ -144,6 +145,34 @@ def create_user(email: str, password: str, as_json: bool) -> None:
         print_json(_user_as_json(user))
         return
     click.echo(f"{user.email} may sign in at /console.")
+
+
+@user.command(name="link")
+@click.option(
+    "--expires",
+    type=moment,
+    default="24h",
+    show_default=True,
+    metavar="TIME",
+    help="Expires: 2h from now, or on a date (UTC); at most 7 days ahead.",
+)
+@click.option("--url", metavar="URL", help="The service's public URL. [default: host and port]")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def issue_link(expires: int, url: str | None, as_json: bool) -> None:
+    """Print a one-time link by which a person creates their console user.
+
+    The person chooses email and password. The link works once; a new link replaces the former one.
+    """
+    with opened_hub() as hub:
+        from crmhub.operations import setup_link
+
+        issued = setup_link.issue(hub, expires_at=expires, by=author())
+        address = url or origin(local_host(hub.settings.host), hub.settings.port)
+    link = address.rstrip("/") + issued.path
+    if as_json:
+        print_json({"link": link, "expiresAt": iso(issued.expires_at)})
+        return
+    click.echo(f"{link}\n\nThe link works once, until {in_words(issued.expires_at)}.")
 
 
 @user.command(name="list")

@@ -43,7 +43,7 @@ def upgrade() -> None:
 
 @db.command()
 @click.option("--trigram", is_flag=True, help="Build the index for substring search.")
-@click.option("--drop-trigram", is_flag=True, help="Remove that index.")
+@click.option("--drop-trigram", is_flag=True, help="Remove the index for substring search.")
 def index(trigram: bool, drop_trigram: bool) -> None:
     """Build or remove an optional index (PostgreSQL).
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import rich_click as click
 
 from crmhub.cli.open_hub import author, opened_hub
-from crmhub.cli.output import print_fields
-from crmhub.errors import Conflict, NotFound
+from crmhub.errors import NotFound
 from crmhub.server.processes import local_host, origin
 
 if TYPE_CHECKING:
@@ -23,6 +21,10 @@ if TYPE_CHECKING:
     from crmhub.hub import Hub
 
 _CLIENT_ID = "demo"
+# The conversation in the printed commands.
+_TOKEN = "demo-conversation"
+# Prints a line break after the answer.
+_CURL = r"curl -sw '\n'"
 _WORKFLOW = "welcome"
 
 _COMPANY = {"name": "Analytical Engines Ltd", "domain": "engines.example.com", "city": "London"}
@@ -49,10 +51,11 @@ _TICKETS = ({"subject": "Where is my invoice?", "hs_ticket_priority": "MEDIUM"},
 @click.option("--host", metavar="ADDRESS", help="Address of the service. [setting: host]")
 @click.option("--port", type=click.IntRange(1, 65535), help="Port of the service. [setting: port]")
 def demo(host: str | None, port: int | None) -> None:
-    """Create an account with sample records, and print commands to try the service.
+    """Create an account with sample records, and print how to try the service.
 
-    Run again, it prints the same commands. For development only: the account's key is stored in
-    var/demo.json.
+    Prints a one-time link that creates the first console user, while there is none. Run again, it
+    prints the same commands. Without samples if the account uses another CRM. For development only:
+    the account's key is stored in var/demo.json.
     """
     with opened_hub() as hub:
         if hub.settings.env == "production":
@@ -60,30 +63,33 @@ def demo(host: str | None, port: int | None) -> None:
                 "There is no demo in production, because its key is stored in a file; "
                 "`crmhub account create NAME` creates a real account."
             )
+        from crmhub.operations import setup_link
+
         account = _demo_account(hub)
-        key = _api_key(hub, account)
-        contact_id = _create_samples(hub, account)
+        key = "" if account.disabled else _api_key(hub, account)
+        if account.connection.adapter == "local":
+            _create_samples(hub, account)
         generated_id, portal_id = _webhook_ids(hub, account)
+        link = setup_link.issue_first(hub, by=author())
         address = origin(local_host(host or hub.settings.host), port or hub.settings.port)
-    print_fields(
-        [
-            ("Address", address),
-            ("Account", account.client_id),
-            ("API key", key),
-            ("Generated id", generated_id),
-            ("Portal id", portal_id),
-        ]
-    )
-    click.echo("\nWhile `crmhub serve` runs, each of these commands works as printed:")
-    for title, line in _sample_commands(address, key, generated_id, portal_id, contact_id):
-        click.echo(f"\n# {title}\n{line}")
+    if link:
+        click.echo(f"Console  {address}{link.path}")
+        click.echo("         This link creates your console user. It works once, for 24 hours.")
+    else:
+        click.echo(f"Console  {address}/console")
+    click.echo(f"Docs     {address}/docs")
+    if account.disabled:
+        click.echo("\nThe account demo is disabled; `crmhub account enable demo` enables it.\n")
+        return
+    click.echo("\nPaste these lines into another terminal to try the account demo:\n")
+    click.echo(f"export KEY={key} GENERATED={generated_id} PORTAL={portal_id}")
+    for line in _sample_commands(address):
+        click.echo(line)
+    click.echo()
 
 
 def _demo_account(hub: Hub) -> Account:
-    """Return the demo account, and create it if it is missing.
-
-    Raises Conflict if the account is disabled or uses another CRM than the hub's own records.
-    """
+    """Return the demo account, and create it if it is missing."""
     from crmhub.accounts import accounts
     from crmhub.operations.open_account import open_account
 
@@ -93,13 +99,6 @@ def _demo_account(hub: Hub) -> Account:
     except NotFound:
         account, issued = open_account(hub, name="Demo", client_id=_CLIENT_ID, by=author())
         _store_key(_key_file(hub), issued.api_key)
-    if account.disabled:
-        raise Conflict("The account demo is disabled; `crmhub account enable demo` undoes it.")
-    if account.connection.adapter != "local":
-        raise Conflict(
-            f"The account demo uses {account.connection.adapter}, which has no samples; "
-            "`crmhub account adapter demo local` takes it back."
-        )
     return account
 
 
@@ -138,11 +137,8 @@ def _store_key(path: Path, key: str) -> None:
     os.replace(temporary, path)
 
 
-def _create_samples(hub: Hub, account: Account) -> int:
-    """Create the sample records of the account that are missing.
-
-    Return the id of the sample contact that the printed commands use.
-    """
+def _create_samples(hub: Hub, account: Account) -> None:
+    """Create the sample records of the account that are missing."""
     from crmhub.helpers import get_type
     from crmhub.properties.kinds import COMPANIES, CONTACTS, DEALS, TICKETS
     from crmhub.records.writing import NewRecord
@@ -172,7 +168,6 @@ def _create_samples(hub: Hub, account: Account) -> int:
     ada = hub.database.transact(create_missing)
     # Enrol at each run, because getType looks back from now.
     get_type.enrol(hub, account, workflow_id=_WORKFLOW, contact_id=str(ada))
-    return ada
 
 
 def _webhook_ids(hub: Hub, account: Account) -> tuple[str, str]:
@@ -185,93 +180,20 @@ def _webhook_ids(hub: Hub, account: Account) -> tuple[str, str]:
     return newest["generated"], newest["portal"]
 
 
-def _sample_commands(
-    address: str, key: str, generated_id: str, portal_id: str, contact_id: int
-) -> Iterator[tuple[str, str]]:
-    """Yield the title and the shell command of each example to print.
+def _sample_commands(address: str) -> Iterator[str]:
+    """Yield the shell commands to print, for the service at the URL `address`.
 
-    `address` is the URL of the service and `key` the demo account's API key. The ids are the
-    account's webhook ids and the id of a contact. All commands can be run several times.
+    They take the demo account's API key and ids from variables, and can be run several times.
     """
-    api = f"{address}/{_CLIENT_ID}/api/v1"
-    chatbot, functions = f"{address}/chatbot", f"{address}/crm-api-interface"
-    contact = str(contact_id)
-    header = f"service-apikey: {key}"
-    token = "demo-conversation"
     lead = {
-        "contactToken": token,
+        "contactToken": _TOKEN,
         "name": "Katherine Johnson",
         "email": "katherine@example.com",
         "phone": "+1 202-555-0187",
     }
-    search = {
-        "filters": [
-            {"propertyName": "lastname", "operator": "CONTAINS_TOKEN", "value": "love"},
-            {"propertyName": "phone", "operator": "HAS_PROPERTY"},
-        ]
-    }
-    deal = {"dealname": "Flight plan", "dealstage": "qualifiedtobuy", "pipeline": "default"}
-    ticket = {
-        "subject": "Check the numbers",
-        "hs_pipeline": "0",
-        "hs_pipeline_stage": "1",
-        "hs_ticket_priority": "HIGH",
-    }
-    yield "list contacts", _curl(f"{api}/contacts?limit=2", header)
-    # No email, because it is unique: so the command works twice.
-    created = {"properties": {"firstname": "Mary", "lastname": "Jackson", "jobtitle": "Engineer"}}
-    yield "create a contact", _curl(f"{api}/contacts", header, body=created)
-    yield "search contacts", _curl(f"{api}/contacts/search", header, body=search)
-    yield "createLead", _curl(f"{chatbot}/createLead/{generated_id}", body=lead)
-    yield (
-        "setProperties",
-        _curl(
-            f"{chatbot}/setProperties/{generated_id}",
-            body={"contactToken": token, "props": {"city": "Hampton", "lifecyclestage": "lead"}},
-        ),
-    )
-    yield (
-        "getProperties",
-        _curl(
-            f"{chatbot}/getProperties/{generated_id}",
-            body={"contactToken": token, "props": ["firstname", "city"]},
-        ),
-    )
-    yield (
-        "getType",
-        _curl(
-            f"{chatbot}/getType/{generated_id}",
-            body={"contactnumber": _ADA["phone"], "interval": 48, "lastChatInterval": 0},
-        ),
-    )
-    yield "getRandomInt", _curl(f"{functions}/getRandomInt", body={"min": 1, "max": 3})
-    yield (
-        "createDeal",
-        _curl(
-            f"{functions}/createDeal/{portal_id}",
-            body={"contactId": contact, "properties": deal},
-        ),
-    )
-    yield (
-        "createTicket",
-        _curl(
-            f"{functions}/createTicket/{portal_id}",
-            body={"contactId": contact, "properties": ticket},
-        ),
-    )
-
-
-def _curl(url: str, *headers: str, body: Any = None) -> str:
-    """Return a curl command for a POSIX shell.
-
-    `headers` are lines such as `Name: value`; `body` is sent as JSON. The command prints a line
-    break after the response.
-    """
-    words = ["curl", "-s", "-w", "\\n", url]
-    if body is not None:
-        headers = (*headers, "Content-Type: application/json")
-    for header in headers:
-        words += ["-H", header]
-    if body is not None:
-        words += ["-d", json.dumps(body)]
-    return shlex.join(words)
+    properties = {"contactToken": _TOKEN, "props": ["firstname", "phone"]}
+    contacts = f"{address}/{_CLIENT_ID}/api/v1/contacts?limit=2"
+    chatbot = f"{address}/chatbot"
+    yield f"""{_CURL} '{contacts}' -H "service-apikey: $KEY\""""
+    yield f"{_CURL} {chatbot}/createLead/$GENERATED -d '{json.dumps(lead)}'"
+    yield f"{_CURL} {chatbot}/getProperties/$GENERATED -d '{json.dumps(properties)}'"

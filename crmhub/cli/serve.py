@@ -35,13 +35,13 @@ _LATE_SECONDS = 2
     "with_worker",
     default=True,
     show_default=True,
-    help="Also process the journal; without it, run `crmhub worker`.",
+    help="Also run a worker; without it, run `crmhub worker`.",
 )
 def serve(with_worker: bool, **options: str | int | None) -> None:
-    """Serve the API and the helpers; SIGTERM, SIGHUP or Ctrl-C stops after the current requests.
+    """Run the service: the API, the helpers, the console and a worker.
 
-    A SQLite database is migrated first. On a full disk, only reads are answered until there is
-    space.
+    SIGTERM, SIGHUP or Ctrl-C stops it after the current requests. A SQLite database is migrated
+    first. On a full disk, only reads are answered until there is space.
     """
     # Imported modules stay in memory; collecting garbage among them takes a fifth of the start.
     gc.disable()

@@ -32,13 +32,14 @@ _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:;"
     " connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
-_HEADERS = {
+HEADERS = {
     "Content-Security-Policy": _POLICY,
     "X-Frame-Options": "DENY",
     # With no-referrer, a browser would send the Origin "null" with a form.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
+"""The security headers of every page."""
 _HEADINGS = {
     403: "This was refused",
     404: "Nothing is here",
@@ -135,7 +136,7 @@ def finish(response: flask.Response) -> flask.Response:
         return response
     if response.status_code >= 400 and response.mimetype == "application/json" and wants_html():
         response = _error_page(response)
-    response.headers.extend(_HEADERS)
+    response.headers.extend(HEADERS)
     response.vary.update(["Accept", "Cookie"])
     if flask.request.endpoint != "console.static":
         response.headers["Cache-Control"] = "no-store"

@@ -16,9 +16,11 @@ from crmhub.console import (
     connection,
     duplicates,
     field_map,
+    front_page,
     keys,
     properties,
     records,
+    setup,
     sign_in,
     template_filters,
 )
@@ -36,10 +38,12 @@ __all__ = [
     "connection",
     "duplicates",
     "field_map",
+    "front_page",
     "keys",
     "properties",
     "records",
     "register",
+    "setup",
     "sign_in",
 ]
 
@@ -53,4 +57,5 @@ def register(app: flask.Flask) -> None:
     template_filters.register(app)
     banner.register(app)
     app.register_blueprint(blueprint)
+    app.add_url_rule("/", view_func=front_page.front_page)
     app.register_error_handler(NotSignedIn, ask_to_sign_in)

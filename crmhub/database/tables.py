@@ -141,6 +141,19 @@ console_session = sa.Table(
 )
 """Sessions of signed-in console users; only the digest of the cookie is stored."""
 
+console_setup_link = sa.Table(
+    "console_setup_link",
+    metadata,
+    # Always 1: a new link replaces the former one, and the row's lock lets only one caller use it.
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("digest", sa.Text, nullable=False),
+    # Whether the link works only while there is no console user.
+    sa.Column("first_only", sa.Boolean, nullable=False),
+    sa.Column("issued_by", sa.Text, nullable=False),
+    sa.Column("ends_at", MS, nullable=False),
+)
+"""The one-time link by which a console user is created; only the digest of its token is stored."""
+
 audit = sa.Table(
     "audit",
     metadata,
@@ -683,6 +696,14 @@ outbox = sa.Table(
 
 ROUTING = frozenset(
     table.name
-    for table in (account, api_key, admin_token, webhook_id, console_user, console_session)
+    for table in (
+        account,
+        api_key,
+        admin_token,
+        webhook_id,
+        console_user,
+        console_session,
+        console_setup_link,
+    )
 )
 """The tables by which a request finds its account, or the operator who sent it."""

@@ -151,7 +151,15 @@ def sign_in(
         session = hub.database.transact(lambda tx: users.start_session(tx, *stored))
     if stored is None or session is None:
         raise Unauthorized("The email or the password is wrong.")
-    return NewSession(stored[0], session, _device_token(hub, *stored, new_secret()))
+    return new_session(hub, *stored, session)
+
+
+def new_session(hub: Hub, user_id: str, stored_password: str, token: str) -> NewSession:
+    """Return a session that `accounts.users.start_session` has started, with a new device token.
+
+    `token` is the session's token, and `stored_password` the user's password hash.
+    """
+    return NewSession(user_id, token, _device_token(hub, user_id, stored_password, new_secret()))
 
 
 def _device_token(hub: Hub, user_id: str, stored_password: str, name: str) -> str:

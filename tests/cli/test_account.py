@@ -193,7 +193,7 @@ def test_a_disabled_account_is_refused_until_enabled(crmhub, directory):
 
 def test_check_tries_the_crm(crmhub):
     crmhub("account", "create", "Acme")
-    assert crmhub("account", "check", "acme").stdout == "local: all is well.\n"
+    assert crmhub("account", "check", "acme").stdout == "local: connection test passed.\n"
 
 
 def test_an_account_that_cannot_be_read_is_named_beside_the_list(crmhub, database_url):
@@ -211,3 +211,27 @@ def test_an_account_that_cannot_be_read_is_named_beside_the_list(crmhub, databas
     for command in (("show", "spoilt"), ("export",)):
         refused = crmhub("account", *command, code=1).stderr
         assert "account spoilt cannot be read; `crmhub doctor` says where" in refused
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Let commands find a terminal at standard input."""
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True)
+
+
+def test_on_a_terminal_disable_asks_first(crmhub, terminal):
+    crmhub("account", "create", "Acme")
+    asked = crmhub("account", "disable", "acme", stdin="n\n", code=1)
+    assert "Disable acme (Acme)? All its calls will be refused." in asked.stdout
+    assert asked.stderr == "crmhub: Stopped.\n"
+    assert "disabled" not in crmhub("account", "show", "acme").stdout
+    crmhub("account", "disable", "acme", stdin="y\n")
+    assert "disabled" in crmhub("account", "show", "acme").stdout
+
+
+def test_with_yes_and_without_a_terminal_disable_does_not_ask(crmhub, monkeypatch):
+    crmhub("account", "create", "Acme")
+    assert "?" not in crmhub("account", "disable", "acme").stdout
+    crmhub("account", "enable", "acme")
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True)
+    assert "?" not in crmhub("account", "disable", "acme", "--yes").stdout

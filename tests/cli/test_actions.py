@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 
 import flask
 import pytest
 
 from crmhub.app import create_app
+from crmhub.errors import Unavailable
 from crmhub.hub import Hub
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
@@ -119,3 +122,60 @@ def test_discard_narrows_like_retry(crmhub: CommandLine, bot: Client, hub: Hub) 
     assert "reason: say why" in refused
     assert "1 action discarded." in crmhub(*command, "SUCH STAGE").stdout
     assert states(hub, bot) == ["discarded"]
+
+
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let `tail` take these steps instead of its pauses, and then Ctrl-C."""
+
+    def take(*steps: Callable[[], object]) -> None:
+        waiting = iter(steps)
+
+        def pause(_: float) -> None:
+            step = next(waiting, None)
+            if step is None:
+                raise KeyboardInterrupt
+            step()
+
+        # The package names the group `actions` as its module is named.
+        monkeypatch.setattr(import_module("crmhub.cli.actions"), "sleep", pause)
+
+    return take
+
+
+def test_tail_prints_new_and_changed_actions_once(
+    crmhub: CommandLine, bot: Client, hub: Hub, meanwhile: Callable[..., None]
+) -> None:
+    meanwhile(
+        lambda: known(bot, "second"),
+        lambda: None,
+        lambda: change(hub, bot, "state = 'dead', reason = 'no such stage'"),
+    )
+    printed = crmhub("actions", "tail", "--account", bot.account.client_id, "--json").stdout
+    told = [json.loads(line) for line in printed.splitlines()]
+    first, second = told[0]["actionId"], told[1]["actionId"]
+    assert [(each["actionId"], each["state"]) for each in told] == [
+        (first, "done"),
+        (second, "done"),
+        (first, "dead"),
+        (second, "dead"),
+    ]
+
+
+def test_tail_prints_a_line_for_people_and_waits_for_the_database(
+    crmhub: CommandLine,
+    bot: Client,
+    meanwhile: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def away() -> None:
+        def fail(*_: object, **__: object) -> None:
+            raise Unavailable("The database cannot be reached.")
+
+        monkeypatch.setattr("crmhub.journal.action_queries.listed", fail)
+
+    meanwhile(away, lambda: None)
+    told = crmhub("actions", "tail", "--lines", "1")
+    (line,) = told.stdout.splitlines()
+    assert line.split()[2:] == [bot.account.client_id, "createLead", "done", "1", "attempt"]
+    assert told.stderr == "The database cannot be reached. Waiting for the database.\n"

@@ -72,7 +72,7 @@ def test_settings_and_secrets_reach_the_crm_and_secrets_are_not_shown(acme):
         "account", "adapter", "acme", "fake", "--set", f"base_url={url}",
         "--secret", "access_token=@token",
     )  # fmt: skip
-    assert acme("account", "check", "acme").stdout == "fake: all is well.\n"
+    assert acme("account", "check", "acme").stdout == "fake: connection test passed.\n"
     shown = acme.json("account", "show", "acme")
     assert shown["adapter"] == "fake"
     assert shown["connection"] == {

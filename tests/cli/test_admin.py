@@ -9,6 +9,15 @@ import pytest
 pytestmark = pytest.mark.usefixtures("quick_passwords")
 
 
+def test_a_link_for_a_new_user_is_printed_with_its_end(crmhub):
+    told = crmhub.json("admin", "user", "link", "--expires", "2h", "--url", "https://hub.example/")
+    assert re.fullmatch("https://hub.example/console/setup/[A-Za-z0-9]{43}", told["link"])
+    printed = crmhub("admin", "user", "link").stdout
+    assert printed.startswith("http://127.0.0.1:8080/console/setup/")
+    assert "works once, until" in printed
+    assert "at most 7 days" in crmhub("admin", "user", "link", "--expires", "8d", code=1).stderr
+
+
 def test_create_prints_exactly_what_was_promised(crmhub):
     made = crmhub.json("admin", "token", "create", "ops", "--scope", "actions:read")
     assert list(made) == ["tokenId", "name", "token", "scopes", "expiresAt"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import stat
 import subprocess
@@ -19,8 +20,10 @@ from tests.clients import TESTS
 from tests.server.servers import serving
 
 
-def curl_lines(crmhub, *args):
-    return [line for line in crmhub("demo", *args).stdout.splitlines() if line.startswith("curl ")]
+def lines_to_paste(crmhub, *args):
+    """Return the printed shell commands: one export, then curl."""
+    printed = crmhub("demo", *args).stdout.splitlines()
+    return [line for line in printed if line.startswith(("export ", "curl "))]
 
 
 def paste(lines):
@@ -35,27 +38,35 @@ def paste(lines):
 def test_every_line_works_as_printed_and_again(crmhub, tmp_path, database_url):
     with serving(tmp_path, database_url=database_url) as server:
         crmhub.env["CRMHUB_PORT"] = str(server.port)
-        lines = curl_lines(crmhub)
-        assert curl_lines(crmhub) == lines
-        assert len(lines) == 10
+        lines = lines_to_paste(crmhub)
+        assert [line.partition(" ")[0] for line in lines] == ["export", "curl", "curl", "curl"]
         for _ in range(2):
-            listed, created, found, lead, put, got, kind, number, deal, ticket = paste(lines)
+            listed, lead, got = paste(lines)
             assert len(listed["results"]) == 2
-            assert created["properties"]["firstname"] == "Mary"
-            assert [one["properties"]["firstname"] for one in found["results"]] == ["Ada"]
             assert lead["contactId"]
-            assert put["contactId"] == lead["contactId"]
-            assert got["properties"] == {"firstname": "Katherine", "city": "Hampton"}
-            assert kind["workflowId"] == "welcome"
-            assert number["value"] in (1, 2, 3)
-            assert deal["dealId"]
-            assert ticket["ticketId"]
-            assert deal["contactId"] == ticket["contactId"] == str(found["results"][0]["id"])
+            assert got["properties"] == {"firstname": "Katherine", "phone": "+12025550187"}
 
 
-def test_again_it_prints_the_same_and_makes_nothing_twice(crmhub):
-    first = crmhub("demo").stdout
-    assert crmhub("demo").stdout == first
+def test_it_prints_console_docs_export_and_commands_in_this_order(crmhub):
+    printed = crmhub("demo").stdout
+    words = ["Console  http", "/console/setup/", "Docs     http", "export KEY=", "curl "]
+    places = [printed.index(word) for word in words]
+    assert places == sorted(places)
+    assert printed.count("crmhub_") == 1
+
+
+def test_the_link_is_printed_while_there_is_no_console_user(crmhub):
+    (first,) = re.findall("/console/setup/([A-Za-z0-9]{43})$", crmhub("demo").stdout, re.MULTILINE)
+    assert first not in crmhub("demo").stdout
+    crmhub("admin", "user", "create", "a@example.com", "--password-file", "-", stdin="long " * 4)
+    printed = crmhub("demo").stdout
+    assert "setup" not in printed
+    assert "Console  http://127.0.0.1:8080/console\n" in printed
+
+
+def test_again_it_prints_the_same_commands_and_makes_nothing_twice(crmhub):
+    first = lines_to_paste(crmhub)
+    assert lines_to_paste(crmhub) == first
     assert len(crmhub.json("key", "list", "demo")) == 1
     assert len(crmhub.json("account", "list")) == 1
 
@@ -86,7 +97,7 @@ def test_the_key_is_kept_for_its_owner_alone(crmhub):
 
 @pytest.mark.parametrize("what", ["revoked", "lost", "spoilt"])
 def test_a_key_that_works_no_longer_is_replaced(crmhub, what):
-    first = curl_lines(crmhub)
+    first = lines_to_paste(crmhub)
     if what == "revoked":
         (key,) = crmhub.json("key", "list", "demo")
         crmhub("key", "revoke", "demo", key["keyId"])
@@ -94,9 +105,9 @@ def test_a_key_that_works_no_longer_is_replaced(crmhub, what):
         (crmhub.root / "var" / "demo.json").unlink()
     else:
         (crmhub.root / "var" / "demo.json").write_text("[]")
-    second = curl_lines(crmhub)
+    second = lines_to_paste(crmhub)
     assert second != first
-    assert curl_lines(crmhub) == second
+    assert lines_to_paste(crmhub) == second
 
 
 def test_the_address_is_the_one_to_call(crmhub):
@@ -118,7 +129,18 @@ def test_there_is_no_demo_in_production(crmhub):
     assert crmhub.json("account", "list") == []
 
 
-def test_a_disabled_demo_says_how_to_go_on(crmhub):
+def test_with_a_disabled_demo_the_service_still_starts(crmhub):
     crmhub("demo")
     crmhub("account", "disable", "demo")
-    assert "`crmhub account enable demo`" in crmhub("demo", code=1).stderr
+    printed = crmhub("demo").stdout
+    assert "`crmhub account enable demo`" in printed
+    assert "/console" in printed
+    assert "curl" not in printed
+
+
+def test_a_demo_that_was_connected_to_a_crm_keeps_it(crmhub):
+    crmhub("demo")
+    settings = ("--secret", "access_token=-", "--set", "base_url=http://127.0.0.1:1")
+    crmhub("account", "adapter", "demo", "hubspot", *settings, stdin="pat-1")
+    assert len(lines_to_paste(crmhub)) == 4
+    assert " hubspot " in crmhub("account", "list").stdout

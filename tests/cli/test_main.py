@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -177,3 +178,29 @@ def test_a_process_fails_in_one_line_too(tmp_path):
     told = run(tmp_path, "actions", "list", "--reason", b"M\xfcller")
     assert told.returncode == 2
     assert told.stderr == "crmhub: An argument is not valid UTF-8. Set the terminal to UTF-8.\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "category", "words"),
+    [
+        (["account", "show", "nobody"], 1, "NotFoundError", "nobody"),
+        (["account", "list", "--jsn"], 2, "BadRequestError", "No such option '--jsn'"),
+        (["account", "apply", "x.toml"], 2, "BadRequestError", "--json cannot ask"),
+        (["audit", "list", "--by", "M\udcfcller"], 2, "BadRequestError", "not valid UTF-8"),
+    ],
+)
+def test_with_json_an_error_is_one_json_object(crmhub, command, code, category, words):
+    failed = crmhub(*command, "--json", code=code)
+    assert failed.stdout == ""
+    error = json.loads(failed.stderr)
+    assert list(error) == ["category", "message", "timestamp", "status"]
+    assert (error["category"], error["status"]) == (category, "error")
+    assert words in error["message"]
+
+
+def test_with_json_faulty_settings_are_one_json_object(crmhub):
+    crmhub.env.update(CRMHUB_PORT="eighty", CRMHUB_DATABASE_URL="mysql://u:hunter2@h/d")
+    error = json.loads(crmhub("account", "list", "--json", code=2).stderr)
+    assert error["category"] == "InternalError"
+    assert error["message"].count("\n") == 1
+    assert "hunter2" not in error["message"]

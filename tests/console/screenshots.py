@@ -21,7 +21,7 @@ from crmhub.app import create_app
 from crmhub.database.connection import Connection, now_ms
 from crmhub.hub import Hub
 from crmhub.identity import possible_duplicates
-from crmhub.operations import change_account, map_fields, set_crm
+from crmhub.operations import change_account, map_fields, set_crm, setup_link
 from crmhub.operations.open_account import open_account
 from crmhub.operations.set_crm import Crm
 from crmhub.operations.users import create_user
@@ -122,6 +122,10 @@ def main() -> None:
 
 def photograph(camera: Camera, names: dict[str, str]) -> None:
     """Sign in, open each page, and do what leads to the pages that are shown once."""
+    camera.page.goto("/")
+    camera.shoot("front-page")
+    camera.open(names["setup"])
+    camera.shoot("setup")
     camera.open("/sign-in")
     camera.shoot("sign-in")
     page = camera.page
@@ -193,7 +197,9 @@ def _samples(hub: Hub, crm: str) -> dict[str, str]:
         _account(hub, name)
     busy_week(hub, local)
     bot = Client(create_app(hub.settings), local, ids)
+    link = setup_link.issue(hub, expires_at=now_ms() + HOUR, by=TESTS)
     return {
+        "setup": link.path.removeprefix("/console"),
         "acme": acme.client_id,
         "local": local.client_id,
         **_calls(bot),

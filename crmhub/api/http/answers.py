@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 import flask
 import orjson
 
-from crmhub.errors import HubError
+from crmhub.errors import HubError, error_body
 from crmhub.records.associations import Links
 from crmhub.records.search.filters import iso
 from crmhub.records.search.pages import Page
@@ -54,13 +53,7 @@ def nothing() -> flask.Response:
 
 def failure(error: HubError) -> flask.Response:
     """Return the response for an error; its JSON has category, message, timestamp and status."""
-    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    body = {
-        "category": error.category,
-        "message": error.message,
-        "timestamp": now,
-        "status": "error",
-    }
+    body = error_body(error.category, error.message)
     return JsonAnswer(orjson.dumps(body), error.status, error.headers)
 
 

@@ -1,0 +1,76 @@
+"""crmhub --help: commands in groups, an example for each that can be typed, and completion."""
+
+from __future__ import annotations
+
+import io
+import shlex
+import subprocess
+
+import pytest
+import rich_click as click
+
+from crmhub.cli import main
+from crmhub.cli.examples import EXAMPLES
+from tests.cli.conftest import CRMHUB, environment
+
+pytestmark = pytest.mark.databases("sqlite")
+
+
+def leaves(command, *words):
+    """Yield each command that is no group, by the words that call it; `fake` stands for its own."""
+    below = getattr(command, "commands", {})
+    if not below:
+        yield " ".join(words)
+    for name, each in below.items():
+        yield from leaves(each, *words, name)
+
+
+def test_each_command_has_one_example_and_shows_it(crmhub):
+    assert sorted(EXAMPLES) == sorted(leaves(main))
+    printed = crmhub("account", "create", "--help").stdout
+    assert f"Example: {EXAMPLES['account create']}" in printed
+
+
+@pytest.mark.parametrize("example", EXAMPLES.values())
+def test_each_example_can_be_typed(example, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.StringIO("a long password"))
+    for name in ("accounts.toml", "map.json", "people.csv", "crmhub.backup", "token.txt"):
+        (tmp_path / name).touch()
+    name, *words = shlex.split(example.partition(" > ")[0])
+    context, command = None, main
+    while isinstance(command, click.Group):
+        # This raises UsageError for an unknown command, option or value.
+        context = command.make_context(name, words, parent=context)
+        name, command, words = command.resolve_command(
+            context, [*context._protected_args, *context.args]
+        )
+    assert command is not None
+    command.make_context(name, words, parent=context)
+
+
+def test_each_command_stands_in_a_group(crmhub):
+    printed = crmhub("--help").stdout
+    assert "─ Commands ─" not in printed
+    for title in ("Run the service", "Accounts and their CRM", "Follow and fix", "Operators"):
+        assert f"─ {title} ─" in printed
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_shell_completes_commands_and_values(tmp_path, shell):
+    def complete(line, kind="complete"):
+        # fish names the word to complete, the others its number.
+        position = "" if shell == "fish" else str(line.count(" "))
+        words = {"COMP_WORDS": line, "COMP_CWORD": position}
+        done = subprocess.run(
+            [*CRMHUB],
+            cwd=tmp_path,
+            env=environment() | words | {"_CRMHUB_COMPLETE": f"{shell}_{kind}"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+    assert "_CRMHUB_COMPLETE" in complete("", "source")
+    assert "parked" in complete("crmhub actions list --state ")
