@@ -26,7 +26,7 @@ TABS = (
     ("Field map", "console.fieldmap"),
     ("Bots", "console.bots"),
     ("Keys", "console.keys"),
-    ("Catalogue", "console.catalogue"),
+    ("Properties", "console.properties"),
     ("Records", "console.records"),
     ("Possible duplicates", "console.duplicates"),
 )

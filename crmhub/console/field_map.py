@@ -59,7 +59,7 @@ def fieldmap_save(client_id: str) -> flask.Response:
         )
     except HubError as exc:
         return refused(exc, _TEMPLATE, **_shown(client_id, draft, exc))
-    message = "Saved, and checked against the CRM." if test else "Saved. The CRM was not asked."
+    message = "Saved, and checked against the CRM." if test else "Saved without testing."
     if notes:
         message += f" {counted(len(notes), 'note')} below."
     return done(message, "console.fieldmap", client_id=client_id)

@@ -9,6 +9,7 @@ from urllib.parse import quote, unquote
 import flask
 import orjson
 from markupsafe import Markup
+from werkzeug.exceptions import NotFound as WrongPath
 
 from crmhub import __version__
 from crmhub.api.http import flask_proxies
@@ -41,7 +42,7 @@ _HEADERS = {
 }
 _HEADINGS = {
     403: "This was refused",
-    404: "Nothing is here",
+    404: "Page not found",
     429: "Too many calls",
     500: "Something went wrong",
     503: "The hub is not ready",
@@ -152,7 +153,10 @@ def _error_page(failure: flask.Response) -> flask.Response:
         sessions.recognise()
     body = orjson.loads(failure.data)
     heading = _HEADINGS.get(failure.status_code, "This did not work")
-    response = page("error.html", failure.status_code, heading=heading, message=body["message"])
+    # For an unknown path the JSON message names /openapi.json, which describes no page.
+    unknown_path = isinstance(flask.request.routing_exception, WrongPath)
+    message = "Check the address." if unknown_path else body["message"]
+    response = page("error.html", failure.status_code, heading=heading, message=message)
     for name in ("Allow", "Retry-After"):
         if name in failure.headers:
             response.headers[name] = failure.headers[name]

@@ -1,4 +1,4 @@
-"""The console's catalogue page: properties, pipelines and owners of a kind of record.
+"""The console's properties page: properties, pipelines and owners of a kind of record.
 
 The page shows those of the account's CRM, or those that the hub defines for its own records.
 """
@@ -28,7 +28,7 @@ _Pipeline = tuple[str, str, list[tuple[str, str]]]
 
 @dataclass(frozen=True, slots=True)
 class CrmAnswer:
-    """A list on the catalogue page, as the CRM or the hub answered it.
+    """A list on the properties page, as the CRM or the hub answered it.
 
     If the CRM failed, `values` is empty and `wrong` is the error message.
     """
@@ -37,8 +37,8 @@ class CrmAnswer:
     wrong: str = ""
 
 
-@blueprint.get("/accounts/<client_id>/catalogue")
-def catalogue(client_id: str) -> flask.Response:
+@blueprint.get("/accounts/<client_id>/properties")
+def properties(client_id: str) -> flask.Response:
     """Show the properties, pipelines and owners of a kind of record, in the CRM or in the hub."""
     shared = account_context(client_id)
     account, args = shared["account"], flask.request.args
@@ -49,7 +49,7 @@ def catalogue(client_id: str) -> flask.Response:
     from_crm = has_crm_lists and args.get("of") != "hub"
     sections = _read_crm(account, kind) if from_crm else _read_hub(account, kind)
     return page(
-        "account/catalogue.html",
+        "account/properties.html",
         **shared,
         adapter=adapter,
         own_records=own_records,

@@ -51,8 +51,8 @@ PAGES = (
     ("account-field-map-none", "/accounts/{local}/field-map"),
     ("account-bots", "/accounts/{acme}/bots"),
     ("account-keys", "/accounts/{acme}/keys"),
-    ("account-catalogue", "/accounts/{acme}/catalogue?kind=deals"),
-    ("account-catalogue-hub", "/accounts/{local}/catalogue?kind=tickets"),
+    ("account-properties", "/accounts/{acme}/properties?kind=deals"),
+    ("account-properties-hub", "/accounts/{local}/properties?kind=tickets"),
     ("account-duplicates", "/accounts/{local}/duplicates"),
     ("account-duplicates-none", "/accounts/{acme}/duplicates?state=dismissed"),
     ("records", "/records/{local}/contacts?property=firstname&operator=EQ&value=Ann"),
@@ -151,7 +151,7 @@ def photograph(camera: Camera, names: dict[str, str]) -> None:
     page.get_by_role("button", name="Preview").click()
     camera.shoot("account-field-map-preview")
     camera.open(f"/accounts/{names['acme']}/keys")
-    page.get_by_role("button", name="Make the key").click()
+    page.get_by_role("button", name="Create key").click()
     camera.shoot("account-key")
     camera.open("/accounts/new")
     page.get_by_label("Name").fill(f"A new account on a {camera.width}")

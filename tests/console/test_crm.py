@@ -117,7 +117,7 @@ def test_an_address_that_is_not_public_is_refused_in_words(operator, path, form)
 def test_a_crm_that_is_away_is_saved_unasked(hub, client, operator, path, form):
     form |= {"secret.access_token": SECRET, "unasked": "true"}
     assert operator.send(path, form).status_code == 303
-    assert "Saved. The CRM was not asked." in text_of(operator.get(path))
+    assert "Saved without testing." in text_of(operator.get(path))
     assert detail(hub, client).account.connection.adapter == "hubspot"
 
 
@@ -206,7 +206,7 @@ def test_an_adapter_that_is_not_installed_is_told(operator, path):
 
 
 def catalogue(operator, path, query=""):
-    return text_of(operator.get(f"{path.removesuffix('/crm')}/catalogue{query}"))
+    return text_of(operator.get(f"{path.removesuffix('/crm')}/properties{query}"))
 
 
 @pytest.mark.usefixtures("on_hubspot")

@@ -222,7 +222,7 @@ def test_a_crm_that_is_away_keeps_the_form_and_is_saved_unchecked(hub, client, o
     assert "The names of the CRM cannot be offered" in text_of(answer)
     assert form.items() <= fields(answer).items()
     assert operator.send(path, {**form, "unchecked": "true"}).status_code == 303
-    assert "Saved. The CRM was not asked." in text_of(operator.get(path))
+    assert "Saved without testing." in text_of(operator.get(path))
     assert stored(hub, client) == field_maps.read({"contacts": {"x": "y"}})
 
 

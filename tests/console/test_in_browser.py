@@ -36,7 +36,7 @@ def test_one_signs_in_opens_an_account_and_signs_out(
     caller = served.hub.directory.by_api_key(key)
     assert caller is not None
     assert caller.account.name == name
-    page.get_by_role("link", name="I have copied them").click()
+    page.get_by_role("link", name="Continue to account").click()
     expect(page.get_by_role("heading", level=1)).to_have_text(name)
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_role("status")).to_have_text("You are signed out.")
@@ -47,10 +47,10 @@ def test_one_signs_in_opens_an_account_and_signs_out(
 def test_a_double_click_shows_the_one_key_it_makes(page: Page, served: Served) -> None:
     account, _ = open_account(served.hub, name=f"Acme {token(30, BASE36)}", by=TESTS)
     page.goto(f"/console/accounts/{account.client_id}/keys")
-    page.get_by_role("button", name="Make the key").dblclick()
+    page.get_by_role("button", name="Create key").dblclick()
     key = page.get_by_label("API key").input_value()
     assert served.hub.directory.by_api_key(key) is not None
-    page.get_by_role("link", name="I have copied it").click()
+    page.get_by_role("link", name="Continue to keys").click()
     expect(page.locator("tbody tr")).to_have_count(2)
 
 
