@@ -57,6 +57,6 @@ def _selection(given: dict[str, str], after: str) -> Wanted:
         verb=verb,
         by=given.get("by", ""),
         newer_than_ms=list_filters.age(given, "newerThan", "Within the last") or None,
-        older_than_ms=list_filters.age(given, "olderThan", "Longer ago than") or None,
+        older_than_ms=list_filters.age(given, "olderThan", "Older than") or None,
         before_id=list_filters.parse_id(after),
     )

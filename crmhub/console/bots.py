@@ -23,7 +23,7 @@ _OLD_VALID = {
     "7d": ("for a week", WEEK_MS),
     "1d": ("for a day", _DAY_MS),
     "30d": ("for 30 days", 30 * _DAY_MS),
-    "0": ("not at all: it ends now", 0),
+    "0": ("not at all", 0),
 }
 _ROTATABLE_LABELS: dict[Rotatable, str] = {
     "generated": "Generated id",

@@ -41,11 +41,11 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 _HEADINGS = {
-    403: "This was refused",
+    403: "Not allowed",
     404: "Page not found",
-    429: "Too many calls",
+    429: "Too many requests",
     500: "Something went wrong",
-    503: "The hub is not ready",
+    503: "The hub is unavailable",
 }
 _A_YEAR_S = 365 * 24 * 3600
 _MESSAGE_COOKIE = "crmhub_console_said"
@@ -152,7 +152,7 @@ def _error_page(failure: flask.Response) -> flask.Response:
     with suppress(HubError):
         sessions.recognise()
     body = orjson.loads(failure.data)
-    heading = _HEADINGS.get(failure.status_code, "This did not work")
+    heading = _HEADINGS.get(failure.status_code, "The request failed")
     # For an unknown path the JSON message names /openapi.json, which describes no page.
     unknown_path = isinstance(flask.request.routing_exception, WrongPath)
     message = "Check the address." if unknown_path else body["message"]
@@ -173,7 +173,7 @@ def ask_to_sign_in(error: NotSignedIn) -> flask.Response:
         return failure(error)
     if flask.request.method not in ("GET", "HEAD"):
         expired = Unauthorized(
-            "The session is over, and what you sent changed nothing. Sign in, and send it again."
+            "Your session has expired, and nothing was changed. Sign in and submit the form again."
         )
         return refused(expired, "sign_in.html", back=_referring_page(), email="")
     return see(flask.url_for("console.sign_in", next=flask.request.full_path.rstrip("?")))

@@ -27,10 +27,10 @@ from crmhub.records.search.query import Query
 ROWS = 5
 """The number of rows for filters in the form above a list of records."""
 SORTS = (
-    ("updated_at", "Changed last"),
-    ("updated_at asc", "Changed first"),
-    ("created_at", "Created last"),
-    ("created_at asc", "Created first"),
+    ("updated_at", "Recently changed first"),
+    ("updated_at asc", "Longest unchanged first"),
+    ("created_at", "Newest first"),
+    ("created_at asc", "Oldest first"),
 )
 OPERATOR_CHOICES = (
     ("EQ", "is"), ("NEQ", "is not"), ("CONTAINS_TOKEN", "contains"),

@@ -56,7 +56,7 @@ def guard() -> None:
         return
     recognise()
     if flask.g.signed_in is None and endpoint not in OPEN:
-        raise NotSignedIn("Sign in at /console/sign-in; the session is over, or there was none.")
+        raise NotSignedIn("Sign in at /console/sign-in: there is no session, or it has expired.")
     if flask.request.method not in ("GET", "HEAD"):
         _require_console_form()
 

@@ -49,7 +49,7 @@ def test_settings_are_saved_and_say_who_did_it(hub, client, operator, path):
     answer = operator.send(path, form)
     assert (answer.status_code, answer.location) == (303, f"/console{path}")
     page = operator.get(path)
-    assert "Saved. It is in effect within a second." in text_of(page)
+    assert "Saved. The change takes effect within a second." in text_of(page)
     assert "Saved" not in text_of(operator.get(path))
     account = present(hub, client)
     switches = account.switches

@@ -230,4 +230,4 @@ def test_a_crm_that_cannot_tell_says_why(hub, client, hubspot, operator, path):
     crm = Crm("hubspot", {"base_url": hubspot.url}, {"access_token": SECRET})
     set_crm.set_crm(hub, client.account.client_id, crm, test=False, by=TESTS)
     told = catalogue(operator, path, "?kind=deals")
-    assert told.count(f"HubSpot says: {WRONG}") == 3
+    assert told.count(f"Couldn't read from HubSpot: {WRONG}") == 3

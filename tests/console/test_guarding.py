@@ -128,7 +128,7 @@ def test_a_database_that_is_away_is_told_on_a_page(operator, monkeypatch):
     monkeypatch.setattr("crmhub.console.sessions.users.signed_in", away)
     answer = operator.get("/accounts")
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
-    assert "The hub is not ready The database is away." in text_of(answer)
+    assert "The hub is unavailable The database is away." in text_of(answer)
 
 
 def test_a_form_that_is_refused_is_json_for_programs(operator):

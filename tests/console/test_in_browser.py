@@ -31,7 +31,7 @@ def test_one_signs_in_opens_an_account_and_signs_out(
     page.get_by_label("Password").fill(PASSWORD)
     page.keyboard.press("Enter")
     page.get_by_label("Name").fill(name)
-    page.get_by_role("button", name="Open the account").click()
+    page.get_by_role("button", name="Create account").click()
     key = page.get_by_label("API key").input_value()
     caller = served.hub.directory.by_api_key(key)
     assert caller is not None
@@ -132,7 +132,7 @@ def test_a_crm_is_chosen_refused_saved_and_left_again(page: Page, served: Served
     account, _ = open_account(served.hub, name=f"Acme {token(30, BASE36)}", by=TESTS)
     with HubSpotCrm() as crm:
         page.goto(f"/console/accounts/{account.client_id}")
-        page.get_by_role("link", name="Settings of the CRM, and test").click()
+        page.get_by_role("link", name="CRM settings and connection test").click()
         page.get_by_label("CRM", exact=True).select_option("HubSpot")
         page.get_by_role("button", name="Show its settings").click()
         page.get_by_label("API address").fill(crm.url)
