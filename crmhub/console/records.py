@@ -27,10 +27,10 @@ from crmhub.records.search.query import Query
 ROWS = 5
 """The number of rows for filters in the form above a list of records."""
 SORTS = (
-    ("updated_at", "Recently changed first"),
-    ("updated_at asc", "Longest unchanged first"),
-    ("created_at", "Newest first"),
-    ("created_at asc", "Oldest first"),
+    ("updated_at", "Recently changed"),
+    ("updated_at asc", "Longest unchanged"),
+    ("created_at", "Newest"),
+    ("created_at asc", "Oldest"),
 )
 OPERATOR_CHOICES = (
     ("EQ", "is"), ("NEQ", "is not"), ("CONTAINS_TOKEN", "contains"),

@@ -101,7 +101,6 @@ def test_bootstrap_is_served_from_here(app):
     ("method", "path", "status"),
     [
         ("GET", "/accounts/nobody", 404),
-        ("GET", "/nothing", 404),
         ("DELETE", "/accounts", 405),
         ("GET", "/static/nothing.css", 404),
     ],
@@ -115,6 +114,12 @@ def test_an_error_is_a_page_for_browsers_and_json_for_programs(operator, method,
     assert told.json["message"] in text_of(shown)
     assert shown.headers.get("Allow") == told.headers.get("Allow")
     assert "default-src 'none'" in shown.headers["Content-Security-Policy"]
+
+
+def test_the_page_of_an_unknown_path_names_no_document_for_programs(operator):
+    answer = operator.get("/nothing")
+    assert answer.status_code == 404
+    assert "Page not found Check the address. Go to the accounts" in text_of(answer)
 
 
 def test_who_is_signed_in_stays_so_on_a_page_that_is_none(operator):
