@@ -11,7 +11,6 @@ import orjson
 from markupsafe import Markup
 from werkzeug.exceptions import NotFound as WrongPath
 
-from crmhub import __version__
 from crmhub.api.http import flask_proxies
 from crmhub.api.http.answers import failure
 from crmhub.api.http.authentication import hub
@@ -64,7 +63,6 @@ def page(template: str, status: int = 200, /, **context: Any) -> flask.Response:
         said=_pending_message(),
         head=HEAD,
         part=flask.request.path.removeprefix(f"{PREFIX}/").partition("/")[0],
-        version=__version__,
         **context,
     )
     response = flask.Response(text, status=status, content_type="text/html; charset=utf-8")
@@ -137,8 +135,8 @@ def finish(response: flask.Response) -> flask.Response:
     if response.status_code >= 400 and response.mimetype == "application/json" and wants_html():
         response = _error_page(response)
     response.headers.extend(_HEADERS)
-    response.vary.update(["Accept", "Cookie"])
-    if flask.request.endpoint != "console.static":
+    if flask.request.endpoint != "console.static" or response.status_code >= 400:
+        response.vary.update(["Accept", "Cookie"])
         response.headers["Cache-Control"] = "no-store"
     if sessions.secure():
         response.headers["Strict-Transport-Security"] = f"max-age={_A_YEAR_S}"
