@@ -1,16 +1,21 @@
 """Photographs every page of the console: `python -m tests.console.screenshots DIR`.
 
-At the width of a desktop and of a phone, over a hub with a few accounts: to look at.
+At the width of a desktop and of a phone, light and dark, over a hub with a few accounts: to look
+at. With `--axe FILE`, the axe.min.js of the npm package axe-core, it prints what axe finds on each
+page, and ends with 1 if it finds anything. It also prints the pages that are taller than 1,500 px
+on a desktop.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, Literal
 
 from playwright.sync_api import Page, sync_playwright
 
@@ -37,7 +42,12 @@ from tests.duplicates import listed_pair, merge
 from tests.server.servers import serving
 
 WIDTHS = {"desktop": (1280, 800), "phone": (390, 844)}
+TALLEST = 1500
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 EMAIL = "ops@example.com"
+# The console's policy lets no page run a script of another origin, so axe runs by the browser.
+_AXE = """async () => (await axe.run()).violations.map(
+  (found) => `${found.id}: ${found.help} ${found.nodes.map((node) => node.target).join(" ; ")}`)"""
 
 # Name and path; {acme} is an account on HubSpot, {local} one without a CRM of its own.
 PAGES = (
@@ -95,9 +105,20 @@ class Camera:
     page: Page
     directory: Path
     width: str
+    axe: str = ""
+    findings: list[str] = field(default_factory=list)
+    tall: list[str] = field(default_factory=list)
 
     def shoot(self, name: str) -> None:
+        """Write a picture of the present page, and note what axe finds on it and its height."""
         self.page.screenshot(path=self.directory / f"{name}-{self.width}.png", full_page=True)
+        height: int = self.page.evaluate("document.documentElement.scrollHeight")
+        if height > TALLEST and self.width.startswith("desktop"):
+            self.tall.append(f"{name}: {height} px")
+        if self.axe:
+            self.page.evaluate(self.axe)
+            found: list[Any] = self.page.evaluate(_AXE)
+            self.findings.extend(f"{name}-{self.width}: {finding}" for finding in found)
 
     def open(self, path: str) -> None:
         self.page.goto(f"/console{path}")
@@ -107,17 +128,32 @@ def main() -> None:
     """Write the pictures into the directory named at the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.console.screenshots")
     parser.add_argument("directory", type=Path, help="where the pictures go")
-    directory: Path = parser.parse_args().directory
+    parser.add_argument("--axe", type=Path, help="axe.min.js of the npm package axe-core")
+    given = parser.parse_args()
+    directory: Path = given.directory
     directory.mkdir(parents=True, exist_ok=True)
+    axe = given.axe.read_text() if given.axe else ""
+    findings: list[str] = []
+    tall: list[str] = []
     with sampled() as (url, names), sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=databases.CHROMIUM, args=FLAGS)
-        for width, (wide, high) in WIDTHS.items():
-            context = browser.new_context(
-                base_url=url, viewport={"width": wide, "height": high}, device_scale_factor=1
-            )
-            photograph(Camera(context.new_page(), directory, width), names)
-            context.close()
+        for scheme in SCHEMES:
+            for width, (wide, high) in WIDTHS.items():
+                context = browser.new_context(
+                    base_url=url,
+                    viewport={"width": wide, "height": high},
+                    device_scale_factor=1,
+                    color_scheme=scheme,
+                )
+                camera = Camera(context.new_page(), directory, f"{width}-{scheme}", axe)
+                photograph(camera, names)
+                findings += camera.findings
+                tall += camera.tall if scheme == "light" else []
+                context.close()
         browser.close()
+    report = [*findings, *tall, f"{len(findings)} findings, {len(tall)} tall pages"]
+    sys.stdout.write("\n".join(report) + "\n")
+    sys.exit(bool(findings))
 
 
 def photograph(camera: Camera, names: dict[str, str]) -> None:
