@@ -90,7 +90,7 @@ class Draft:
             rules = rules_by_kind.setdefault(kind, {})
             name = row.name.strip()
             if not name or name in rules:
-                reason = "it stands twice; leave one of them" if name else "give the name bots use"
+                reason = "two rules have this name; remove one" if name else "enter a name"
                 faults.append((f"{_row_path(kind, number)}.name", reason))
                 continue
             rules[name], rule_faults = _parse_row(row)
@@ -225,7 +225,7 @@ def pairs(text: str) -> tuple[dict[str, str], list[str]]:
             faults.append(f"line {number}: {exc}")
             continue
         if ours in values:
-            faults.append(f"line {number}: {ours[:60]} stands twice; leave one of them")
+            faults.append(f"line {number}: {ours[:60]} is there twice; remove one line")
         values[ours] = theirs
     return values, faults
 
@@ -235,7 +235,7 @@ def _parse_line(line: str) -> tuple[str, str]:
     end = quoted.end() if quoted else line.find("=")
     ours, sign, theirs = line[: max(end, 0)], *line[max(end, 0) :].partition("=")[1:]
     if not sign or (quoted and not line[end:].lstrip().startswith("=")):
-        raise ValueError("write a name or value, then =, then what it is to be")
+        raise ValueError("write the bot's value, =, and the CRM's value")
     return _unquote(ours), _unquote(theirs)
 
 
@@ -253,7 +253,7 @@ def _unquote(text: str) -> str:
         value = None
     if not isinstance(value, str):
         raise ValueError(
-            'what begins with " must end with one, as in JSON; a " in it is written \\"'
+            'a text that begins with " must end with ", as in JSON; write \\" for a " inside it'
         )
     return value
 

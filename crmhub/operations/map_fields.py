@@ -152,7 +152,7 @@ def check(hub: Hub, account: Account, field_map: FieldMap) -> Checked:
         except Unsupported as exc:
             notes.append((kind, f"{exc.message} Whether the CRM's names are right was not checked"))
         except AdapterError as exc:
-            raise Semantic(f"The CRM cannot be asked about its {kind}: {exc.message}") from exc
+            raise Semantic(f"Couldn't read the CRM's {kind} properties: {exc.message}") from exc
         else:
             faults += _faults(kind, rules, theirs)
     return Checked(tuple(faults), tuple(notes))
@@ -204,9 +204,9 @@ def _value_fault(described: Described, value: str, *, read_back: bool) -> str:
     try:
         stored = coerced(described, value)
     except Misfit as exc:
-        return f"{described.name} of the CRM does not take it: {exc}"
+        return f"{described.name} of the CRM does not accept it: {exc}"
     if read_back and stored != value:
-        return f"the CRM keeps it as {stored}; give that, so that getProperties knows it again"
+        return f"the CRM stores it as {stored}; use that, so that getProperties can map it back"
     return ""
 
 
@@ -253,7 +253,8 @@ def set_field_map(
             checked = check(hub, account, field_map)
         except Semantic as exc:
             raise Semantic(
-                f"Nothing was saved, for the check failed: {exc.message} Unchecked it can be saved."
+                f"Nothing was saved, because the check failed: {exc.message} You can save"
+                " without testing."
             ) from exc
         if checked.faults:
             raise Faulty(checked.faults, "Nothing was saved: ")
@@ -272,11 +273,11 @@ def _store(
 ) -> Account:
     before = changes.locked(tx, account.id, hub.plans)
     if before.connection.id != account.connection.id:
-        raise Conflict("The account got another CRM meanwhile, and nothing was saved.")
+        raise Conflict("The account's CRM was changed meanwhile. Nothing was saved.")
     if expected is not None and expected != fingerprint(before):
         raise Conflict(
-            "The field map was changed by somebody else meanwhile, and nothing was saved."
-            " Look at theirs, or save once more to replace it."
+            "The field map was changed by somebody else meanwhile. Nothing was saved."
+            " Look at theirs, or save again to replace it."
         )
     after = changes.set_field_map(tx, account.id, field_map, hub.plans)
     audit.note(
@@ -415,4 +416,4 @@ def _newest_call(hub: Hub, account: Account, helper: str) -> Action:
     for action in action_queries.listed(hub.database, selection, limit=1):
         shown = action_queries.shown(hub.database, action.id, account)
         return action_of(helper, shown.request)
-    raise NotFound(f"No bot has called {helper} yet; give a sample of properties.")
+    raise NotFound(f"No bot has called {helper} yet; give sample properties.")

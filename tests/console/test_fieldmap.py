@@ -130,19 +130,19 @@ def test_a_rule_is_removed_by_its_box_or_by_clearing_it(hub, client, operator, p
 @pytest.mark.parametrize(
     ("parts", "said"),
     [
-        ({"to": "city"}, "give the name bots use"),
-        ({"name": "x"}, "it says nothing; give to, values or constant"),
+        ({"to": "city"}, "enter a name"),
+        ({"name": "x"}, "the rule is empty; give to, values or constant"),
         ({"name": "x", "to": "nonesuch"}, "contacts have no property nonesuch in the CRM"),
-        ({"name": "x", "to": "city", "values": "no sign"}, "line 1: write a name or value, then ="),
-        ({"name": "x", "to": "city", "values": "a=1\na=2"}, "line 2: a stands twice"),
-        ({"name": "x", "to": "city", "values": '"a = 1'}, "must end with one, as in JSON"),
-        ({"name": "x", "to": "city", "values": '"a" b = 1'}, "line 1: write a name or value"),
-        ({"name": "x", "to": "city", "values": '"\\ud800" = 1'}, "must end with one"),
-        ({"name": "x", "to": "city", "values": "a ="}, "a: it is blank; give a value"),
-        ({"name": "x", "to": "city", "values": "= a"}, "a value in it is blank"),
-        ({"name": "x", "to": "city", "constant": '"a'}, "must end with one, as in JSON"),
-        ({"name": "x", "to": "city", "set": "empty"}, "it is about a constant"),
-        ({"name": "email", "to": "city"}, "contacts are found by it"),
+        ({"name": "x", "to": "city", "values": "no sign"}, "line 1: write the bot's value, ="),
+        ({"name": "x", "to": "city", "values": "a=1\na=2"}, "line 2: a is there twice"),
+        ({"name": "x", "to": "city", "values": '"a = 1'}, 'must end with ", as in JSON'),
+        ({"name": "x", "to": "city", "values": '"a" b = 1'}, "line 1: write the bot's value"),
+        ({"name": "x", "to": "city", "values": '"\\ud800" = 1'}, 'must end with "'),
+        ({"name": "x", "to": "city", "values": "a ="}, "a: the value is blank; give one"),
+        ({"name": "x", "to": "city", "values": "= a"}, "a bot's value is blank"),
+        ({"name": "x", "to": "city", "constant": '"a'}, 'must end with ", as in JSON'),
+        ({"name": "x", "to": "city", "set": "empty"}, "set needs a constant"),
+        ({"name": "email", "to": "city"}, "email identifies contacts"),
         ({"name": HOSTILE, "to": HOSTILE}, "contacts have no property </textarea><script>"),
     ],
 )
@@ -166,7 +166,7 @@ def test_a_fault_stands_with_its_rule_and_keeps_what_was_typed(
 def test_two_rules_of_one_name_are_a_fault_of_the_second(operator, path):
     twice = rule(name="x", to="city") | rule(number=1, name="x", to="jobtitle")
     answer = operator.send(path, twice)
-    assert "contacts, rule 2.name : it stands twice" in text_of(answer)
+    assert "contacts, rule 2.name : two rules have this name" in text_of(answer)
     assert 'id="w-contacts.1.name"' in answer.text
 
 
@@ -218,7 +218,7 @@ def test_a_crm_that_is_away_keeps_the_form_and_is_saved_unchecked(hub, client, o
     form = rule(name="x", to="y", set="always")
     answer = operator.send(path, form)
     assert answer.status_code == 422
-    assert "Unchecked it can be saved." in text_of(answer)
+    assert "You can save without testing." in text_of(answer)
     assert "The names of the CRM cannot be offered" in text_of(answer)
     assert form.items() <= fields(answer).items()
     assert operator.send(path, {**form, "unchecked": "true"}).status_code == 303
@@ -271,7 +271,7 @@ def test_a_preview_of_the_newest_call(client, operator, path):
         ({"helper": "getRandomInt"}, 400, "must be one of createLead"),
         ({"sample": "city"}, 422, "Properties: line 1: write"),
         ({"sample": "city = 1"}, 422, "createLead takes name, email, phone"),
-        ({**rule(name="x", to="email")}, 422, "the CRM's email is where email goes"),
+        ({**rule(name="x", to="email")}, 422, "email already goes to the CRM's email"),
     ],
 )
 def test_a_preview_says_what_it_cannot_do(operator, path, form, status, said):
