@@ -31,7 +31,8 @@ _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 class Row:
     """A row of the form: one rule of the field map, as the texts that the user typed.
 
-    `wrong` has error messages by form field of the row; `notes` has warnings.
+    `wrong` has error messages by form field of the row; `notes` has warnings. `open`: whether the
+    page shows the row's form fields at once. `focus`: whether the cursor starts in this row.
     """
 
     name: str = ""
@@ -42,6 +43,13 @@ class Row:
     remove: str = ""
     wrong: dict[str, list[str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    open: bool = False
+    focus: bool = False
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The texts of the row's form fields."""
+        return tuple(getattr(self, part) for part in PARTS)
 
     @property
     def blank(self) -> bool:
@@ -102,6 +110,25 @@ class Draft:
         if faults:
             raise Faulty(faults)
         return field_map
+
+    def focus(self, kind: Written, name: str = "") -> None:
+        """Open the row of the rule for the bots' property `name` of a kind of record.
+
+        If there is no such rule, a new row with this name is added.
+        """
+        rows = self.rows[kind]
+        row = next((row for row in rows if name and row.name.strip() == name), None)
+        if row is None:
+            row = Row(name)
+            rows.append(row)
+        row.open = row.focus = True
+
+    def open_unsaved(self, stored: Draft) -> None:
+        """Open each row that differs from all rows of `stored`, and each row with a fault."""
+        for kind, rows in self.rows.items():
+            saved = {row.parts for row in stored.rows[kind]}
+            for row in rows:
+                row.open = row.open or bool(row.wrong) or row.parts not in saved
 
     def attach_faults(self, faults: Iterable[tuple[str, str]]) -> None:
         """Store each fault, a pair of path and message, in the row that its path names.
@@ -198,7 +225,7 @@ def _parse_row(row: Row) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         all_faults += [("values", fault) for fault in faults]
     if row.constant.strip():
         try:
-            rule["constant"] = _unquote(row.constant)
+            rule["constant"] = unquote(row.constant)
         except ValueError as exc:
             all_faults.append(("constant", str(exc)))
             # A constant is set, so that `field_maps.read` does not also report a missing one.
@@ -236,10 +263,10 @@ def _parse_line(line: str) -> tuple[str, str]:
     ours, sign, theirs = line[: max(end, 0)], *line[max(end, 0) :].partition("=")[1:]
     if not sign or (quoted and not line[end:].lstrip().startswith("=")):
         raise ValueError("write the bot's value, =, and the CRM's value")
-    return _unquote(ours), _unquote(theirs)
+    return unquote(ours), unquote(theirs)
 
 
-def _unquote(text: str) -> str:
+def unquote(text: str) -> str:
     """Return the text without surrounding double quotes and blanks.
 
     Raises ValueError for a text that begins with a quote and is not a JSON string.

@@ -59,6 +59,7 @@ PAGES = (
     ("account-crm-change", "/accounts/{local}/crm?adapter=hubspot"),
     ("account-field-map", "/accounts/{acme}/field-map"),
     ("account-field-map-none", "/accounts/{local}/field-map"),
+    ("account-field-map-rule", "/accounts/{acme}/field-map?kind=deals&name=amount#rule"),
     ("account-bots", "/accounts/{acme}/bots"),
     ("account-keys", "/accounts/{acme}/keys"),
     ("account-properties", "/accounts/{acme}/properties?kind=deals"),
@@ -106,11 +107,14 @@ class Camera:
     directory: Path
     width: str
     axe: str = ""
+    only: str = ""
     findings: list[str] = field(default_factory=list)
     tall: list[str] = field(default_factory=list)
 
     def shoot(self, name: str) -> None:
         """Write a picture of the present page, and note what axe finds on it and its height."""
+        if self.only not in name:
+            return
         self.page.screenshot(path=self.directory / f"{name}-{self.width}.png", full_page=True)
         height: int = self.page.evaluate("document.documentElement.scrollHeight")
         if height > TALLEST and self.width.startswith("desktop"):
@@ -128,6 +132,7 @@ def main() -> None:
     """Write the pictures into the directory named at the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.console.screenshots")
     parser.add_argument("directory", type=Path, help="where the pictures go")
+    parser.add_argument("--only", default="", help="pictures whose name contains this, alone")
     parser.add_argument("--axe", type=Path, help="axe.min.js of the npm package axe-core")
     given = parser.parse_args()
     directory: Path = given.directory
@@ -145,7 +150,7 @@ def main() -> None:
                     device_scale_factor=1,
                     color_scheme=scheme,
                 )
-                camera = Camera(context.new_page(), directory, f"{width}-{scheme}", axe)
+                camera = Camera(context.new_page(), directory, f"{width}-{scheme}", axe, given.only)
                 photograph(camera, names)
                 findings += camera.findings
                 tall += camera.tall if scheme == "light" else []
@@ -165,8 +170,9 @@ def photograph(camera: Camera, names: dict[str, str]) -> None:
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Sign in").click()
     for name, path in PAGES + OF_ONE:
-        camera.open(path.format(**names))
-        camera.shoot(name)
+        if camera.only in name:
+            camera.open(path.format(**names))
+            camera.shoot(name)
     camera.open(f"/activity/{names['dead']}")
     for summary in ("Correct and retry", "Discard"):
         page.locator("summary").get_by_text(summary).click()
@@ -177,11 +183,14 @@ def photograph(camera: Camera, names: dict[str, str]) -> None:
     page.get_by_role("button", name="Save", exact=True).click()
     camera.shoot("account-crm-refused")
     camera.open(f"/accounts/{names['acme']}/field-map")
-    page.get_by_label("CRM's name, deals, rule 1").fill("dealstages")
+    for rule in ("dealstage", "position"):
+        page.locator(".rule summary").filter(has_text=rule).click()
+    page.get_by_label("HubSpot property, deals, rule 1").fill("dealstages")
     page.get_by_label("Values, contacts, rule 1").fill("cook: chef")
     page.get_by_role("button", name="Save", exact=True).click()
     camera.shoot("account-field-map-refused")
     camera.open(f"/accounts/{names['acme']}/field-map")
+    page.get_by_text("Try it").click()
     page.get_by_label("Helper").select_option("createDeal")
     page.get_by_label("Properties of the call").fill("dealstage = won\namount = much")
     page.get_by_role("button", name="Preview").click()

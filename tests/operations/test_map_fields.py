@@ -13,13 +13,13 @@ from crmhub.helpers.crm_connection import connect
 from crmhub.helpers.mapped_adapter import Translated
 from crmhub.hub import Hub
 from crmhub.operations import map_fields
-from crmhub.operations.map_fields import Mappable
+from crmhub.operations.mappable_properties import Mappable, mappable
 from tests.clients import Client
 from tests.fakes import FAKE, adapters, fake_client, hubspot_client
 
 
 def by_kind(hub: Hub, client: Client) -> dict[str, Mappable]:
-    return {one.kind: one for one in map_fields.mappable(hub, client.account)}
+    return {one.kind: one for one in mappable(hub, client.account)}
 
 
 def test_both_sides_are_told_with_what_each_takes(app: flask.Flask, hub: Hub) -> None:
