@@ -182,7 +182,8 @@ def _shown(
         "new_row": Row(open=True),
         "action": _action(account),
         "untold": list(dict.fromkeys(kind.unknown for kind in kinds if kind.unknown)),
-        "notes": notes,
+        # The rule that is opened shows its own note.
+        "notes": notes if focus is None else [],
         "faults": faults[:_MAX_FAULTS],
         "more_faults": len(faults) - _MAX_FAULTS,
         "has_rules": any(draft.rows.values()),

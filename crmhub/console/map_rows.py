@@ -81,7 +81,8 @@ class Draft:
             if match := _FIELD.fullmatch(key):
                 kind, number, part = match.groups()
                 row = given[kind].setdefault(int(number), Row())  # type: ignore[index]
-                setattr(row, part, value)
+                # Browsers submit CRLF.
+                setattr(row, part, value.replace("\r\n", "\n"))
         for kind, rows in given.items():
             if len(rows) > _MOST_ROWS:
                 raise BadRequest(f"{kind}: {len(rows)} rows; send at most {_MOST_ROWS}.")

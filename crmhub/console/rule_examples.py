@@ -8,32 +8,20 @@ from dataclasses import dataclass
 from crmhub.adapter import Described
 from crmhub.console.map_rows import Row, pairs, unquote
 
-_SAMPLES = {
-    "number": "42",
-    "currency": "480",
-    "date": "2026-11-30",
-    "datetime": "2026-11-30T09:00:00.000Z",
-    "bool": "true",
-    "email": "ann@example.com",
-    "phone": "+12025550188",
-    "url": "https://example.com",
-}
-_TEXT = "abc"
-
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """What a bot sends and what the CRM gets by a rule, as name and value.
+    """A value that a bot sends, and the value that the CRM gets by a rule.
 
-    `given` is "" if the rule adds its constant without a value of the bot. `label` is the CRM's
-    label of the value, "" if it has none.
+    `given` is "" if the rule sends its constant. Both are "" if the rule changes no value, only the
+    name. `label` is the CRM's label of its value, "" if it has none. `further` counts the other
+    values that the rule changes.
     """
 
-    name: str
-    given: str
-    crm_name: str
-    value: str
+    given: str = ""
+    value: str = ""
     label: str = ""
+    further: int = 0
 
 
 def example(row: Row, theirs: Mapping[str, Described]) -> Example | None:
@@ -42,13 +30,10 @@ def example(row: Row, theirs: Mapping[str, Described]) -> Example | None:
     `theirs`: the CRM's definitions of properties by name; those that are unknown may be absent.
     """
     name = row.name.strip()
-    if not name or any(row.wrong.values()):
+    values, faults = pairs(row.values)
+    if not name or faults:
         return None
-    crm_name = row.to.strip() or name
-    described = theirs.get(crm_name)
-    labels = {option.value: option.label for option in described.options} if described else {}
-    values, _ = pairs(row.values)
-    given, value = "", ""
+    given, value, further = "", "", 0
     if row.constant.strip():
         try:
             constant = unquote(row.constant)
@@ -57,11 +42,8 @@ def example(row: Row, theirs: Mapping[str, Described]) -> Example | None:
         value = values.get(constant, constant)
     elif values:
         given, value = next(iter(values.items()))
-    else:
-        given = value = next(iter(labels), "") or _sample(described)
+        further = len(values) - 1
+    described = theirs.get(row.to.strip() or name)
+    labels = {option.value: option.label for option in described.options} if described else {}
     label = labels.get(value, "")
-    return Example(name, given, crm_name, value, label if label != value else "")
-
-
-def _sample(described: Described | None) -> str:
-    return _SAMPLES.get(described.type, _TEXT) if described else _TEXT
+    return Example(given, value, label if label != value else "", further)
