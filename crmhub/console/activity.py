@@ -42,7 +42,7 @@ STATE_CHOICES = (
     *((state, label(state).capitalize()) for state in STATES),
 )
 KIND_CHOICES = (("", "Any helper"), *((kind, kind) for kind in KINDS))
-_PAGE_SIZE = 50
+_PAGE_SIZE = 15
 _CONTACT_PAGE_SIZE = 20
 # A larger count is shown as "more than" this.
 _MAX_COUNT = 10_000

@@ -16,7 +16,7 @@ from crmhub.console.pages import page, refused
 from crmhub.errors import HubError
 
 _FILTERS = ("account", "object", "verb", "by", "newerThan", "olderThan")
-_PAGE_SIZE = 50
+_PAGE_SIZE = 15
 _OBJECT_CHOICES = (("", "Anything"), *((name, name) for name in OBJECTS))
 _VERB_CHOICES = (("", "Any change"), *((name, name) for name in VERBS))
 

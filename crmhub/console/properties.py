@@ -13,13 +13,17 @@ import flask
 
 from crmhub import adapter as contract
 from crmhub.accounts.accounts import Account
-from crmhub.adapter import Adapter, AdapterError
+from crmhub.adapter import Adapter, AdapterError, Described
 from crmhub.api.http.authentication import hub
+from crmhub.console import list_filters
 from crmhub.console.account import account_context, installed
 from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import page
 from crmhub.helpers.crm_connection import ask
+from crmhub.properties.catalogue import Property
 from crmhub.properties.kinds import KINDS, Kind
+
+_PAGE_SIZE = 15
 
 T = TypeVar("T")
 # Id, label, and the stages as (id, label).
@@ -48,6 +52,10 @@ def properties(client_id: str) -> flask.Response:
     kind = KINDS.get(args.get("kind", ""), KINDS["contacts"])
     from_crm = has_crm_lists and args.get("of") != "hub"
     sections = _read_crm(account, kind) if from_crm else _read_hub(account, kind)
+    words = list_filters.text(args.get("q", "")).casefold()
+    matches = [prop for prop in _properties(sections) if words in _searched(prop)]
+    number = list_filters.parse_id(args.get("page", "")) or 0
+    start = number * _PAGE_SIZE
     return page(
         "account/properties.html",
         **shared,
@@ -57,8 +65,24 @@ def properties(client_id: str) -> flask.Response:
         of_crm=from_crm,
         kind=kind.name,
         kinds=list(KINDS),
+        q=list_filters.text(args.get("q", "")),
+        total=len(matches),
+        shown_properties=matches[start : start + _PAGE_SIZE],
+        page_size=_PAGE_SIZE,
+        page_number=number,
+        more=start + _PAGE_SIZE < len(matches),
         **sections,
     )
+
+
+def _properties(sections: dict[str, CrmAnswer | None]) -> Sequence[Described | Property]:
+    answer = sections["properties"]
+    return cast("Sequence[Described | Property]", answer.values if answer else ())
+
+
+def _searched(prop: Described | Property) -> str:
+    """Return the text of a property that a search looks in."""
+    return f"{prop.name} {prop.label}".casefold()
 
 
 def _read_crm(account: Account, kind: Kind) -> dict[str, CrmAnswer | None]:

@@ -45,7 +45,7 @@ _COLUMNS = {
     "companies": ("name", "domain", "phone", "city"),
     "tickets": ("subject", "hs_pipeline_stage", "hs_ticket_priority"),
 }
-_PAGE_SIZE = 25
+_PAGE_SIZE = 20
 # The most links that a record page shows to records of one kind.
 _MAX_LINKS = 50
 _FILTER_INDEX = re.compile(r"filters\[(\d+)\]\.?")

@@ -10,6 +10,7 @@ import pytest
 
 from crmhub.operations import change_account, set_crm
 from crmhub.operations.set_crm import Crm
+from crmhub.properties.kinds import CONTACTS
 from crmhub.settings import Settings
 from tests.adapters.hubspot.hubspot_crm import TOKEN, HubSpotCrm
 from tests.api.helpers.helper_calls import known
@@ -222,8 +223,19 @@ def test_the_hub_tells_what_its_own_records_can_hold(client, operator, path):
     client.post("/properties/contacts", {"name": "shoe_size", "label": "Shoe", "type": "number"})
     told = catalogue(operator, path)
     assert "Helpers and the public API read and write these." in told
-    assert "Shoe shoe_size number" in told
+    assert "Shoe shoe_size number" in catalogue(operator, path, "?q=SHOE")
+    assert "No property matches" in catalogue(operator, path, "?q=shoes")
     assert "closedlost" in catalogue(operator, path, "?kind=deals")
+
+
+def test_properties_come_in_pages(hub, client, operator, path):
+    names = []
+    for number in range(4):
+        page = operator.get(f"{path.removesuffix('/crm')}/properties?page={number}")
+        names += re.findall(r'data-label="Name to send"><code>([^<]*)', page.text)
+        assert ("Next page" in page.text) == (number < 3)
+    assert names == [prop.name for prop in hub.records.catalogue(client.account, CONTACTS)]
+    assert "No property matches" in catalogue(operator, path, "?page=4")
 
 
 def test_a_crm_that_cannot_tell_says_why(hub, client, hubspot, operator, path):
