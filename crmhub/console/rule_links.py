@@ -49,7 +49,6 @@ def rule_links(action: Full, account: Account) -> list[RuleLink]:
                 kind=kind,
                 name=name,
                 action=action.summary.id,
-                _anchor="rule",
             ),
         )
         for name in list(names)[:_MAX_LINKS]

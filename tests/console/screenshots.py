@@ -59,7 +59,7 @@ PAGES = (
     ("account-crm-change", "/accounts/{local}/crm?adapter=hubspot"),
     ("account-field-map", "/accounts/{acme}/field-map"),
     ("account-field-map-none", "/accounts/{local}/field-map"),
-    ("account-field-map-rule", "/accounts/{acme}/field-map?kind=deals&name=amount#rule"),
+    ("account-field-map-rule", "/accounts/{acme}/field-map?kind=deals&name=amount"),
     ("account-bots", "/accounts/{acme}/bots"),
     ("account-keys", "/accounts/{acme}/keys"),
     ("account-properties", "/accounts/{acme}/properties?kind=deals"),
