@@ -98,7 +98,7 @@ def _shown(client_id: str, name: str, *, typed: bool = False) -> dict[str, Any]:
     current = account.connection.adapter
     adapter = installed(name or current)
     if name and name not in hub().registry.names:
-        raise NotFound(f"There is no adapter {name[:60]!r} here.")
+        raise NotFound(f"No adapter named {name[:60]!r} is installed.")
     same = adapter.name == current
     given = dict(account.connection.settings) if same else {}
     removed: set[str] = set()

@@ -129,7 +129,7 @@ def _frame(account: Account, kind: Kind) -> dict[str, Any]:
 
 def _kind(name: str) -> Kind:
     if name not in KINDS:
-        raise NotFound(f"There are no {name[:60]}; records are {', '.join(KINDS)}.")
+        raise NotFound(f"There are no records of kind {name[:60]!r}; kinds are {', '.join(KINDS)}.")
     return KINDS[name]
 
 

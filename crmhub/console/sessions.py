@@ -102,12 +102,12 @@ def _require_console_form() -> None:
     if not flask.g.cookie:
         raise Forbidden(
             "The browser sent no cookie with this form. Allow cookies for this address; in"
-            " production the console is reached over https alone."
+            " production the console needs https."
         )
     if not _is_same_origin() or not same(flask.request.form.get(FIELD, ""), csrf_token()):
         raise Forbidden(
-            "This form is not from a page of this session; nothing was changed."
-            " Open the page again, and send it from there."
+            "This form belongs to another session. Nothing was changed."
+            " Reload the page and submit it again."
         )
 
 

@@ -26,7 +26,7 @@ def test_a_form_without_its_token_changes_nothing(operator, csrf):
     form = {"name": "Forged", "csrf": csrf}
     answer = operator.open("POST", "/accounts/new", data=form)
     assert answer.status_code == 403
-    assert "not from a page of this session" in text_of(answer)
+    assert "belongs to another session" in text_of(answer)
     assert "No account matches" in text_of(operator.get("/accounts?q=Forged"))
 
 
