@@ -283,6 +283,8 @@ def test_the_page_of_hubspot_names_every_scope_and_setting() -> None:
         assert f"| `{name}` |" in text
     for setting in adapter.HubSpotAdapter.settings:
         assert setting.kept or f"`{setting.name}`" in text, setting.name
+
+
 @pytest.mark.databases("sqlite")
 def test_every_command_with_its_output_prints_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

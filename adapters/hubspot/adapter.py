@@ -75,7 +75,7 @@ class HubSpotAdapter(Adapter):
         Setting(
             "access_token",
             "Access token",
-            help="Of a service key or private app. Instead of it, the three of OAuth below.",
+            help="From a HubSpot private app. Or fill in the three OAuth fields below.",
             secret=True,
         ),
         Setting("client_id", "OAuth client id", secret=True),
@@ -97,7 +97,7 @@ class HubSpotAdapter(Adapter):
     def clash(cls, settings: Mapping[str, str], credentials: Mapping[str, str]) -> str:
         oauth = [bool(credentials[name]) for name in OAUTH_SECRETS]
         if all(oauth) != any(oauth) or all(oauth) == bool(credentials["access_token"]):
-            return f"give either the secret access_token, or all of {', '.join(OAUTH_SECRETS)}"
+            return "Enter an access token, or all three OAuth fields."
         return ""
 
     @classmethod

@@ -312,7 +312,7 @@ class _Reader:
         to = self._text(f"{path}.to", table.get("to", name))
         self._name(f"{path}.to", to)
         if not table:
-            self.faults.append((path, "it says nothing; give to, values or constant"))
+            self.faults.append((path, "the rule is empty; give to, values or constant"))
         constant = self._text(f"{path}.constant", table.get("constant", ""))
         if "constant" in table:
             self._value(f"{path}.constant", constant)
@@ -320,7 +320,7 @@ class _Reader:
         if when not in WHEN:
             self.misshapen.append((f"{path}.set", f"must be one of {', '.join(WHEN)}"))
         elif "set" in table and "constant" not in table:
-            self.faults.append((f"{path}.set", "it is about a constant; give one, or leave it out"))
+            self.faults.append((f"{path}.set", "set needs a constant; give one, or leave set out"))
         return Rule(to, self._values(f"{path}.values", table.get("values", {})), constant, when)
 
     def _values(self, path: str, given: Any) -> dict[str, str]:
@@ -334,7 +334,7 @@ class _Reader:
             read[ours] = self._text(where, theirs)
             self._value(where, read[ours])
             if not ours.strip():
-                self.faults.append((path, "a value in it is blank; no value is mapped by itself"))
+                self.faults.append((path, "a bot's value is blank; map filled values only"))
         return read
 
     def _object(self, path: str, given: Any) -> Mapping[str, Any]:
@@ -352,11 +352,11 @@ class _Reader:
     def _name(self, path: str, name: str) -> None:
         if not (name.strip() == name != "" and name.isprintable() and len(name) <= LONGEST_NAME):
             right = f"give 1 to {LONGEST_NAME} printable characters, no blanks around them"
-            self.faults.append((path, f"this is no property's name; {right}"))
+            self.faults.append((path, f"this is not a property name; {right}"))
 
     def _value(self, path: str, value: str) -> None:
         if not value.strip():
-            self.faults.append((path, "it is blank; give a value, or leave it out"))
+            self.faults.append((path, "the value is blank; give one, or leave it out"))
         elif len(value) > LONGEST_VALUE or "\0" in value or _lone(value):
             self.faults.append((path, f"give text of at most {LONGEST_VALUE} characters"))
 
@@ -381,15 +381,14 @@ def _clashes(kind: Written, kind_map: KindMap) -> Iterator[tuple[str, str]]:
     for name, rule in kind_map.rules.items():
         path = _path(kind, name)
         if kind == "contacts" and name in IDENTITY:
-            why = "contacts are found by it, and the adapter knows what the CRM calls it"
-            yield path, f"{why}; leave it out"
+            yield path, f"{name} identifies contacts and cannot have a rule; remove the rule"
         elif kind == "contacts" and rule.to in IDENTITY:
             yield (
                 f"{path}.to",
-                f"the CRM's {rule.to} is where {rule.to} goes; name another property",
+                f"{rule.to} already goes to the CRM's {rule.to}; name another property",
             )
         elif others := [other for other in targets[rule.to] if other != name]:
-            yield f"{path}.to", f"{others[0]} goes to the CRM's {rule.to}, too; one of them may"
+            yield f"{path}.to", f"{others[0]} also goes to the CRM's {rule.to}; keep one of them"
         if kind == "contacts":
             yield from _unreadable(path, rule)
 

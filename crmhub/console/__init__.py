@@ -11,7 +11,8 @@ How a page is added:
    account: `console/account/frame.html`, with a tab in `account.TABS`) and fills the blocks `title`
    and `content`. The macros in `console/parts.html` make fields, copyable values, states and list
    paging. Each form that posts begins with `{{ csrf() }}`. Put no style or script into a page: the
-   browser refuses inline ones. Styles that Bootstrap lacks are in `static/console.css`.
+   browser refuses inline ones. Styles that Bootstrap lacks are in `static/console.css`; colours
+   are variables of `static/theme.css`, which has them for light and dark.
 3. Import the module in `routes.py`. If the header links to the page, add it to `pages.HEAD`.
 4. Add the page's URL to `tests/console/screenshots.py`, which takes a screenshot of every page.
 

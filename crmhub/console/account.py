@@ -26,7 +26,7 @@ TABS = (
     ("Field map", "console.fieldmap"),
     ("Bots", "console.bots"),
     ("Keys", "console.keys"),
-    ("Catalogue", "console.catalogue"),
+    ("Properties", "console.properties"),
     ("Records", "console.records"),
     ("Possible duplicates", "console.duplicates"),
 )
@@ -38,18 +38,18 @@ SWITCHES = (
     (
         "strict",
         "Strict",
-        "One bad value refuses a whole helper call. Otherwise the good ones are stored, and the"
-        " others named in the answer.",
+        "One invalid value rejects the whole helper call. When off, the valid values are stored,"
+        " and the response names the others.",
     ),
     (
         "soft_errors",
         "Soft errors",
-        "Helpers answer errors with status 200, for builders that show nothing of others.",
+        "Helpers answer errors with status 200, for builders that hide all other responses.",
     ),
     (
         "require_secret",
-        "Demand the webhook secret",
-        "Every helper call must carry it in the header X-Webhook-Secret.",
+        "Require the webhook secret",
+        "Every helper call must send it in the header X-Webhook-Secret.",
     ),
     (
         "bare_tokens",
@@ -59,8 +59,8 @@ SWITCHES = (
     (
         "phone_identifies",
         "The phone identifies the contact",
-        "A lead's phone decides before its conversation. For channels whose users are known by"
-        " their phone number, such as WhatsApp and SMS.",
+        "A lead's phone takes precedence over its conversation. For channels that identify users"
+        " by phone number, such as WhatsApp and SMS.",
     ),
     (
         "auto_define_properties",
@@ -129,7 +129,9 @@ def change_account(client_id: str) -> flask.Response:
     except HubError as exc:
         edited = {"given": values, "shown": shown}
         return refused(exc, "account/overview.html", **{**_overview(client_id), **edited})
-    return done("Saved. It is in effect within a second.", "console.account", client_id=client_id)
+    return done(
+        "Saved. The change takes effect within a second.", "console.account", client_id=client_id
+    )
 
 
 @blueprint.post("/accounts/<client_id>/disabled")

@@ -17,6 +17,7 @@ from crmhub.console import list_filters
 from crmhub.console.blueprint import blueprint
 from crmhub.console.list_filters import params
 from crmhub.console.pages import done, page, refused
+from crmhub.console.rule_links import rule_links
 from crmhub.console.sessions import author
 from crmhub.console.template_filters import counted, label
 from crmhub.errors import BadRequest, HubError
@@ -41,7 +42,7 @@ STATE_CHOICES = (
     *((state, label(state).capitalize()) for state in STATES),
 )
 KIND_CHOICES = (("", "Any helper"), *((kind, kind) for kind in KINDS))
-_PAGE_SIZE = 50
+_PAGE_SIZE = 15
 _CONTACT_PAGE_SIZE = 20
 # A larger count is shown as "more than" this.
 _MAX_COUNT = 10_000
@@ -103,6 +104,7 @@ def _action_context(action_id: str) -> dict[str, Any]:
         "values": values,
         "typed": values,
         "seen": len(action.versions),
+        "rules": rule_links(action, hub().load_account(action.summary.client_id)),
         "more": action.summary.kind != "createLead",
         **_link_context([action]),
     }

@@ -16,7 +16,7 @@ from crmhub.console.pages import page, refused
 from crmhub.errors import HubError
 
 _FILTERS = ("account", "object", "verb", "by", "newerThan", "olderThan")
-_PAGE_SIZE = 50
+_PAGE_SIZE = 15
 _OBJECT_CHOICES = (("", "Anything"), *((name, name) for name in OBJECTS))
 _VERB_CHOICES = (("", "Any change"), *((name, name) for name in VERBS))
 
@@ -57,6 +57,6 @@ def _selection(given: dict[str, str], after: str) -> Wanted:
         verb=verb,
         by=given.get("by", ""),
         newer_than_ms=list_filters.age(given, "newerThan", "Within the last") or None,
-        older_than_ms=list_filters.age(given, "olderThan", "Longer ago than") or None,
+        older_than_ms=list_filters.age(given, "olderThan", "Older than") or None,
         before_id=list_filters.parse_id(after),
     )

@@ -113,7 +113,7 @@ def _line(kind: Kind, alerts: Sequence[Alert]) -> Line:
     count, blocked = sum(alert.count for alert in alerts), sum(alert.blocked for alert in alerts)
     said = {
         "credentials": f"The credentials of {counted(len(alerts), 'CRM')} are refused:",
-        "queue": f"{counted(count, 'action')} in queues that have grown old:",
+        "queue": f"{counted(count, 'action')} queued for too long:",
         "dead": f"Actions that need attention: {Attention(count, blocked)}:",
     }
     state = _STATES.get(kind, "")

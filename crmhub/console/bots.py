@@ -23,7 +23,7 @@ _OLD_VALID = {
     "7d": ("for a week", WEEK_MS),
     "1d": ("for a day", _DAY_MS),
     "30d": ("for 30 days", 30 * _DAY_MS),
-    "0": ("not at all: it ends now", 0),
+    "0": ("not at all", 0),
 }
 _ROTATABLE_LABELS: dict[Rotatable, str] = {
     "generated": "Generated id",
@@ -62,7 +62,7 @@ def bots_rotate(client_id: str) -> flask.Response:
     """
     what, validity = flask.request.form.get("what", ""), flask.request.form.get("kept", "")
     if what not in get_args(Rotatable) or validity not in _OLD_VALID:
-        raise BadRequest("what, kept: choose what to replace, and how long the old one is valid.")
+        raise BadRequest("what, kept: choose what to replace, and how long to keep the old one.")
     rotatable = cast(Rotatable, what)
     value, until = change_account.rotate(
         hub(), client_id, rotatable, keep_ms=_OLD_VALID[validity][1], by=author()

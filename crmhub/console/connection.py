@@ -6,6 +6,7 @@ from typing import Any
 
 import flask
 
+from crmhub.adapter.registry import Installed
 from crmhub.api.http.authentication import hub
 from crmhub.console.account import account_context, installed
 from crmhub.console.blueprint import blueprint
@@ -17,10 +18,9 @@ from crmhub.operations.set_crm import Crm
 from crmhub.operations.switch_crm import DECISIONS
 
 _FATES = {
-    "finish": "Finish them in the CRM that is left; it is called for nothing else any more.",
-    "move": "Move them to the new CRM, where the former one was not told of the person yet; the"
-    " others are finished there.",
-    "drop": "Drop them. They can be brought back one by one, to the former CRM.",
+    "finish": "Finish sending them to {old}, then disconnect it.",
+    "move": "Send them to {new}, except for contacts {old} already has.",
+    "drop": "Do not send them. They can be retried one by one, in {old}.",
 }
 _SETTING, _SECRET, _REMOVED = "setting.", "secret.", "removed."
 
@@ -52,7 +52,7 @@ def crm_save(client_id: str) -> flask.Response:
         )
     except HubError as exc:
         return refused(exc, "account/crm.html", **_shown(client_id, name, typed=True))
-    message = "Saved; the CRM says that all is well." if test else "Saved. The CRM was not asked."
+    message = "Saved; the CRM says that all is well." if test else "Saved without testing."
     return done(message, "console.crm", client_id=client_id)
 
 
@@ -98,7 +98,7 @@ def _shown(client_id: str, name: str, *, typed: bool = False) -> dict[str, Any]:
     current = account.connection.adapter
     adapter = installed(name or current)
     if name and name not in hub().registry.names:
-        raise NotFound(f"There is no adapter {name[:60]!r} here.")
+        raise NotFound(f"No adapter named {name[:60]!r} is installed.")
     same = adapter.name == current
     given = dict(account.connection.settings) if same else {}
     removed: set[str] = set()
@@ -128,6 +128,13 @@ def _shown(client_id: str, name: str, *, typed: bool = False) -> dict[str, Any]:
         "broken": stored is None,
         "away": queue_statistics.outage_of(hub().database, account),
         "queued": 0 if same else queued,
-        "fates": _FATES,
+        "fates": {
+            decision: text.format(old=_title(installed(current)), new=_title(adapter))
+            for decision, text in _FATES.items()
+        },
         "fate": flask.request.form.get("queued", "finish"),
     }
+
+
+def _title(adapter: Installed) -> str:
+    return adapter.title or adapter.name

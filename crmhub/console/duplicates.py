@@ -94,7 +94,7 @@ def duplicates_unmerge(client_id: str, one: str, other: str) -> flask.Response:
     except HubError as exc:
         preview = _preview_again(account, exc, one, other)
         return refused(exc, "account/duplicate.html", **_pair_context(account, preview))
-    message = "The merge is undone. Both contacts are there again."
+    message = "The merge was undone. Both contacts exist again."
     return done(message, "console.duplicates_pair", client_id=client_id, one=one, other=other)
 
 
@@ -107,7 +107,7 @@ def duplicates_dismiss(client_id: str, one: str, other: str) -> flask.Response:
     account = hub().load_account(client_id)
     merged = flask.request.form.get("reason") == "merged"
     merge_contacts.dismiss(hub(), account, one, other, merged=merged, by=author())
-    message = f"Contacts {one} and {other} are {'merged' if merged else 'two different persons'}."
+    message = f"Contacts {one} and {other} are {'merged' if merged else 'different people'}."
     return done(message, "console.duplicates", client_id=client_id)
 
 

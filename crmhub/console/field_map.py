@@ -7,39 +7,66 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import flask
 import orjson
 
 from crmhub.accounts import field_maps
+from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import KINDS, Faulty, FieldMap
+from crmhub.adapter import Described, Written
 from crmhub.api.http.authentication import hub
 from crmhub.console.account import account_context, installed
 from crmhub.console.blueprint import blueprint
+from crmhub.console.list_filters import text
 from crmhub.console.map_rows import Draft, Row, pairs
 from crmhub.console.pages import done, page, refused
+from crmhub.console.rule_examples import Example, example
 from crmhub.console.sessions import author
 from crmhub.console.template_filters import counted
-from crmhub.errors import BadRequest, HubError, Semantic, listed
+from crmhub.errors import BadRequest, HubError, NotFound, Semantic, listed
 from crmhub.helpers.actions import HELPERS
+from crmhub.journal import action_queries
+from crmhub.journal.action_queries import Full
 from crmhub.operations import map_fields
+from crmhub.operations.mappable_properties import Mappable, mappable
 
 _TEMPLATE = "account/fieldmap.html"
-_SPARE_ROWS, _ADDED_ROWS = 2, 5
+# A page must open while the CRM does not answer; a check waits longer.
+_ASK_S = 6.0
+_SHOWN_RULES = 5
 _MAX_FAULTS = 100
-_SOURCES = {"bot": "the bot", "constant": "a constant", "constantIfEmpty": "a constant, if empty"}
-_MAP_CHOICES = (("typed", "as it stands in the form above"), ("stored", "as it is stored"))
-_CALL_CHOICES = (
-    ("sample", "properties that are typed here"),
-    ("newest", "those of the newest call"),
-)
+_SOURCES = {"bot": "bot", "constant": "constant", "constantIfEmpty": "constant, if empty"}
+_MAP_CHOICES = (("typed", "The rules above"), ("stored", "The saved rules"))
+_CALL_CHOICES = (("sample", "The properties typed here"), ("newest", "The newest call"))
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The part of the form for a kind of record: its rows, each with its example if it has one.
+
+    `theirs` has the CRM's definitions of the properties by name. The page folds all rows after the
+    first `shown`.
+    """
+
+    mappable: Mappable
+    rows: Sequence[tuple[Row, Example | None]]
+    theirs: dict[str, Described]
+    shown: int = _SHOWN_RULES
 
 
 @blueprint.get("/accounts/<client_id>/field-map")
 def fieldmap(client_id: str) -> flask.Response:
-    """Show the form with the account's field map."""
-    return page(_TEMPLATE, **_shown(client_id))
+    """Show the form with the account's field map.
+
+    The query parameters `kind` and `name` open the rule for a property, or a new one if there is
+    none. `action` names a failed action that the rule is to fix.
+    """
+    kind, name = text(flask.request.args.get("kind", "")), text(flask.request.args.get("name", ""))
+    focus = (kind, name) if kind in KINDS else None
+    return page(_TEMPLATE, **_shown(client_id, focus=focus))
 
 
 @blueprint.post("/accounts/<client_id>/field-map")
@@ -49,7 +76,7 @@ def fieldmap_save(client_id: str) -> flask.Response:
     The field map is first checked against the CRM's properties, unless the form says not to.
     """
     form = flask.request.form
-    hub().load_account(client_id)
+    account = hub().load_account(client_id)
     draft = None if "json" in form else Draft.typed(form)
     test = "unchecked" not in form
     try:
@@ -59,19 +86,23 @@ def fieldmap_save(client_id: str) -> flask.Response:
         )
     except HubError as exc:
         return refused(exc, _TEMPLATE, **_shown(client_id, draft, exc))
-    message = "Saved, and checked against the CRM." if test else "Saved. The CRM was not asked."
+    message = "Saved, and checked against the CRM." if test else "Saved without testing."
     if notes:
         message += f" {counted(len(notes), 'note')} below."
+    if action := _action(account):
+        return done(
+            f"{message} Retry the action now.", "console.action", action_id=action.summary.id
+        )
     return done(message, "console.fieldmap", client_id=client_id)
 
 
 @blueprint.post("/accounts/<client_id>/field-map/rows")
 def fieldmap_rows(client_id: str) -> flask.Response:
-    """Show the submitted field map again, with more empty rows; nothing is saved."""
+    """Show the submitted field map again, with one more rule; nothing is saved."""
     draft = Draft.typed(flask.request.form)
-    for kind in KINDS:
-        if kind == flask.request.form.get("more"):
-            draft.rows[kind] += [Row() for _ in range(_ADDED_ROWS)]
+    kind = flask.request.form.get("more", "")
+    if kind in KINDS:
+        draft.focus(kind)
     return page(_TEMPLATE, **_shown(client_id, draft))
 
 
@@ -113,35 +144,49 @@ def _parse_sample(text: str) -> dict[str, str]:
 
 
 def _shown(
-    client_id: str, draft: Draft | None = None, error: HubError | None = None
+    client_id: str,
+    draft: Draft | None = None,
+    error: HubError | None = None,
+    *,
+    focus: tuple[Written, str] | None = None,
 ) -> dict[str, Any]:
     """Return the template variables of the field map page.
 
     The form shows the rows of `draft`; if it is None, it shows the stored field map. If `error` is
-    a `Faulty`, each of its faults is shown in the row of the faulty rule.
+    a `Faulty`, each of its faults is shown in the row of the faulty rule. `focus`: the kind of
+    record and the bots' property whose rule is opened.
     """
     shared = account_context(client_id)
     account, form = shared["account"], flask.request.form
     stored = account.connection.field_map
-    mappable = map_fields.mappable(hub(), account)
+    kinds = mappable(hub(), account, seconds=_ASK_S)
     notes: list[tuple[str, str]] = []
     if draft is None:
         draft = Draft.of(stored)
-        for kind in mappable:
+        for kind in kinds:
             notes += map_fields.unknown_names(kind.kind, stored.of(kind.kind), kind.ours)
         draft.attach_notes(notes)
     faults: Sequence[tuple[str, str]] = error.faults if isinstance(error, Faulty) else ()
     draft.attach_faults(faults)
+    if focus is not None:
+        draft.focus(*focus)
+    draft.open_unsaved(Draft.of(stored))
+    adapter = installed(account.connection.adapter)
+    is_remote = bool(adapter.error) or hub().registry.load(adapter.name).remote
     return {
         **shared,
-        "adapter": installed(account.connection.adapter),
+        "adapter": adapter,
+        "crm": (adapter.title or adapter.name) if is_remote else "crmhub",
         "seen": map_fields.fingerprint(account),
-        "kinds": [(kind, _add_spare_rows(draft.rows[kind.kind])) for kind in mappable],
-        "untold": list(dict.fromkeys(kind.unknown for kind in mappable if kind.unknown)),
-        "notes": notes,
+        "sections": [_section(kind, draft.rows[kind.kind]) for kind in kinds],
+        "new_row": Row(open=True),
+        "action": _action(account),
+        "untold": list(dict.fromkeys(kind.unknown for kind in kinds if kind.unknown)),
+        # The rule that is opened shows its own note.
+        "notes": notes if focus is None else [],
         "faults": faults[:_MAX_FAULTS],
         "more_faults": len(faults) - _MAX_FAULTS,
-        "has_rules": bool(stored),
+        "has_rules": any(draft.rows.values()),
         "json": form.get("json") or json.dumps(stored.plain(), indent=2, ensure_ascii=False),
         "as_json": "json" in form,
         "trial": {name: form.get(name, "") for name in ("helper", "call", "by", "sample")},
@@ -152,6 +197,20 @@ def _shown(
     }
 
 
-def _add_spare_rows(rows: Sequence[Row]) -> list[Row]:
-    blank = sum(row.blank for row in rows)
-    return [*rows, *(Row() for _ in range(_SPARE_ROWS - blank))]
+def _section(kind: Mappable, rows: Sequence[Row]) -> Section:
+    theirs = {prop.name: prop for prop in kind.theirs}
+    return Section(kind, [(row, example(row, theirs)) for row in rows], theirs)
+
+
+def _action(account: Account) -> Full | None:
+    """Return the failed action that the user is fixing, None without one.
+
+    Its id comes from the URL or the form. An action of another account counts as none.
+    """
+    action_id = text(flask.request.values.get("action", ""))
+    if not action_id:
+        return None
+    try:
+        return action_queries.shown(hub().database, action_id, account)
+    except NotFound:
+        return None

@@ -47,7 +47,7 @@ def one_of(given: dict[str, str], name: str, allowed: tuple[str, ...]) -> tuple[
     """
     values = tuple(given[name].split(",")) if name in given else ()
     if unknown := [value for value in values if value not in allowed]:
-        raise BadRequest(f"{name}: {unknown[0][:40]!r} is none of {', '.join(allowed)}.")
+        raise BadRequest(f"{name}: {unknown[0][:40]!r} is not known; use {', '.join(allowed)}.")
     return values
 
 

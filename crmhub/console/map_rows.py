@@ -31,7 +31,8 @@ _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 class Row:
     """A row of the form: one rule of the field map, as the texts that the user typed.
 
-    `wrong` has error messages by form field of the row; `notes` has warnings.
+    `wrong` has error messages by form field of the row; `notes` has warnings. `open`: whether the
+    page shows the row's form fields at once. `focus`: whether the cursor starts in this row.
     """
 
     name: str = ""
@@ -42,6 +43,13 @@ class Row:
     remove: str = ""
     wrong: dict[str, list[str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    open: bool = False
+    focus: bool = False
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The texts of the row's form fields."""
+        return tuple(getattr(self, part) for part in PARTS)
 
     @property
     def blank(self) -> bool:
@@ -73,7 +81,8 @@ class Draft:
             if match := _FIELD.fullmatch(key):
                 kind, number, part = match.groups()
                 row = given[kind].setdefault(int(number), Row())  # type: ignore[index]
-                setattr(row, part, value)
+                # Browsers submit CRLF.
+                setattr(row, part, value.replace("\r\n", "\n"))
         for kind, rows in given.items():
             if len(rows) > _MOST_ROWS:
                 raise BadRequest(f"{kind}: {len(rows)} rows; send at most {_MOST_ROWS}.")
@@ -90,7 +99,7 @@ class Draft:
             rules = rules_by_kind.setdefault(kind, {})
             name = row.name.strip()
             if not name or name in rules:
-                reason = "it stands twice; leave one of them" if name else "give the name bots use"
+                reason = "two rules have this name; remove one" if name else "enter a name"
                 faults.append((f"{_row_path(kind, number)}.name", reason))
                 continue
             rules[name], rule_faults = _parse_row(row)
@@ -102,6 +111,25 @@ class Draft:
         if faults:
             raise Faulty(faults)
         return field_map
+
+    def focus(self, kind: Written, name: str = "") -> None:
+        """Open the row of the rule for the bots' property `name` of a kind of record.
+
+        If there is no such rule, a new row with this name is added.
+        """
+        rows = self.rows[kind]
+        row = next((row for row in rows if name and row.name.strip() == name), None)
+        if row is None:
+            row = Row(name)
+            rows.append(row)
+        row.open = row.focus = True
+
+    def open_unsaved(self, stored: Draft) -> None:
+        """Open each row that differs from all rows of `stored`, and each row with a fault."""
+        for kind, rows in self.rows.items():
+            saved = {row.parts for row in stored.rows[kind]}
+            for row in rows:
+                row.open = row.open or bool(row.wrong) or row.parts not in saved
 
     def attach_faults(self, faults: Iterable[tuple[str, str]]) -> None:
         """Store each fault, a pair of path and message, in the row that its path names.
@@ -198,7 +226,7 @@ def _parse_row(row: Row) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         all_faults += [("values", fault) for fault in faults]
     if row.constant.strip():
         try:
-            rule["constant"] = _unquote(row.constant)
+            rule["constant"] = unquote(row.constant)
         except ValueError as exc:
             all_faults.append(("constant", str(exc)))
             # A constant is set, so that `field_maps.read` does not also report a missing one.
@@ -225,7 +253,7 @@ def pairs(text: str) -> tuple[dict[str, str], list[str]]:
             faults.append(f"line {number}: {exc}")
             continue
         if ours in values:
-            faults.append(f"line {number}: {ours[:60]} stands twice; leave one of them")
+            faults.append(f"line {number}: {ours[:60]} is there twice; remove one line")
         values[ours] = theirs
     return values, faults
 
@@ -235,11 +263,11 @@ def _parse_line(line: str) -> tuple[str, str]:
     end = quoted.end() if quoted else line.find("=")
     ours, sign, theirs = line[: max(end, 0)], *line[max(end, 0) :].partition("=")[1:]
     if not sign or (quoted and not line[end:].lstrip().startswith("=")):
-        raise ValueError("write a name or value, then =, then what it is to be")
-    return _unquote(ours), _unquote(theirs)
+        raise ValueError("write the bot's value, =, and the CRM's value")
+    return unquote(ours), unquote(theirs)
 
 
-def _unquote(text: str) -> str:
+def unquote(text: str) -> str:
     """Return the text without surrounding double quotes and blanks.
 
     Raises ValueError for a text that begins with a quote and is not a JSON string.
@@ -253,7 +281,7 @@ def _unquote(text: str) -> str:
         value = None
     if not isinstance(value, str):
         raise ValueError(
-            'what begins with " must end with one, as in JSON; a " in it is written \\"'
+            'a text that begins with " must end with ", as in JSON; write \\" for a " inside it'
         )
     return value
 

@@ -9,8 +9,8 @@ from urllib.parse import quote, unquote
 import flask
 import orjson
 from markupsafe import Markup
+from werkzeug.exceptions import NotFound as WrongPath
 
-from crmhub import __version__
 from crmhub.api.http import flask_proxies
 from crmhub.api.http.answers import failure
 from crmhub.api.http.authentication import hub
@@ -41,11 +41,11 @@ HEADERS = {
 }
 """The security headers of every page."""
 _HEADINGS = {
-    403: "This was refused",
-    404: "Nothing is here",
-    429: "Too many calls",
+    403: "Not allowed",
+    404: "Page not found",
+    429: "Too many requests",
     500: "Something went wrong",
-    503: "The hub is not ready",
+    503: "The hub is unavailable",
 }
 _A_YEAR_S = 365 * 24 * 3600
 _MESSAGE_COOKIE = "crmhub_console_said"
@@ -64,7 +64,6 @@ def page(template: str, status: int = 200, /, **context: Any) -> flask.Response:
         said=_pending_message(),
         head=HEAD,
         part=flask.request.path.removeprefix(f"{PREFIX}/").partition("/")[0],
-        version=__version__,
         **context,
     )
     response = flask.Response(text, status=status, content_type="text/html; charset=utf-8")
@@ -137,8 +136,8 @@ def finish(response: flask.Response) -> flask.Response:
     if response.status_code >= 400 and response.mimetype == "application/json" and wants_html():
         response = _error_page(response)
     response.headers.extend(HEADERS)
-    response.vary.update(["Accept", "Cookie"])
-    if flask.request.endpoint != "console.static":
+    if flask.request.endpoint != "console.static" or response.status_code >= 400:
+        response.vary.update(["Accept", "Cookie"])
         response.headers["Cache-Control"] = "no-store"
     if sessions.secure():
         response.headers["Strict-Transport-Security"] = f"max-age={_A_YEAR_S}"
@@ -152,8 +151,11 @@ def _error_page(failure: flask.Response) -> flask.Response:
     with suppress(HubError):
         sessions.recognise()
     body = orjson.loads(failure.data)
-    heading = _HEADINGS.get(failure.status_code, "This did not work")
-    response = page("error.html", failure.status_code, heading=heading, message=body["message"])
+    heading = _HEADINGS.get(failure.status_code, "The request failed")
+    # For an unknown path the JSON message names /openapi.json, which describes no page.
+    unknown_path = isinstance(flask.request.routing_exception, WrongPath)
+    message = "Check the address." if unknown_path else body["message"]
+    response = page("error.html", failure.status_code, heading=heading, message=message)
     for name in ("Allow", "Retry-After"):
         if name in failure.headers:
             response.headers[name] = failure.headers[name]
@@ -170,7 +172,7 @@ def ask_to_sign_in(error: NotSignedIn) -> flask.Response:
         return failure(error)
     if flask.request.method not in ("GET", "HEAD"):
         expired = Unauthorized(
-            "The session is over, and what you sent changed nothing. Sign in, and send it again."
+            "Your session has expired, and nothing was changed. Sign in and submit the form again."
         )
         return refused(expired, "sign_in.html", back=_referring_page(), email="")
     return see(flask.url_for("console.sign_in", next=flask.request.full_path.rstrip("?")))

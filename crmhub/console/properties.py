@@ -1,4 +1,4 @@
-"""The console's catalogue page: properties, pipelines and owners of a kind of record.
+"""The console's properties page: properties, pipelines and owners of a kind of record.
 
 The page shows those of the account's CRM, or those that the hub defines for its own records.
 """
@@ -13,13 +13,17 @@ import flask
 
 from crmhub import adapter as contract
 from crmhub.accounts.accounts import Account
-from crmhub.adapter import Adapter, AdapterError
+from crmhub.adapter import Adapter, AdapterError, Described
 from crmhub.api.http.authentication import hub
+from crmhub.console import list_filters
 from crmhub.console.account import account_context, installed
 from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import page
 from crmhub.helpers.crm_connection import ask
+from crmhub.properties.catalogue import Property
 from crmhub.properties.kinds import KINDS, Kind
+
+_PAGE_SIZE = 15
 
 T = TypeVar("T")
 # Id, label, and the stages as (id, label).
@@ -28,7 +32,7 @@ _Pipeline = tuple[str, str, list[tuple[str, str]]]
 
 @dataclass(frozen=True, slots=True)
 class CrmAnswer:
-    """A list on the catalogue page, as the CRM or the hub answered it.
+    """A list on the properties page, as the CRM or the hub answered it.
 
     If the CRM failed, `values` is empty and `wrong` is the error message.
     """
@@ -37,8 +41,8 @@ class CrmAnswer:
     wrong: str = ""
 
 
-@blueprint.get("/accounts/<client_id>/catalogue")
-def catalogue(client_id: str) -> flask.Response:
+@blueprint.get("/accounts/<client_id>/properties")
+def properties(client_id: str) -> flask.Response:
     """Show the properties, pipelines and owners of a kind of record, in the CRM or in the hub."""
     shared = account_context(client_id)
     account, args = shared["account"], flask.request.args
@@ -48,8 +52,12 @@ def catalogue(client_id: str) -> flask.Response:
     kind = KINDS.get(args.get("kind", ""), KINDS["contacts"])
     from_crm = has_crm_lists and args.get("of") != "hub"
     sections = _read_crm(account, kind) if from_crm else _read_hub(account, kind)
+    words = list_filters.text(args.get("q", "")).casefold()
+    matches = [prop for prop in _properties(sections) if words in _searched(prop)]
+    number = list_filters.parse_id(args.get("page", "")) or 0
+    start = number * _PAGE_SIZE
     return page(
-        "account/catalogue.html",
+        "account/properties.html",
         **shared,
         adapter=adapter,
         own_records=own_records,
@@ -57,8 +65,24 @@ def catalogue(client_id: str) -> flask.Response:
         of_crm=from_crm,
         kind=kind.name,
         kinds=list(KINDS),
+        q=list_filters.text(args.get("q", "")),
+        total=len(matches),
+        shown_properties=matches[start : start + _PAGE_SIZE],
+        page_size=_PAGE_SIZE,
+        page_number=number,
+        more=start + _PAGE_SIZE < len(matches),
         **sections,
     )
+
+
+def _properties(sections: dict[str, CrmAnswer | None]) -> Sequence[Described | Property]:
+    answer = sections["properties"]
+    return cast("Sequence[Described | Property]", answer.values if answer else ())
+
+
+def _searched(prop: Described | Property) -> str:
+    """Return the text of a property that a search looks in."""
+    return f"{prop.name} {prop.label}".casefold()
 
 
 def _read_crm(account: Account, kind: Kind) -> dict[str, CrmAnswer | None]:

@@ -27,10 +27,10 @@ from crmhub.records.search.query import Query
 ROWS = 5
 """The number of rows for filters in the form above a list of records."""
 SORTS = (
-    ("updated_at", "Changed last"),
-    ("updated_at asc", "Changed first"),
-    ("created_at", "Created last"),
-    ("created_at asc", "Created first"),
+    ("updated_at", "Recently changed"),
+    ("updated_at asc", "Longest unchanged"),
+    ("created_at", "Newest"),
+    ("created_at asc", "Oldest"),
 )
 OPERATOR_CHOICES = (
     ("EQ", "is"), ("NEQ", "is not"), ("CONTAINS_TOKEN", "contains"),
@@ -45,7 +45,7 @@ _COLUMNS = {
     "companies": ("name", "domain", "phone", "city"),
     "tickets": ("subject", "hs_pipeline_stage", "hs_ticket_priority"),
 }
-_PAGE_SIZE = 25
+_PAGE_SIZE = 20
 # The most links that a record page shows to records of one kind.
 _MAX_LINKS = 50
 _FILTER_INDEX = re.compile(r"filters\[(\d+)\]\.?")
@@ -129,7 +129,7 @@ def _frame(account: Account, kind: Kind) -> dict[str, Any]:
 
 def _kind(name: str) -> Kind:
     if name not in KINDS:
-        raise NotFound(f"There are no {name[:60]}; records are {', '.join(KINDS)}.")
+        raise NotFound(f"There are no records of kind {name[:60]!r}; kinds are {', '.join(KINDS)}.")
     return KINDS[name]
 
 

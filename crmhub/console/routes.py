@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import flask
 from flask_bootstrap import Bootstrap5
 
+from crmhub.api.http import static_files
+from crmhub.api.http.static_files import StaticFiles
 from crmhub.console import (
     account,
     accounts,
@@ -58,4 +62,10 @@ def register(app: flask.Flask) -> None:
     banner.register(app)
     app.register_blueprint(blueprint)
     app.add_url_rule("/", view_func=front_page.front_page)
+    for endpoint, folder, pattern in (
+        ("console.static", blueprint.static_folder, "*"),
+        # The package has many themes; the pages use this file.
+        ("bootstrap.static", app.blueprints["bootstrap"].static_folder, "css/bootstrap.min.css"),
+    ):
+        static_files.serve(app, endpoint, StaticFiles(Path(folder or ""), pattern))
     app.register_error_handler(NotSignedIn, ask_to_sign_in)

@@ -64,7 +64,7 @@ def guard() -> None:
         return
     recognise()
     if flask.g.signed_in is None and endpoint not in OPEN:
-        raise NotSignedIn("Sign in at /console/sign-in; the session is over, or there was none.")
+        raise NotSignedIn("Sign in at /console/sign-in: there is no session, or it has expired.")
     if flask.request.method not in ("GET", "HEAD"):
         _require_console_form()
 
@@ -112,12 +112,12 @@ def _require_console_form() -> None:
     if not flask.g.cookie:
         raise Forbidden(
             "The browser sent no cookie with this form. Allow cookies for this address; in"
-            " production the console is reached over https alone."
+            " production the console needs https."
         )
     if not _is_same_origin() or not same(flask.request.form.get(FIELD, ""), csrf_token()):
         raise Forbidden(
-            "This form is not from a page of this session; nothing was changed."
-            " Open the page again, and send it from there."
+            "This form belongs to another session. Nothing was changed."
+            " Reload the page and submit it again."
         )
 
 

@@ -1,4 +1,4 @@
-"""Check, set and preview the field map of an account, and list the properties it can map.
+"""Check, set and preview the field map of an account.
 
 `accounts.field_maps` parses a field map and finds faults within the map. This module compares a
 field map with the properties of the account and of its CRM.
@@ -15,112 +15,31 @@ from typing import Literal
 from crmhub import audit
 from crmhub.accounts import changes
 from crmhub.accounts.accounts import Account
-from crmhub.accounts.field_maps import IDENTITY, KINDS, WHOLE_NAME, Faulty, FieldMap, KindMap
-from crmhub.adapter import AdapterError, Choice, Described, Problem, Rejected, Unsupported, Written
+from crmhub.accounts.field_maps import Faulty, FieldMap, KindMap
+from crmhub.adapter import (
+    AdapterError,
+    Described,
+    Problem,
+    Rejected,
+    Unsupported,
+    Written,
+)
 from crmhub.adapter.coercion import Misfit, coerced, fitted
 from crmhub.audit import Author
 from crmhub.database.connection import Connection
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic
 from crmhub.helpers.actions import HELPERS, action_of
 from crmhub.helpers.attempts import Action, Mapped
-from crmhub.helpers.crm_connection import connect
-from crmhub.helpers.deadlines import within
 from crmhub.hub import Hub, in_transaction
 from crmhub.journal import action_queries
-from crmhub.properties.kinds import KINDS as RECORD_KINDS
+from crmhub.operations.mappable_properties import crm_properties, hub_labels, is_identity
 
-_ASK_S = 20.0
 _LEAD = ("name", "email", "phone")
 # Each suggestion compares a name with all names, so only the first unknown names get one.
 _MAX_SUGGESTIONS = 20
 
 Messages = tuple[tuple[str, str], ...]
 """Messages about a field map, as (path of the rule, text)."""
-
-
-# --- properties that can be mapped -------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Mappable:
-    """The properties that a field map can map, for one kind of record.
-
-    `ours` are the property names that bots use; `theirs` are the definitions of the CRM's
-    properties. If the CRM's properties cannot be read, `theirs` is empty and `unknown` gives the
-    reason.
-    """
-
-    kind: Written
-    ours: tuple[str, ...]
-    theirs: tuple[Described, ...]
-    unknown: str = ""
-
-
-def mappable(hub: Hub, account: Account) -> list[Mappable]:
-    """Return the properties that a field map of the account can map, by kind of record.
-
-    The properties of bots are those that the account defines. The CRM is asked for its properties,
-    for at most 20 seconds.
-    """
-    with within(_ASK_S):
-        return [_mappable(hub, account, kind) for kind in KINDS]
-
-
-def _mappable(hub: Hub, account: Account, kind: Written) -> Mappable:
-    ours = [name for name in _hub_names(hub, account, kind) if not _is_identity(kind, name)]
-    try:
-        theirs = _crm_properties(hub, account, kind, account.connection.field_map.of(kind))
-    except AdapterError as exc:
-        return Mappable(kind, tuple(ours), (), exc.message)
-    writable = (
-        prop for prop in theirs.values() if not prop.read_only and not _is_identity(kind, prop.name)
-    )
-    return Mappable(kind, tuple(ours), tuple(writable))
-
-
-def _is_identity(kind: Written, name: str) -> bool:
-    return kind == "contacts" and name in IDENTITY
-
-
-def _hub_names(hub: Hub, account: Account, kind: Written) -> list[str]:
-    """Return the names of the writable properties of a kind that the account defines.
-
-    For contacts the list starts with `name`, the whole name.
-    """
-    catalogue = hub.records.catalogue(account, RECORD_KINDS[kind])
-    names = [prop.name for prop in catalogue if not prop.read_only]
-    return [WHOLE_NAME, *names] if kind == "contacts" else names
-
-
-def _crm_properties(
-    hub: Hub, account: Account, kind: Written, rules: KindMap
-) -> dict[str, Described]:
-    """Read the definitions of the CRM's properties for a kind of record, by name.
-
-    The options of the pipeline and stage properties are filled with the ids of pipelines and
-    stages; `rules` gives the CRM's names of these two properties. Raises AdapterError if the CRM
-    cannot be read, and Unsupported if the adapter cannot describe properties.
-    """
-    with within(_ASK_S):
-        # A cached adapter may remember definitions for an hour.
-        adapter = connect(hub, account, anew=True)
-        properties = {prop.name: prop for prop in adapter.describe(kind)}
-        if kind == "contacts" or not adapter.can("pipelines"):
-            return properties
-        record_kind = RECORD_KINDS[kind]
-        pipelines = adapter.pipelines(kind)
-    stages = {stage.value: stage for pipeline in pipelines for stage in pipeline.stages}
-    choices = tuple(Choice(pipeline.id, pipeline.label) for pipeline in pipelines)
-    for name, options in (
-        (record_kind.pipeline, choices),
-        (record_kind.stage, tuple(stages.values())),
-    ):
-        crm_name = rules.crm_name(name)
-        if crm_name in properties and not properties[crm_name].options:
-            properties[crm_name] = replace(
-                properties[crm_name], type="enumeration", options=options
-            )
-    return properties
 
 
 # --- checking and setting ----------------------------------------------------------------------
@@ -146,13 +65,13 @@ def check(hub: Hub, account: Account, field_map: FieldMap) -> Checked:
     faults: list[tuple[str, str]] = []
     notes: list[tuple[str, str]] = []
     for kind, rules in field_map.kinds.items():
-        notes += unknown_names(kind, rules, _hub_names(hub, account, kind))
+        notes += unknown_names(kind, rules, hub_labels(hub, account, kind))
         try:
-            theirs = _crm_properties(hub, account, kind, rules)
+            theirs = crm_properties(hub, account, kind, rules)
         except Unsupported as exc:
             notes.append((kind, f"{exc.message} Whether the CRM's names are right was not checked"))
         except AdapterError as exc:
-            raise Semantic(f"The CRM cannot be asked about its {kind}: {exc.message}") from exc
+            raise Semantic(f"Couldn't read the CRM's {kind} properties: {exc.message}") from exc
         else:
             faults += _faults(kind, rules, theirs)
     return Checked(tuple(faults), tuple(notes))
@@ -204,9 +123,9 @@ def _value_fault(described: Described, value: str, *, read_back: bool) -> str:
     try:
         stored = coerced(described, value)
     except Misfit as exc:
-        return f"{described.name} of the CRM does not take it: {exc}"
+        return f"{described.name} of the CRM does not accept it: {exc}"
     if read_back and stored != value:
-        return f"the CRM keeps it as {stored}; give that, so that getProperties knows it again"
+        return f"the CRM stores it as {stored}; use that, so that getProperties can map it back"
     return ""
 
 
@@ -253,7 +172,8 @@ def set_field_map(
             checked = check(hub, account, field_map)
         except Semantic as exc:
             raise Semantic(
-                f"Nothing was saved, for the check failed: {exc.message} Unchecked it can be saved."
+                f"Nothing was saved, because the check failed: {exc.message} You can save"
+                " without testing."
             ) from exc
         if checked.faults:
             raise Faulty(checked.faults, "Nothing was saved: ")
@@ -272,11 +192,11 @@ def _store(
 ) -> Account:
     before = changes.locked(tx, account.id, hub.plans)
     if before.connection.id != account.connection.id:
-        raise Conflict("The account got another CRM meanwhile, and nothing was saved.")
+        raise Conflict("The account's CRM was changed meanwhile. Nothing was saved.")
     if expected is not None and expected != fingerprint(before):
         raise Conflict(
-            "The field map was changed by somebody else meanwhile, and nothing was saved."
-            " Look at theirs, or save once more to replace it."
+            "The field map was changed by somebody else meanwhile. Nothing was saved."
+            " Look at theirs, or save again to replace it."
         )
     after = changes.set_field_map(tx, account.id, field_map, hub.plans)
     audit.note(
@@ -356,7 +276,7 @@ def preview(
     refused = [*mapped.refused, *(Problem(*item) for item in rules.nameless(mapped.properties))]
     note = ""
     try:
-        theirs = _crm_properties(hub, account, action.record, rules)
+        theirs = crm_properties(hub, account, action.record, rules)
         adapter = hub.registry.load(account.connection.adapter)
         refused += _refused(action.record, rules, sent, theirs, defines_unknown=not adapter.remote)
     except AdapterError as exc:
@@ -391,7 +311,7 @@ def _refused(
         prop.name: prop.value
         for prop in sent
         # The adapter itself writes the identity: email, phone and name.
-        if not _is_identity(kind, prop.name) and not (defines_unknown and prop.name not in theirs)
+        if not is_identity(kind, prop.name) and not (defines_unknown and prop.name not in theirs)
     }
     try:
         fitted(values, theirs, of=kind)
@@ -415,4 +335,4 @@ def _newest_call(hub: Hub, account: Account, helper: str) -> Action:
     for action in action_queries.listed(hub.database, selection, limit=1):
         shown = action_queries.shown(hub.database, action.id, account)
         return action_of(helper, shown.request)
-    raise NotFound(f"No bot has called {helper} yet; give a sample of properties.")
+    raise NotFound(f"No bot has called {helper} yet; give sample properties.")

@@ -183,7 +183,7 @@ def test_a_field_map_is_declared_rule_by_rule_and_exported_as_it_was(declare):
     [
         ("field_map = 1", "field_map: fieldMap: must be an object"),
         ("field_map.leads.a = 'b'", "field_map: leads: known are contacts, deals, tickets"),
-        ("field_map.contacts.email = 'b'", "field_map: contacts.email: contacts are found by it"),
+        ("field_map.contacts.email = 'b'", "field_map: contacts.email: email identifies contacts"),
     ],
 )
 def test_a_field_map_that_cannot_be_is_told_with_its_table(declare, line, words):
@@ -250,7 +250,7 @@ FAULTS = {
     ],
     "[acme.connection]\nsettings = {}": ["[acme.connection] adapter: is missing"],
     '[acme.connection]\nadapter = "nocrm"': ["[acme] adapter: No adapter named 'nocrm'"],
-    '[acme.connection]\nadapter = "hubspot"': ["[acme] ", "access_token"],
+    '[acme.connection]\nadapter = "hubspot"': ["[acme] ", "Enter an access token"],
     '[acme.connection]\nadapter = "local"\nsettings = { colour = "red" }': ["colour: local has no"],
     '[acme.connection]\nadapter = "local"\nsettings = { size = 1.5 }': [
         "[acme.connection.settings] size: must be a text"

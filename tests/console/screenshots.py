@@ -1,16 +1,21 @@
 """Photographs every page of the console: `python -m tests.console.screenshots DIR`.
 
-At the width of a desktop and of a phone, over a hub with a few accounts: to look at.
+At the width of a desktop and of a phone, light and dark, over a hub with a few accounts: to look
+at. With `--axe FILE`, the axe.min.js of the npm package axe-core, it prints what axe finds on each
+page, and ends with 1 if it finds anything. It also prints the pages that are taller than 1,500 px
+on a desktop.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, Literal
 
 from playwright.sync_api import Page, sync_playwright
 
@@ -37,7 +42,12 @@ from tests.duplicates import listed_pair, merge
 from tests.server.servers import serving
 
 WIDTHS = {"desktop": (1280, 800), "phone": (390, 844)}
+TALLEST = 1500
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 EMAIL = "ops@example.com"
+# The console's policy lets no page run a script of another origin, so axe runs by the browser.
+_AXE = """async () => (await axe.run()).violations.map(
+  (found) => `${found.id}: ${found.help} ${found.nodes.map((node) => node.target).join(" ; ")}`)"""
 
 # Name and path; {acme} is an account on HubSpot, {local} one without a CRM of its own.
 PAGES = (
@@ -49,10 +59,11 @@ PAGES = (
     ("account-crm-change", "/accounts/{local}/crm?adapter=hubspot"),
     ("account-field-map", "/accounts/{acme}/field-map"),
     ("account-field-map-none", "/accounts/{local}/field-map"),
+    ("account-field-map-rule", "/accounts/{acme}/field-map?kind=deals&name=amount"),
     ("account-bots", "/accounts/{acme}/bots"),
     ("account-keys", "/accounts/{acme}/keys"),
-    ("account-catalogue", "/accounts/{acme}/catalogue?kind=deals"),
-    ("account-catalogue-hub", "/accounts/{local}/catalogue?kind=tickets"),
+    ("account-properties", "/accounts/{acme}/properties?kind=deals"),
+    ("account-properties-hub", "/accounts/{local}/properties?kind=tickets"),
     ("account-duplicates", "/accounts/{local}/duplicates"),
     ("account-duplicates-none", "/accounts/{acme}/duplicates?state=dismissed"),
     ("records", "/records/{local}/contacts?property=firstname&operator=EQ&value=Ann"),
@@ -95,9 +106,23 @@ class Camera:
     page: Page
     directory: Path
     width: str
+    axe: str = ""
+    only: str = ""
+    findings: list[str] = field(default_factory=list)
+    tall: list[str] = field(default_factory=list)
 
     def shoot(self, name: str) -> None:
+        """Write a picture of the present page, and note what axe finds on it and its height."""
+        if self.only not in name:
+            return
         self.page.screenshot(path=self.directory / f"{name}-{self.width}.png", full_page=True)
+        height: int = self.page.evaluate("document.documentElement.scrollHeight")
+        if height > TALLEST and self.width.startswith("desktop"):
+            self.tall.append(f"{name}: {height} px")
+        if self.axe:
+            self.page.evaluate(self.axe)
+            found: list[Any] = self.page.evaluate(_AXE)
+            self.findings.extend(f"{name}-{self.width}: {finding}" for finding in found)
 
     def open(self, path: str) -> None:
         self.page.goto(f"/console{path}")
@@ -107,17 +132,33 @@ def main() -> None:
     """Write the pictures into the directory named at the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.console.screenshots")
     parser.add_argument("directory", type=Path, help="where the pictures go")
-    directory: Path = parser.parse_args().directory
+    parser.add_argument("--only", default="", help="pictures whose name contains this, alone")
+    parser.add_argument("--axe", type=Path, help="axe.min.js of the npm package axe-core")
+    given = parser.parse_args()
+    directory: Path = given.directory
     directory.mkdir(parents=True, exist_ok=True)
+    axe = given.axe.read_text() if given.axe else ""
+    findings: list[str] = []
+    tall: list[str] = []
     with sampled() as (url, names), sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=databases.CHROMIUM, args=FLAGS)
-        for width, (wide, high) in WIDTHS.items():
-            context = browser.new_context(
-                base_url=url, viewport={"width": wide, "height": high}, device_scale_factor=1
-            )
-            photograph(Camera(context.new_page(), directory, width), names)
-            context.close()
+        for scheme in SCHEMES:
+            for width, (wide, high) in WIDTHS.items():
+                context = browser.new_context(
+                    base_url=url,
+                    viewport={"width": wide, "height": high},
+                    device_scale_factor=1,
+                    color_scheme=scheme,
+                )
+                camera = Camera(context.new_page(), directory, f"{width}-{scheme}", axe, given.only)
+                photograph(camera, names)
+                findings += camera.findings
+                tall += camera.tall if scheme == "light" else []
+                context.close()
         browser.close()
+    report = [*findings, *tall, f"{len(findings)} findings, {len(tall)} tall pages"]
+    sys.stdout.write("\n".join(report) + "\n")
+    sys.exit(bool(findings))
 
 
 def photograph(camera: Camera, names: dict[str, str]) -> None:
@@ -133,8 +174,9 @@ def photograph(camera: Camera, names: dict[str, str]) -> None:
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Sign in").click()
     for name, path in PAGES + OF_ONE:
-        camera.open(path.format(**names))
-        camera.shoot(name)
+        if camera.only in name:
+            camera.open(path.format(**names))
+            camera.shoot(name)
     camera.open(f"/activity/{names['dead']}")
     for summary in ("Correct and retry", "Discard"):
         page.locator("summary").get_by_text(summary).click()
@@ -145,17 +187,20 @@ def photograph(camera: Camera, names: dict[str, str]) -> None:
     page.get_by_role("button", name="Save", exact=True).click()
     camera.shoot("account-crm-refused")
     camera.open(f"/accounts/{names['acme']}/field-map")
-    page.get_by_label("CRM's name, deals, rule 1").fill("dealstages")
+    for rule in ("dealstage", "position"):
+        page.locator(".rule summary").filter(has_text=rule).click()
+    page.get_by_label("HubSpot property, deals, rule 1").fill("dealstages")
     page.get_by_label("Values, contacts, rule 1").fill("cook: chef")
     page.get_by_role("button", name="Save", exact=True).click()
     camera.shoot("account-field-map-refused")
     camera.open(f"/accounts/{names['acme']}/field-map")
+    page.get_by_text("Try it").click()
     page.get_by_label("Helper").select_option("createDeal")
     page.get_by_label("Properties of the call").fill("dealstage = won\namount = much")
     page.get_by_role("button", name="Preview").click()
     camera.shoot("account-field-map-preview")
     camera.open(f"/accounts/{names['acme']}/keys")
-    page.get_by_role("button", name="Make the key").click()
+    page.get_by_role("button", name="Create key").click()
     camera.shoot("account-key")
     camera.open("/accounts/new")
     page.get_by_label("Name").fill(f"A new account on a {camera.width}")

@@ -49,7 +49,7 @@ def test_settings_are_saved_and_say_who_did_it(hub, client, operator, path):
     answer = operator.send(path, form)
     assert (answer.status_code, answer.location) == (303, f"/console{path}")
     page = operator.get(path)
-    assert "Saved. It is in effect within a second." in text_of(page)
+    assert "Saved. The change takes effect within a second." in text_of(page)
     assert "Saved" not in text_of(operator.get(path))
     account = present(hub, client)
     switches = account.switches
@@ -87,7 +87,7 @@ def test_what_another_changes_meanwhile_stays(hub, client, operator, path):
 
 def test_an_account_is_disabled_and_enabled(hub, client, operator, path):
     operator.send(f"{path}/disabled", {"disabled": "true"}, at=path)
-    assert "Its keys and webhook addresses work again" in text_of(operator.get(path))
+    assert "Its API keys and webhook URLs work again" in text_of(operator.get(path))
     assert present(hub, client).disabled
     operator.send(f"{path}/disabled", {"disabled": "false"}, at=path)
     assert not present(hub, client).disabled
@@ -167,7 +167,7 @@ def test_an_id_is_replaced_and_the_old_one_stays_for_a_while(hub, client, operat
         assert hub.directory.by_webhook_id(one)[0].id == client.account.id
     page = operator.get(f"{path}/bots")
     assert value_of(page, "url-createLead").endswith(f"/chatbot/createLead/{fresh}")
-    assert "the old one, valid until" in text_of(page)
+    assert "previous, valid until" in text_of(page)
 
 
 def test_a_secret_is_replaced_at_once_and_shown_once(hub, client, operator, path):

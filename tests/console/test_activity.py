@@ -99,8 +99,8 @@ def test_the_list_is_narrowed(client, hub, operator, given, count):
     ("given", "words"),
     [
         ({"account": "nobody"}, "nobody"),
-        ({"state": "lost"}, "state: 'lost' is none of running, queued"),
-        ({"helper": "x,createLead"}, "helper: 'x' is none of createLead"),
+        ({"state": "lost"}, "state: 'lost' is not known; use running, queued"),
+        ({"helper": "x,createLead"}, "helper: 'x' is not known; use createLead"),
         ({"olderThan": "soon"}, "Older than: 'soon' is not a number and s, m, h, d or w"),
     ],
 )

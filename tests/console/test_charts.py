@@ -98,7 +98,7 @@ def test_the_page_has_a_row_with_figures_and_a_bar_for_each_interval(client, hub
     assert answer.text.count('<rect class="is-bad"') == 1
     assert "style=" not in answer.text
     assert "Accepted 3 Done 1 Refused or failed 1 Waiting now 1" in text_of(answer)
-    assert "Oldest at worst 3 h" in text_of(answer)
+    assert "Longest wait 3 h" in text_of(answer)
 
 
 def test_a_bar_is_as_long_as_its_part_of_the_most(client, hub, operator):

@@ -10,6 +10,7 @@ import pytest
 
 from crmhub.operations import change_account, set_crm
 from crmhub.operations.set_crm import Crm
+from crmhub.properties.kinds import CONTACTS
 from crmhub.settings import Settings
 from tests.adapters.hubspot.hubspot_crm import TOKEN, HubSpotCrm
 from tests.api.helpers.helper_calls import known
@@ -117,7 +118,7 @@ def test_an_address_that_is_not_public_is_refused_in_words(operator, path, form)
 def test_a_crm_that_is_away_is_saved_unasked(hub, client, operator, path, form):
     form |= {"secret.access_token": SECRET, "unasked": "true"}
     assert operator.send(path, form).status_code == 303
-    assert "Saved. The CRM was not asked." in text_of(operator.get(path))
+    assert "Saved without testing." in text_of(operator.get(path))
     assert detail(hub, client).account.connection.adapter == "hubspot"
 
 
@@ -206,7 +207,7 @@ def test_an_adapter_that_is_not_installed_is_told(operator, path):
 
 
 def catalogue(operator, path, query=""):
-    return text_of(operator.get(f"{path.removesuffix('/crm')}/catalogue{query}"))
+    return text_of(operator.get(f"{path.removesuffix('/crm')}/properties{query}"))
 
 
 @pytest.mark.usefixtures("on_hubspot")
@@ -222,12 +223,23 @@ def test_the_hub_tells_what_its_own_records_can_hold(client, operator, path):
     client.post("/properties/contacts", {"name": "shoe_size", "label": "Shoe", "type": "number"})
     told = catalogue(operator, path)
     assert "Helpers and the public API read and write these." in told
-    assert "Shoe shoe_size number" in told
+    assert "Shoe shoe_size number" in catalogue(operator, path, "?q=SHOE")
+    assert "No property matches" in catalogue(operator, path, "?q=shoes")
     assert "closedlost" in catalogue(operator, path, "?kind=deals")
+
+
+def test_properties_come_in_pages(hub, client, operator, path):
+    names = []
+    for number in range(4):
+        page = operator.get(f"{path.removesuffix('/crm')}/properties?page={number}")
+        names += re.findall(r'data-label="Name to send"><code>([^<]*)', page.text)
+        assert ("Next page" in page.text) == (number < 3)
+    assert names == [prop.name for prop in hub.records.catalogue(client.account, CONTACTS)]
+    assert "No property matches" in catalogue(operator, path, "?page=4")
 
 
 def test_a_crm_that_cannot_tell_says_why(hub, client, hubspot, operator, path):
     crm = Crm("hubspot", {"base_url": hubspot.url}, {"access_token": SECRET})
     set_crm.set_crm(hub, client.account.client_id, crm, test=False, by=TESTS)
     told = catalogue(operator, path, "?kind=deals")
-    assert told.count(f"HubSpot says: {WRONG}") == 3
+    assert told.count(f"Couldn't read from HubSpot: {WRONG}") == 3

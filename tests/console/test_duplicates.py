@@ -99,7 +99,7 @@ def test_a_pair_is_merged_as_chosen_and_unmerged(hub, client, operator):
     }  # fmt: skip
     answer = send(operator, client, newer, older, "unmerge")
     assert answer.status_code == 303
-    assert "Both contacts are there again" in text_of(operator.get(path(client, older, newer)))
+    assert "Both contacts exist again" in text_of(operator.get(path(client, older, newer)))
     assert client.get(f"/contacts/{older}").json["properties"]["firstname"] == "Ann"
     assert client.get(f"/contacts/{newer}").json["properties"]["city"] == "Rome"
 
@@ -135,7 +135,7 @@ def test_a_pair_is_dismissed(hub, client, operator):
     answer = send(operator, client, older, newer, "dismiss", {"reason": "different"})
     assert answer.location == f"/console{path(client)}"
     listed = text_of(operator.get(path(client)))
-    assert "are two different persons" in listed
+    assert "are different people" in listed
     closed = pair_of(hub, client, older, newer)
     assert (closed.state, closed.decided_by) == ("dismissed", operator.email)
 

@@ -59,7 +59,7 @@ def test_a_pair_is_merged_and_unmerged_with_the_deal_of_the_other(
     page.goto(f"/console/accounts/{bot.account.client_id}/duplicates?state=merged")
     page.get_by_role("link", name=re.compile("Details")).click()
     page.get_by_role("button", name="Unmerge").click()
-    expect(page.get_by_role("status")).to_contain_text("Both contacts are there again.")
+    expect(page.get_by_role("status")).to_contain_text("Both contacts exist again.")
     for contact, name in ((kept, "Ann Lee"), (other, "Anne Lee")):
         page.goto(f"/console/records/{bot.account.client_id}/contacts/{contact}")
         expect(page.get_by_role("heading", level=2).first).to_have_text(name)
@@ -74,7 +74,7 @@ def test_a_pair_is_dismissed_by_the_keyboard_alone(page: Page, served: Served, b
     page.keyboard.press("Enter")
     page.get_by_role("button", name="Not the same person").focus()
     page.keyboard.press("Enter")
-    expect(page.get_by_role("status")).to_contain_text("two different persons")
+    expect(page.get_by_role("status")).to_contain_text("different people")
     expect(page.locator("main")).to_contain_text("No possible duplicates")
 
 

@@ -26,7 +26,7 @@ def test_a_form_without_its_token_changes_nothing(operator, csrf):
     form = {"name": "Forged", "csrf": csrf}
     answer = operator.open("POST", "/accounts/new", data=form)
     assert answer.status_code == 403
-    assert "not from a page of this session" in text_of(answer)
+    assert "belongs to another session" in text_of(answer)
     assert "No account matches" in text_of(operator.get("/accounts?q=Forged"))
 
 
@@ -101,7 +101,6 @@ def test_bootstrap_is_served_from_here(app):
     ("method", "path", "status"),
     [
         ("GET", "/accounts/nobody", 404),
-        ("GET", "/nothing", 404),
         ("DELETE", "/accounts", 405),
         ("GET", "/static/nothing.css", 404),
     ],
@@ -117,6 +116,12 @@ def test_an_error_is_a_page_for_browsers_and_json_for_programs(operator, method,
     assert "default-src 'none'" in shown.headers["Content-Security-Policy"]
 
 
+def test_the_page_of_an_unknown_path_names_no_document_for_programs(operator):
+    answer = operator.get("/nothing")
+    assert answer.status_code == 404
+    assert "Page not found Check the address. Go to the accounts" in text_of(answer)
+
+
 def test_who_is_signed_in_stays_so_on_a_page_that_is_none(operator):
     assert operator.email in text_of(operator.get("/nothing"))
 
@@ -128,7 +133,7 @@ def test_a_database_that_is_away_is_told_on_a_page(operator, monkeypatch):
     monkeypatch.setattr("crmhub.console.sessions.users.signed_in", away)
     answer = operator.get("/accounts")
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
-    assert "The hub is not ready The database is away." in text_of(answer)
+    assert "The hub is unavailable The database is away." in text_of(answer)
 
 
 def test_a_form_that_is_refused_is_json_for_programs(operator):

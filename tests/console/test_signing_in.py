@@ -335,7 +335,7 @@ def test_a_form_that_is_sent_when_the_session_is_over_is_told_of_and_led_back_to
     headers = {"Referer": page} if page else {}
     answer = operator.open("POST", "/accounts/new", data=form, headers=headers)
     assert answer.status_code == 401
-    assert "The session is over, and what you sent changed nothing." in text_of(answer)
+    assert "Your session has expired, and nothing was changed." in text_of(answer)
     assert f'name="next" value="{leads_to}"' in answer.text
     given = {"email": operator.email, "password": PASSWORD, "csrf": csrf(answer), "next": leads_to}
     signed_in = operator.open("POST", "/sign-in", data=given)

@@ -13,13 +13,13 @@ from crmhub.helpers.crm_connection import connect
 from crmhub.helpers.mapped_adapter import Translated
 from crmhub.hub import Hub
 from crmhub.operations import map_fields
-from crmhub.operations.map_fields import Mappable
+from crmhub.operations.mappable_properties import Mappable, mappable
 from tests.clients import Client
 from tests.fakes import FAKE, adapters, fake_client, hubspot_client
 
 
 def by_kind(hub: Hub, client: Client) -> dict[str, Mappable]:
-    return {one.kind: one for one in map_fields.mappable(hub, client.account)}
+    return {one.kind: one for one in mappable(hub, client.account)}
 
 
 def test_both_sides_are_told_with_what_each_takes(app: flask.Flask, hub: Hub) -> None:
@@ -64,3 +64,15 @@ def test_a_map_of_any_size_is_held_against_the_crm_in_no_time(hub: Hub, client: 
     checked = map_fields.check(hub, client.account, field_maps.read({"contacts": rules}))
     assert time.monotonic() - began < 5
     assert len(checked.faults) == len(checked.notes) == 500
+
+
+def test_an_unavailable_crm_is_asked_about_one_kind_alone(app: flask.Flask) -> None:
+    """Otherwise a page would wait for it once for each kind."""
+    with FakeHubSpot() as fake:
+        client = hubspot_client(app, fake)
+        fake.fail(503, times=1_000)
+        found = by_kind(app.extensions["crmhub"], client)
+        paths = {request.path for request in fake.requests}
+    assert [one.theirs for one in found.values()] == [(), (), ()]
+    assert len({one.unknown for one in found.values()}) == 1
+    assert not [path for path in paths if "deals" in path or "tickets" in path]

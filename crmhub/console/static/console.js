@@ -72,3 +72,21 @@ for (const button of document.querySelectorAll("[data-into]")) {
     button.textContent = label;
   });
 }
+
+// A rule is added to the field map in place, so that the CRM is not asked again.
+// Without this file the page comes again with one more.
+for (const button of document.querySelectorAll("[data-add]")) {
+  button.addEventListener("click", (event) => {
+    event.preventDefault();
+    const section = document.getElementById(button.dataset.add);
+    const index = section.querySelectorAll(".rule").length;
+    const added = document.getElementById(`new-${button.dataset.add}`).cloneNode(true);
+    added.innerHTML = added.innerHTML
+      .replaceAll("__index__", index)
+      .replaceAll("__number__", index + 1);
+    section.querySelector(".rules-none")?.remove();
+    const rule = added.content.firstElementChild;
+    section.querySelector(".rules-end").before(rule);
+    rule.querySelector("input").focus();
+  });
+}

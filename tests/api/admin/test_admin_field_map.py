@@ -270,10 +270,10 @@ def test_a_map_is_held_against_what_local_has(admin: Admin, client: Client) -> N
     message = refused(put(admin, client, **wrong), 422)
     assert message.startswith("Nothing was saved: contacts.topic.to: contacts have no property")
     assert "citty in the CRM; did you mean city?" in message
-    assert 'contacts.kind.values.Old: lifecyclestage of the CRM does not take it: "gone"' in message
-    assert "contacts.kind.values.New: the CRM keeps it as lead; give that" in message
+    assert "contacts.kind.values.Old: lifecyclestage of the CRM does not accept" in message
+    assert "contacts.kind.values.New: the CRM stores it as lead; use that" in message
     assert "contacts.made.to: the CRM sets createdate itself" in message
-    assert "deals.dealstage.values.lost: dealstage of the CRM does not take it" in message
+    assert "deals.dealstage.values.lost: dealstage of the CRM does not accept it" in message
     assert "tickets.hs_ticket_priority.constant: " in message
     assert "closedwon:" not in message
     assert admin.get(path(client)).get_json()["contacts"] == {}
@@ -308,8 +308,8 @@ def test_a_map_works_on_hubspot(app: flask.Flask, admin: Admin, hubspot: FakeHub
     message = refused(bad, 422)
     assert "did you mean jobtitle?" in message
     assert "contacts.hs.to: the CRM sets hs_object_id itself" in message
-    assert "deals.dealstage.values.won: dealstage of the CRM does not take it" in message
-    assert "deals.pipeline.constant: pipeline of the CRM does not take it" in message
+    assert "deals.dealstage.values.won: dealstage of the CRM does not accept it" in message
+    assert "deals.pipeline.constant: pipeline of the CRM does not accept it" in message
     set_map(
         admin,
         client,
@@ -342,7 +342,7 @@ def test_a_crm_that_is_away_cannot_be_held_against(admin: Admin, app: flask.Flas
     with FakeHubSpot() as gone:
         client = hubspot_client(app, gone)
     message = refused(put(admin, client, contacts={"topic": "jobtitle"}), 422)
-    assert message.startswith("Nothing was saved, for the check failed: The CRM cannot be asked")
+    assert message.startswith("Nothing was saved, because the check failed: Couldn't read")
     assert put(admin, client, "?check=false", contacts={"topic": "jobtitle"}).status_code == 200
     preview = admin.post(
         f"{path(client)}/preview", {"helper": "setProperties", "properties": {"topic": "x"}}
@@ -365,22 +365,25 @@ def test_an_adapter_that_describes_nothing_gets_a_note(admin: Admin, bot: Bot) -
 @ONE_DATABASE
 def test_a_map_that_makes_no_sense_is_422(admin: Admin, client: Client) -> None:
     for kinds, words in [
-        ({"contacts": {"a": "city", "b": "city"}}, "contacts.b.to: a goes to the CRM's city, too"),
+        ({"contacts": {"a": "city", "b": "city"}}, "contacts.b.to: a also goes to the CRM's city"),
         ({"contacts": {"a": "city", "city": {"constant": "x"}}}, "contacts.city.to: a goes to"),
-        ({"contacts": {"email": "mail"}}, "contacts.email: contacts are found by it"),
-        ({"contacts": {"phone": {"constant": "1"}}}, "contacts.phone: contacts are found by it"),
+        ({"contacts": {"email": "mail"}}, "contacts.email: email identifies contacts"),
+        ({"contacts": {"phone": {"constant": "1"}}}, "contacts.phone: phone identifies contacts"),
         ({"contacts": {"mail2": "email"}}, "contacts.mail2.to: the CRM's email is where email"),
         (
             {"contacts": {"a": {"values": {"Yes": "y", "Ja": "y"}}}},
             "contacts.a.values: Yes and Ja both become y, so getProperties could not tell",
         ),
-        ({"contacts": {"a": {}}}, "contacts.a: it says nothing"),
-        ({"contacts": {"a": {"to": " "}}}, "contacts.a.to: this is no property's name"),
-        ({"contacts": {"": "a"}}, "contacts.: this is no property's name"),
-        ({"contacts": {"a": {"constant": ""}}}, "contacts.a.constant: it is blank"),
-        ({"contacts": {"a": {"values": {"x": " "}}}}, "contacts.a.values.x: it is blank"),
-        ({"contacts": {"a": {"values": {" ": "x"}}}}, "contacts.a.values: a value in it is blank"),
-        ({"deals": {"a": {"to": "b", "set": "empty"}}}, "deals.a.set: it is about a constant"),
+        ({"contacts": {"a": {}}}, "contacts.a: the rule is empty"),
+        ({"contacts": {"a": {"to": " "}}}, "contacts.a.to: this is not a property name"),
+        ({"contacts": {"": "a"}}, "contacts.: this is not a property name"),
+        ({"contacts": {"a": {"constant": ""}}}, "contacts.a.constant: the value is blank"),
+        ({"contacts": {"a": {"values": {"x": " "}}}}, "contacts.a.values.x: the value is blank"),
+        (
+            {"contacts": {"a": {"values": {" ": "x"}}}},
+            "contacts.a.values: a bot's value is blank",
+        ),
+        ({"deals": {"a": {"to": "b", "set": "empty"}}}, "deals.a.set: set needs a constant"),
         ({"deals": {f"p{i}": "q" for i in range(501)}}, "deals: 501 rules; give at most 500"),
     ]:
         for query in ("", "?check=false"):
