@@ -138,6 +138,11 @@ class StoredProgress:
         ended = {"now": now_ms(), "end": position.bytes}
         return tx.run(_SET_ENDED, self._key | ended) > 0
 
+    def count_rows(self, tx: Connection) -> int:
+        """Return the number of rows that were processed so far."""
+        row = tx.row(_FIND, self._key)
+        return Tally(row.created, row.updated, row.refused).rows if row else 0
+
     def delete(self, tx: Connection) -> None:
         """Delete the progress, so that the file can be imported from its start."""
         tx.run(_DELETE, self._key)
