@@ -39,6 +39,12 @@ ENCODINGS = (
 DELIMITERS = (("", "Detect"), (",", "Comma"), (";", "Semicolon"), ("\t", "Tab"), ("|", "Bar |"))
 DECIMALS = (("", "Detect"), (".", "Point: 1,234.50"), (",", "Comma: 1.234,50"))
 DATES = (("", "Detect"), ("dmy", "Day first: 31/12/2024"), ("mdy", "Month first: 12/31/2024"))
+SKIPPED = {
+    "ignored": "No property has this name.",
+    "only HubSpot fills it in": "Only HubSpot fills this in.",
+    "the hub fills it in": "The hub fills this in.",
+}
+"""Why a column is skipped, by how its property was searched."""
 _NAMES = ("id", "email", "phone", "name", "domain", "dealname", "subject")
 _SKIP = ""
 # With more options on the page, properties are typed, with one list of suggestions for all.
@@ -211,6 +217,7 @@ def _shown(client_id: str, id: str, settings: JobSettings | None = None) -> dict
         "many": preview is not None and len(preview.plan.columns) * len(catalogue) > _MOST_OPTIONS,
         "by": _by_choices(catalogue),
         "targets": _targets(account, job.kind),
+        "skipped": SKIPPED,
         "encodings": ENCODINGS,
         "delimiters": DELIMITERS,
         "decimals": DECIMALS,

@@ -73,6 +73,12 @@ def find_encoding(path: Path) -> str:
         return _western(path.name, file)
 
 
+def has_mark(path: Path) -> bool:
+    """Return whether a file begins with the byte order mark of UTF-8."""
+    with path.open("rb") as file:
+        return file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8
+
+
 def normalize_encoding(encoding: str, path: Path) -> str:
     """Return the name of the encoding that the operator has named; its order of bytes is explicit.
 

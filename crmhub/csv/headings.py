@@ -6,10 +6,13 @@ export-records). Most are equal to the hub's labels; this module lists the other
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from crmhub.properties.kinds import Kind
 
+# HubSpot adds the portal's time zone to the titles of some times.
+_ZONE = re.compile(r" \((?:gmt|utc)[^)]*\)$")
 _OF_ALL = {
     "record id": "",
     "object id": "",
@@ -39,6 +42,7 @@ _OF_KIND: Mapping[str, Mapping[str, str]] = {
         "twitter username": "twitterhandle",
         "associated company": "",
         "associated company ids": "",
+        "primary associated company id": "",
         "associated deal": "",
         "associated deal ids": "",
         "associated ticket ids": "",
@@ -49,6 +53,7 @@ _OF_KIND: Mapping[str, Mapping[str, str]] = {
         "amount in company currency": "amount_in_home_currency",
         "associated company": "",
         "associated company ids": "",
+        "primary associated company id": "",
         "associated contact": "",
         "associated contact ids": "",
     },
@@ -68,6 +73,7 @@ _OF_KIND: Mapping[str, Mapping[str, str]] = {
         "resolution": "hs_resolution",
         "associated company": "",
         "associated company ids": "",
+        "primary associated company id": "",
         "associated contact": "",
         "associated contact ids": "",
     },
@@ -80,5 +86,5 @@ def hubspot_property(kind: Kind, title: str) -> str | None:
     Returns "" for a column that only HubSpot can fill in, such as "Record ID", which is not an id
     of the hub. Returns None if HubSpot's title is unknown or equal to the property's label.
     """
-    folded = " ".join(title.casefold().split())
+    folded = _ZONE.sub("", " ".join(title.casefold().split()))
     return _OF_KIND[kind.name].get(folded, _OF_ALL.get(folded))

@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crmhub.csv.refused_rows import format_rows, format_titles
+from crmhub.csv.refused_rows import MARK, format_rows, format_titles
 from crmhub.csv.spreadsheets import Row, Sheet
 from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, param, params
@@ -59,9 +59,9 @@ def copy_file(database: Database, key: Mapping[str, Any], to: Path) -> None:
 
 def refused_rows(database: Database, key: Mapping[str, Any]) -> Iterator[bytes]:
     """Yield the file of refused rows in parts, in UTF-8 with a byte order mark."""
-    mark = "\ufeff".encode()
+    mark = MARK.encode()
     for content in _contents(database, key, "refused"):
-        yield mark + content
+        yield content if content.startswith(mark) else mark + content
         mark = b""
 
 

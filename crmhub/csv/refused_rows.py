@@ -20,6 +20,10 @@ ADDED_COLUMNS = ("crmhub_line", "crmhub_refused")
 """The titles of the two columns after the cells of a row: its line number, and the reason."""
 
 
+MARK = "\ufeff"
+"""The byte order mark, by which Excel recognises UTF-8."""
+
+
 class Refusals(Protocol):
     """Where an import writes the rows that it refuses.
 
@@ -71,8 +75,12 @@ def format_rows(sheet: Sheet, refused: Sequence[tuple[Row, str]], *, raw: bool) 
 
 
 def format_titles(sheet: Sheet) -> str:
-    """Return the titles of the file of refused rows as a line of CSV."""
+    """Return the titles of the file of refused rows as a line of CSV.
+
+    They begin with a byte order mark, if the sheet may be opened in Excel again.
+    """
     text = StringIO()
+    text.write(MARK * sheet.is_of_excel)
     csv.writer(text, delimiter=sheet.delimiter).writerow(titles_of(sheet))
     return text.getvalue()
 
@@ -117,7 +125,7 @@ class RefusedRows:
         with self._path.open("rb") as file:
             file.seek(max(size - 1, 0))
             at_line_end = not size or file.read(1) == b"\n"
-            rest = file.read().decode("utf-8", "replace")
+            rest = file.read().decode("utf-8", "replace").removeprefix(MARK)
         try:
             rows = list(csv.reader(StringIO(rest, newline=""), delimiter=self._sheet.delimiter))
         except csv.Error:

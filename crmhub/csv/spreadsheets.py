@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from crmhub.csv.encodings import find_encoding, normalize_encoding
+from crmhub.csv.encodings import find_encoding, has_mark, normalize_encoding
 from crmhub.errors import BadRequest
 
 # Spreadsheets also accept the full-width forms of East Asian keyboards.
@@ -73,9 +73,10 @@ class Sheet:
     """A CSV file with a header; the constructor reads it completely once.
 
     `rows` is the number of non-blank rows below the header, `digest` the SHA-256 of the file, and
-    `start` the position after the header. An empty `encoding` or `delimiter` is detected. Raises
-    BadRequest for an invalid file, and if encoding or delimiter cannot be determined; its message
-    has the line number. Raises LookupError for an unknown encoding.
+    `start` the position after the header. `is_of_excel` tells whether the file begins with a byte
+    order mark or is not in UTF-8. An empty `encoding` or `delimiter` is detected. Raises BadRequest
+    for an invalid file, and if encoding or delimiter cannot be determined; its message has the line
+    number. Raises LookupError for an unknown encoding.
     """
 
     def __init__(self, path: Path, *, delimiter: str = "", encoding: str = "") -> None:
@@ -84,6 +85,7 @@ class Sheet:
         self.delimiter = delimiter
         self._beginning = _BEGINNING
         self._find_delimiter()
+        self.is_of_excel = self.encoding != "utf-8" or has_mark(path)
         self.size = path.stat().st_size
         self.digest = _digest(path)
         rows = self.read(self._beginning)
