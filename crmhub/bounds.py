@@ -5,8 +5,6 @@ from __future__ import annotations
 # Limits on a request.
 MAX_HEAD_BYTES = 32 * 1024
 MAX_BODY_BYTES = 1024 * 1024
-# A CSV file uploaded in the console, with its form.
-MAX_UPLOAD_BYTES = 20 * 1024 * 1024
 MAX_JSON_DEPTH = 20
 MAX_BATCH_INPUTS = 100
 

@@ -128,8 +128,8 @@ def import_(
         ) from None
     refused = refused or file.with_name(f"{file.stem}.refused.csv")
     with opened_hub() as hub:
-        from crmhub.csv.columns import Choices
-        from crmhub.csv.importing import Import
+        from crmhub.csv.columns import Choices, plan_columns
+        from crmhub.csv.importing import Import, load_catalogues
         from crmhub.csv.refused_rows import NoRefusedRows, RefusedRows
         from crmhub.csv.spreadsheets import Sheet
         from crmhub.properties.kinds import KINDS
@@ -147,6 +147,15 @@ def import_(
             dates=dates or "",
             timezone=timezone,
         )
+        click.echo(
+            f"{sheet.rows:,} rows in {sheet.encoding}, separated by {sheet.delimiter_name}.",
+            err=True,
+        )
+        if dry_run and not as_json:
+            # Before the check, so that it shows what is at fault.
+            catalogues = load_catalogues(hub.records, account)
+            plan = plan_columns(catalogues[kind], sheet.header, choices, catalogues)
+            _print_plan(plan, sheet)
         job = Import(
             hub.records,
             account,
@@ -159,13 +168,7 @@ def import_(
             dry_run=dry_run,
             stop_early=not keep_going,
         )
-        click.echo(
-            f"{sheet.rows:,} rows in {sheet.encoding}, separated by {sheet.delimiter_name}.",
-            err=True,
-        )
-        if dry_run and not as_json:
-            _print_plan(job.plan, sheet)
-        elif job.plan.left_out:
+        if job.plan.left_out and (as_json or not dry_run):
             click.echo(f"Skipped columns: {', '.join(job.plan.left_out)}.", err=True)
         if job.tally.rows:
             click.echo(f"Continuing after row {job.tally.rows:,}.", err=True)
@@ -216,7 +219,8 @@ def _print_plan(plan: Plan, sheet: Sheet) -> None:
             link = f"link to {column.target.kind.name}.{column.target.property}"
             name = f"{name}, {link}" if name else link
         shown = (" ".join(cell.split())[:_PREVIEW_WIDTH] for cell in cells if cell)
-        rows.append((column.title, name, column.found_by, " | ".join(shown)))
+        found_by = "(see the error)" if column.fault else column.found_by
+        rows.append((column.title, name, found_by, " | ".join(shown)))
     print_columns(("COLUMN", "PROPERTY", "FOUND BY", "FIRST ROWS"), rows)
 
 

@@ -7,6 +7,8 @@ import re
 import flask
 
 PREFIX = "/console"
+MAX_UPLOAD_BYTES = 20 * 1024 * 1024
+"""The longest body of an upload: a CSV file with its form."""
 _UPLOAD = re.compile(rf"{PREFIX}/accounts/[^/]+/imports")
 
 blueprint = flask.Blueprint(

@@ -13,9 +13,8 @@ import flask
 
 from crmhub.accounts.accounts import Account
 from crmhub.api.http.authentication import hub
-from crmhub.bounds import MAX_UPLOAD_BYTES
 from crmhub.console.account import account_context
-from crmhub.console.blueprint import blueprint
+from crmhub.console.blueprint import MAX_UPLOAD_BYTES, blueprint
 from crmhub.console.list_filters import text
 from crmhub.console.pages import done, page, refused
 from crmhub.console.sessions import author

@@ -23,8 +23,7 @@ from crmhub.accounts.users import LONGEST_MS, SignedIn
 from crmhub.api.http.addresses import is_https
 from crmhub.api.http.authentication import hub
 from crmhub.audit import Author
-from crmhub.bounds import MAX_UPLOAD_BYTES
-from crmhub.console.blueprint import PREFIX, blueprint, is_upload
+from crmhub.console.blueprint import MAX_UPLOAD_BYTES, PREFIX, blueprint, is_upload
 from crmhub.errors import Forbidden, Unauthorized
 from crmhub.operations import users
 from crmhub.secrets import derive, new_secret, same, sign

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict
 from typing import NoReturn
 
@@ -120,7 +120,9 @@ class Import:
         self._choices = choices
         self._author = by
         self._stop_early = stop_early
-        self._seen = SeenValues() if dry_run else None
+        self._dry_run = dry_run
+        # The unique values of earlier rows, while a dry run goes on.
+        self._seen: SeenValues | None = None
         self._progress = StoredProgress(account.id, kind.code, key or sheet.digest, sheet.path.name)
         catalogues = load_catalogues(records, account)
         catalogue = catalogues[kind.name]
@@ -129,7 +131,7 @@ class Import:
         self._columns = self.plan.columns
         self._unique = {each.name for each in catalogue if each.unique}
         self._cells = CellReader(catalogue, self._find_formats(catalogue), choices.timezone)
-        self._writer = RowWriter(records, account, kind, catalogues, choices, self._seen)
+        self._writer = RowWriter(records, account, kind, catalogues, choices)
         self._position = sheet.start
         self._refusals = refusals
         if dry_run:
@@ -161,6 +163,16 @@ class Import:
         ImportedElsewhere, and OSError. Earlier batches stay stored, and the same import can be
         continued later.
         """
+        if self._dry_run:
+            with closing(SeenValues()) as self._seen:
+                yield from self._run()
+            self._check_quota()
+        else:
+            yield from self._run()
+            self._database.transact(self._end)
+
+    def _run(self) -> Iterator[Tally]:
+        """Import the rest of the rows in batches; yield the tally after each batch."""
         at_start = self._position == self.sheet.start
         most = _FIRST_ROWS if at_start and self._stop_early else _BATCH_ROWS
         batch: list[ParsedRow] = []
@@ -177,11 +189,6 @@ class Import:
         if batch:
             yield self._store(batch)
             self._check_first_rows(most)
-        if self._seen is None:
-            self._database.transact(self._end)
-        else:
-            self._seen.close()
-            self._check_quota()
 
     def _check_first_rows(self, most: int) -> int:
         """Return the size of the next batch; stop the import if all first rows were refused.
@@ -195,7 +202,7 @@ class Import:
         return _BATCH_ROWS
 
     def _stop(self, reason: str) -> NoReturn:
-        if self._seen is None:
+        if not self._dry_run:
             self._database.transact(self._progress.delete)
         self._refusals.discard()
         remedy = next((f" Perhaps {text}." for part, text in _REMEDIES if part in reason), "")
@@ -299,7 +306,7 @@ class Import:
             raise ImportedElsewhere(
                 f"Another process imports {self.sheet.path.name} as well, and continues."
             )
-        tally = self._add(self._writer.write(accepted), refused)
+        tally = self._add(self._writer.write(accepted, None), refused)
         # Before the commit: a repeated refusal is truncated later, a missing one would be lost.
         # After the lock: another process may still be writing to the file.
         self._refusals.write(tx, refused)
@@ -314,7 +321,7 @@ class Import:
         results: list[tuple[int, int]] = []
 
         def write_and_undo(tx: Connection) -> None:
-            results.append(self._writer.write(accepted))
+            results.append(self._writer.write(accepted, self._seen))
             raise _RolledBack
 
         with suppress(_RolledBack):

@@ -57,19 +57,17 @@ class RowWriter:
         kind: Kind,
         catalogues: Mapping[str, Catalogue],
         choices: Choices,
-        seen: SeenValues | None,
     ) -> None:
-        """Prepare the writer; `seen` has the values of a dry run's earlier rows, else None."""
         self._records = records
         self._account = account
         self._kind = kind
         self._catalogues = catalogues
         self._choices = choices
-        self._seen = seen
 
-    def write(self, rows: Sequence[ParsedRow]) -> tuple[int, int]:
+    def write(self, rows: Sequence[ParsedRow], seen: SeenValues | None) -> tuple[int, int]:
         """Store rows as records; return the numbers of created and of updated records.
 
+        `seen` has the unique values of a dry run's earlier rows, which count as stored, else None.
         Raises RowsRefused for invalid values, for unique values that other records have, and for
         links to records that do not exist.
         """
@@ -96,7 +94,7 @@ class RowWriter:
                 stored = self._records.upsert(self._account, self._kind, upserts)
                 for row, (record, is_new) in zip(by_value, stored, strict=True):
                     ids[row.row.line] = record.id
-                    created += is_new and not (self._seen and self._seen.has((by, row.values[by])))
+                    created += is_new and not (seen and seen.has((by, row.values[by])))
         with _map_errors(to_create):
             inputs = [NewRecord(_non_empty(row), path=row.path) for row in to_create]
             if inputs:

@@ -201,6 +201,8 @@ def test_utf_16_with_bad_rows_goes_on_where_it_was_stopped(acme):
 
 def test_unknown_columns_are_skipped_if_told_so(acme):
     write(acme, [["email", "Shoe size"], ["ada@example.com", "38"]])
+    dry = acme("import", "acme", "contacts", "people.csv", "--dry-run", code=1)
+    assert "Shoe size  Shoe size  (see the error)  38" in dry.stdout
     told = acme("import", "acme", "contacts", "people.csv", code=1).stderr
     assert "column 'Shoe size'" in told
     assert "--ignore-unknown" in told
