@@ -147,11 +147,9 @@ def import_(
             dates=dates or "",
             timezone=timezone,
         )
-        click.echo(
-            f"{sheet.rows:,} rows in {sheet.encoding}, separated by {sheet.delimiter_name}.",
-            err=True,
-        )
+        read = f"{sheet.rows:,} rows in {sheet.encoding}, separated by {sheet.delimiter_name}."
         if dry_run and not as_json:
+            click.echo(read)
             # Before the check, so that it shows what is at fault.
             catalogues = load_catalogues(hub.records, account)
             plan = plan_columns(catalogues[kind], sheet.header, choices, catalogues)
@@ -168,6 +166,8 @@ def import_(
             dry_run=dry_run,
             stop_early=not keep_going,
         )
+        if as_json or not dry_run:
+            click.echo(read, err=True)
         if job.plan.left_out and (as_json or not dry_run):
             click.echo(f"Skipped columns: {', '.join(job.plan.left_out)}.", err=True)
         if job.tally.rows:
