@@ -20,6 +20,7 @@ from crmhub import idempotency
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account, Unreadable
 from crmhub.adapter import AdapterError
+from crmhub.csv import jobs
 from crmhub.database.connection import now_ms
 from crmhub.database.maintenance import vacuum
 from crmhub.errors import HubError, NotFound, Unavailable
@@ -31,7 +32,7 @@ from crmhub.identity import possible_duplicates
 from crmhub.journal import clock_jumps
 from crmhub.journal.models import Due, Entry
 from crmhub.journal.schedule import LONGEST_LEASE_MS
-from crmhub.operations import alerts
+from crmhub.operations import alerts, import_jobs
 from crmhub.records import erasing
 from crmhub.records.redating import Redating
 
@@ -90,6 +91,10 @@ class Worker:
             target=alerts.watch, args=(self._hub, self._stopping), daemon=True
         )
         watching.start()
+        importing = threading.Thread(
+            target=import_jobs.watch, args=(self._hub, self._stopping), daemon=True
+        )
+        importing.start()
         # Background jobs run in separate threads, since they may take long.
         redating = partial(Redating(self._hub.database).run, _REDATING_S)
         background = [
@@ -127,6 +132,8 @@ class Worker:
                 self._stopping.wait(_UNAVAILABLE_S)
         # An alert in progress ends within 10 s.
         watching.join()
+        # An import is stopped after a batch; killed in mid-batch it continues elsewhere.
+        importing.join(_END_S)
         for thread in background:
             thread.join(_END_S)
 
@@ -173,6 +180,7 @@ class Worker:
             idempotency.delete_expired(database, most=most),
             erasing.forget_archived(database, most=most),
             possible_duplicates.forget(database, most=most),
+            jobs.forget(database, most=most),
         )
         return most in deleted
 

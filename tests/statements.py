@@ -37,6 +37,7 @@ ACROSS_ACCOUNTS = {
     "crmhub.operations.alerts:_rows_of_all",
     # The worker looks for what is due, and for what is old.
     "crmhub.journal.claiming:due",
+    "crmhub.csv.jobs:due",
     "crmhub.journal.clock_jumps:set_back_ms",
     "crmhub.database.expired:find_expired",
     "crmhub.records.redating:_next",

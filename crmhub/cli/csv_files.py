@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -14,14 +15,19 @@ from click.exceptions import Exit
 
 from crmhub.cli.inputs import as_mapping, assignment
 from crmhub.cli.open_hub import author, opened_hub
-from crmhub.cli.output import print_json
+from crmhub.cli.output import print_columns, print_json
 from crmhub.cli.progress import progress
 
 if TYPE_CHECKING:
+    from crmhub.csv.columns import Plan
+    from crmhub.csv.spreadsheets import Sheet
     from crmhub.records.search.filters import Filter
 
 # Copied from crmhub.properties.kinds, so that `--help` does not import it.
 _KINDS = ("contacts", "deals", "companies", "tickets")
+_PREVIEW_ROWS = 3
+_PREVIEW_WIDTH = 24
+_SHOWN_REASONS = 10
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -35,6 +41,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     metavar="NAME",
     help="Update the record with the same value: a unique property, or id.",
 )
+@click.option("--dry-run", is_flag=True, help="Show the columns and all faults; store nothing.")
 @click.option(
     "--column",
     "columns",
@@ -43,11 +50,33 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     metavar="TITLE=NAME",
     help="The property of a column; TITLE= skips the column.",
 )
+@click.option("--ignore-unknown", is_flag=True, help="Skip columns that are no property.")
+@click.option(
+    "--link",
+    "links",
+    type=assignment,
+    multiple=True,
+    metavar="TITLE=RES.NAME",
+    help="Link to the record with the cell's value: 'Company=companies.name', 'Deal=deals.id'.",
+)
 @click.option("--clear", is_flag=True, help="With --by: empty cells clear values.")
 @click.option("--delimiter", default="", metavar="CHARACTER", help="Detected if not given.")
-@click.option("--encoding", default="utf-8", show_default=True)
+@click.option("--encoding", default="", metavar="NAME", help="Detected if not given.")
+@click.option(
+    "--decimal", type=click.Choice([".", ","]), default=None, help="Detected if not given."
+)
+@click.option(
+    "--dates",
+    type=click.Choice(["dmy", "mdy"]),
+    default=None,
+    help="Whether 3/4/2024 is in April or March. Detected if not given.",
+)
+@click.option(
+    "--timezone", default="", metavar="NAME", help="Of times without a zone: Europe/Berlin. [UTC]"
+)
 @click.option("--raw", is_flag=True, help="Keep the apostrophe before a cell that begins with =.")
 @click.option("--refused", type=_FILE, help="File for rejected rows.")
+@click.option("--keep-going", is_flag=True, help="Go on even if the first 200 rows are rejected.")
 @click.option("--again", is_flag=True, help="Import the file again from its start.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def import_(
@@ -55,23 +84,33 @@ def import_(
     kind: str,
     file: Path,
     by: str,
+    dry_run: bool,
     columns: tuple[tuple[str, str], ...],
+    ignore_unknown: bool,
+    links: tuple[tuple[str, str], ...],
     clear: bool,
     delimiter: str,
     encoding: str,
+    decimal: str | None,
+    dates: str | None,
+    timezone: str,
     raw: bool,
     refused: Path | None,
+    keep_going: bool,
     again: bool,
     as_json: bool,
 ) -> None:
     """Import records (RES: contacts, deals, companies, tickets) from a CSV file.
 
-    The first line names the properties, by name or label. Each row creates a record; with --by
-    email it updates the record with the same email, if there is one.
+    The first line names the properties, by name, by label or as HubSpot exports them. Each row
+    creates a record; with --by email it updates the record with the same email, if there is one.
+    Labels of options, pipelines and stages are understood.
 
     Rejected rows go to FILE.refused.csv with the reason; correct them and import that file. Exits
     with 1 if a row was rejected. After an interruption, run the same command again: it continues
     where it stopped, and stores no row twice.
+
+    Example: crmhub import acme contacts people.csv --by email --dry-run
     """
     if by == "" and clear:
         raise click.UsageError("--clear needs --by: a new record has nothing to clear.")
@@ -82,33 +121,55 @@ def import_(
             f"{file} is not a regular file; an import reads its file several times."
         )
     try:
-        b"email".decode(encoding, "replace")
+        b"email".decode(encoding or "utf-8", "replace")
     except (LookupError, ValueError):
         raise click.UsageError(
             f"--encoding: {encoding} is not a known encoding; give for example cp1252."
         ) from None
     refused = refused or file.with_name(f"{file.stem}.refused.csv")
     with opened_hub() as hub:
-        from crmhub.csv.columns import Choices
-        from crmhub.csv.importing import Import
+        from crmhub.csv.columns import Choices, plan_columns
+        from crmhub.csv.importing import Import, load_catalogues
+        from crmhub.csv.refused_rows import NoRefusedRows, RefusedRows
         from crmhub.csv.spreadsheets import Sheet
         from crmhub.properties.kinds import KINDS
 
         account = hub.load_account(client_id)
         sheet = Sheet(file, delimiter=delimiter.replace("\\t", "\t"), encoding=encoding)
-        choices = Choices(by, as_mapping(columns, "--column"), clear, raw)
+        choices = Choices(
+            by=by,
+            columns=as_mapping(columns, "--column"),
+            clear=clear,
+            raw=raw,
+            ignore_unknown=ignore_unknown,
+            links=as_mapping(links, "--link"),
+            decimal=decimal or "",
+            dates=dates or "",
+            timezone=timezone,
+        )
+        read = f"{sheet.rows:,} rows in {sheet.encoding}, separated by {sheet.delimiter_name}."
+        if dry_run and not as_json:
+            click.echo(read)
+            # Before the check, so that it shows what is at fault.
+            catalogues = load_catalogues(hub.records, account)
+            plan = plan_columns(catalogues[kind], sheet.header, choices, catalogues)
+            _print_plan(plan, sheet)
         job = Import(
             hub.records,
             account,
             KINDS[kind],
             sheet,
             choices=choices,
-            refused=refused,
+            refusals=NoRefusedRows() if dry_run else RefusedRows(refused, sheet, raw=raw),
             by=author(),
             again=again,
+            dry_run=dry_run,
+            stop_early=not keep_going,
         )
-        if job.left_out:
-            click.echo(f"Skipped columns: {', '.join(job.left_out)}.", err=True)
+        if as_json or not dry_run:
+            click.echo(read, err=True)
+        if job.plan.left_out and (as_json or not dry_run):
+            click.echo(f"Skipped columns: {', '.join(job.plan.left_out)}.", err=True)
         if job.tally.rows:
             click.echo(f"Continuing after row {job.tally.rows:,}.", err=True)
         try:
@@ -122,21 +183,45 @@ def import_(
             ) from exc
         tally = job.tally
     if as_json:
-        print_json(
-            {
-                "created": tally.created,
-                "updated": tally.updated,
-                "refused": tally.refused,
-                "refusedFile": str(refused) if tally.refused else "",
-                "leftOut": job.left_out,
-            }
-        )
+        result = {
+            "created": tally.created,
+            "updated": tally.updated,
+            "refused": tally.refused,
+            "refusedFile": str(refused) if tally.refused and not dry_run else "",
+            "leftOut": job.plan.left_out,
+            "reasons": dict(job.reasons.most_common()),
+        }
+        print_json(result | ({"dryRun": True} if dry_run else {}))
     else:
-        click.echo(f"{tally.created:,} created, {tally.updated:,} updated.")
+        would = "would be " if dry_run else ""
+        click.echo(f"{tally.created:,} {would}created, {tally.updated:,} {would}updated.")
         if tally.refused:
-            click.echo(f"{tally.refused:,} refused, with their reasons in {refused}.")
+            where = "" if dry_run else f", with their reasons in {refused}"
+            click.echo(f"{tally.refused:,} {would}refused{where}.")
+            for reason, count in job.reasons.most_common(_SHOWN_REASONS):
+                click.echo(f"  {count:,} × {reason}")
+        if job.warning:
+            click.echo(job.warning)
+        if dry_run:
+            click.echo("Nothing was stored. Run the command without --dry-run to import.")
     if tally.refused:
         raise Exit(1)
+
+
+def _print_plan(plan: Plan, sheet: Sheet) -> None:
+    """Print each column with its property and its cells in the first rows."""
+    first_rows = list(islice(sheet.read(sheet.start), _PREVIEW_ROWS))
+    rows = []
+    for index, column in enumerate(plan.columns):
+        cells = [row.cells[index] for row in first_rows if index < len(row.cells)]
+        name = column.name or ("" if column.target else "(skipped)")
+        if column.target:
+            link = f"link to {column.target.kind.name}.{column.target.property}"
+            name = f"{name}, {link}" if name else link
+        shown = (" ".join(cell.split())[:_PREVIEW_WIDTH] for cell in cells if cell)
+        found_by = "(see the error)" if column.fault else column.found_by
+        rows.append((column.title, name, found_by, " | ".join(shown)))
+    print_columns(("COLUMN", "PROPERTY", "FOUND BY", "FIRST ROWS"), rows)
 
 
 @click.command()
@@ -156,6 +241,11 @@ def import_(
 @click.option(
     "--raw", is_flag=True, help="For programs: no apostrophe before a cell that begins with =."
 )
+@click.option("--labels", is_flag=True, help="Titles are labels instead of names.")
+@click.option("--bom", is_flag=True, help="Begin with a byte order mark, for Excel.")
+@click.option(
+    "--delimiter", default=",", show_default=True, metavar="CHARACTER", help="\\t for a tab."
+)
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 def export(
     client_id: str,
@@ -164,6 +254,9 @@ def export(
     names: tuple[str, ...],
     filters: tuple[str, ...],
     raw: bool,
+    labels: bool,
+    bom: bool,
+    delimiter: str,
     force: bool,
 ) -> None:
     """Export records (RES: contacts, deals, companies, tickets) into a CSV file, - for standard
@@ -171,7 +264,12 @@ def export(
 
     The file appears only when it is complete. A cell that a spreadsheet would read as a formula
     gets an apostrophe in front, which crmhub import removes.
+
+    Example: crmhub export acme contacts people.csv --labels --bom
     """
+    delimiter = delimiter.replace("\\t", "\t")
+    if len(delimiter) != 1 or delimiter in '"\r\n':
+        raise click.UsageError("--delimiter: give one character, or \\t for a tab.")
     parsed_filters = tuple(_filter(text) for text in filters)
     with opened_hub() as hub:
         from crmhub.csv.exporting import Selection
@@ -179,9 +277,10 @@ def export(
         from crmhub.properties.kinds import KINDS
 
         account = hub.load_account(client_id)
-        selection = Selection(parsed_filters, names, raw)
+        selection = Selection(parsed_filters, names, raw, labels, delimiter)
         written = 0
         with _write_whole(file, force=force) as out:
+            out.write("\ufeff" * bom)
             steps = exported(hub.records, account, KINDS[kind], selection, out, by=author())
             written, total = next(steps)
             with progress(kind, total=total) as tell:

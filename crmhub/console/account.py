@@ -28,6 +28,7 @@ TABS = (
     ("Keys", "console.keys"),
     ("Properties", "console.properties"),
     ("Records", "console.records"),
+    ("Import and export", "console.imports"),
     ("Possible duplicates", "console.duplicates"),
 )
 """The pages of an account: label and endpoint. The endpoints of a tab's subpages begin with the

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import flask
 
 PREFIX = "/console"
+MAX_UPLOAD_BYTES = 20 * 1024 * 1024
+"""The longest body of an upload: a CSV file with its form."""
+_UPLOAD = re.compile(rf"{PREFIX}/accounts/[^/]+/imports")
 
 blueprint = flask.Blueprint(
     "console",
@@ -21,3 +26,8 @@ def is_ours(path: str) -> bool:
     A path such as `/console-2/api/v1` belongs to an account.
     """
     return path.startswith(PREFIX) and path[len(PREFIX) :][:1] in ("", "/")
+
+
+def is_upload(method: str, path: str) -> bool:
+    """Return whether a request uploads a file, so that its body may be longer than others."""
+    return method == "POST" and _UPLOAD.fullmatch(path) is not None

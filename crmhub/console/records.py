@@ -60,9 +60,9 @@ def records(client_id: str) -> flask.Response:
 @blueprint.get("/records/<client_id>/<kind>")
 def records_of(client_id: str, kind: str) -> flask.Response:
     """Show a page of the records of one kind that match up to five filters."""
-    account, record_kind = hub().load_account(client_id), _kind(kind)
+    account, record_kind = hub().load_account(client_id), kind_of(kind)
     catalogue = hub().records.catalogue(account, record_kind)
-    given = _filter_rows()
+    given = filter_rows()
     sort = flask.request.args.get("sort", "")
     sort = sort if sort in dict(SORTS) else SORTS[0][0]
     context: dict[str, Any] = {
@@ -77,7 +77,7 @@ def records_of(client_id: str, kind: str) -> flask.Response:
     }
     column, _, order = sort.partition(" ")
     query = Query(
-        tuple(map(_filter, given)), sort=column, descending=order != "asc", limit=_PAGE_SIZE
+        tuple(map(filter_of, given)), sort=column, descending=order != "asc", limit=_PAGE_SIZE
     )
     cursor = flask.request.args.get("cursor", "")
     try:
@@ -100,7 +100,7 @@ def records_of(client_id: str, kind: str) -> flask.Response:
 @blueprint.get("/records/<client_id>/<kind>/<id>")
 def records_one(client_id: str, kind: str, id: str) -> flask.Response:
     """Show a record with its properties and its associated records."""
-    account, record_kind = hub().load_account(client_id), _kind(kind)
+    account, record_kind = hub().load_account(client_id), kind_of(kind)
     record = hub().records.get(account, record_kind, number(record_kind, id))
     catalogue = hub().records.catalogue(account, record_kind)
     properties, values = record.properties, []
@@ -127,13 +127,14 @@ def _frame(account: Account, kind: Kind) -> dict[str, Any]:
     return {"account": account, "tabs": tabs(account), "kind": kind, "kinds": list(KINDS.values())}
 
 
-def _kind(name: str) -> Kind:
+def kind_of(name: str) -> Kind:
+    """Return the kind of record with this name; raises NotFound."""
     if name not in KINDS:
         raise NotFound(f"There are no records of kind {name[:60]!r}; kinds are {', '.join(KINDS)}.")
     return KINDS[name]
 
 
-def _filter_rows() -> list[tuple[str, str, str]]:
+def filter_rows() -> list[tuple[str, str, str]]:
     """Return the first five filters in the URL, as (property, operator, value).
 
     Rows without a property are left out.
@@ -146,7 +147,8 @@ def _filter_rows() -> list[tuple[str, str, str]]:
     return [row for row in given if row[0]][:ROWS]
 
 
-def _filter(row: tuple[str, str, str]) -> Filter:
+def filter_of(row: tuple[str, str, str]) -> Filter:
+    """Return the filter of a row of the form; several values are separated by semicolons."""
     name, operator, value = row
     if operator in ("IN", "NOT_IN"):
         return Filter(name, operator, values=tuple(part.strip() for part in value.split(";")))

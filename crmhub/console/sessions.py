@@ -23,7 +23,7 @@ from crmhub.accounts.users import LONGEST_MS, SignedIn
 from crmhub.api.http.addresses import is_https
 from crmhub.api.http.authentication import hub
 from crmhub.audit import Author
-from crmhub.console.blueprint import PREFIX, blueprint
+from crmhub.console.blueprint import MAX_UPLOAD_BYTES, PREFIX, blueprint, is_upload
 from crmhub.errors import Forbidden, Unauthorized
 from crmhub.operations import users
 from crmhub.secrets import derive, new_secret, same, sign
@@ -65,6 +65,8 @@ def guard() -> None:
     recognise()
     if flask.g.signed_in is None and endpoint not in OPEN:
         raise NotSignedIn("Sign in at /console/sign-in: there is no session, or it has expired.")
+    if is_upload(flask.request.method, flask.request.path):
+        flask.request.max_content_length = MAX_UPLOAD_BYTES
     if flask.request.method not in ("GET", "HEAD"):
         _require_console_form()
 

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from crmhub.csv.headings import hubspot_property
 from crmhub.csv.refused_rows import ADDED_COLUMNS
+from crmhub.csv.spreadsheets import unescape_formula
 from crmhub.errors import Semantic, listed
 from crmhub.properties.catalogue import FIELDS, Catalogue, Property
+from crmhub.properties.kinds import KINDS, Kind
+from crmhub.properties.values import TEXT_TYPES
+
+DATE_ORDERS = ("", "dmy", "mdy")
+DECIMALS = ("", ".", ",")
+_NO_LETTERS = re.compile(r"[\W_]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,62 +27,164 @@ class Choices:
 
     `by` is the property that identifies the record of a row: a unique property, "id", or "" if
     every row creates a record. `columns` assigns properties to column titles; "" skips the column.
-    With `clear`, an empty cell clears the record's value. With `raw`, cells are read unchanged;
-    otherwise an apostrophe before a formula is removed.
+    `links` assigns targets such as "companies.name" to column titles: the record is linked to the
+    records of that kind whose property has the cell's value. With `clear`, an empty cell clears
+    the record's value. With `raw`, cells are read unchanged; otherwise an apostrophe before a
+    formula is removed. With `ignore_unknown`, columns that are no property are skipped.
+
+    `decimal` is the decimal separator of numbers, and `dates` the order of day and month ("dmy" or
+    "mdy"); "" means that they are detected. `timezone` is the time zone of times without a zone,
+    "" for UTC.
     """
 
     by: str = ""
     columns: Mapping[str, str] = field(default_factory=dict)
     clear: bool = False
     raw: bool = False
+    ignore_unknown: bool = False
+    links: Mapping[str, str] = field(default_factory=dict)
+    decimal: str = ""
+    dates: str = ""
+    timezone: str = ""
+
+    @classmethod
+    def from_json(cls, text: str) -> Choices:
+        """Return the options that `to_json` has written, also those of an earlier version."""
+        return cls(**json.loads(text))
+
+    def to_json(self) -> str:
+        """Return the options as JSON text."""
+        return json.dumps(asdict(self), sort_keys=True, ensure_ascii=False)
 
 
-def property_columns(
-    catalogue: Catalogue, titles: Sequence[str], choices: Choices
-) -> tuple[str, ...]:
-    """Return the name of the property for each column, "" for a skipped column.
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The records to which a column links: those of `kind` whose `property` has the cell's value.
 
-    `titles` are the titles of the columns. Raises Semantic with all faults of titles and options.
+    `property` is "id" for the ids of the records.
+    """
+
+    kind: Kind
+    property: str
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a CSV file and what becomes of its cells.
+
+    `name` is the property, "" for none; `found_by` says how it was found, and `fault` why it
+    cannot be imported. `target` is given if the column also links records.
+    """
+
+    title: str
+    name: str
+    found_by: str = ""
+    fault: str = ""
+    target: Target | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The assignment of all columns; `problems` has the faults of columns and options."""
+
+    columns: tuple[Column, ...]
+    problems: tuple[tuple[str, str], ...]
+
+    def check(self) -> None:
+        """Raise Semantic with all problems, if there are any."""
+        if self.problems:
+            raise Semantic(f"Nothing was imported. {listed(self.problems)}")
+
+    @property
+    def left_out(self) -> list[str]:
+        """The titles of the columns that are not imported."""
+        return [
+            column.title or "(no title)"
+            for column in self.columns
+            if not column.name and column.target is None
+        ]
+
+
+def plan_columns(
+    catalogue: Catalogue,
+    titles: Sequence[str],
+    choices: Choices,
+    catalogues: Mapping[str, Catalogue],
+) -> Plan:
+    """Assign the columns with these titles to properties of the catalogue.
+
+    `catalogues` has the catalogue of each kind of record, for links.
     """
     problems = [
-        (f"--column {title}", f"no column has this title; they are {', '.join(titles)}")
-        for title in choices.columns
+        (f"{option} {title}", f"no column has this title; they are {', '.join(titles)}")
+        for option, given in (("--column", choices.columns), ("--link", choices.links))
+        for title in given
         if title not in titles
     ]
-    names: list[str] = []
+    columns: list[Column] = []
     for title in titles:
-        name = choices.columns.get(title, _property_of_title(catalogue, title, choices.by))
-        if name and (reason := _column_fault(catalogue, name, names, choices.by)):
+        target, fault = _target(choices.links.get(title, ""), catalogues)
+        if fault:
+            problems.append((f"--link {title}", fault))
+        name, found_by = _property_of(catalogue, title, choices, has_link=title in choices.links)
+        reason = ""
+        if name:
+            before = [column.name for column in columns]
+            reason = _column_fault(catalogue, name, before, choices)
+        if reason and choices.ignore_unknown and title not in choices.columns:
+            name, found_by, reason = "", "ignored", ""
+        if reason:
             problems.append((f"column {title[:100]!r}", reason))
-        names.append(name)
-    if choices.by and (reason := _by_fault(catalogue, choices.by, names)):
-        problems.append(("--by", reason))
-    if not any(names):
-        problems.append(("columns", "none of them is a property"))
-    if problems:
-        raise Semantic(f"Nothing was imported. {listed(problems)}")
-    return tuple(names)
+        columns.append(Column(title, name, found_by, reason, target))
+    problems += _option_faults(catalogue, choices, [column.name for column in columns])
+    return Plan(tuple(columns), tuple(problems))
 
 
-def _property_of_title(catalogue: Catalogue, title: str, by: str) -> str:
-    """Return the name of the property whose name or label is this title.
+def _property_of(
+    catalogue: Catalogue, title: str, choices: Choices, *, has_link: bool
+) -> tuple[str, str]:
+    """Return the name of the property for a column, "" to skip it, and how it was found.
 
-    Returns "" without a match, with several matches, and for columns that an export or the file of
-    refused rows adds. The title `id` is returned if `by` is `id`.
+    An unknown title is returned as the name itself, so that it is reported.
     """
-    if title == "id" == by:
-        return title
+    if title in choices.columns:
+        return choices.columns[title], "chosen"
+    title = unescape_formula(title)
+    if title.casefold() == "id" == choices.by:
+        return "id", "name"
     if not title or title in FIELDS or title in ADDED_COLUMNS:
-        return ""
-    matches = [prop.name for prop in catalogue if title.casefold() in _names_of(prop)]
-    return title if catalogue.get(title) or len(matches) != 1 else matches[0]
+        return "", "the hub fills it in" if title else ""
+    if catalogue.get(title):
+        return title, "name"
+    for found_by, names in (
+        ("name", [prop.name for prop in catalogue if title.casefold() == prop.name]),
+        ("label", [prop.name for prop in catalogue if _is_label(title, prop)]),
+        ("label", [prop.name for prop in catalogue if _key(title) in _keys(prop)]),
+    ):
+        if len(names) == 1:
+            return names[0], found_by
+    name = hubspot_property(catalogue.kind, title)
+    if name == "" or (name is not None and catalogue.get(name)):
+        return name, "HubSpot's title" if name else "only HubSpot fills it in"
+    return ("", "link only") if has_link else (title, "")
 
 
-def _names_of(prop: Property) -> tuple[str, str]:
-    return prop.name, prop.label.casefold()
+def _is_label(title: str, prop: Property) -> bool:
+    labels = (prop.label, f"{prop.label} ({prop.name})".strip())
+    return any(title.casefold() == label.casefold() for label in labels)
 
 
-def _column_fault(catalogue: Catalogue, name: str, before: Collection[str], by: str) -> str:
+def _key(text: str) -> str:
+    return _NO_LETTERS.sub("", text.casefold())
+
+
+def _keys(prop: Property) -> tuple[str, str]:
+    return _key(prop.name), _key(prop.label)
+
+
+def _column_fault(
+    catalogue: Catalogue, name: str, before: Collection[str], choices: Choices
+) -> str:
     """Return why the column of the property `name` cannot be imported, else "".
 
     `before` are the properties of the earlier columns. The reason says what to do.
@@ -81,14 +194,51 @@ def _column_fault(catalogue: Catalogue, name: str, before: Collection[str], by: 
         return f"an earlier column holds {name} already; leave one out with --column 'TITLE='"
     if prop is not None:
         return f"{name} is read-only; leave it out with --column 'TITLE='" * prop.read_only
-    if name == "id" == by:
+    if name == "id" == choices.by:
         return ""
     similar = catalogue.nearest(name.lower().replace(" ", "_"))
     hint = f"; did you mean {' or '.join(similar)}?" if similar else "."
     return (
         f"{catalogue.kind.name} have no property of this name or label{hint} Name one with"
-        " --column 'TITLE=NAME', or leave it out with --column 'TITLE='"
+        " --column 'TITLE=NAME', or leave it out with --column 'TITLE=' (all such columns with"
+        " --ignore-unknown)"
     )
+
+
+def _target(text: str, catalogues: Mapping[str, Catalogue]) -> tuple[Target | None, str]:
+    """Return the target of a link such as "companies.name", and the fault of the text, else ""."""
+    if not text:
+        return None, ""
+    kind, _, name = text.partition(".")
+    if kind not in KINDS or not name:
+        return None, f"{text} is no target; write KIND.PROPERTY, such as companies.name"
+    prop = catalogues[kind].get(name)
+    if prop is not None and prop.type not in TEXT_TYPES:
+        return None, f"{name} is a {prop.type}; link by a text, an email, a phone or an id"
+    if name != "id" and prop is None:
+        similar = catalogues[kind].nearest(name)
+        hint = f"; did you mean {' or '.join(similar)}?" if similar else ""
+        return None, f"{kind} have no property {name}{hint}"
+    return Target(KINDS[kind], name), ""
+
+
+def _option_faults(
+    catalogue: Catalogue, choices: Choices, names: Sequence[str]
+) -> list[tuple[str, str]]:
+    problems = []
+    if choices.by and (reason := _by_fault(catalogue, choices.by, names)):
+        problems.append(("--by", reason))
+    if not any(names):
+        problems.append(("columns", "none of them is a property"))
+    if choices.dates not in DATE_ORDERS:
+        problems.append(("--dates", "the order is dmy or mdy"))
+    if choices.decimal not in DECIMALS:
+        problems.append(("--decimal", "the separator is a point or a comma"))
+    try:
+        ZoneInfo(choices.timezone or "UTC")
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        problems.append(("--timezone", "unknown time zone; give one such as Europe/Berlin"))
+    return problems
 
 
 def _by_fault(catalogue: Catalogue, by: str, names: Collection[str]) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TextIO
@@ -16,6 +17,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.audit import Author
 from crmhub.csv.spreadsheets import escape_formula
 from crmhub.errors import Semantic, listed
+from crmhub.properties.catalogue import FIELDS, Catalogue, Property
 from crmhub.properties.kinds import Kind
 from crmhub.properties.validation import unknown
 from crmhub.records.search.filters import Filter, iso
@@ -31,12 +33,16 @@ class Selection:
     """The records and properties to export.
 
     `filters` choose the records, and `properties` names the properties; () means all. With `raw`,
-    values are written unchanged, even if a spreadsheet would execute them as formulas.
+    values are written unchanged, even if a spreadsheet would execute them as formulas. With
+    `labels`, the titles are the labels of the properties instead of their names. `delimiter`
+    separates the cells.
     """
 
     filters: tuple[Filter, ...] = ()
     properties: tuple[str, ...] = ()
     raw: bool = False
+    labels: bool = False
+    delimiter: str = ","
 
 
 def export(
@@ -55,12 +61,15 @@ def export(
     Raises Semantic for unknown properties, and BadRequest or Semantic for invalid filters, before
     anything is written.
     """
-    names = _property_names(records, account, kind, selection.properties)
-    write = csv.writer(out).writerow
+    catalogue = records.catalogues.reload(account.id, kind)
+    properties = _properties(catalogue, selection.properties)
+    names = [prop.name for prop in properties]
+    write = csv.writer(out, delimiter=selection.delimiter).writerow
     cell = str if selection.raw else escape_formula
     query = Query(selection.filters, sort="created_at", descending=False, limit=_PAGE_SIZE)
     page = records.page(account, kind, PageRequest(query))
-    write(["id", *names, "createdAt", "updatedAt"])
+    titles = _labels(catalogue, properties) if selection.labels else names
+    write(["id", *map(cell, titles), "createdAt", "updatedAt"])
     written = 0
     while True:
         for record in page.records:
@@ -73,7 +82,7 @@ def export(
             break
         after = records.cursor(account, kind, page.cursor)
         page = records.page(account, kind, PageRequest(query, after))
-    summary = {"records": written, "properties": list(names)}
+    summary = {"records": written, "properties": names}
     records.database.transact(
         lambda tx: audit.note(
             tx, by, "export", "records", kind.name, account_id=account.id, after=summary
@@ -81,15 +90,28 @@ def export(
     )
 
 
-def _property_names(
-    records: RecordStore, account: Account, kind: Kind, requested: Sequence[str]
-) -> tuple[str, ...]:
-    catalogue = records.catalogues.reload(account.id, kind)
+def _properties(catalogue: Catalogue, requested: Sequence[str]) -> list[Property]:
+    """Return the requested properties, all without a request; raises Semantic for unknown ones."""
     if not requested:
-        return tuple(prop.name for prop in catalogue)
+        return list(catalogue)
+    found = [catalogue.get(name) for name in dict.fromkeys(requested)]
     problems = [
         (name[:100], unknown(catalogue, name)) for name in requested if not catalogue.get(name)
     ]
     if problems:
         raise Semantic(listed(problems))
-    return tuple(dict.fromkeys(requested))
+    return [prop for prop in found if prop is not None]
+
+
+def _labels(catalogue: Catalogue, properties: Sequence[Property]) -> list[str]:
+    """Return the labels of the properties, as an import finds them again.
+
+    A label that another property has as label or name is followed by the property's name.
+    """
+    taken = Counter(text for prop in catalogue for text in {prop.name, prop.label.casefold()})
+    return [
+        f"{prop.label} ({prop.name})".strip()
+        if not prop.label or prop.label in FIELDS or taken[prop.label.casefold()] > 1
+        else prop.label
+        for prop in properties
+    ]

@@ -6,82 +6,52 @@ slower process stops, and no record is created twice. A file is identified by it
 file is a new import.
 
 An invalid row is refused, and the other rows are imported nevertheless. The refused row is written
-to a separate file with the reason; that file can be corrected and imported like any other.
+elsewhere with the reason; these rows can be corrected and imported like any other file. If all of
+the first rows are refused for the same reason, the import stops and stores nothing.
+
+A dry run writes each batch in a transaction that is rolled back.
 """
 
 from __future__ import annotations
 
-import json
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from pathlib import Path
-
-import sqlalchemy as sa
+from contextlib import closing, suppress
+from dataclasses import asdict
+from typing import NoReturn
 
 from crmhub import audit
 from crmhub.accounts.accounts import Account
 from crmhub.audit import Author
-from crmhub.csv.columns import Choices, property_columns
-from crmhub.csv.refused_rows import RefusedRows
+from crmhub.csv.cells import CellReader
+from crmhub.csv.columns import Choices, Plan, plan_columns
+from crmhub.csv.formats import Formats, find_formats
+from crmhub.csv.links import LinkCell
+from crmhub.csv.progress import ImportedUpTo, StoredProgress, Tally
+from crmhub.csv.refused_rows import Refusals
+from crmhub.csv.row_writer import ParsedRow, RowsRefused, RowWriter
+from crmhub.csv.seen_values import SeenValues
 from crmhub.csv.spreadsheets import Position, Row, Sheet, unescape_formula
-from crmhub.database.connection import Connection, now_ms
-from crmhub.database.statements import Statement, param, params
-from crmhub.database.tables import csv_import
+from crmhub.database.connection import Connection
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic
-from crmhub.properties.kinds import Kind
-from crmhub.properties.validation import DuplicateValue, InvalidProperties
+from crmhub.properties.catalogue import Catalogue
+from crmhub.properties.kinds import KINDS, Kind
+from crmhub.properties.values import DATE_TYPES, NUMBER_TYPES
 from crmhub.records.store import RecordStore
-from crmhub.records.writing import Change, NewRecord, Upsert
 
 _BATCH_ROWS = 500
-_PROGRESS_KEPT_MS = 90 * 24 * 3600 * 1000
-_import = csv_import.c
-_OF_ACCOUNT = _import.account_id == param("account_id")
-_IS_FILE = sa.and_(_OF_ACCOUNT, _import.kind == param("kind"), _import.digest == param("digest"))
-_NOT_ENDED = _import.ended_at.is_(None)
-_LOCK = Statement(sa.select(_import.position).where(_IS_FILE, _NOT_ENDED).with_for_update())
-_NOTE_PROGRESS = Statement(
-    sa.update(csv_import)
-    .where(_IS_FILE)
-    .values(
-        params("position", "lines", "created", "updated", "refused", "refused_bytes", "changed_at")
-    )
+_FIRST_ROWS = 200
+_MAX_REASONS = 50
+_VALUES = re.compile(r'"[^"]*"|\'[^\']*\'|[0-9]+')
+_REMEDIES = (
+    ("has this value already", "--by updates the existing records instead of creating new ones"),
+    ("cells and the header", "name the character between the cells with --delimiter"),
+    ("needs this property", "name the column of this property with --column 'TITLE=NAME'"),
+    ("needs at least one of", "name a column of one of them with --column 'TITLE=NAME'"),
+    ("is not a number", "name the decimal separator with --decimal"),
+    ("is not a date", "name the order of day and month with --dates"),
 )
-_DELETE = Statement(sa.delete(csv_import).where(_IS_FILE))
-_DELETE_OLD = Statement(
-    sa.delete(csv_import).where(_OF_ACCOUNT, _import.changed_at < param("before"))
-)
-_BEGIN = Statement(
-    lambda insert: (
-        insert(csv_import)
-        .values(
-            params("account_id", "kind", "digest", "choices", "position", "lines", "changed_at")
-            | dict.fromkeys(("created", "updated", "refused", "refused_bytes"), 0)
-        )
-        .on_conflict_do_nothing(index_elements=["account_id", "kind", "digest"])
-    )
-)
-_FIND = Statement(sa.select(csv_import).where(_IS_FILE))
-_SET_ENDED = Statement(
-    sa.update(csv_import)
-    .where(_IS_FILE, _import.position == param("end"), _NOT_ENDED)
-    .values(ended_at=param("now"), changed_at=param("now"))
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """The numbers of rows that an import has created, updated and refused so far."""
-
-    created: int = 0
-    updated: int = 0
-    refused: int = 0
-
-    @property
-    def rows(self) -> int:
-        """The number of rows that the import has processed."""
-        return self.created + self.updated + self.refused
 
 
 class ImportedElsewhere(Conflict):
@@ -91,38 +61,26 @@ class ImportedElsewhere(Conflict):
     """
 
 
-class _RowsRefused(Exception):
-    """The error if rows cannot be stored; `reasons` maps their line numbers to reasons."""
-
-    def __init__(self, reasons: Mapping[int, str]) -> None:
-        self.reasons = reasons
+class AllRefused(Semantic):
+    """The error if all of the first rows are refused for the same reason; nothing is stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class _ParsedRow:
-    """A parsed row: its values by property, "" for an empty cell.
+class _RolledBack(Exception):
+    """Raised to roll back the transaction of a dry run."""
 
-    `unique` has the (property, value) pairs of unique properties, `id` is the record's id or "",
-    and `fault` is the reason if the row cannot be stored, else "".
-    """
 
-    row: Row
-    values: Mapping[str, str]
-    unique: frozenset[tuple[str, str]]
-    id: str = ""
-    fault: str = ""
-
-    @property
-    def path(self) -> str:
-        return f"line {self.row.line}: "
+def load_catalogues(records: RecordStore, account: Account) -> dict[str, Catalogue]:
+    """Return the present catalogue of each kind of record, by the kind's name."""
+    return {name: records.catalogues.reload(account.id, kind) for name, kind in KINDS.items()}
 
 
 class Import:
     """The import of a CSV file as records of one kind in an account.
 
     The constructor checks the columns and loads the progress of an earlier run. `run` imports the
-    rest. `left_out` has the titles of the columns that are not imported; `tally` has the numbers of
-    rows imported and refused so far.
+    rest. `plan` is the assignment of the columns; `tally` has the numbers of rows imported and
+    refused so far, and `reasons` how often each kind of reason occurred in this run. `warning` is
+    set by a dry run that cannot foresee a limit.
     """
 
     def __init__(
@@ -133,97 +91,171 @@ class Import:
         sheet: Sheet,
         *,
         choices: Choices,
-        refused: Path,
+        refusals: Refusals,
         by: Author,
         again: bool = False,
+        dry_run: bool = False,
+        stop_early: bool = True,
+        key: str = "",
     ) -> None:
         """Prepare the import of `sheet`, or its continuation after an interruption.
 
-        `refused` is the path of the file for refused rows. With `again`, the progress of an earlier
-        import is deleted, and the file is imported from its start. Raises Semantic for invalid
-        columns. Raises Conflict if the file was already imported, if an unfinished import of it has
-        other options, or if `refused` exists and has other content.
+        `refusals` takes the refused rows. With `again`, the progress of an earlier import is
+        deleted, and the file is imported from its start. `key` identifies the import instead of the
+        file's digest. With `stop_early`, the import stops if the first rows are all refused for the
+        same reason.
+
+        Raises Semantic for invalid columns, and if numbers or dates can be read in two ways. Raises
+        Conflict if the file was already imported, if an unfinished import of it has other options,
+        or if `refusals` has other content.
         """
         self.sheet = sheet
         self.tally = Tally()
+        self.reasons = Counter[str]()
+        self.warning = ""
         self._records = records
         self._database = records.database
         self._account = account
         self._kind = kind
         self._choices = choices
         self._author = by
-        self._key = {"account_id": account.id, "kind": kind.code, "digest": sheet.digest}
-        catalogue = records.catalogues.reload(account.id, kind)
-        self._properties = property_columns(catalogue, sheet.header, choices)
+        self._stop_early = stop_early
+        self._dry_run = dry_run
+        # The unique values of earlier rows, while a dry run goes on.
+        self._seen: SeenValues | None = None
+        self._progress = StoredProgress(account.id, kind.code, key or sheet.digest, sheet.path.name)
+        catalogues = load_catalogues(records, account)
+        catalogue = catalogues[kind.name]
+        self.plan: Plan = plan_columns(catalogue, sheet.header, choices, catalogues)
+        self.plan.check()
+        self._columns = self.plan.columns
         self._unique = {each.name for each in catalogue if each.unique}
+        self._cells = CellReader(catalogue, self._find_formats(catalogue), choices.timezone)
+        self._writer = RowWriter(records, account, kind, catalogues, choices)
         self._position = sheet.start
-        self._refusals = RefusedRows(refused, sheet, raw=choices.raw)
-        # One transaction: if the restart fails, the earlier progress is kept.
-        self._database.transact(lambda tx: self._resume(tx, again))
+        self._refusals = refusals
+        if dry_run:
+            refusals.open(0, behind=None)
+        else:
+            # One transaction: if the restart fails, the earlier progress is kept.
+            self._database.transact(lambda tx: self._resume(tx, again))
 
-    @property
-    def left_out(self) -> list[str]:
-        """The titles of the columns that are not imported."""
-        titles = zip(self.sheet.header, self._properties, strict=True)
-        return [title or "(no title)" for title, name in titles if not name]
+    def _find_formats(self, catalogue: Catalogue) -> Formats:
+        columns = {}
+        for index, column in enumerate(self._columns):
+            prop = catalogue.get(column.name)
+            if prop is not None and prop.type in NUMBER_TYPES | DATE_TYPES:
+                columns[index] = "number" if prop.type in NUMBER_TYPES else "date"
+        rows = ((row.line, row.cells) for row in self.sheet.read(self.sheet.start))
+        return find_formats(
+            rows,
+            columns,
+            delimiter=self.sheet.delimiter,
+            decimal=self._choices.decimal,
+            dates=self._choices.dates,
+        )
 
     def run(self) -> Iterator[Tally]:
         """Import the rest of the file; yield the tally after each batch.
 
-        Raises LimitExceeded if the plan allows no more records, Unavailable without the database,
+        Raises AllRefused if the first rows are all refused for the same reason. Raises
+        LimitExceeded if the plan allows no more records, Unavailable without the database,
         ImportedElsewhere, and OSError. Earlier batches stay stored, and the same import can be
         continued later.
         """
-        batch: list[_ParsedRow] = []
+        if self._dry_run:
+            with closing(SeenValues()) as self._seen:
+                yield from self._run()
+            self._check_quota()
+        else:
+            yield from self._run()
+            self._database.transact(self._end)
+
+    def _run(self) -> Iterator[Tally]:
+        """Import the rest of the rows in batches; yield the tally after each batch."""
+        at_start = self._position == self.sheet.start
+        most = _FIRST_ROWS if at_start and self._stop_early else _BATCH_ROWS
+        batch: list[ParsedRow] = []
         unique: set[tuple[str, str]] = set()
         for row in self.sheet.read(self._position):
             parsed = self._read(row)
             # Two rows of the same record go into separate batches, in order.
-            if len(batch) == _BATCH_ROWS or not unique.isdisjoint(parsed.unique):
+            if len(batch) == most or not unique.isdisjoint(parsed.unique):
                 yield self._store(batch)
                 batch, unique = [], set()
+                most = self._check_first_rows(most)
             batch.append(parsed)
             unique |= parsed.unique
         if batch:
             yield self._store(batch)
-        self._database.transact(self._end)
+            self._check_first_rows(most)
+
+    def _check_first_rows(self, most: int) -> int:
+        """Return the size of the next batch; stop the import if all first rows were refused.
+
+        `most` is the size of the batch before.
+        """
+        if most == _BATCH_ROWS or self.tally.rows < _FIRST_ROWS:
+            return most
+        if self.tally.rows == self.tally.refused and len(self.reasons) == 1:
+            self._stop(next(iter(self.reasons)))
+        return _BATCH_ROWS
+
+    def _stop(self, reason: str) -> NoReturn:
+        if not self._dry_run:
+            self._database.transact(self._progress.delete)
+        self._refusals.discard()
+        remedy = next((f" Perhaps {text}." for part, text in _REMEDIES if part in reason), "")
+        raise AllRefused(
+            f"Nothing was imported. The first {self.tally.rows} rows fail for one reason:"
+            f" {reason.rstrip('.')}.{remedy}"
+        )
 
     # Rows
 
-    def _read(self, row: Row) -> _ParsedRow:
-        header = self.sheet.header
-        if len(row.cells) != len(header):
+    def _read(self, row: Row) -> ParsedRow:
+        if len(row.cells) != len(self.sheet.header):
             fault = (
-                f"it has {len(row.cells)} cells and the header {len(header)};"
+                f"it has {len(row.cells)} cells and the header {len(self.sheet.header)};"
                 f" a cell that contains {self.sheet.delimiter!r} needs quotes"
             )
-            return _ParsedRow(row, {}, frozenset(), fault=fault)
+            return ParsedRow(row, {}, frozenset(), fault=fault)
         cells = row.cells if self._choices.raw else [unescape_formula(cell) for cell in row.cells]
-        values = {name: value for name, value in zip(self._properties, cells, strict=True) if name}
-        id = values.pop("id", "").strip()
+        given = {
+            column.name: cell
+            for column, cell in zip(self._columns, cells, strict=True)
+            if column.name
+        }
+        links = [
+            LinkCell(column.target, cell)
+            for column, cell in zip(self._columns, cells, strict=True)
+            if column.target and cell.strip()
+        ]
+        id = given.pop("id", "").strip()
+        values, fault = self._cells.read(given)
         unique = {(name, v.strip().lower()) for name, v in values.items() if name in self._unique}
         unique |= {("id", id)}
         unique_values = frozenset((name, value) for name, value in unique if value)
-        fault = ""
         if id and not (id.isascii() and id.isdigit() and len(id) < 17):
             fault = f"id: {id[:40]!r} is not a record id"
-        return _ParsedRow(row, values, unique_values, id, fault)
+        return ParsedRow(row, values, unique_values, id, fault, links)
 
-    def _store(self, rows: Sequence[_ParsedRow]) -> Tally:
-        """Store the valid rows of `rows`; write the invalid rows to the file of refused rows.
+    def _store(self, rows: Sequence[ParsedRow]) -> Tally:
+        """Store the valid rows of `rows`; write the invalid rows to the refused rows.
 
         Return the tally of the import including these rows.
         """
         refused = {row.row.line: row.fault for row in rows if row.fault}
+        if self._seen is not None:
+            refused |= self._seen.find_repeated(rows, by=self._choices.by)
         while True:
             accepted = [row for row in rows if row.row.line not in refused]
             rejected = [(row.row, refused[row.row.line]) for row in rows if row.row.line in refused]
             try:
                 self._commit(rows[-1].row.end, accepted, rejected)
-                return self.tally
             except ImportedElsewhere:
                 raise
-            except _RowsRefused as exc:
+            except RowsRefused as exc:
                 refused |= exc.reasons
             except (BadRequest, NotFound, Conflict, Semantic) as exc:
                 # The error names only the first fault, or rows that conflict with each other.
@@ -233,18 +265,32 @@ class Import:
                 middle = rows.index(accepted[len(accepted) // 2])
                 self._store(rows[:middle])
                 return self._store(rows[middle:])
+            else:
+                self._count_reasons(refused)
+                return self.tally
+
+    def _count_reasons(self, refused: Mapping[int, str]) -> None:
+        for reason in refused.values():
+            text = reason
+            known = _alike(text, self.reasons)
+            if known or len(self.reasons) < _MAX_REASONS:
+                self.reasons[known or text] += 1
 
     def _commit(
-        self, end: Position, accepted: Sequence[_ParsedRow], refused: Sequence[tuple[Row, str]]
+        self, end: Position, accepted: Sequence[ParsedRow], refused: Sequence[tuple[Row, str]]
     ) -> None:
         """Store rows as records, refused rows, and the progress of the import, in one transaction.
 
         `end` is the position in the CSV file after these rows. `accepted` rows become records;
-        `refused` rows are written to the file of refused rows, each with its reason.
+        `refused` rows are written to the refused rows, each with its reason.
         """
-        self.tally = self._database.transact(
-            lambda tx: self._write_batch(tx, end, accepted, refused)
-        )
+        if self._seen is not None:
+            self.tally = self._rehearse(accepted, refused)
+            self._seen.add(accepted)
+        else:
+            self.tally = self._database.transact(
+                lambda tx: self._write_batch(tx, end, accepted, refused)
+            )
         self._position = end
         self._refusals.keep()
 
@@ -252,109 +298,58 @@ class Import:
         self,
         tx: Connection,
         end: Position,
-        accepted: Sequence[_ParsedRow],
+        accepted: Sequence[ParsedRow],
         refused: Sequence[tuple[Row, str]],
     ) -> Tally:
         # The lock is held until the commit: another process with the same file waits here.
-        if tx.scalar(_LOCK, self._key) != self._position.bytes:
+        if self._progress.lock(tx) != self._position.bytes:
             raise ImportedElsewhere(
                 f"Another process imports {self.sheet.path.name} as well, and continues."
             )
-        created, updated = self._write(accepted)
+        tally = self._add(self._writer.write(accepted, None), refused)
         # Before the commit: a repeated refusal is truncated later, a missing one would be lost.
         # After the lock: another process may still be writing to the file.
-        self._refusals.write(refused)
-        before = self.tally
-        tally = Tally(
-            before.created + created, before.updated + updated, before.refused + len(refused)
-        )
-        progress = {
-            "position": end.bytes,
-            "lines": end.lines,
-            "refused_bytes": self._refusals.size,
-            "changed_at": now_ms(),
-        }
-        tx.run(_NOTE_PROGRESS, self._key | asdict(tally) | progress)
+        self._refusals.write(tx, refused)
+        self._progress.note(tx, ImportedUpTo(tally, end, self._refusals.size))
         return tally
 
-    def _write(self, rows: Sequence[_ParsedRow]) -> tuple[int, int]:
-        """Store rows as records; return the numbers of created and of updated records.
+    def _rehearse(self, accepted: Sequence[ParsedRow], refused: Sequence[tuple[Row, str]]) -> Tally:
+        """Write rows as records in a transaction that is rolled back; return the tally with them.
 
-        Raises _RowsRefused for invalid values, and for unique values that other records have.
+        The refused rows are written nevertheless.
         """
-        by = self._choices.by
-        by_id: list[_ParsedRow] = []
-        by_value: list[_ParsedRow] = []
-        to_create: list[_ParsedRow] = []
-        for row in rows:
-            has_value = by not in ("", "id") and row.values.get(by)
-            (by_id if row.id else by_value if has_value else to_create).append(row)
-        created = 0
-        with _map_errors(by_id):
-            changes = [Change(int(row.id), self._values_to_send(row), row.path) for row in by_id]
-            if changes:
-                self._records.update(self._account, self._kind, changes)
-        with _map_errors(by_value):
-            upserts = [
-                Upsert(by, row.values[by], self._values_to_send(row), row.path) for row in by_value
-            ]
-            if upserts:
-                stored = self._records.upsert(self._account, self._kind, upserts)
-                created += sum(is_new for _, is_new in stored)
-        with _map_errors(to_create):
-            inputs = [NewRecord(_non_empty(row), path=row.path) for row in to_create]
-            if inputs:
-                self._records.create(self._account, self._kind, inputs)
-                created += len(inputs)
-        return created, len(rows) - created
+        results: list[tuple[int, int]] = []
 
-    def _values_to_send(self, row: _ParsedRow) -> Mapping[str, str]:
-        return row.values if self._choices.clear else _non_empty(row)
+        def write_and_undo(tx: Connection) -> None:
+            results.append(self._writer.write(accepted, self._seen))
+            raise _RolledBack
 
-    # Progress
+        with suppress(_RolledBack):
+            self._database.transact(write_and_undo)
+        self._database.transact(lambda tx: self._refusals.write(tx, refused))
+        return self._add(results[-1], refused)
+
+    def _add(self, written: tuple[int, int], refused: Sequence[object]) -> Tally:
+        created, updated = written
+        before = self.tally
+        return Tally(
+            before.created + created, before.updated + updated, before.refused + len(refused)
+        )
+
+    # Beginning and end
 
     def _resume(self, tx: Connection, again: bool) -> None:
-        """Load the progress of an earlier import of the file, or store the start of a new one.
-
-        With `again`, the earlier progress is deleted first. Raises Conflict if the file was already
-        imported, or if the earlier import had other options.
-        """
-        choices = json.dumps(asdict(self._choices), sort_keys=True)
-        if again:
-            tx.run(_DELETE, self._key)
-        tx.run(
-            _DELETE_OLD, {"account_id": self._account.id, "before": now_ms() - _PROGRESS_KEPT_MS}
+        """Load the progress of an earlier import of the file, or store the start of a new one."""
+        start = self.sheet.start
+        progress = self._progress.begin(tx, self._choices, start, again=again)
+        self.tally, self._position = progress.tally, progress.position
+        goes_on = self._position != start
+        self._refusals.open(
+            progress.refused_bytes, behind=self._position.lines if goes_on else None
         )
-        tx.run(
-            _BEGIN,
-            self._key
-            | {
-                "choices": choices,
-                "position": self.sheet.start.bytes,
-                "lines": self.sheet.start.lines,
-                "changed_at": now_ms(),
-            },
-        )
-        progress = tx.row(_FIND, self._key)
-        self.tally = Tally(progress.created, progress.updated, progress.refused)
-        if progress.ended_at is not None:
-            raise Conflict(
-                f"{self.sheet.path.name} was imported already: {progress.created} created,"
-                f" {progress.updated} updated, {progress.refused} refused."
-                " --again imports it again."
-            )
-        if progress.choices != choices:
-            raise Conflict(
-                f"{self.sheet.path.name} was imported up to line {progress.lines} with other"
-                f" options: {progress.choices}. "
-                " Give the same options to continue, or --again to restart."
-            )
-        self._position = Position(progress.position, progress.lines)
-        goes_on = self._position != self.sheet.start
-        self._refusals.open(progress.refused_bytes, behind=progress.lines if goes_on else None)
 
     def _end(self, tx: Connection) -> None:
-        if tx.run(_SET_ENDED, self._key | {"now": now_ms(), "end": self._position.bytes}):
+        if self._progress.end(tx, self._position):
             audit.note(
                 tx,
                 self._author,
@@ -365,30 +360,17 @@ class Import:
                 after=asdict(self.tally),
             )
 
-
-@contextmanager
-def _map_errors(rows: Sequence[_ParsedRow]) -> Iterator[None]:
-    """Context manager that turns InvalidProperties and DuplicateValue into _RowsRefused.
-
-    The record store raises these errors for invalid records. The _RowsRefused names the line in the
-    CSV file of every invalid row in `rows`.
-    """
-    try:
-        yield
-    except InvalidProperties as exc:
-        reasons: dict[int, list[str]] = {}
-        for row in exc.problems:
-            reasons.setdefault(rows[row.index].row.line, []).append(f"{row.name}: {row.reason}")
-        raise _RowsRefused({line: "; ".join(faults) for line, faults in reasons.items()}) from exc
-    except DuplicateValue as exc:
-        lines = {row.path: row.row.line for row in rows}
-        raise _RowsRefused(
-            {
-                lines[path]: f"{name}: record {holder} has this value already"
-                for path, name, holder in exc.taken
-            }
-        ) from exc
+    def _check_quota(self) -> None:
+        quota = self._account.plan.quotas.get(self._kind.name)
+        live = self._records.counts(self._account).get(self._kind.code, 0)
+        if quota is not None and live + self.tally.created > quota:
+            self.warning = (
+                f"The plan allows {quota:,} {self._kind.name}, and there are {live:,}: the import"
+                f" will stop after {max(0, quota - live):,} new ones."
+            )
 
 
-def _non_empty(row: _ParsedRow) -> dict[str, str]:
-    return {name: value for name, value in row.values.items() if value}
+def _alike(reason: str, known: Counter[str]) -> str:
+    """Return the known reason that differs from this one in quoted values and numbers only."""
+    form = _VALUES.sub("…", reason)
+    return next((each for each in known if _VALUES.sub("…", each) == form), "")

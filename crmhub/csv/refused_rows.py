@@ -10,12 +10,79 @@ import os
 from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
+from typing import Protocol
 
 from crmhub.csv.spreadsheets import Row, Sheet, escape_formula, unescape_formula
+from crmhub.database.connection import Connection
 from crmhub.errors import Conflict
 
 ADDED_COLUMNS = ("crmhub_line", "crmhub_refused")
 """The titles of the two columns after the cells of a row: its line number, and the reason."""
+
+
+MARK = "\ufeff"
+"""The byte order mark, by which Excel recognises UTF-8."""
+
+
+class Refusals(Protocol):
+    """Where an import writes the rows that it refuses.
+
+    `size` is the length of what was written so far, in bytes.
+    """
+
+    size: int
+
+    def open(self, size: int, *, behind: int | None) -> None:
+        """Continue after the first `size` bytes, which an earlier run wrote.
+
+        `behind` is the number of the last line that was imported, None for a new import. Raises
+        Conflict if something else is stored there.
+        """
+        ...
+
+    def write(self, tx: Connection, refused: Sequence[tuple[Row, str]]) -> None:
+        """Write rows, each with its reason, in the transaction of the batch.
+
+        The transaction may be rolled back and the batch written again.
+        """
+        ...
+
+    def keep(self) -> None:
+        """Make the rows written so far final, after the commit of the batch."""
+        ...
+
+    def discard(self) -> None:
+        """Delete all rows; the import stores nothing."""
+        ...
+
+
+def titles_of(sheet: Sheet) -> list[str]:
+    """Return the titles of the file of refused rows."""
+    return [*sheet.header, *ADDED_COLUMNS]
+
+
+def format_rows(sheet: Sheet, refused: Sequence[tuple[Row, str]], *, raw: bool) -> str:
+    """Return refused rows, each with its reason, as CSV without titles.
+
+    With `raw`, cells are written unchanged; otherwise formulas are escaped.
+    """
+    text = StringIO()
+    out = csv.writer(text, delimiter=sheet.delimiter)
+    for row, reason in refused:
+        cells = row.cells if raw else [escape_formula(unescape_formula(cell)) for cell in row.cells]
+        out.writerow([*cells, row.line, escape_formula(reason)])
+    return text.getvalue()
+
+
+def format_titles(sheet: Sheet) -> str:
+    """Return the titles of the file of refused rows as a line of CSV.
+
+    They begin with a byte order mark, if the sheet may be opened in Excel again.
+    """
+    text = StringIO()
+    text.write(MARK * sheet.is_of_excel)
+    csv.writer(text, delimiter=sheet.delimiter).writerow(titles_of(sheet))
+    return text.getvalue()
 
 
 class RefusedRows:
@@ -31,7 +98,7 @@ class RefusedRows:
         self._sheet = sheet
         self._raw = raw
         self._kept_size = 0
-        self._titles = [*sheet.header, *ADDED_COLUMNS]
+        self._titles = titles_of(sheet)
 
     def open(self, size: int, *, behind: int | None) -> None:
         """Continue the file after its first `size` bytes, which an earlier run wrote.
@@ -58,7 +125,7 @@ class RefusedRows:
         with self._path.open("rb") as file:
             file.seek(max(size - 1, 0))
             at_line_end = not size or file.read(1) == b"\n"
-            rest = file.read().decode("utf-8", "replace")
+            rest = file.read().decode("utf-8", "replace").removeprefix(MARK)
         try:
             rows = list(csv.reader(StringIO(rest, newline=""), delimiter=self._sheet.delimiter))
         except csv.Error:
@@ -70,27 +137,18 @@ class RefusedRows:
         is_later = (line.isdecimal() and int(line) > behind for line in lines)
         return at_line_end and len(lines) == len(complete_rows) and all(is_later)
 
-    def write(self, refused: Sequence[tuple[Row, str]]) -> None:
+    def write(self, tx: Connection, refused: Sequence[tuple[Row, str]]) -> None:
         """Write rows, each with its reason, after the rows that `keep` has made final.
 
         Rows that are not final are deleted from the file first.
         """
         if self.size == self._kept_size and not refused:
             return
-        text = StringIO()
-        out = csv.writer(text, delimiter=self._sheet.delimiter)
-        if not self._kept_size:
-            out.writerow(self._titles)
-        for row, reason in refused:
-            cells = (
-                row.cells
-                if self._raw
-                else [escape_formula(unescape_formula(cell)) for cell in row.cells]
-            )
-            out.writerow([*cells, row.line, escape_formula(reason)])
+        text = "" if self._kept_size else format_titles(self._sheet)
+        text += format_rows(self._sheet, refused, raw=self._raw)
         with self._path.open("ab") as file:
             file.truncate(self._kept_size)
-            file.write(text.getvalue().encode("utf-8", "surrogatepass"))
+            file.write(text.encode("utf-8", "surrogatepass"))
             file.flush()
             os.fsync(file.fileno())
             self.size = file.tell()
@@ -98,3 +156,27 @@ class RefusedRows:
     def keep(self) -> None:
         """Make the rows written so far final, so that no later `write` replaces them."""
         self._kept_size = self.size
+
+    def discard(self) -> None:
+        """Delete the file, if this import has created it."""
+        if self.size:
+            self._path.unlink(missing_ok=True)
+        self.size = self._kept_size = 0
+
+
+class NoRefusedRows:
+    """Refused rows that are written nowhere, for a dry run."""
+
+    size = 0
+
+    def open(self, size: int, *, behind: int | None) -> None:
+        """Do nothing."""
+
+    def write(self, tx: Connection, refused: Sequence[tuple[Row, str]]) -> None:
+        """Do nothing."""
+
+    def keep(self) -> None:
+        """Do nothing."""
+
+    def discard(self) -> None:
+        """Do nothing."""

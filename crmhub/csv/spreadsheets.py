@@ -7,15 +7,17 @@ apostrophe, which is removed on import, so that values survive a round trip.
 
 from __future__ import annotations
 
-import codecs
 import csv
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from io import StringIO
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
+from crmhub.csv.encodings import find_encoding, has_mark, normalize_encoding
 from crmhub.errors import BadRequest
 
 # Spreadsheets also accept the full-width forms of East Asian keyboards.
@@ -23,9 +25,12 @@ _FORMULA = re.compile(r"'*[=+\-@\t\r＝＋－＠]")
 # A plain number executes nothing, and the sign belongs to a phone number.
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?", re.ASCII)
 _DELIMITERS = (",", ";", "\t", "|")
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_DELIMITER_NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
+# Excel writes and reads this line before the titles.
+_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\r?\n', re.IGNORECASE)
 _LARGEST_CELL = 1 << 20
-_BLOCK = 1 << 20
+_HEAD_BYTES = 256 * 1024
+_HEAD_ROWS = 50
 
 
 def escape_formula(value: str) -> str:
@@ -68,23 +73,33 @@ class Sheet:
     """A CSV file with a header; the constructor reads it completely once.
 
     `rows` is the number of non-blank rows below the header, `digest` the SHA-256 of the file, and
-    `start` the position after the header. An empty `delimiter` is guessed from the first line.
-    Raises BadRequest for an invalid file; its message has the line number.
+    `start` the position after the header. `is_of_excel` tells whether the file begins with a byte
+    order mark or is not in UTF-8. An empty `encoding` or `delimiter` is detected. Raises BadRequest
+    for an invalid file, and if encoding or delimiter cannot be determined; its message has the line
+    number. Raises LookupError for an unknown encoding.
     """
 
-    def __init__(self, path: Path, *, delimiter: str = "", encoding: str = "utf-8") -> None:
+    def __init__(self, path: Path, *, delimiter: str = "", encoding: str = "") -> None:
         self.path = path
-        self._encoding = "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
-        self.delimiter = delimiter or self._most_likely_delimiter()
+        self.encoding = normalize_encoding(encoding, path) if encoding else find_encoding(path)
+        self.delimiter = delimiter
+        self._beginning = _BEGINNING
+        self._find_delimiter()
+        self.is_of_excel = self.encoding != "utf-8" or has_mark(path)
         self.size = path.stat().st_size
         self.digest = _digest(path)
-        rows = self.read()
+        rows = self.read(self._beginning)
         first = next(rows, None)
         if first is None:
             raise BadRequest(f"{path.name} is empty; its first line names the columns.")
         self.header = [cell.strip() for cell in first.cells]
         self.start = first.end
         self.rows = sum(1 for _ in rows)
+
+    @property
+    def delimiter_name(self) -> str:
+        """The name of the delimiter, such as "comma"."""
+        return _DELIMITER_NAMES.get(self.delimiter, self.delimiter)
 
     def read(self, after: Position = _BEGINNING) -> Iterator[Row]:
         """Yield the non-blank rows after a position, in order.
@@ -95,7 +110,7 @@ class Sheet:
         # The csv module has only this limit for the whole process.
         csv.field_size_limit(_LARGEST_CELL)
         with self.path.open("rb") as file:
-            lines = _Lines(file, self._encoding, self.path.name, after)
+            lines = _Lines(file, self.encoding, self.path.name, after)
             reader = csv.reader(lines, delimiter=self.delimiter, strict=True)
             while True:
                 line = lines.at.lines + 1
@@ -108,10 +123,45 @@ class Sheet:
                 if any(cells):
                     yield Row(cells, line, lines.at)
 
-    def _most_likely_delimiter(self) -> str:
+    def _find_delimiter(self) -> None:
+        """Set the delimiter, and the position of the titles after the line `sep=;`, if any."""
         with self.path.open("rb") as file:
-            first = file.readline(_BLOCK).decode(self._encoding, "replace")
-        return max(_DELIMITERS, key=first.count)
+            lines = _Lines(file, self.encoding, self.path.name, _BEGINNING)
+            first = next(lines, "")
+            if match := _SEPARATOR_LINE.fullmatch(first):
+                self.delimiter = self.delimiter or match[1]
+                self._beginning = lines.at
+            elif not self.delimiter:
+                text = first
+                for line in lines:
+                    if lines.at.bytes > _HEAD_BYTES:
+                        break
+                    text += line
+                self.delimiter = _most_likely_delimiter(self.path.name, text)
+
+
+def _most_likely_delimiter(name: str, text: str) -> str:
+    """Return the delimiter that divides most rows into as many cells as the titles.
+
+    `text` is the beginning of a file. Raises BadRequest if two delimiters do so equally well.
+    """
+    ranks = []
+    for delimiter in _DELIMITERS:
+        csv.field_size_limit(_LARGEST_CELL)
+        try:
+            reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter)
+            widths = [len(row) for row in islice(reader, _HEAD_ROWS) if any(row)]
+        except csv.Error:
+            continue
+        if widths and widths[0] > 1:
+            ranks.append((widths.count(widths[0]) / len(widths), widths[0], delimiter))
+    ranks.sort(reverse=True)
+    if len(ranks) > 1 and ranks[0][:2] == ranks[1][:2]:
+        both = " or ".join(_DELIMITER_NAMES[delimiter] for *_, delimiter in ranks[:2])
+        raise BadRequest(
+            f"{name}: the cells may be separated by {both}; name the character with --delimiter."
+        )
+    return ranks[0][2] if ranks else ","
 
 
 def _fault(exc: csv.Error) -> str:
@@ -147,19 +197,34 @@ class _Lines:
         return self
 
     def __next__(self) -> str:
-        line = self._file.readline()
+        line = _read_line(self._file, self._encoding)
         if not line:
             raise StopIteration
-        encoding = self._encoding
-        if self.at.bytes:
-            encoding = encoding.removesuffix("-sig")
-        elif line.startswith(_UTF16):
-            raise BadRequest(f"{self._name} is in UTF-16. Save it as CSV in UTF-8.")
+        is_first = not self.at.bytes
         self.at = Position(self.at.bytes + len(line), self.at.lines + 1)
         try:
-            return line.decode(encoding)
+            text = line.decode(self._encoding)
         except UnicodeDecodeError as exc:
             raise BadRequest(
-                f"{self._name}, line {self.at.lines}: this is not {encoding.removesuffix('-sig')};"
+                f"{self._name}, line {self.at.lines}: this is not {self._encoding};"
                 " name the file's encoding with --encoding (older spreadsheets write cp1252)."
             ) from exc
+        return text.removeprefix("\ufeff") if is_first else text
+
+
+def _read_line(file: BinaryIO, encoding: str) -> bytes:
+    """Return the next line of a file in this encoding with its line break, b"" at the end."""
+    if not encoding.startswith("utf-16"):
+        return file.readline()
+    is_little = encoding.endswith("le")
+    line = b""
+    while part := file.readline():
+        line += part
+        # The byte 0A may also be half of another character.
+        if is_little and len(line) % 2:
+            line += file.read(1)
+            if line.endswith(b"\n\0"):
+                break
+        elif not is_little and len(line) % 2 == 0 and line.endswith(b"\0\n"):
+            break
+    return line

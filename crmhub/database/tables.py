@@ -359,6 +359,48 @@ csv_import = sa.Table(
 )
 """Imports of CSV files, with the progress of each import."""
 
+import_job = sa.Table(
+    "import_job",
+    metadata,
+    sa.Column("account_id", sa.Integer, sa.ForeignKey("account.id"), primary_key=True),
+    sa.Column("id", KEY_TEXT, primary_key=True),
+    sa.Column("kind", sa.SmallInteger, nullable=False),
+    sa.Column("file_name", sa.Text, nullable=False),
+    sa.Column("size", sa.BigInteger, nullable=False),
+    # JSON: the encoding, the delimiter and the options of the import.
+    sa.Column("settings", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("dry_run", sa.Boolean, nullable=False),
+    sa.Column("total", sa.BigInteger, nullable=False),
+    sa.Column("created", sa.BigInteger, nullable=False),
+    sa.Column("updated", sa.BigInteger, nullable=False),
+    sa.Column("refused", sa.BigInteger, nullable=False),
+    sa.Column("message", sa.Text, nullable=False),
+    sa.Column("author_kind", sa.Text, nullable=False),
+    sa.Column("author", sa.Text, nullable=False),
+    sa.Column("author_id", sa.Text, nullable=False),
+    # The worker that runs the import, and until when no other worker may.
+    sa.Column("lease", sa.Text, nullable=False),
+    sa.Column("lease_until", MS, nullable=False),
+    sa.Column("created_at", MS, nullable=False),
+    sa.Column("changed_at", MS, nullable=False),
+    sa.Index("import_job_due", "changed_at", **_where("state in ('queued', 'running')")),
+    sa.Index("import_job_old", "changed_at"),
+)
+"""Imports that the console starts and a worker runs; `csv_import` has their exact progress."""
+
+import_part = sa.Table(
+    "import_part",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("job_id", KEY_TEXT, primary_key=True),
+    # "file" for the uploaded file, "refused" for the refused rows.
+    sa.Column("role", KEY_TEXT, primary_key=True),
+    sa.Column("number", sa.BigInteger, primary_key=True),
+    sa.Column("content", sa.LargeBinary, nullable=False),
+)
+"""The uploaded files and the refused rows of imports, in parts."""
+
 # --- What search reads ------------------------------------------------------------------------
 
 ix_text = sa.Table(

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from crmhub import idempotency
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
+from crmhub.csv import jobs
 from crmhub.database.advisory_locks import hold
 from crmhub.database.connection import Connection, now_ms
 from crmhub.database.statements import Statement, in_list, one_of, param
@@ -205,6 +206,7 @@ class Erasure:
             properties = catalogue.load(tx, account_id, kind)
             erasing.erase(tx, properties, record_ids, now=now_ms())
             marks.erase(tx, account_id, kind, record_ids)
+        jobs.erase(tx, account_id)
         leases.forget(tx, account_id, [lease_key(phone) for phone in person.phones])
         created = {(record.id, iso(record.created_at)) for record in records}
         kept = {

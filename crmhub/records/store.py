@@ -512,6 +512,34 @@ class RecordStore:
 
         self.database.transact(work)
 
+    def link_all(
+        self, account: Account, kind: Kind, links: Sequence[tuple[int, Kind, int]]
+    ) -> None:
+        """Link existing records of `kind` to other records, in one transaction.
+
+        Each item of `links` is the id of a record of `kind`, the kind of the other record, and its
+        id. Links that exist stay as they are; a new link changes `updated_at` of the first record.
+        Raises Semantic if another record does not exist or is the record itself.
+        """
+        if any((kind, id) == (to, to_id) for id, to, to_id in links):
+            raise Semantic(f"A {kind.singular} cannot be associated with itself.")
+
+        def work(tx: Connection) -> None:
+            catalogues.hold(tx, account.id)
+            associations.require(tx, account.id, [("", to, to_id) for _, to, to_id in links])
+            ids = sorted({id for id, _, _ in links})
+            before = associations.of_records(tx, account.id, kind, ids)
+            new = [
+                (id, to, to_id)
+                for id, to, to_id in links
+                if to_id not in before.get(id, {}).get(to.name, ())
+            ]
+            associations.link(tx, account.id, kind, new)
+            for id in sorted({id for id, _, _ in new}):
+                writing.touch(tx, account.id, kind, id, now=now_ms())
+
+        self.database.transact(work)
+
     def unlink(self, account: Account, kind: Kind, id: int, to: Kind, to_id: int) -> None:
         """Remove the link between the record `id` and the record `to_id` of the kind `to`.
 

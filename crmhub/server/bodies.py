@@ -5,14 +5,16 @@ from __future__ import annotations
 import io
 import threading
 import time
-from collections.abc import Iterable
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Any
 
 from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntityTooLarge
 
 from crmhub.api.http.authentication import TURN
 from crmhub.api.http.reading import ARRIVED, BODY, HUNG_UP
+from crmhub.console.blueprint import MAX_UPLOAD_BYTES, is_upload
 from crmhub.journal.slots import Gate
 from crmhub.server.connections import Connections, Request
 from crmhub.server.tcp_connection import SHORT_BODY
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 _LONG_BODIES = 64
 # Long bodies processed at a time: parsed as JSON, a body takes twenty times its size.
 _LONG_TURNS = 2
+# Uploads received or processed at a time; each takes room on the disk.
+_UPLOADS = 4
+_BLOCK = 65_536
 # First parts of the paths whose third part names the account.
 _HELPERS = ("chatbot", "crm-api-interface")
 
@@ -36,6 +41,9 @@ class BodyBuffer:
     body here, however long that takes, and does not count among the `turns`. So slow senders delay
     no other requests. `connections` limits the number of slow senders and their time. A body of
     more than `largest` bytes is not read.
+
+    The body of an upload in the console may have up to MAX_UPLOAD_BYTES. It is read into a
+    temporary file, and only a few uploads at a time.
 
     If a client hangs up, granian ends the body as if it were complete. Flask cuts a chunked body at
     the size limit instead of refusing it. In both cases the app gets an error here when it reads
@@ -55,6 +63,7 @@ class BodyBuffer:
         self._turns = Gate(turns)
         self._long_bodies = Gate(_LONG_BODIES)
         self._long_turns = Gate(_LONG_TURNS)
+        self._uploads = Gate(_UPLOADS)
 
     @property
     def is_idle(self) -> bool:
@@ -66,30 +75,64 @@ class BodyBuffer:
         request = Request(environ["REMOTE_ADDR"], self._connections)
         self._requests[thread_id] = request
         try:
-            chunked = "HTTP_TRANSFER_ENCODING" in environ
-            length = None if chunked else int(environ.get("CONTENT_LENGTH") or 0)
-            if length != 0:
-                request.expects_continue = "HTTP_EXPECT" in environ
-                body = self._read_body(request, environ["wsgi.input"], length)
-                if body is _INCOMPLETE and self._connections.has_closed_recently:
-                    # The caller is gone. An answer of the app would delay other callers, since many
-                    # connections are closed at a time.
-                    start_response("400 Bad Request", [])
-                    return []
-                if isinstance(body, bytes):
-                    environ[BODY] = body
-                    environ["wsgi.input"] = io.BytesIO(body)
-                else:
-                    environ["wsgi.input"] = body
-            environ[ARRIVED] = request.complete_at = time.monotonic()
-            environ[HUNG_UP] = request.has_hung_up
-            account = _find_account(environ["PATH_INFO"])
-            environ[TURN] = turn = self._turns.of(account)
-            is_long = len(environ.get(BODY, b"")) > SHORT_BODY
-            with self._long_turns.of(account) if is_long else nullcontext(), turn:
-                return self._app(environ, start_response)
+            with self._upload_file(environ, request) as upload:
+                return self._answer(environ, start_response, request, upload)
         finally:
             del self._requests[thread_id]
+
+    @contextmanager
+    def _upload_file(
+        self, environ: WSGIEnvironment, request: Request
+    ) -> Iterator[IO[bytes] | None]:
+        """Yield a temporary file for an upload, once there is room; None for other requests."""
+        path = environ["PATH_INFO"]
+        if not is_upload(environ["REQUEST_METHOD"], path):
+            yield None
+            return
+        request.waiting_since = time.monotonic()
+        with self._uploads.of(_find_account(path)), TemporaryFile() as file:
+            request.has_place, request.waiting_since = True, 0.0
+            yield file
+
+    def _answer(
+        self,
+        environ: WSGIEnvironment,
+        start_response: StartResponse,
+        request: Request,
+        upload: IO[bytes] | None,
+    ) -> Iterable[bytes]:
+        """Read the body of a request, and pass the request to the app.
+
+        `upload`: the file for the body of an upload, else None.
+        """
+        chunked = "HTTP_TRANSFER_ENCODING" in environ
+        length = None if chunked else int(environ.get("CONTENT_LENGTH") or 0)
+        if length != 0:
+            request.expects_continue = "HTTP_EXPECT" in environ
+            stream = environ["wsgi.input"]
+            body: bytes | IO[bytes] | _InvalidBody
+            if upload is None:
+                body = self._read_body(request, stream, length)
+            else:
+                body = _read_upload(stream, length, upload)
+                request.has_place = False
+            if body is _INCOMPLETE and self._connections.has_closed_recently:
+                # The caller is gone. An answer of the app would delay other callers, since many
+                # connections are closed at a time.
+                start_response("400 Bad Request", [])
+                return []
+            if isinstance(body, bytes):
+                environ[BODY] = body
+                environ["wsgi.input"] = io.BytesIO(body)
+            else:
+                environ["wsgi.input"] = body
+        environ[ARRIVED] = request.complete_at = time.monotonic()
+        environ[HUNG_UP] = request.has_hung_up
+        account = _find_account(environ["PATH_INFO"])
+        environ[TURN] = turn = self._turns.of(account)
+        is_long = upload is not None or len(environ.get(BODY, b"")) > SHORT_BODY
+        with self._long_turns.of(account) if is_long else nullcontext(), turn:
+            return self._app(environ, start_response)
 
     def _read_body(self, request: Request, stream: Any, length: int | None) -> bytes | _InvalidBody:
         """Read the body of a request from `stream`, and return it.
@@ -112,6 +155,26 @@ class BodyBuffer:
         if length is not None and len(data) < length:
             return _INCOMPLETE
         return data
+
+
+def _read_upload(stream: Any, length: int | None, file: IO[bytes]) -> IO[bytes] | _InvalidBody:
+    """Read the body of an upload into `file`, and return the file at its beginning.
+
+    `length`: the number of bytes; None for a chunked body of unknown length. If the body is too
+    long or incomplete, return an `_InvalidBody` instead.
+    """
+    if length is not None and length > MAX_UPLOAD_BYTES:
+        return _InvalidBody(RequestEntityTooLarge)
+    received = 0
+    while block := stream.read(_BLOCK):
+        received += len(block)
+        if received > MAX_UPLOAD_BYTES:
+            return _InvalidBody(RequestEntityTooLarge)
+        file.write(block)
+    if length is not None and received < length:
+        return _INCOMPLETE
+    file.seek(0)
+    return file
 
 
 def _find_account(path: str) -> str:

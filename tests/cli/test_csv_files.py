@@ -16,6 +16,7 @@ import pytest
 
 from crmhub.csv.columns import Choices
 from crmhub.csv.importing import Import, ImportedElsewhere
+from crmhub.csv.refused_rows import RefusedRows
 from crmhub.csv.spreadsheets import Sheet
 from crmhub.hub import Hub
 from crmhub.properties.catalogue import Property
@@ -384,7 +385,13 @@ def test_one_that_comes_second_leaves_the_file_of_refused_rows_alone(acme, hub):
     account = hub.directory.by_client_id("acme")
     first, second = (
         Import(
-            hub.records, account, CONTACTS, sheet, choices=Choices(), refused=refused, by=TESTS
+            hub.records,
+            account,
+            CONTACTS,
+            sheet,
+            choices=Choices(),
+            refusals=RefusedRows(refused, sheet, raw=False),
+            by=TESTS,
         ).run()
         for _ in range(2)
     )

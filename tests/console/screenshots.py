@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import FilePayload, Page, sync_playwright
 
 from crmhub.accounts import field_maps
 from crmhub.accounts.accounts import Account
@@ -60,6 +60,7 @@ PAGES = (
     ("account-field-map", "/accounts/{acme}/field-map"),
     ("account-field-map-none", "/accounts/{local}/field-map"),
     ("account-field-map-rule", "/accounts/{acme}/field-map?kind=deals&name=amount"),
+    ("account-imports-none", "/accounts/{acme}/imports"),
     ("account-bots", "/accounts/{acme}/bots"),
     ("account-keys", "/accounts/{acme}/keys"),
     ("account-properties", "/accounts/{acme}/properties?kind=deals"),
@@ -93,6 +94,11 @@ OF_ONE = (
     ("record", "/records/{local}/contacts/{contact}"),
     ("record-deal", "/records/{local}/deals/{deal}"),
 )
+_EXPORT = """Record ID,First Name,Last Name,Email,Lead Status,Create Date,Shoe size,Company name
+51,Ada,Lovelace,ada@example.com,New,2024-05-01 10:00,38,Lovelace & Daughters
+52,Ærøskøbing,,aero@example.com,Attempted to Contact,2024-05-01 10:00,44,
+53,Bob,Nobody,bob(at)example.com,,2024-05-01 10:00,41,"A company with a long name, Inc."
+"""
 RULES = {
     "contacts": {"position": "jobtitle", "colour": {"constant": "blue", "set": "empty"}},
     "deals": {"dealstage": {"values": {"new": "appointmentscheduled", "won": "closedwon"}}},
@@ -202,11 +208,38 @@ def photograph(camera: Camera, names: dict[str, str]) -> None:
     camera.open(f"/accounts/{names['acme']}/keys")
     page.get_by_role("button", name="Create key").click()
     camera.shoot("account-key")
+    photograph_import(camera, names["local"])
+
     camera.open("/accounts/new")
     page.get_by_label("Name").fill(f"A new account on a {camera.width}")
     page.keyboard.press("Enter")
     page.get_by_label("API key").wait_for()
     camera.shoot("account-opened")
+
+
+def photograph_import(camera: Camera, client_id: str) -> None:
+    """Upload a file, and open each page on the way to its records."""
+    page, imports = camera.page, f"/accounts/{client_id}/imports"
+    camera.open(imports)
+    file: FilePayload = {"name": "hubspot.csv", "mimeType": "text/csv", "buffer": _EXPORT.encode()}
+    page.get_by_label("File").set_input_files(file)
+    page.get_by_role("button", name="Upload and check").click()
+    page.get_by_role("button", name="Dry run").wait_for()
+    camera.shoot("import-draft")
+    page.get_by_label("Property of Lead Status").select_option("email")
+    page.get_by_text("How the file is read").click()
+    page.get_by_role("button", name="Import 3 rows").click()
+    camera.shoot("import-refused")
+    page.get_by_label("Property of Lead Status").select_option("hs_lead_status")
+    page.get_by_role("button", name="Dry run").click()
+    camera.shoot("import-queued")
+    page.get_by_text("dry run done").wait_for()
+    camera.shoot("import-dry-run")
+    page.get_by_role("button", name="Import 3 rows").click()
+    page.get_by_text("done, with rejected rows").wait_for()
+    camera.shoot("import-done")
+    camera.open(imports)
+    camera.shoot("account-imports")
 
 
 @contextmanager

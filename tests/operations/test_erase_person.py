@@ -6,13 +6,16 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from typing import Any
 
 import flask
 import pytest
 
+from crmhub.accounts.accounts import Account
 from crmhub.adapter import Denied, Rejected, Uncertain
-from crmhub.errors import BadRequest, Conflict
+from crmhub.csv.jobs import ImportJob
+from crmhub.errors import BadRequest, Conflict, NotFound
 from crmhub.helpers.attempts import Action, attempt
 from crmhub.helpers.contact_properties import SetProperties
 from crmhub.helpers.create_lead import CreateLead
@@ -20,9 +23,10 @@ from crmhub.hub import Hub
 from crmhub.identity.chats import note_chat
 from crmhub.journal.discard_action import discard_one
 from crmhub.journal.models import Entry
-from crmhub.operations import erase_person
+from crmhub.operations import erase_person, import_jobs
 from crmhub.operations.correct_action import correct
 from crmhub.operations.erasure import Erased
+from crmhub.properties.kinds import CONTACTS
 from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known, lead, switch, total
 from tests.clients import TESTS, Client
@@ -476,3 +480,18 @@ def test_a_text_is_found_however_it_is_written() -> None:
     ):
         assert any(form in written.lower() for form in forms("ada@x.org")), written
     assert not any(form in b"ada@y.org" for form in forms("ada@x.org"))
+
+
+def test_files_of_imports_go_since_they_may_name_anybody(hub: Hub, client: Client) -> None:
+    def upload(account: Account) -> ImportJob:
+        file = BytesIO(f"email\n{EMAIL}\n".encode("utf-16"))
+        return import_jobs.upload(hub, account, CONTACTS, file, file_name="p.csv", by=TESTS)
+
+    client.make(email=EMAIL)
+    draft, running = upload(client.account), upload(client.account)
+    import_jobs.start(hub, client.account, running, running.settings, dry_run=False)
+    erase(hub, client, EMAIL)
+    with pytest.raises(NotFound):
+        import_jobs.find(hub, client.account, draft.id)
+    assert rows(hub, client, "job_id", "import_part") == [(running.id,)]
+    assert import_jobs.find(hub, client.account, running.id).state != "draft"

@@ -90,3 +90,24 @@ for (const button of document.querySelectorAll("[data-add]")) {
     rule.querySelector("input").focus();
   });
 }
+
+// A part of the page that goes on changing is fetched anew, until it says that it is complete.
+// Without this file a link leads to the page again.
+for (const part of document.querySelectorAll("[data-refresh]")) {
+  const refresh = async () => {
+    try {
+      const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const fresh = page.getElementById(part.id);
+      if (!fresh || !("refresh" in fresh.dataset)) {
+        location.reload();
+        return;
+      }
+      part.replaceChildren(...fresh.childNodes);
+    } catch {
+      // The hub cannot be reached just now; the next time may succeed.
+    }
+    setTimeout(refresh, 1000 * part.dataset.refresh);
+  };
+  setTimeout(refresh, 1000 * part.dataset.refresh);
+}

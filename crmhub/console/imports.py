@@ -1,0 +1,302 @@
+"""The console's pages for imports of CSV files: upload, columns, dry run, progress, result."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+from urllib.parse import quote
+
+import flask
+
+from crmhub.accounts.accounts import Account
+from crmhub.api.http.authentication import hub
+from crmhub.console.account import account_context
+from crmhub.console.blueprint import MAX_UPLOAD_BYTES, blueprint
+from crmhub.console.list_filters import text
+from crmhub.console.pages import done, page, refused
+from crmhub.console.sessions import author
+from crmhub.csv.columns import Choices, Column
+from crmhub.csv.jobs import ImportJob, JobSettings
+from crmhub.errors import BadRequest, HubError
+from crmhub.operations import import_jobs
+from crmhub.operations.import_jobs import Preview
+from crmhub.properties.catalogue import Catalogue
+from crmhub.properties.kinds import KINDS, Kind
+
+ENCODINGS = (
+    ("", "Detect"), ("utf-8", "UTF-8"), ("utf-16", "UTF-16"),
+    ("cp1252", "Windows, Western Europe (cp1252)"),
+    ("cp1250", "Windows, Central Europe (cp1250)"),
+    ("cp1251", "Windows, Cyrillic (cp1251)"), ("cp1253", "Windows, Greek (cp1253)"),
+    ("cp1254", "Windows, Turkish (cp1254)"), ("iso8859-15", "Latin-9 (ISO 8859-15)"),
+    ("mac_roman", "Mac, Western Europe"), ("cp850", "DOS (cp850)"),
+    ("shift_jis", "Japanese (Shift JIS)"), ("gb18030", "Chinese (GB 18030)"),
+)  # fmt: skip
+DELIMITERS = (("", "Detect"), (",", "Comma"), (";", "Semicolon"), ("\t", "Tab"), ("|", "Bar |"))
+DECIMALS = (("", "Detect"), (".", "Point: 1,234.50"), (",", "Comma: 1.234,50"))
+DATES = (("", "Detect"), ("dmy", "Day first: 31/12/2024"), ("mdy", "Month first: 12/31/2024"))
+SKIPPED = {
+    "ignored": "No property has this name.",
+    "only HubSpot fills it in": "Only HubSpot fills this in.",
+    "the hub fills it in": "The hub fills this in.",
+}
+"""Why a column is skipped, by how its property was searched."""
+_NAMES = ("id", "email", "phone", "name", "domain", "dealname", "subject")
+_SKIP = ""
+# With more options on the page, properties are typed, with one list of suggestions for all.
+_MOST_OPTIONS = 20_000
+# The options of the command in messages, and the fields of the form that replace them.
+_FORM_WORDS = (
+    (r" Name one with --column 'TITLE=NAME'.*?--ignore-unknown\)", " Choose one, or skip it"),
+    (r"(?:leave|left) (one|it) out with --column 'TITLE='", r"skip \1"),
+    (r"name (the|a) column (of .*?) with --column 'TITLE=NAME'", r"choose \1 column \2"),
+    (r"(?:the character )?(?:between the cells )?with --delimiter", "the delimiter below"),
+    (r"Name the right encoding with --encoding", "Choose the right encoding below"),
+    (r" ?with --(?:encoding|decimal|dates)", " below"),
+    (r"--decimal \. or --decimal ,", "choose the decimal separator below"),
+    (r"--dates dmy or --dates mdy", "choose the order of dates below"),
+    (r"--by updates", "the choice “Update” under Existing records updates"),
+    (r"--by: ", "Existing records: "),
+    (r"--timezone: ", "Time zone: "),
+    (r"--link ", "Link of "),
+)
+
+
+@blueprint.get("/accounts/<client_id>/imports")
+def imports(client_id: str) -> flask.Response:
+    """Show the forms for an upload and for an export, and the newest imports."""
+    return page("account/imports.html", **_overview(client_id))
+
+
+@blueprint.post("/accounts/<client_id>/imports")
+def imports_upload(client_id: str) -> flask.Response:
+    """Store an uploaded CSV file as a draft, and show its columns."""
+    account = hub().load_account(client_id)
+    form = flask.request.form
+    file = flask.request.files.get("file")
+    try:
+        if file is None or not file.filename:
+            raise BadRequest("Choose a file.")
+        kind = KINDS.get(form.get("kind", ""))
+        if kind is None:
+            raise BadRequest(f"Choose what the rows are: {', '.join(KINDS)}.")
+        with closing(file):
+            job = import_jobs.upload(
+                hub(), account, kind, file.stream, file_name=text(file.filename), by=author()
+            )
+    except HubError as exc:
+        return refused(exc, "account/imports.html", **_overview(client_id))
+    return done(
+        "Uploaded. Nothing is imported yet.",
+        "console.imports_job",
+        client_id=client_id,
+        id=job.id,
+    )
+
+
+@blueprint.get("/accounts/<client_id>/imports/<id>")
+def imports_job(client_id: str, id: str) -> flask.Response:
+    """Show an import: a draft with its columns and first rows, else its progress or result."""
+    return page("account/import.html", **_shown(client_id, id))
+
+
+@blueprint.post("/accounts/<client_id>/imports/<id>")
+def imports_start(client_id: str, id: str) -> flask.Response:
+    """Save the form of a draft, and start a dry run or the import if its button was pressed."""
+    account = hub().load_account(client_id)
+    job = import_jobs.find(hub(), account, id)
+    settings = _settings(job)
+    action = flask.request.form.get("action", "")
+    try:
+        if action in ("dry-run", "import"):
+            import_jobs.start(hub(), account, job, settings, dry_run=action == "dry-run")
+        else:
+            import_jobs.save(hub(), account, id, settings)
+    except HubError as exc:
+        return refused(
+            _in_form_words(exc), "account/import.html", **_shown(client_id, id, settings)
+        )
+    said = {"dry-run": "The dry run has started.", "import": "The import has started."}
+    message = said.get(action, "The preview is up to date.")
+    return done(message, "console.imports_job", client_id=client_id, id=id)
+
+
+@blueprint.post("/accounts/<client_id>/imports/<id>/state")
+def imports_state(client_id: str, id: str) -> flask.Response:
+    """Stop or continue an import, or make a draft of it again, as the button says."""
+    account = hub().load_account(client_id)
+    action = flask.request.form.get("action", "")
+    if action == "stop":
+        import_jobs.stop(hub(), account, id)
+        message = "The import is stopped. Rows that were imported stay."
+    elif action == "continue":
+        import_jobs.resume(hub(), account, id)
+        message = "The import continues."
+    else:
+        import_jobs.reopen(hub(), account, id)
+        message = "Nothing is imported yet. Change the columns and options."
+    return done(message, "console.imports_job", client_id=client_id, id=id)
+
+
+@blueprint.post("/accounts/<client_id>/imports/<id>/deleted")
+def imports_delete(client_id: str, id: str) -> flask.Response:
+    """Delete an import with its file and its refused rows."""
+    import_jobs.delete(hub(), hub().load_account(client_id), id)
+    message = "The import and its file are deleted. Imported records stay."
+    return done(message, "console.imports", client_id=client_id)
+
+
+@blueprint.get("/accounts/<client_id>/imports/<id>/refused.csv")
+def imports_refused(client_id: str, id: str) -> flask.Response:
+    """Return the refused rows of an import, with their lines and reasons, as a CSV file."""
+    job = import_jobs.find(hub(), hub().load_account(client_id), id)
+    return csv_download(
+        import_jobs.refused_rows(hub(), job), f"{job.file_name.rpartition('.')[0]}.refused.csv"
+    )
+
+
+def csv_download(body: Any, name: str) -> flask.Response:
+    """Return a response with a CSV file that the browser saves under this name."""
+    plain = re.sub(r'[^ -~]|["\\]', "_", name)
+    disposition = f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name)}"
+    return flask.Response(
+        body,
+        content_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": disposition},
+    )
+
+
+def _overview(client_id: str) -> dict[str, Any]:
+    shared = account_context(client_id)
+    return {
+        **shared,
+        "jobs": import_jobs.listed(hub(), shared["account"]),
+        "kinds": [(name, name.capitalize()) for name in KINDS],
+        "kind": flask.request.values.get("kind", "contacts"),
+        "delimiters": DELIMITERS[1:],
+        "most_mib": MAX_UPLOAD_BYTES >> 20,
+    }
+
+
+def _shown(client_id: str, id: str, settings: JobSettings | None = None) -> dict[str, Any]:
+    """Return the template variables of an import's page.
+
+    A draft is shown with `settings`; if they are None, with the saved ones.
+    """
+    shared = account_context(client_id)
+    account: Account = shared["account"]
+    job = import_jobs.find(hub(), account, id)
+    shown = {**shared, "job": job, "message": _words(job.message)}
+    if job.state != "draft":
+        return shown
+    settings = settings or job.settings
+    choices = settings.choices
+    preview, fault = None, ""
+    try:
+        given = choices if choices.columns else replace(choices, ignore_unknown=True)
+        preview = import_jobs.preview(hub(), account, job, replace(settings, choices=given))
+    except HubError as exc:
+        fault = _words(exc.message)
+    catalogue = hub().records.catalogue(account, job.kind)
+    return {
+        **shown,
+        "settings": settings,
+        "choices": choices,
+        "preview": preview,
+        "columns": _columns(preview) if preview else [],
+        "fault": fault,
+        "problems": [
+            (_words(where).removeprefix("column "), _words(what))
+            for where, what in (preview.plan.problems if preview else ())
+        ],
+        "properties": [(prop.name, _label(prop.label, prop.name)) for prop in catalogue],
+        "many": preview is not None and len(preview.plan.columns) * len(catalogue) > _MOST_OPTIONS,
+        "by": _by_choices(catalogue),
+        "targets": _targets(account, job.kind),
+        "skipped": SKIPPED,
+        "encodings": ENCODINGS,
+        "delimiters": DELIMITERS,
+        "decimals": DECIMALS,
+        "dates": DATES,
+    }
+
+
+def _columns(preview: Preview) -> list[tuple[Column, Sequence[str]]]:
+    """Return each column with its cells in the first rows."""
+    rows = preview.rows
+    return [
+        (
+            replace(column, fault=_words(column.fault)),
+            [row[index] for row in rows if index < len(row)],
+        )
+        for index, column in enumerate(preview.plan.columns)
+    ]
+
+
+def _settings(job: ImportJob) -> JobSettings:
+    """Return the settings in the submitted form; without its fields, the saved settings."""
+    form = {name: text(value) for name, value in flask.request.form.items()}
+    if "encoding" not in form:
+        return job.settings
+    titles = {key.partition(".")[2]: value for key, value in form.items() if _is(key, "title")}
+    columns, links = {}, {}
+    for index, title in titles.items():
+        # A browser sends each line break as CR and LF.
+        title = title.replace("\r\n", "\n")
+        if title:
+            columns[title] = form.get(f"column.{index}", _SKIP)
+            if form.get(f"link.{index}"):
+                links[title] = form[f"link.{index}"]
+    # Tabs are no text to strip.
+    delimiter = flask.request.form.get("delimiter", "")
+    choices = Choices(
+        by=form.get("by", ""),
+        columns=columns,
+        links=links,
+        clear="clear" in form and bool(form.get("by")),
+        decimal=form.get("decimal", ""),
+        dates=form.get("dates", ""),
+        timezone=form.get("timezone", "").strip(),
+    )
+    return JobSettings(form["encoding"], delimiter[:1], "keep_going" in form, choices)
+
+
+def _is(key: str, part: str) -> bool:
+    return key.startswith(f"{part}.") and key.partition(".")[2].isdecimal()
+
+
+def _by_choices(catalogue: Catalogue) -> list[tuple[str, str]]:
+    unique = [
+        (prop.name, f"Update the one with the same {prop.label}") for prop in catalogue.unique
+    ]
+    return [("", "Create a new record for each row"), *unique, ("id", "Update the one with the id")]
+
+
+def _targets(account: Account, kind: Kind) -> list[tuple[str, str]]:
+    """Return the records to which a column may link, as (target, label)."""
+    targets = []
+    for each in KINDS.values():
+        catalogue = hub().records.catalogue(account, each)
+        names = [name for name in _NAMES if name == "id" or catalogue.get(name)]
+        names += [prop.name for prop in catalogue.unique if prop.name not in names]
+        targets += [(f"{each.name}.{name}", f"{each.singular} by {name}") for name in names]
+    return targets
+
+
+def _label(label: str, name: str) -> str:
+    return label if label.casefold() == name else f"{label} ({name})"
+
+
+def _words(message: str) -> str:
+    """Return a message of an import in the words of the form instead of the command's options."""
+    for pattern, words in _FORM_WORDS:
+        message = re.sub(pattern, words, message)
+    return message
+
+
+def _in_form_words(error: HubError) -> HubError:
+    error.message = _words(error.message)
+    return error

@@ -1,0 +1,147 @@
+"""Conversion of a CSV file's cells to property values, as people and spreadsheets write them.
+
+Labels of options, pipelines and stages become their values; numbers, dates and booleans become the
+form that the hub stores. A cell that cannot be converted is returned unchanged, so that the
+validation of the value explains the fault.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+from crmhub.csv.formats import Formats, read_date, read_number
+from crmhub.properties.catalogue import Catalogue, Property
+from crmhub.properties.values import DATE_TYPES, NUMBER_TYPES, Option
+
+# "true" and "false" as Excel writes them in its languages, and what people write.
+_BOOLEANS = {
+    **dict.fromkeys(("true", "yes", "1", "wahr", "ja", "vrai", "oui", "verdadero"), "true"),
+    **dict.fromkeys(("sí", "si", "vero", "waar", "sant", "sim", "verdadeiro"), "true"),
+    **dict.fromkeys(("false", "no", "0", "falsch", "nein", "faux", "non", "falso"), "false"),
+    **dict.fromkeys(("onwaar", "nee", "falskt", "não"), "false"),
+}
+_SHORTENED = re.compile(r"[0-9][.,][0-9]+E\+[0-9]+", re.IGNORECASE)
+_WITHOUT_ZONE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2})?")
+
+
+class UnclearCell(ValueError):
+    """Error for a cell that has no single meaning; the message says why, and what to do."""
+
+
+class CellReader:
+    """Converts the cells of a row to property values of one kind of record."""
+
+    def __init__(self, catalogue: Catalogue, formats: Formats, timezone: str) -> None:
+        self._catalogue = catalogue
+        self._formats = formats
+        self._zone = ZoneInfo(timezone) if timezone else None
+        self._options = {
+            prop.name: ({option.value for option in prop.options}, _labels(prop.options))
+            for prop in catalogue
+            if prop.options and prop.options_from != "stages"
+        }
+        self._stages = _stage_labels(catalogue)
+
+    def read(self, cells: Mapping[str, str]) -> tuple[dict[str, str], str]:
+        """Return the values of a row by property, and its first fault or "".
+
+        `cells` maps the names of properties to cells; an empty cell gives "".
+        """
+        kind, fault = self._catalogue.kind, ""
+        values: dict[str, str] = {}
+        for name, cell in cells.items():
+            prop = self._catalogue.get(name)
+            if not cell or prop is None or name == kind.stage:
+                values[name] = cell
+                continue
+            try:
+                values[name] = self._value(prop, cell)
+            except UnclearCell as exc:
+                values[name] = cell
+                fault = fault or f"{name}: {exc}"
+        if kind.stage and cells.get(kind.stage):
+            try:
+                pipeline = values.get(kind.pipeline, "")
+                values[kind.stage] = self._stage(cells[kind.stage], pipeline)
+            except UnclearCell as exc:
+                fault = fault or f"{kind.stage}: {exc}"
+        return values, fault
+
+    def _value(self, prop: Property, cell: str) -> str:
+        if prop.name in self._options:
+            return self._option(prop, cell)
+        if prop.type in NUMBER_TYPES:
+            return read_number(cell, self._formats.decimal) or cell
+        if prop.type in DATE_TYPES:
+            text = read_date(cell, self._formats.dates) or cell.strip()
+            return self._in_utc(text) if prop.type == "datetime" else text
+        if prop.type == "bool":
+            return _BOOLEANS.get(cell.strip().casefold(), cell)
+        if prop.type == "phone" and _SHORTENED.fullmatch(cell.strip()):
+            raise UnclearCell(
+                f'"{cell.strip()}" was shortened by a spreadsheet; format the column as text there'
+            )
+        return cell
+
+    def _option(self, prop: Property, cell: str) -> str:
+        values, labels = self._options[prop.name]
+        if prop.type != "multi_enumeration":
+            text = cell.strip()
+            return cell if text in values else labels.get(text.casefold(), cell)
+        parts = (part.strip() for part in cell.split(";"))
+        return ";".join(
+            part if part in values else labels.get(part.casefold(), part) for part in parts
+        )
+
+    def _stage(self, cell: str, pipeline: str) -> str:
+        """Return the id of the stage that a cell names by id or label.
+
+        The same label may occur in several pipelines: that of the row's pipeline counts.
+        """
+        text = cell.strip()
+        found = [
+            (pipeline_id, stage)
+            for pipeline_id, stage in self._stages.get(text.casefold(), ())
+            if pipeline in ("", pipeline_id)
+        ]
+        if any(each.has(text) for each in self._catalogue.pipelines) or not found:
+            return cell
+        if len({stage for _, stage in found}) > 1:
+            ids = ", ".join(pipeline_id for pipeline_id, _ in found)
+            raise UnclearCell(
+                f'"{text[:60]}" is a stage of the pipelines {ids}; add a column for the pipeline'
+            )
+        return found[0][1]
+
+    def _in_utc(self, text: str) -> str:
+        if self._zone is None or not _WITHOUT_ZONE.fullmatch(text):
+            return text
+        try:
+            moment = datetime.fromisoformat(text).replace(tzinfo=self._zone).astimezone(UTC)
+        except (ValueError, OverflowError):
+            return text
+        return moment.replace(tzinfo=None).isoformat(sep=" ")
+
+
+def _labels(options: tuple[Option, ...]) -> Mapping[str, str]:
+    """Return the values of options by folded label, without labels that several options have."""
+    by_label: dict[str, set[str]] = {}
+    for option in options:
+        by_label.setdefault(option.label.strip().casefold(), set()).add(option.value)
+    return {label: next(iter(found)) for label, found in by_label.items() if len(found) == 1}
+
+
+def _stage_labels(catalogue: Catalogue) -> Mapping[str, list[tuple[str, str]]]:
+    """Return (pipeline id, stage id) of each stage by folded label.
+
+    HubSpot exports a stage as `Closed Won (Sales Pipeline)`.
+    """
+    stages: dict[str, list[tuple[str, str]]] = {}
+    for pipeline in catalogue.pipelines:
+        for stage in pipeline.stages:
+            for text in (stage.label, f"{stage.label} ({pipeline.label})"):
+                stages.setdefault(text.strip().casefold(), []).append((pipeline.id, stage.id))
+    return stages

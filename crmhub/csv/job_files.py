@@ -1,0 +1,118 @@
+"""The files of stored imports, in parts in the database: the upload, and the refused rows.
+
+The functions take the key of a job: the values of `account_id` and `id`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from crmhub.csv.refused_rows import MARK, format_rows, format_titles
+from crmhub.csv.spreadsheets import Row, Sheet
+from crmhub.database.connection import Connection, Database
+from crmhub.database.statements import Statement, param, params
+from crmhub.database.tables import import_part
+from crmhub.errors import NotFound
+
+_part = import_part.c
+_OF_JOB = sa.and_(_part.account_id == param("account_id"), _part.job_id == param("id"))
+_IN_ROLE = sa.and_(_OF_JOB, _part.role == param("role"))
+_ADD_PART = Statement(
+    sa.insert(import_part)
+    .values(params("account_id", "job_id", "role", "number", "content"))
+    .inline()
+)
+_NUMBERS = Statement(sa.select(_part.number).where(_IN_ROLE).order_by(_part.number))
+_CONTENT = Statement(sa.select(_part.content).where(_IN_ROLE, _part.number == param("number")))
+_DELETE_ROLE = Statement(sa.delete(import_part).where(_IN_ROLE))
+_DELETE_ALL = Statement(sa.delete(import_part).where(_OF_JOB))
+
+
+def add_part(
+    tx: Connection, key: Mapping[str, Any], role: str, number: int, content: bytes
+) -> None:
+    """Store a part of the file `role`, "file" or "refused"; parts are read by their numbers."""
+    part = {"role": role, "number": number, "content": content}
+    tx.run(_ADD_PART, {"account_id": key["account_id"], "job_id": key["id"], **part})
+
+
+def delete_parts(tx: Connection, key: Mapping[str, Any], role: str = "") -> None:
+    """Delete the file `role`, or all files of the job."""
+    if role:
+        tx.run(_DELETE_ROLE, {**key, "role": role})
+    else:
+        tx.run(_DELETE_ALL, key)
+
+
+def copy_file(database: Database, key: Mapping[str, Any], to: Path) -> None:
+    """Write the uploaded file to a path; raises NotFound if the file was deleted."""
+    with to.open("wb") as out:
+        for content in _contents(database, key, "file"):
+            out.write(content)
+    if not to.stat().st_size:
+        raise NotFound("The file of this import was deleted, since the import has ended.")
+
+
+def refused_rows(database: Database, key: Mapping[str, Any]) -> Iterator[bytes]:
+    """Yield the file of refused rows in parts, in UTF-8 with a byte order mark."""
+    mark = MARK.encode()
+    for content in _contents(database, key, "refused"):
+        yield content if content.startswith(mark) else mark + content
+        mark = b""
+
+
+def _contents(database: Database, key: Mapping[str, Any], role: str) -> Iterator[bytes]:
+    wanted = {**key, "role": role}
+    with database.reading() as db:
+        numbers = [row.number for row in db.rows(_NUMBERS, wanted)]
+    for number in numbers:
+        with database.reading() as db:
+            content = db.scalar(_CONTENT, wanted | {"number": number})
+        yield bytes(content or b"")
+
+
+class StoredRefusals:
+    """The refused rows of a job, in the database.
+
+    With `raw`, cells are written unchanged.
+    """
+
+    def __init__(
+        self, database: Database, key: Mapping[str, Any], sheet: Sheet, *, raw: bool
+    ) -> None:
+        self.size = 0
+        self._kept_size = 0
+        self._database = database
+        self._key = key
+        self._sheet = sheet
+        self._raw = raw
+
+    def open(self, size: int, *, behind: int | None) -> None:
+        """Continue after the rows of an earlier run; without an earlier run, delete its rows."""
+        self.size = self._kept_size = size
+        if behind is None:
+            self.discard()
+
+    def write(self, tx: Connection, refused: Sequence[tuple[Row, str]]) -> None:
+        """Write rows, each with its reason, in the transaction of the batch."""
+        self.size = self._kept_size
+        if not refused:
+            return
+        text = "" if self._kept_size else format_titles(self._sheet)
+        text += format_rows(self._sheet, refused, raw=self._raw)
+        content = text.encode("utf-8", "surrogatepass")
+        add_part(tx, self._key, "refused", refused[0][0].line, content)
+        self.size = self._kept_size + len(content)
+
+    def keep(self) -> None:
+        """Make the rows written so far final."""
+        self._kept_size = self.size
+
+    def discard(self) -> None:
+        """Delete all rows."""
+        self._database.transact(lambda tx: delete_parts(tx, self._key, "refused"))
+        self.size = self._kept_size = 0

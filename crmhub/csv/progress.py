@@ -1,0 +1,148 @@
+"""The stored progress of CSV imports: the position in the file and the numbers of rows.
+
+It is saved in the transaction of each batch, so that an interrupted import continues after the last
+stored row, and two processes with the same file do not store a row twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import sqlalchemy as sa
+
+from crmhub.csv.columns import Choices
+from crmhub.csv.spreadsheets import Position
+from crmhub.database.connection import Connection, now_ms
+from crmhub.database.statements import Statement, param, params
+from crmhub.database.tables import csv_import
+from crmhub.errors import Conflict
+
+_KEPT_MS = 90 * 24 * 3600 * 1000
+_import = csv_import.c
+_OF_ACCOUNT = _import.account_id == param("account_id")
+_IS_FILE = sa.and_(_OF_ACCOUNT, _import.kind == param("kind"), _import.digest == param("digest"))
+_NOT_ENDED = _import.ended_at.is_(None)
+_LOCK = Statement(sa.select(_import.position).where(_IS_FILE, _NOT_ENDED).with_for_update())
+_NOTE = Statement(
+    sa.update(csv_import)
+    .where(_IS_FILE)
+    .values(
+        params("position", "lines", "created", "updated", "refused", "refused_bytes", "changed_at")
+    )
+)
+_DELETE = Statement(sa.delete(csv_import).where(_IS_FILE))
+_DELETE_OLD = Statement(
+    sa.delete(csv_import).where(_OF_ACCOUNT, _import.changed_at < param("before"))
+)
+_BEGIN = Statement(
+    lambda insert: (
+        insert(csv_import)
+        .values(
+            params("account_id", "kind", "digest", "choices", "position", "lines", "changed_at")
+            | dict.fromkeys(("created", "updated", "refused", "refused_bytes"), 0)
+        )
+        .on_conflict_do_nothing(index_elements=["account_id", "kind", "digest"])
+    )
+)
+_FIND = Statement(sa.select(csv_import).where(_IS_FILE))
+_SET_ENDED = Statement(
+    sa.update(csv_import)
+    .where(_IS_FILE, _import.position == param("end"), _NOT_ENDED)
+    .values(ended_at=param("now"), changed_at=param("now"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The numbers of rows that an import has created, updated and refused so far."""
+
+    created: int = 0
+    updated: int = 0
+    refused: int = 0
+
+    @property
+    def rows(self) -> int:
+        """The number of rows that the import has processed."""
+        return self.created + self.updated + self.refused
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedUpTo:
+    """How far an import has come; `refused_bytes` is the length of its refused rows."""
+
+    tally: Tally
+    position: Position
+    refused_bytes: int = 0
+
+
+class StoredProgress:
+    """The progress of the import of one file into an account, in the database.
+
+    `digest` identifies the file, or the job of the console, among the account's imports of this
+    kind of record.
+    """
+
+    def __init__(self, account_id: int, kind: int, digest: str, name: str) -> None:
+        self._key = {"account_id": account_id, "kind": kind, "digest": digest}
+        self._account_id = account_id
+        self._name = name
+
+    def begin(
+        self, tx: Connection, choices: Choices, start: Position, *, again: bool
+    ) -> ImportedUpTo:
+        """Return the progress of an earlier import of the file, or store the start of a new one.
+
+        With `again`, the earlier progress is deleted first. Raises Conflict if the file was already
+        imported, or if the earlier import had other options.
+        """
+        if again:
+            tx.run(_DELETE, self._key)
+        tx.run(_DELETE_OLD, {"account_id": self._account_id, "before": now_ms() - _KEPT_MS})
+        first = {"choices": choices.to_json(), "position": start.bytes, "lines": start.lines}
+        tx.run(_BEGIN, self._key | first | {"changed_at": now_ms()})
+        row = tx.row(_FIND, self._key)
+        if row.ended_at is not None:
+            raise Conflict(
+                f"{self._name} was imported already: {row.created} created,"
+                f" {row.updated} updated, {row.refused} refused. --again imports it again."
+            )
+        if Choices.from_json(row.choices) != choices:
+            raise Conflict(
+                f"{self._name} was imported up to line {row.lines} with other"
+                f" options: {row.choices}. "
+                " Give the same options to continue, or --again to restart."
+            )
+        tally = Tally(row.created, row.updated, row.refused)
+        return ImportedUpTo(tally, Position(row.position, row.lines), row.refused_bytes)
+
+    def lock(self, tx: Connection) -> int | None:
+        """Lock the progress until the transaction ends; return the stored position in bytes.
+
+        Returns None if the import has ended.
+        """
+        position: int | None = tx.scalar(_LOCK, self._key)
+        return position
+
+    def note(self, tx: Connection, now: ImportedUpTo) -> None:
+        """Store how far the import has come."""
+        values = {
+            "position": now.position.bytes,
+            "lines": now.position.lines,
+            "refused_bytes": now.refused_bytes,
+            "changed_at": now_ms(),
+        }
+        tx.run(_NOTE, self._key | asdict(now.tally) | values)
+
+    def end(self, tx: Connection, position: Position) -> bool:
+        """Store that the import has ended at this position; return False if it had ended before."""
+        ended = {"now": now_ms(), "end": position.bytes}
+        return tx.run(_SET_ENDED, self._key | ended) > 0
+
+    def count_rows(self, tx: Connection) -> int:
+        """Return the number of rows that were processed so far."""
+        row = tx.row(_FIND, self._key)
+        return Tally(row.created, row.updated, row.refused).rows if row else 0
+
+    def delete(self, tx: Connection) -> None:
+        """Delete the progress, so that the file can be imported from its start."""
+        tx.run(_DELETE, self._key)

@@ -1,0 +1,75 @@
+"""The unique values of the rows that a dry run has accepted, in a temporary file.
+
+A dry run stores no records, so the database does not refuse a value that two rows have. A file of a
+million rows does not fill the memory.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Protocol
+
+_CACHE = "pragma cache_size = -8000"
+_CREATE = "create table seen (value text primary key, line integer) without rowid"
+
+
+class _Line(Protocol):
+    @property
+    def line(self) -> int: ...
+
+
+class _Accepted(Protocol):
+    """A row with its line, and the pairs of property and value that only one record may have."""
+
+    @property
+    def row(self) -> _Line: ...
+
+    @property
+    def unique(self) -> frozenset[tuple[str, str]]: ...
+
+
+class SeenValues:
+    """The unique values that earlier rows have; `close` deletes them."""
+
+    def __init__(self) -> None:
+        # A database without a name is a temporary file, deleted when it is closed.
+        self._file = sqlite3.connect("", isolation_level=None)
+        self._file.execute(_CACHE)
+        self._file.execute("pragma journal_mode = off")
+        self._file.execute(_CREATE)
+
+    def has(self, pair: tuple[str, str]) -> bool:
+        """Return whether an accepted row has this value of this property."""
+        return self._line(pair) is not None
+
+    def find_repeated(self, rows: Sequence[_Accepted], *, by: str) -> dict[int, str]:
+        """Return the rows whose unique values earlier rows have, as reasons by line.
+
+        A row with the same value of the property `by` updates the earlier one's record.
+        """
+        reasons = {}
+        for row in rows:
+            for pair in row.unique:
+                if pair[0] not in ("id", by) and (line := self._line(pair)) is not None:
+                    reasons[row.row.line] = f"{pair[0]}: line {line} has this value already"
+        return reasons
+
+    def add(self, rows: Sequence[_Accepted]) -> None:
+        """Add the unique values of accepted rows."""
+        values = [(_key(pair), row.row.line) for row in rows for pair in row.unique]
+        self._file.executemany("insert or ignore into seen values (?, ?)", values)
+
+    def close(self) -> None:
+        """Delete the values."""
+        self._file.close()
+
+    def _line(self, pair: tuple[str, str]) -> int | None:
+        found = self._file.execute("select line from seen where value = ?", (_key(pair),))
+        row = found.fetchone()
+        return None if row is None else int(row[0])
+
+
+def _key(pair: tuple[str, str]) -> str:
+    name, value = pair
+    return f"{name}={value.strip().lower()}"

@@ -1,0 +1,318 @@
+"""Imports from the console: upload a file, look at its columns, import it in a worker.
+
+A job of a worker runs at most `_SLICE_S` seconds at a time; then it goes to the end of the queue,
+so that a long import does not keep other accounts waiting.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO
+
+from crmhub.accounts import accounts
+from crmhub.accounts.accounts import Account
+from crmhub.audit import Author
+from crmhub.csv import job_files, jobs
+from crmhub.csv.columns import Plan, plan_columns
+from crmhub.csv.importing import AllRefused, Import, ImportedElsewhere, load_catalogues
+from crmhub.csv.job_files import StoredRefusals
+from crmhub.csv.jobs import ImportJob, JobSettings, State
+from crmhub.csv.progress import StoredProgress, Tally
+from crmhub.csv.refused_rows import NoRefusedRows
+from crmhub.csv.spreadsheets import Sheet
+from crmhub.database.connection import Connection
+from crmhub.errors import BadRequest, Conflict, HubError, Unavailable
+from crmhub.hub import Hub
+from crmhub.properties.kinds import Kind
+from crmhub.secrets import BASE36, token
+
+PREVIEW_ROWS = 5
+"""The number of rows of the file that a preview shows."""
+_LEASE_MS = 120_000
+_RENEW_EVERY_S = 1.0
+_SLICE_S = 30.0
+_POLL_S = 1.0
+_SHOWN_REASONS = 5
+_LEASE_BITS = 100
+_log = logging.getLogger("crmhub.imports")
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The beginning of a file: its encoding, its delimiter, its columns and its first rows."""
+
+    sheet: Sheet
+    plan: Plan
+    rows: Sequence[Sequence[str]]
+
+
+def upload(
+    hub: Hub, account: Account, kind: Kind, file: IO[bytes], *, file_name: str, by: Author
+) -> ImportJob:
+    """Store an uploaded file as a draft of an import; raises BadRequest for an empty file."""
+    if not file.read(1):
+        raise BadRequest("The file is empty. Choose a CSV file whose first line names the columns.")
+    file.seek(0)
+
+    def work(tx: Connection) -> ImportJob:
+        file.seek(0)
+        return jobs.add(tx, account.id, kind, file_name=file_name, file=file, by=by)
+
+    return hub.database.transact(work)
+
+
+def find(hub: Hub, account: Account, id: str) -> ImportJob:
+    """Return an import of the account; raises NotFound."""
+    with hub.database.reading() as db:
+        return jobs.find(db, account.id, id)
+
+
+def listed(hub: Hub, account: Account) -> list[ImportJob]:
+    """Return the newest imports of the account."""
+    with hub.database.reading() as db:
+        return jobs.listed(db, account.id)
+
+
+def preview(hub: Hub, account: Account, job: ImportJob, settings: JobSettings) -> Preview:
+    """Return what an import with these settings would read.
+
+    Raises BadRequest if the file cannot be read.
+    """
+    with _opened(hub, job, settings) as sheet:
+        catalogues = load_catalogues(hub.records, account)
+        plan = plan_columns(catalogues[job.kind.name], sheet.header, settings.choices, catalogues)
+        rows = [row.cells for row in islice(sheet.read(sheet.start), PREVIEW_ROWS)]
+        return Preview(sheet, plan, rows)
+
+
+def start(
+    hub: Hub, account: Account, job: ImportJob, settings: JobSettings, *, dry_run: bool
+) -> None:
+    """Queue an import with these settings for a worker.
+
+    Raises the errors of `Import` for invalid columns and for numbers or dates that can be read in
+    two ways, and Conflict if the import is active or has ended.
+    """
+    with _opened(hub, job, settings) as sheet:
+        _open_import(hub, account, replace(job, settings=settings), sheet, check_only=True)
+        total = sheet.rows
+
+    def work(tx: Connection) -> None:
+        now = jobs.find(tx, account.id, job.id, lock=True)
+        progress = StoredProgress(account.id, job.kind.code, job.progress_key, job.file_name)
+        if now.is_active or progress.count_rows(tx):
+            raise Conflict("This import has started already. Upload the file again to repeat it.")
+        progress.delete(tx)
+        jobs.set_state(
+            tx, now, "queued", settings=settings, dry_run=dry_run, total=total, restart=True
+        )
+
+    hub.database.transact(work)
+
+
+def save(hub: Hub, account: Account, id: str, settings: JobSettings) -> None:
+    """Save the settings of a draft; raises Conflict if the import is no draft."""
+
+    def work(tx: Connection) -> None:
+        job = jobs.find(tx, account.id, id, lock=True)
+        if job.state != "draft":
+            raise Conflict("This import has started already; its options cannot change.")
+        jobs.set_state(tx, job, "draft", settings=settings)
+
+    hub.database.transact(work)
+
+
+def reopen(hub: Hub, account: Account, id: str) -> None:
+    """Make a draft of an import that has stored no row, to change its options.
+
+    Raises Conflict if the import is active or has stored rows.
+    """
+
+    def work(tx: Connection) -> None:
+        job = jobs.find(tx, account.id, id, lock=True)
+        if job.is_active or job.has_stored or (job.state == "done" and not job.dry_run):
+            raise Conflict("This import has stored rows; its options cannot change.")
+        jobs.set_state(tx, job, "draft", dry_run=False, restart=True)
+
+    hub.database.transact(work)
+
+
+def resume(hub: Hub, account: Account, id: str) -> None:
+    """Queue a failed or stopped import again; it continues after the last stored row.
+
+    Raises Conflict if the import is in another state.
+    """
+
+    def work(tx: Connection) -> None:
+        job = jobs.find(tx, account.id, id, lock=True)
+        if job.state not in ("failed", "stopped"):
+            raise Conflict("Only an import that has failed or was stopped can be continued.")
+        jobs.set_state(tx, job, "queued", restart=job.dry_run)
+
+    hub.database.transact(work)
+
+
+def stop(hub: Hub, account: Account, id: str) -> None:
+    """Stop an import; rows that were imported stay. An import that has ended stays as it is."""
+
+    def work(tx: Connection) -> None:
+        job = jobs.find(tx, account.id, id, lock=True)
+        if job.is_active:
+            jobs.set_state(tx, job, "stopped")
+
+    hub.database.transact(work)
+
+
+def delete(hub: Hub, account: Account, id: str) -> None:
+    """Delete an import with its file and its refused rows; imported records stay.
+
+    Raises Conflict if the import is active.
+    """
+
+    def work(tx: Connection) -> None:
+        job = jobs.find(tx, account.id, id, lock=True)
+        if job.is_active:
+            raise Conflict("This import is in progress. Stop it first.")
+        jobs.delete(tx, job)
+
+    hub.database.transact(work)
+
+
+def refused_rows(hub: Hub, job: ImportJob) -> Iterator[bytes]:
+    """Yield the file of the import's refused rows in parts."""
+    return job_files.refused_rows(hub.database, job.key)
+
+
+# The worker
+
+
+def watch(hub: Hub, stopping: threading.Event) -> None:
+    """Run queued imports, one at a time, until `stopping` is set."""
+    pause = 0.0
+    while not stopping.wait(pause):
+        try:
+            pause = 0.0 if run_next(hub, stopping) else _POLL_S
+        except Unavailable as exc:
+            _log.warning("No import can be run: %s", exc.message)
+            pause = _POLL_S
+        # A bug must not end the thread.
+        except Exception:
+            _log.exception("An import failed because of a bug.")
+            pause = _POLL_S
+
+
+def run_next(hub: Hub, stopping: threading.Event) -> bool:
+    """Claim the next queued import and run it; return False if there is none."""
+    lease = token(_LEASE_BITS, BASE36)
+    for account_id, id in jobs.due(hub.database):
+        if not jobs.claim(hub.database, account_id, id, lease, lease_ms=_LEASE_MS):
+            continue
+        with hub.database.reading() as db:
+            job = jobs.find(db, account_id, id)
+        _run(hub, job, lease, stopping)
+        return True
+    return False
+
+
+def _run(hub: Hub, job: ImportJob, lease: str, stopping: threading.Event) -> None:
+    """Import for some time, and store how that has ended."""
+    running: Import | None = None
+
+    def end(state: State, message: str, tally: Tally | None = None) -> None:
+        tally = tally or (running.tally if running else job.tally)
+        jobs.end(hub.database, job, lease, state, tally, message)
+
+    try:
+        with hub.database.reading() as db:
+            account = accounts.load_by_id(db, job.account_id, hub.plans)
+        with _opened(hub, job, job.settings) as sheet:
+            running = _open_import(hub, account, job, sheet)
+            running.reasons.update(json.loads(job.message or "{}"))
+            if _run_slice(hub, job, lease, running, stopping):
+                end("done", _summary(running))
+            else:
+                end("queued", json.dumps(running.reasons))
+    except Unavailable:
+        # The lease expires by itself, and a worker continues.
+        raise
+    except ImportedElsewhere:
+        _log.info("An import was stopped, or another worker continues it.")
+    except AllRefused as exc:
+        end("failed", exc.message, Tally())
+    except HubError as exc:
+        end("failed", exc.message)
+    except OSError as exc:
+        end("failed", f"The temporary file: {exc.strerror}. Continue once there is room.")
+    except Exception:
+        end("failed", "A bug of the hub; the log of the worker says more.")
+        raise
+
+
+def _run_slice(
+    hub: Hub, job: ImportJob, lease: str, running: Import, stopping: threading.Event
+) -> bool:
+    """Import for some time; return whether the import is complete.
+
+    A dry run is not interrupted, since it stores no progress.
+    """
+    ends_at = time.monotonic() + _SLICE_S
+    renew_at = time.monotonic()
+    for tally in running.run():
+        if time.monotonic() >= renew_at:
+            if not jobs.renew(hub.database, job, lease, tally, lease_ms=_LEASE_MS):
+                raise ImportedElsewhere("The import was stopped.")
+            renew_at = time.monotonic() + _RENEW_EVERY_S
+        if stopping.is_set() or (time.monotonic() > ends_at and not job.dry_run):
+            return False
+    return True
+
+
+def _summary(running: Import) -> str:
+    """Return the warning of a dry run, and the most frequent reasons of refused rows, as lines."""
+    reasons = [
+        f"{count:,} × {reason}" for reason, count in running.reasons.most_common(_SHOWN_REASONS)
+    ]
+    return "\n".join([running.warning] * bool(running.warning) + reasons)
+
+
+@contextmanager
+def _opened(hub: Hub, job: ImportJob, settings: JobSettings) -> Iterator[Sheet]:
+    """Copy the job's file to a temporary directory, and open it.
+
+    Raises BadRequest if it cannot be read as CSV with these settings.
+    """
+    with TemporaryDirectory(prefix="crmhub-import-") as directory:
+        path = Path(directory) / job.file_name
+        job_files.copy_file(hub.database, job.key, path)
+        try:
+            yield Sheet(path, delimiter=settings.delimiter, encoding=settings.encoding)
+        except LookupError:
+            raise BadRequest(f"{settings.encoding} is not a known encoding.") from None
+
+
+def _open_import(
+    hub: Hub, account: Account, job: ImportJob, sheet: Sheet, *, check_only: bool = False
+) -> Import:
+    choices = job.settings.choices
+    refusals = StoredRefusals(hub.database, job.key, sheet, raw=choices.raw)
+    return Import(
+        hub.records,
+        account,
+        job.kind,
+        sheet,
+        choices=choices,
+        refusals=NoRefusedRows() if check_only else refusals,
+        by=job.author,
+        dry_run=job.dry_run or check_only,
+        stop_early=not job.settings.keep_going,
+        key=job.progress_key,
+    )
