@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from crmhub import idempotency
-from crmhub.accounts import accounts
+from crmhub.accounts import accounts, connect_requests, past_connections
 from crmhub.accounts.accounts import Account, Unreadable
 from crmhub.adapter import AdapterError
 from crmhub.database.connection import now_ms
@@ -168,6 +168,8 @@ class Worker:
             idempotency.delete_expired(database, most=most),
             erasing.forget_archived(database, most=most),
             possible_duplicates.forget(database, most=most),
+            past_connections.delete_expired(database, most=most),
+            connect_requests.delete_expired(database, most=most),
         )
         return most in deleted
 

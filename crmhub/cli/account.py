@@ -180,26 +180,35 @@ def set_switches(client_id: str, values: tuple[tuple[str, str], ...]) -> None:
     " contacts the old CRM already has), or drop them.",
 )
 @click.option(
+    "--restore",
+    is_flag=True,
+    help="Take what is not given from the account's last connection to this CRM, the field map"
+    " included. It is kept for 30 days.",
+)
+@click.option(
     "--check", "test", is_flag=True, help="Test the connection first; save only if it works."
 )
 def adapter(
     client_id: str,
     name: str,
     queued: Decision | None,
+    restore: bool,
     test: bool,
     settings: tuple[tuple[str, str], ...],
     secrets: tuple[tuple[str, str], ...],
 ) -> None:
     """Choose an account's CRM, or change its settings.
 
-    Settings that are not named keep their values. A different adapter starts without any.
+    Settings that are not named keep their values. A different adapter starts without any, unless
+    --restore is given.
     """
     with opened_hub() as hub:
         from crmhub.operations import change_account, set_crm
 
         given = as_mapping(settings, "--set")
         _refuse_secrets(set_crm.load_adapter(hub, name), given)
-        crm = set_crm.Crm(name, given, read_secrets(secrets))
+        past = set_crm.LAST if restore else None
+        crm = set_crm.Crm(name, given, read_secrets(secrets), past=past)
         set_crm.set_crm(hub, client_id, crm, test=test, queued=queued, by=author())
         former = change_account.detail(hub, client_id).former
     hint = "" if test else f" `crmhub account check {client_id}` tests the connection."

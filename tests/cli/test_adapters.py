@@ -195,4 +195,4 @@ def test_a_crm_that_cannot_be_reached_is_told_in_one_line(crmhub: CommandLine) -
     )
     assert checked.returncode == 1
     [line] = checked.stderr.splitlines()
-    assert line.startswith("crmhub: hubspot: HubSpot could not be reached at 127.0.0.1")
+    assert line.startswith(f"crmhub: hubspot: Couldn't connect to {url}.")

@@ -12,17 +12,24 @@ from crmhub.api.admin.accounts import ConnectionShown
 from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import PageOf, all_of
-from crmhub.api.field_types import Choice, Properties, Strict, Text
+from crmhub.api.field_types import Choice, Flag, Properties, Strict, Text
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub, needs
 from crmhub.api.schemas import Shown
 from crmhub.errors import NotFound
 from crmhub.operations import change_account, set_crm
-from crmhub.operations.set_crm import Crm
+from crmhub.operations.set_crm import LAST, Crm
 from crmhub.operations.switch_crm import DECISIONS
 
 
 class _Given(Strict):
+    restore = Flag(
+        metadata={
+            "description": "true: what is not given here is taken from the account's last"
+            " connection to this adapter, field map included. It is kept for 30 days after the"
+            " account has left it."
+        }
+    )
     settings = Properties(
         metadata={"description": "All settings that are not to have their default."}
     )
@@ -117,12 +124,20 @@ def _check(body: dict[str, Any], client_id: str) -> flask.Response:
     if body:
         present = hub().load_account(client_id).connection.adapter
         crm = _crm(body.get("adapter", present), body)
-    wrong = set_crm.check_crm(hub(), client_id, crm)
-    return as_json({"ok": not wrong, "message": wrong})
+    fault = set_crm.check_crm(hub(), client_id, crm)
+    return as_json({"ok": fault is None, "message": fault.message if fault else ""})
 
 
 def _crm(adapter: str, body: dict[str, Any]) -> Crm:
-    return Crm(adapter, body.get("settings", {}), body.get("secrets", {}), whole=True, guarded=True)
+    restore = body.get("restore", False)
+    return Crm(
+        adapter,
+        body.get("settings", {}),
+        body.get("secrets", {}),
+        whole=not restore,
+        guarded=True,
+        past=LAST if restore else None,
+    )
 
 
 @blueprint.get("/adapters")

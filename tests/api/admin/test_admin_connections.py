@@ -55,7 +55,7 @@ def hubspot(fake: FakeHubSpot, **secrets: Any) -> Json:
     return {"adapter": "hubspot", "settings": {"base_url": fake.url}, "secrets": secrets}
 
 
-LOCAL = {"adapter": "local", "id": 1, "settings": {}, "secrets": [], "former": []}
+LOCAL = {"adapter": "local", "id": 1, "settings": {}, "secrets": [], "former": [], "restorable": []}
 
 
 def test_a_crm_that_says_yes_is_used_at_once(
@@ -70,6 +70,7 @@ def test_a_crm_that_says_yes_is_used_at_once(
         "settings": {"base_url": fake.url},
         "secrets": ["access_token"],
         "former": [],
+        "restorable": [],
     }
     assert known(client, email="at-once@x.org") in fake.contacts
 
@@ -79,7 +80,7 @@ def test_a_crm_that_says_no_is_not_saved_and_says_why(
 ) -> None:
     wrong = hubspot(fake, access_token="pat-planted-and-wrong")
     message = refused(put(admin, client, wrong), 422)
-    assert message.startswith("Nothing was saved, for the check failed: HubSpot")
+    assert message.startswith("Not saved. HubSpot")
     assert "planted" not in message
     assert stored(admin, client) == LOCAL
     # Whoever knows better saves it all the same.
@@ -101,7 +102,7 @@ def test_what_would_be_set_is_tried_without_saving(
     away = {**good, "settings": {"base_url": "http://127.0.0.1:9"}}
     told = admin.post(path, away).get_json()
     assert told["ok"] is False
-    assert "could not be reached at 127.0.0.1" in told["message"]
+    assert "Couldn't connect to http://127.0.0.1:9. Check the API address." in told["message"]
 
 
 def test_secrets_stay_when_they_are_not_named_and_settings_do_not(
