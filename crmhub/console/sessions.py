@@ -35,7 +35,16 @@ _DEVICE_S = 365 * 24 * 3600
 _HOST_PREFIX = "__Host-"
 FIELD = "csrf"
 # Endpoints that need no session.
-OPEN = frozenset({"console.static", "console.sign_in", "console.let_in"})
+OPEN = frozenset(
+    {
+        "console.static",
+        "console.sign_in",
+        "console.let_in",
+        "console.by_link",
+        "console.connect_by_link",
+        "console.connect_callback",
+    }
+)
 _TOKEN = re.compile(r"[A-Za-z0-9]{43}", re.ASCII)
 
 

@@ -254,8 +254,7 @@ def _test(
     stores renewed credentials itself.
     """
     base = base_of(hub, account, crm)
-    _require_own_secrets(hub, base, crm)
-    settings, credentials = proposed(base, **_proposal(hub, base, crm), vault=hub.vault)
+    settings, credentials = resolve(hub, base, crm)
     has_stored = crm.adapter == base.connection.adapter
     connection_id = base.connection.id if has_stored else _NOT_STORED
     candidate = replace(
@@ -264,6 +263,22 @@ def _test(
     # If the CRM replaces the refresh token now, the account needs the new one.
     uses_stored = has_stored and not crm.credentials
     return try_out(hub, candidate, None if uses_stored else credentials)
+
+
+def resolve(hub: Hub, base: Account, crm: Crm) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the (settings, credentials) that `set_crm` would store; nothing is stored.
+
+    `base` is the account as `base_of` returns it. Raises Semantic if the values are invalid, or
+    would send a stored secret to another address.
+    """
+    _require_own_secrets(hub, base, crm)
+    return proposed(base, **_proposal(hub, base, crm), vault=hub.vault)
+
+
+def settings_of(base: Account, crm: Crm) -> dict[str, str]:
+    """Return the settings that `set_crm` would store, unchecked."""
+    stored = base.connection.settings if base.connection.adapter == crm.adapter else {}
+    return {**stored, **_complete_settings(base, crm)}
 
 
 def _require_own_secrets(hub: Hub, account: Account, crm: Crm) -> None:
