@@ -48,7 +48,7 @@ GUIDES = (
                 "HubSpot on OAuth",
             ),
             Step("Give it these scopes:", codes=("oauth", *_NEEDED)),
-            Step("Enter the redirect address shown above among the app's redirect URLs."),
+            Step("Add the redirect address that the form shows to the app's redirect URLs."),
             Step("Copy its client id and client secret into the fields, then press Connect."),
         ),
     ),

@@ -271,8 +271,9 @@ def resolve(hub: Hub, base: Account, crm: Crm) -> tuple[dict[str, str], dict[str
     `base` is the account as `base_of` returns it. Raises Semantic if the values are invalid, or
     would send a stored secret to another address.
     """
+    resolved = proposed(base, **_proposal(hub, base, crm), vault=hub.vault)
     _require_own_secrets(hub, base, crm)
-    return proposed(base, **_proposal(hub, base, crm), vault=hub.vault)
+    return resolved
 
 
 def settings_of(base: Account, crm: Crm) -> dict[str, str]:

@@ -90,6 +90,9 @@ function showFaults(page) {
     fault.textContent = text;
     field.classList.toggle("is-invalid", text !== "");
     field.setAttribute("aria-invalid", String(text !== ""));
+    if (text && field.closest("details")) {
+      field.closest("details").open = true;
+    }
   }
 }
 
