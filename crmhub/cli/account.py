@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 from click.core import ParameterSource
 
+from crmhub.cli.connect_link import link
 from crmhub.cli.declare import apply, export
 from crmhub.cli.field_map import field_map
-from crmhub.cli.inputs import as_mapping, assignment, duration, read_secrets
+from crmhub.cli.inputs import as_mapping, assignment, duration, read_secrets, refuse_secrets
 from crmhub.cli.open_hub import author, opened_hub
 from crmhub.cli.output import in_words, iso, print_columns, print_fields, print_json
 from crmhub.errors import listed
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Sized
 
     from crmhub.accounts.webhook_ids import Rotatable, WebhookId
-    from crmhub.adapter import Adapter
     from crmhub.operations.change_account import Detail
     from crmhub.operations.switch_crm import Decision
 
@@ -31,6 +31,7 @@ def account() -> None:
 account.add_command(apply)
 account.add_command(export)
 account.add_command(field_map)
+account.add_command(link)
 
 
 @account.command()
@@ -206,7 +207,7 @@ def adapter(
         from crmhub.operations import change_account, set_crm
 
         given = as_mapping(settings, "--set")
-        _refuse_secrets(set_crm.load_adapter(hub, name), given)
+        refuse_secrets(set_crm.load_adapter(hub, name), given)
         past = set_crm.LAST if restore else None
         crm = set_crm.Crm(name, given, read_secrets(secrets), past=past)
         set_crm.set_crm(hub, client_id, crm, test=test, queued=queued, by=author())
@@ -304,16 +305,6 @@ def enable(client_id: str) -> None:
 
         change_account.change(hub, client_id, {}, disabled=False, by=author())
     click.echo(f"{client_id} is live.")
-
-
-def _refuse_secrets(adapter: type[Adapter], settings: dict[str, str]) -> None:
-    for name in settings:
-        if any(setting.secret and setting.name == name for setting in adapter.settings):
-            raise click.UsageError(
-                f"--set {name} is a secret, and would stay in the shell's history; "
-                f"put it in a file and give --secret {name}=@FILE, or pipe it in and give "
-                f"--secret {name}=-."
-            )
 
 
 def _print_account(detail: Detail) -> None:

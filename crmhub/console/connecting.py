@@ -14,7 +14,6 @@ from crmhub.api.http.authentication import hub
 from crmhub.console.blueprint import blueprint
 from crmhub.console.connection import (
     CALLBACK,
-    NO_ADDRESS,
     crm_page,
     given_crm,
     given_decision,
@@ -62,7 +61,7 @@ def crm_link(client_id: str) -> flask.Response:
         )
     except HubError as exc:
         return refused(exc, "account/crm.html", **crm_page(client_id, name, error=exc))
-    url = f"{address.removesuffix(CALLBACK)}{flask.url_for('console.by_link', token=link.token)}"
+    url = link.url(address.removesuffix(CALLBACK))
     shown = crm_page(client_id, name, typed=True)
     return page("account/crm_link.html", 201, link=url, expires_at=link.expires_at, **shown)
 
@@ -113,7 +112,7 @@ def connect_callback() -> flask.Response:
 def _required_address() -> str:
     address = redirect_address()
     if not address:
-        raise Semantic(NO_ADDRESS)
+        raise Semantic(connect_crm.NO_ADDRESS)
     return address
 
 

@@ -26,10 +26,6 @@ from crmhub.operations.switch_crm import DECISIONS, Decision
 _SETTING, _SECRET, _REMOVED = "setting.", "secret.", "removed."
 CALLBACK = f"{PREFIX}/connect/callback"
 """The path to which a CRM sends people back after they have let the hub in."""
-NO_ADDRESS = (
-    "Connect needs the public address of this service. Set public_url in config/crmhub.toml"
-    " (CRMHUB_PUBLIC_URL)."
-)
 
 
 @blueprint.get("/accounts/<client_id>/crm")

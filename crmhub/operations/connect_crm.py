@@ -32,7 +32,11 @@ _VISIT_MS = 10 * 60 * 1000
 _DAY_MS = 24 * 3600 * 1000
 LINK_DAYS = 7
 """For how many days a link is valid, unless the operator says otherwise."""
-_MOST_LINK_DAYS = 30
+MOST_LINK_DAYS = 30
+NO_ADDRESS = (
+    "Connect needs the public address of this service. Set public_url in config/crmhub.toml"
+    " (CRMHUB_PUBLIC_URL)."
+)
 # In place of the refresh token that only the CRM can give.
 _TO_COME = "to come"
 _APP = ("client_id", "client_secret")
@@ -76,6 +80,10 @@ class Link:
 
     token: str
     expires_at: int
+
+    def url(self, base: str) -> str:
+        """Return the address of the link; `base` is the service's public address."""
+        return f"{base}/console/connect/{self.token}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +143,20 @@ def make_link(
 
     The other parameters and the errors are those of `start`.
     """
-    if not 1 <= days <= _MOST_LINK_DAYS:
-        raise Semantic(f"days: a link is valid for 1 to {_MOST_LINK_DAYS} days")
+    if not 1 <= days <= MOST_LINK_DAYS:
+        raise Semantic(f"days: a link is valid for 1 to {MOST_LINK_DAYS} days")
     account = hub.load_account(client_id)
     request = _prepared(hub, account, crm, by, queued, expected)
     link_id, expires_at = new_webhook_id(), now_ms() + days * _DAY_MS
     _store_link(hub, account, link_id, request, expires_at)
     return Link(_signed(hub, account, link_id, expires_at, "link"), expires_at)
+
+
+def require_public_url(hub: Hub) -> str:
+    """Return the service's public address; raises Semantic if it is not set."""
+    if hub.settings.public_url is None:
+        raise Semantic(NO_ADDRESS)
+    return hub.settings.public_url
 
 
 def open_link(hub: Hub, token: str) -> Invitation:

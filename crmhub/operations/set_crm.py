@@ -290,7 +290,7 @@ def _require_own_secrets(hub: Hub, account: Account, crm: Crm) -> None:
     if not crm.guarded or crm.adapter != account.connection.adapter:
         return
     stored = [name for name in secret_names(hub, account) or () if name not in crm.credentials]
-    before, after = account.connection.settings, _complete_settings(account, crm)
+    before, after = account.connection.settings, settings_of(account, crm)
     for setting in load_adapter(hub, crm.adapter).settings:
         if setting.type != "url" or not stored:
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from typing import Any
 
@@ -236,3 +237,32 @@ def test_adapters_are_listed_with_what_can_be_set(app: flask.Flask, admin: Admin
     assert settings["base_url"]["default"] == "https://api.hubapi.com"
     assert "installed are" in refused(admin.get("/adapters/nocrm"), 404)
     assert json.dumps(one).count("kept") == 0
+
+
+def test_a_former_crm_is_restored(admin: Admin, client: Client, fake: FakeHubSpot) -> None:
+    put(admin, client, hubspot(fake, access_token=fake.token))
+    put(admin, client, {"adapter": "local"})
+    [kept] = stored(admin, client)["restorable"]
+    assert (kept["id"], kept["adapter"], kept.keys()) == (2, "hubspot", {"id", "adapter", "leftAt"})
+    answer = put(admin, client, {"adapter": "hubspot", "restore": True})
+    assert answer.status_code == 200, answer.text
+    assert answer.get_json()["settings"] == {"base_url": fake.url}
+    assert answer.get_json()["secrets"] == ["access_token"]
+    assert answer.get_json()["id"] == 4
+    again = {"adapter": "hubspot", "restore": True}
+    assert "uses hubspot now" in refused(put(admin, client, again), 422)
+
+
+def test_a_link_for_a_customer_needs_the_public_address(
+    app: flask.Flask, admin: Admin, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"/accounts/{client.account.client_id}/connection/link"
+    body = {"adapter": "hubspot", "secrets": {"client_id": "a", "client_secret": "b"}, "days": 2}
+    assert "CRMHUB_PUBLIC_URL" in refused(admin.post(path, body), 422)
+    hub = app.extensions["crmhub"]
+    public = replace(hub, settings=replace(hub.settings, public_url="https://hub.example.com"))
+    monkeypatch.setitem(app.extensions, "crmhub", public)
+    made = admin.post(path, body)
+    assert made.status_code == 201, made.text
+    assert made.get_json()["url"].startswith("https://hub.example.com/console/connect/")
+    assert "days" in refused(admin.post(path, body | {"days": 31}), 400)
