@@ -80,5 +80,6 @@ def oauth(settings: Mapping[str, str]) -> OAuth:
         authorize_url=f"{'https://app.hubspot.com' if api == _API else api}/oauth/authorize",
         token_url=f"{api}/oauth/{settings['api_version']}/token",
         scopes=("oauth", *_NEEDED),
+        account_field="hub_id",
         replaces=("access_token",),
     )

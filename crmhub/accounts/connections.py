@@ -100,18 +100,23 @@ def configure(
     plans: Mapping[str, Plan],
     grown: Mapping[str, str] | None = None,
     past: ConnectionInfo | None = None,
+    crm_account: str = "",
 ) -> Account:
     """Store the settings and credentials that `proposed` returns; return the account.
 
     `past` is a former connection of the account: if given, its stored values count as the account's
     own, and its field map is stored, too. `grown` holds the credentials after the connection test,
-    in which the adapter may have added some; they are stored in place of the given credentials. The
+    in which the adapter may have added some; they are stored in place of the given credentials.
+    `crm_account` is the account in the CRM to which given credentials belong, "" if not known. The
     outage of the connection ends, so that the next call tries the CRM. Raises Semantic as
     `proposed` does; then nothing is stored.
     """
     account = locked(tx, account_id, plans)
+    base = account if past is None else replace(account, connection=past)
+    if not credentials and base.connection.adapter == name:
+        crm_account = base.connection.crm_account
     settings, credentials = proposed(
-        account if past is None else replace(account, connection=past),
+        base,
         name=name,
         adapter=adapter,
         settings=settings,
@@ -126,6 +131,7 @@ def configure(
         adapter=name,
         settings=settings,
         credentials=seal_credentials(vault, account_id, grown or credentials),
+        crm_account=crm_account,
         plans=plans,
     )
     if past is not None:

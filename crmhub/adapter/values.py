@@ -213,6 +213,9 @@ class OAuth:
     - `client_auth`: whether the token endpoint gets client id and client secret in the "body" or
       as HTTP "basic" authentication.
     - `parameters`: further query parameters of `authorize_url`, such as `access_type=offline`.
+    - `account_field`: the field of the token endpoint's answer that identifies the account in the
+      CRM; "" if it has none. A connection is never connected again to another account, since its
+      contact ids would mean other people.
     - `replaces`: the names of secrets that are removed when the account is connected, because
       they cannot be used beside OAuth.
 
@@ -225,6 +228,7 @@ class OAuth:
     scopes: tuple[str, ...]
     client_auth: Literal["body", "basic"] = "body"
     parameters: Mapping[str, str] = field(default_factory=dict)
+    account_field: str = ""
     replaces: tuple[str, ...] = ()
 
 

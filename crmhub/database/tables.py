@@ -70,6 +70,8 @@ connection = sa.Table(
     sa.Column("created_at", MS, nullable=False),
     # JSON: what bots call a property or a value, and what the CRM calls it.
     sa.Column("field_map", sa.Text, nullable=False, server_default="{}"),
+    # The account in the CRM, as it named itself when it was connected by OAuth; else "".
+    sa.Column("crm_account", sa.Text, nullable=False, server_default=""),
 )
 """Connections of accounts to a CRM; an account that changes its CRM gets a new connection."""
 

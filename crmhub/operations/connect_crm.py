@@ -24,9 +24,10 @@ from crmhub.errors import Conflict, Forbidden, HubError, NotFound, Semantic
 from crmhub.hub import Hub, in_transaction
 from crmhub.operations import oauth_code, set_crm, switch_crm
 from crmhub.operations.set_crm import Crm, load_adapter
+from crmhub.operations.signed_requests import open_request, sign_request
 from crmhub.operations.switch_crm import Decision
 from crmhub.records.search.filters import iso
-from crmhub.secrets import SealBroken, derive, new_secret, new_webhook_id, same, sign
+from crmhub.secrets import SealBroken, new_secret, new_webhook_id
 
 _VISIT_MS = 10 * 60 * 1000
 _DAY_MS = 24 * 3600 * 1000
@@ -149,7 +150,7 @@ def make_link(
     request = _prepared(hub, account, crm, by, queued, expected)
     link_id, expires_at = new_webhook_id(), now_ms() + days * _DAY_MS
     _store_link(hub, account, link_id, request, expires_at)
-    return Link(_signed(hub, account, link_id, expires_at, "link"), expires_at)
+    return Link(sign_request(hub, account, link_id, expires_at, "link"), expires_at)
 
 
 def require_public_url(hub: Hub) -> str:
@@ -240,7 +241,7 @@ def _visit(hub: Hub, account: Account, request: _Request, browser: str) -> str:
         _oauth(load_adapter(hub, request.crm.adapter), settings),
         client_id=credentials["client_id"],
         redirect_uri=request.redirect_uri,
-        state=_signed(hub, account, visit_id, expires_at, f"visit {browser}"),
+        state=sign_request(hub, account, visit_id, expires_at, f"visit {browser}"),
         verifier=request.verifier,
     )
     _store_visit(hub, account, visit_id, request, expires_at)
@@ -279,7 +280,9 @@ def finish(hub: Hub, state: str, *, code: str, error: str, browser: str, user_id
     was ended before or the account's CRM was changed meanwhile, Semantic if the person denied or
     the CRM refuses the code or the tokens, and Unavailable if its token endpoint does not answer.
     """
-    account, visit_id = _opened(hub, state, f"visit {browser}", Forbidden(_FOREIGN), _VISIT_OVER)
+    account, visit_id = open_request(
+        hub, state, f"visit {browser}", Forbidden(_FOREIGN), _VISIT_OVER
+    )
     visit = _load(hub, account, visit_id, _VISIT_USED)
     crm = load_adapter(hub, visit.crm.adapter).title
     if not visit.link and visit.by.id != user_id:
@@ -298,7 +301,7 @@ def finish(hub: Hub, state: str, *, code: str, error: str, browser: str, user_id
 def _exchange(hub: Hub, account: Account, visit: _Request, code: str, crm: str) -> None:
     base = set_crm.base_of(hub, account, visit.crm)
     settings, credentials = set_crm.resolve(hub, base, visit.crm)
-    token = oauth_code.refresh_token(
+    tokens = oauth_code.exchange(
         hub.egress,
         _oauth(load_adapter(hub, visit.crm.adapter), settings),
         credentials,
@@ -307,16 +310,32 @@ def _exchange(hub: Hub, account: Account, visit: _Request, code: str, crm: str) 
         verifier=visit.verifier,
         crm=crm,
     )
+    _require_same_account(account, visit.crm, tokens.account, crm)
+    credentials = {**visit.crm.credentials, "refresh_token": tokens.refresh_token}
     by = replace(visit.by, name=f"{visit.by.name} (link)") if visit.link else visit.by
     set_crm.set_crm(
         hub,
         account.client_id,
-        replace(visit.crm, credentials={**visit.crm.credentials, "refresh_token": token}),
+        replace(visit.crm, credentials=credentials, crm_account=tokens.account),
         by=by,
         test=True,
         queued=visit.queued,
         expected=visit.expected,
     )
+
+
+def _require_same_account(account: Account, crm: Crm, approved: str, title: str) -> None:
+    """Raise Conflict if the tokens are for another account of the CRM than the connection so far.
+
+    The connection's contact ids mean other people there.
+    """
+    present = account.connection
+    if crm.adapter == present.adapter and present.crm_account not in ("", approved):
+        raise Conflict(
+            f"You approved another {title} account ({approved or 'unknown'}) than the connected one"
+            f" ({present.crm_account}). Nothing was changed. Connect again, and choose"
+            f" {present.crm_account} in {title}."
+        )
 
 
 @contextmanager
@@ -345,41 +364,13 @@ def _release(hub: Hub, tx: Connection, account: Account, request_id: str) -> Non
     connect_requests.release(tx, account.id, request_id)
 
 
-# --- signed texts ------------------------------------------------------------------------------
-
-
-def _signed(hub: Hub, account: Account, request_id: str, expires_at: int, purpose: str) -> str:
-    """Return the text that names a stored request, with a signature for `purpose`."""
-    text = f"{account.client_id}.{request_id}.{expires_at}"
-    return f"{text}.{_signature(hub, text, purpose)}"
-
-
-def _signature(hub: Hub, text: str, purpose: str) -> str:
-    key = derive(hub.settings.secret_key, "connect")
-    return sign(key, f"{purpose} {text}".encode()).hex()
-
-
-def _opened(
-    hub: Hub, signed: str, purpose: str, foreign: HubError, over: str
-) -> tuple[Account, str]:
-    """Return the account and the id of the request that a signed text names.
-
-    Raises `foreign` if it was not signed for this purpose, and Conflict with the message `over` if
-    it has ended.
-    """
-    text, _, signature = signed.rpartition(".")
-    if not same(signature, _signature(hub, text, purpose)):
-        raise foreign
-    client_id, request_id, expires_at = text.split(".")
-    if now_ms() >= int(expires_at):
-        raise Conflict(over)
-    return hub.load_account(client_id), request_id
+# --- stored requests ---------------------------------------------------------------------------
 
 
 def _opened_link(hub: Hub, token: str) -> tuple[Account, str, _Request]:
     """Return the account, the id and the request of a link that still works."""
     invalid = NotFound(f"This link is not valid. {_ASK}")
-    account, link_id = _opened(hub, token, "link", invalid, f"This link has expired. {_ASK}")
+    account, link_id = open_request(hub, token, "link", invalid, f"This link has expired. {_ASK}")
     if account.disabled:
         raise Forbidden("This account is disabled.")
     return account, link_id, _load(hub, account, link_id, _LINK_USED)

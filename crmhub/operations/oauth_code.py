@@ -10,6 +10,7 @@ import base64
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from urllib.parse import quote, urlsplit
 
 import requests
@@ -22,6 +23,7 @@ from crmhub.errors import HubError, Semantic, Unavailable
 
 _SECONDS = 10.0
 _RETRY_AFTER_S = 30
+_LONGEST_ACCOUNT = 100
 # RFC 6749, 4.1.2.1 and 5.2: error codes are short words, and no secrets.
 _CODE = re.compile(r"[a-z_]{1,40}", re.ASCII)
 _UNCHANGED = "Nothing was changed."
@@ -51,7 +53,15 @@ def authorize_url(
     return url
 
 
-def refresh_token(
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """What the exchange gave: the refresh token, and the id of the account in the CRM, or ""."""
+
+    refresh_token: str = field(repr=False)
+    account: str
+
+
+def exchange(
     session: Egress,
     oauth: OAuth,
     credentials: Mapping[str, str],
@@ -60,8 +70,8 @@ def refresh_token(
     redirect_uri: str,
     verifier: str,
     crm: str,
-) -> str:
-    """Exchange an authorization code at the CRM's token endpoint; return the refresh token.
+) -> Tokens:
+    """Exchange an authorization code at the CRM's token endpoint.
 
     `credentials` holds `client_id` and `client_secret`. `crm` is the CRM's name for messages.
     Raises Unavailable if the CRM does not answer, and Semantic if it refuses the code.
@@ -94,7 +104,9 @@ def refresh_token(
     token = fields.get("refresh_token")
     if answer.status_code != 200 or not isinstance(token, str) or not token:
         raise _refused(crm, answer.status_code, fields.get("error"))
-    return token
+    account = fields.get(oauth.account_field)
+    known = isinstance(account, str | int) and not isinstance(account, bool)
+    return Tokens(token, str(account)[:_LONGEST_ACCOUNT] if known else "")
 
 
 def _json_object(content: bytes) -> Mapping[str, object]:

@@ -46,7 +46,8 @@ class Crm:
 
     `past` names a former connection of the account to the same kind of CRM
     (`accounts.past_connections`): then its stored settings, secrets and field map count as the
-    account's own. `LAST` names the last one.
+    account's own. `LAST` names the last one. `crm_account` is the account in the CRM to which the
+    secrets belong, "" if that is not known.
     """
 
     adapter: str
@@ -55,6 +56,7 @@ class Crm:
     whole: bool = False
     guarded: bool = False
     past: int | None = None
+    crm_account: str = ""
 
 
 LAST = 0
@@ -144,6 +146,7 @@ def _store(
         plans=hub.plans,
         grown=renewed,
         past=None if base is before else base.connection,
+        crm_account=crm.crm_account,
     )
     old, new = audit_facts(hub, before, after)
     if after.connection.id != before.connection.id:

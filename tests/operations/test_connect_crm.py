@@ -14,7 +14,7 @@ from crmhub.accounts.connections import open_credentials
 from crmhub.audit import Author, Wanted, listed
 from crmhub.errors import Conflict, Forbidden, HubError, NotFound, Semantic, Unavailable
 from crmhub.hub import Hub
-from crmhub.operations import change_account, connect_crm, set_crm
+from crmhub.operations import change_account, connect_crm, set_crm, signed_requests
 from crmhub.operations.connect_crm import Link
 from crmhub.operations.set_crm import Crm
 from tests.adapters.hubspot.hubspot_crm import OAUTH, TOKEN, HubSpotCrm
@@ -155,8 +155,8 @@ def test_an_approval_is_over_after_ten_minutes(
     hub: Hub, client: Client, crm: HubSpotCrm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     back = decide(start(hub, client, crm))
-    now = connect_crm.now_ms
-    monkeypatch.setattr(connect_crm, "now_ms", lambda: now() + 600_000)
+    now = signed_requests.now_ms
+    monkeypatch.setattr(signed_requests, "now_ms", lambda: now() + 600_000)
     assert "ten minutes" in refused(hub, client, Conflict, back)
 
 
@@ -190,6 +190,33 @@ def test_what_was_changed_meanwhile_stays(hub: Hub, client: Client, crm: HubSpot
         finish(hub, back)
     settings = hub.load_account(client.account.client_id).connection.settings
     assert settings["api_version"] == "v3"
+
+
+def test_another_account_of_the_crm_is_refused(hub: Hub, client: Client, crm: HubSpotCrm) -> None:
+    """The contact ids that the connection remembers are other people's there."""
+    finish(hub, decide(start(hub, client, crm)))
+    before = hub.load_account(client.account.client_id).connection
+    crm.fake.portal.portal_id = 4711
+    with pytest.raises(Conflict, match=r"another HubSpot account \(4711\)"):
+        finish(hub, decide(start(hub, client, crm)))
+    assert hub.load_account(client.account.client_id).connection == before
+    # As another CRM it is welcome: no id is used again.
+    name = client.account.client_id
+    set_crm.set_crm(hub, name, Crm("local", {}, {}), test=False, by=TESTS)
+    finish(hub, decide(start(hub, client, crm)))
+    assert hub.load_account(name).connection.crm_account == "4711"
+
+
+def test_the_account_of_the_crm_is_remembered_as_long_as_its_secrets(
+    hub: Hub, client: Client, crm: HubSpotCrm
+) -> None:
+    name = client.account.client_id
+    finish(hub, decide(start(hub, client, crm)))
+    kept = Crm("hubspot", {"api_version": "v3"}, {})
+    portal = str(crm.fake.portal.portal_id)
+    assert set_crm.set_crm(hub, name, kept, test=True, by=TESTS).connection.crm_account == portal
+    new = Crm("hubspot", {}, dict.fromkeys(OAUTH, "") | TOKEN)
+    assert set_crm.set_crm(hub, name, new, test=True, by=TESTS).connection.crm_account == ""
 
 
 def test_an_app_is_needed(hub: Hub, client: Client, crm: HubSpotCrm) -> None:
@@ -267,7 +294,7 @@ def test_a_link_is_over_after_its_days(
     hub: Hub, client: Client, crm: HubSpotCrm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = link(hub, client, crm)
-    monkeypatch.setattr(connect_crm, "now_ms", lambda: made.expires_at)
+    monkeypatch.setattr(signed_requests, "now_ms", lambda: made.expires_at)
     with pytest.raises(Conflict, match="expired"):
         connect_crm.open_link(hub, made.token)
 

@@ -25,6 +25,9 @@ and (c.settings <> '{}' or c.credentials <> '' or c.field_map <> '{}')
 
 
 def upgrade() -> None:
+    op.add_column(
+        "connection", sa.Column("crm_account", sa.Text(), nullable=False, server_default="")
+    )
     op.create_table(
         "past_connection",
         sa.Column("account_id", sa.Integer(), nullable=False),
@@ -49,3 +52,4 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.drop_table("connect_request")
     op.drop_table("past_connection")
+    op.drop_column("connection", "crm_account")
