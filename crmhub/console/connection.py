@@ -179,7 +179,7 @@ def crm_page(
         "faults": {name: text for name, text in faults.items() if name in shown},
         "fault": fault,
         # What stands at no field.
-        "headline": _headline(error, faults, shown),
+        "headline": _headline(error, shown),
         "redirect": redirect_address(),
     }
 
@@ -191,11 +191,13 @@ def _faults(error: HubError | None, fault: Fault | None) -> dict[str, str]:
     return {name: text[:1].upper() + text[1:] for name, text in (*fields, *tested) if name}
 
 
-def _headline(error: HubError | None, faults: dict[str, str], shown: set[str]) -> str:
-    """Return the message above a refused form: the error's own if no field shows it."""
+def _headline(error: HubError | None, shown: set[str]) -> str:
+    """Return the message above a refused form: the error's own, unless fields show all of it."""
     if error is None:
         return ""
-    return "Not saved. Correct the marked fields." if faults.keys() & shown else error.message
+    fields = [name for name, _ in error.fields] if isinstance(error, Semantic) else []
+    is_at_fields = bool(fields) and shown >= {*fields}
+    return "Not saved. Correct the marked fields." if is_at_fields else error.message
 
 
 def _fates(former: str) -> dict[Decision, str]:

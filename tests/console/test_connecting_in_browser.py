@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from crmhub.accounts.accounts import Account
-from crmhub.operations import set_crm
 from crmhub.operations.open_account import open_account
-from crmhub.operations.set_crm import Crm
 from crmhub.secrets import BASE36, token
 from tests.adapters.hubspot.hubspot_crm import OAUTH, HubSpotCrm
 from tests.clients import TESTS
@@ -117,32 +114,3 @@ def test_without_scripts_a_button_shows_the_fields(
     page.get_by_role("button", name="Show fields").click()
     expect(page.get_by_role("heading", name="local")).to_be_visible()
     context.close()
-
-
-@pytest.mark.skipif("PICTURES" not in os.environ, reason="pictures to look at, made on demand")
-def test_pictures(
-    context: BrowserContext, page: Page, served: Served, account: Account, crm: HubSpotCrm
-) -> None:
-    place = os.environ["PICTURES"]
-    name = account.client_id
-    set_crm.set_crm(
-        served.hub, name, Crm("hubspot", {"base_url": crm.url}, OAUTH), test=False, by=TESTS
-    )
-    set_crm.set_crm(served.hub, name, Crm("local", {}, {}), test=False, by=TESTS)
-    left = served.hub.load_account(name).connection.id - 1
-    for width in (1280, 390):
-        page.set_viewport_size({"width": width, "height": 800})
-        page.goto(f"/console/accounts/{name}/crm?adapter=hubspot")
-        page.screenshot(path=f"{place}/crm-{width}.png", full_page=True)
-        page.goto(f"/console/accounts/{name}/crm?adapter=hubspot&restore={left}")
-        page.get_by_label("API address").fill("nonsense")
-        page.get_by_role("button", name="Save", exact=True).click()
-        page.screenshot(path=f"{place}/crm-faults-{width}.png", full_page=True)
-        page.goto(f"/console/accounts/{name}/crm")
-        fill_in(page, crm)
-        page.get_by_role("button", name="Create a link").click()
-        page.screenshot(path=f"{place}/link-{width}.png", full_page=True)
-        page.goto(page.get_by_label("Link", exact=True).input_value())
-        page.screenshot(path=f"{place}/invitation-{width}.png", full_page=True)
-        page.goto("/console/connect/callback?state=x")
-        page.screenshot(path=f"{place}/failed-{width}.png", full_page=True)

@@ -126,7 +126,7 @@ for (const select of document.querySelectorAll("[data-follow]")) {
         place.replaceChildren(...found[i].childNodes);
         enableCopying(place);
       });
-      document.getElementById("outcome").replaceChildren();
+      document.getElementById("outcome")?.replaceChildren();
       history.replaceState(null, "", address);
     } catch {
       fallback.hidden = false;
