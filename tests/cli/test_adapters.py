@@ -159,7 +159,7 @@ def test_an_adapter_is_shown_with_its_settings(crmhub: CommandLine) -> None:
     table, _, helps = shown.partition("\n\napi_version: ")
     [line] = [one for one in table.splitlines() if one.startswith("access_token")]
     assert "--secret" in line
-    assert "\naccess_token: Of a service key" in helps
+    assert "\naccess_token: From a HubSpot service key" in helps
     assert "access_grant" not in shown, "nobody is asked for what the adapter keeps itself"
     assert "It has no settings." in crmhub("adapters", "local").stdout
 
