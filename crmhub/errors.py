@@ -80,8 +80,14 @@ class Conflict(HubError):
 
 
 class Semantic(HubError):
+    """`fields` are pairs of a field's name and what is wrong with it; a form shows them there."""
+
     status = 422
     category = "SemanticError"
+
+    def __init__(self, message: str, *, fields: Sequence[tuple[str, str]] = ()) -> None:
+        super().__init__(message)
+        self.fields = tuple(fields)
 
 
 class _ComeBack(HubError):

@@ -165,6 +165,20 @@ def web_url(raw: Any) -> str:
     return url
 
 
+def public_url(raw: Any) -> str:
+    """Return the address of the service without a slash at its end; it has no path."""
+    url = text(raw).rstrip("/")
+    scheme, separator, host = url.partition("://")
+    if (
+        not separator
+        or scheme not in ("https", "http")
+        or not _hostname(url)
+        or set(host) & set("/?#@")
+    ):
+        raise ValueError("is not the address of this service; give https://host, without a path")
+    return url
+
+
 def database_url(raw: Any) -> str:
     """Return the URL of a PostgreSQL or SQLite database in SQLAlchemy's form.
 

@@ -85,6 +85,8 @@ class Settings:
     """Private networks that outgoing calls may reach."""
     trusted_proxies: tuple[Network, ...] = _setting(values.networks, ())
     """Proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` are trusted."""
+    public_url: str | None = _setting(values.public_url, None)
+    """The address at which people and CRMs reach the service, such as `https://hub.example.com`."""
     plans: Path | None = _setting(values.path, None)
     """The file of plans; None means the built-in plans."""
     alert_url: str | None = _setting(values.web_url, None, secret=True)

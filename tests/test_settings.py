@@ -181,6 +181,19 @@ def test_database_urls_are_brought_into_one_form(tmp_path, given, url):
     assert settings.database_url == url.format(root=tmp_path)
 
 
+def test_the_public_address_has_no_slash_at_its_end(tmp_path):
+    settings = Settings.load({"CRMHUB_PUBLIC_URL": "https://hub.example.com:8443/"}, tmp_path)
+    assert settings.public_url == "https://hub.example.com:8443"
+
+
+@pytest.mark.parametrize(
+    "given", ["hub.example.com", "ftp://h", "https://", "https://h/x", "https://h?x", "https://u@h"]
+)
+def test_what_is_no_public_address_is_refused(tmp_path, given):
+    fault = only_problem({"CRMHUB_PUBLIC_URL": given}, tmp_path)
+    assert "give https://host, without a path" in fault or "percent-encoded" in fault
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

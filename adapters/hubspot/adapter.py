@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar
 
-from adapters.hubspot.api import BATCH, OAUTH_SECRETS, Api, check_id, may_be_id
+from adapters.hubspot.api import BATCH, Api, check_id, may_be_id
+from adapters.hubspot.connecting import GUIDES, OWNERS_SCOPE, SCOPES, oauth
 from adapters.hubspot.definitions import Definitions
 from adapters.hubspot.failures import MissingScopes
 from adapters.hubspot.finding import PHONES, Finding, has_number
@@ -14,6 +15,7 @@ from adapters.hubspot.marks import UNDER_WAY_S, Marks
 from adapters.hubspot.values import Values
 from adapters.hubspot.writing import Writing
 from crmhub.adapter import (
+    OAUTH_SECRETS,
     Adapter,
     AdapterError,
     Changes,
@@ -24,8 +26,10 @@ from crmhub.adapter import (
     Kind,
     LacksRight,
     Linked,
+    OAuth,
     Owner,
     Pipeline,
+    Problem,
     Rejected,
     Saved,
     Setting,
@@ -37,11 +41,6 @@ from crmhub.adapter.oauth import KEPT
 _CALLED = ("email", "firstname", "lastname")
 # Association types differ by direction: these lead to the contact.
 _TO_CONTACT: Mapping[Linked, int] = {"deals": 3, "tickets": 16}
-_SCOPES: Mapping[Kind, tuple[str, str]] = {
-    "contacts": ("crm.objects.contacts.read", "crm.objects.contacts.write"),
-    "deals": ("crm.objects.deals.read", "crm.objects.deals.write"),
-    "tickets": ("tickets", "tickets"),
-}
 
 
 class HubSpotAdapter(Adapter):
@@ -69,20 +68,32 @@ class HubSpotAdapter(Adapter):
             "mark_property",
             "Property for the hub's marks",
             default="crmhub_mark",
-            help="A text property of deals, tickets and contacts, best with unique values, that"
-            " tells what the hub has written; an account without it works too.",
+            help="Internal name of a text property of contacts, deals and tickets. It prevents"
+            " duplicates after a lost answer. Optional.",
         ),
         Setting(
             "access_token",
             "Access token",
-            help="From a HubSpot private app. Or fill in the three OAuth fields below.",
+            help="From a HubSpot service key or private app. Or fill in the OAuth fields below.",
             secret=True,
         ),
-        Setting("client_id", "OAuth client id", secret=True),
+        Setting(
+            "client_id",
+            "OAuth client id",
+            help="From your HubSpot app. With client id and client secret, you can press Connect.",
+            secret=True,
+        ),
         Setting("client_secret", "OAuth client secret", secret=True),
-        Setting("refresh_token", "OAuth refresh token", secret=True),
+        Setting(
+            "refresh_token",
+            "OAuth refresh token",
+            help="Connect fills this in. Enter it only if you already have one.",
+            secret=True,
+        ),
         Setting(KEPT, "OAuth access token", secret=True, kept=True),
     )
+
+    guides = GUIDES
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -94,11 +105,19 @@ class HubSpotAdapter(Adapter):
         self._marks = Marks(api, definitions, values, finding, writing, context)
 
     @classmethod
-    def clash(cls, settings: Mapping[str, str], credentials: Mapping[str, str]) -> str:
-        oauth = [bool(credentials[name]) for name in OAUTH_SECRETS]
-        if all(oauth) != any(oauth) or all(oauth) == bool(credentials["access_token"]):
-            return "Enter an access token, or all three OAuth fields."
+    def clash(cls, settings: Mapping[str, str], credentials: Mapping[str, str]) -> Problem | str:
+        given = [bool(credentials[name]) for name in OAUTH_SECRETS]
+        if all(given) != any(given) or all(given) == bool(credentials["access_token"]):
+            return Problem(
+                "access_token",
+                "Enter an access token, or all three OAuth fields, not both"
+                f" ({', '.join(OAUTH_SECRETS)}).",
+            )
         return ""
+
+    @classmethod
+    def oauth(cls, settings: Mapping[str, str]) -> OAuth | None:
+        return oauth(settings)
 
     @classmethod
     def may_be_id(cls, contact_id: str) -> bool:
@@ -225,14 +244,13 @@ class HubSpotAdapter(Adapter):
         Raises Denied if HubSpot refuses the credentials, and LacksRight with all missing rights.
         """
         missing: list[str] = []
-        for kind, (reads, writes) in _SCOPES.items():
+        for kind, (reads, writes) in SCOPES.items():
             self._try(missing, reads, "GET", self._api.objects(kind), params={"limit": "1"})
             path = self._api.objects(kind, "batch", "update")
             # HubSpot checks rights first, and an empty batch writes nothing.
             with suppress(Rejected):
                 self._try(missing, writes, "POST", path, body={"inputs": []})
-        reads = "crm.objects.owners.read"
-        self._try(missing, reads, "GET", self._api.area("owners"), params={"limit": "1"})
+        self._try(missing, OWNERS_SCOPE, "GET", self._api.area("owners"), params={"limit": "1"})
         if missing:
             raise LacksRight(
                 "The access token lacks rights in HubSpot; give it the scopes"

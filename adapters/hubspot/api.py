@@ -11,6 +11,7 @@ from typing import Any
 from adapters.hubspot.answers import next_page, objects_in, word
 from adapters.hubspot.failures import failure, no_contact
 from crmhub.adapter import (
+    OAUTH_SECRETS,
     AdapterError,
     Context,
     Kind,
@@ -26,7 +27,6 @@ from crmhub.adapter.remembered import Remembered
 
 SEARCH = "search"
 _OAUTH = "oauth"
-OAUTH_SECRETS = ("client_id", "client_secret", "refresh_token")
 # The limits until a response has rate limit headers. HubSpot allows each app 100 calls in 10 s, and
 # each account 5 searches per second, which all of its apps share (HubSpot's usage guidelines).
 _CALLS, _CALLS_SECONDS = 100, 10.0

@@ -41,6 +41,8 @@ class ConnectionInfo:
     credentials: str = field(repr=False)
     """Encrypted; `accounts.connections.open_credentials` decrypts them. "" for none."""
     field_map: FieldMap = EMPTY
+    crm_account: str = ""
+    """The account in the CRM, if it was connected by OAuth; "" if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ _CONNECTION_COLUMNS = (
     _connection.settings,
     _connection.credentials,
     _connection.field_map,
+    _connection.crm_account,
 )
 _IS_CONNECTED = sa.and_(
     _connection.account_id == _account.id, _connection.id == _account.connection_id
@@ -154,6 +157,7 @@ def _connection_of(row: Any) -> ConnectionInfo:
         settings=dict(json.loads(row.settings).items()),
         credentials=row.credentials,
         field_map=FieldMap.from_json(row.field_map),
+        crm_account=row.crm_account,
     )
 
 

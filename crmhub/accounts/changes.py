@@ -79,7 +79,9 @@ _CREATE = Statement(
 )
 _CONNECT = Statement(
     sa.insert(tables.connection).values(
-        params("account_id", "id", "adapter", "settings", "credentials", "created_at")
+        params(
+            "account_id", "id", "adapter", "settings", "credentials", "crm_account", "created_at"
+        )
     )
 )
 
@@ -192,6 +194,7 @@ def _connect(
     adapter: str,
     settings: Mapping[str, str],
     credentials: str,
+    crm_account: str = "",
 ) -> None:
     tx.run(
         _CONNECT,
@@ -201,6 +204,7 @@ def _connect(
             "adapter": adapter,
             "settings": json.dumps(dict(settings)),
             "credentials": credentials,
+            "crm_account": crm_account,
             "created_at": now_ms(),
         },
     )
@@ -223,7 +227,9 @@ _SET_SWITCHES = Statement(
     )
 )
 _CONFIGURE = Statement(
-    sa.update(tables.connection).where(_IS_CONNECTION).values(params("settings", "credentials"))
+    sa.update(tables.connection)
+    .where(_IS_CONNECTION)
+    .values(params("settings", "credentials", "crm_account"))
 )
 _NEWEST_CONNECTION = Statement(
     sa.select(sa.func.max(_connection.id)).where(_connection.account_id == param("account_id"))
@@ -294,9 +300,12 @@ def set_adapter(
     adapter: str,
     settings: Mapping[str, str],
     credentials: str,
+    crm_account: str,
     plans: Mapping[str, Plan],
 ) -> Account:
     """Store the adapter of an account, with its settings and encrypted credentials.
+
+    `crm_account` is the account in the CRM to which the credentials belong, "" if not known.
 
     If `adapter` differs from the present adapter, a new connection is created, so that no id of the
     former CRM is used again. The values are not checked here: call `accounts.connections.configure`
@@ -311,11 +320,12 @@ def set_adapter(
                 "id": account.connection.id,
                 "settings": json.dumps(dict(settings)),
                 "credentials": credentials,
+                "crm_account": crm_account,
             },
         )
     else:
         connection_id = tx.scalar(_NEWEST_CONNECTION, {"account_id": account_id}) + 1
-        _connect(tx, account_id, connection_id, adapter, settings, credentials)
+        _connect(tx, account_id, connection_id, adapter, settings, credentials, crm_account)
         tx.run(_SET_CONNECTION, {"account_id": account_id, "connection_id": connection_id})
     return load_by_id(tx, account_id, plans)
 

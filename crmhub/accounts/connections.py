@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import sqlalchemy as sa
 
-from crmhub.accounts.accounts import Account
-from crmhub.accounts.changes import locked, set_adapter
+from crmhub.accounts import past_connections
+from crmhub.accounts.accounts import Account, ConnectionInfo
+from crmhub.accounts.changes import locked, set_adapter, set_field_map
 from crmhub.accounts.plans import Plan
 from crmhub.adapter import Adapter, BadConfig, configured
 from crmhub.database.connection import Connection
@@ -81,7 +83,8 @@ def proposed(
     try:
         configured(adapter, settings, credentials)
     except BadConfig as exc:
-        raise Semantic(exc.message) from exc
+        fields = [(problem.name, problem.reason) for problem in exc.problems]
+        raise Semantic(exc.message, fields=fields) from exc
     return settings, credentials
 
 
@@ -96,30 +99,43 @@ def configure(
     vault: Vault,
     plans: Mapping[str, Plan],
     grown: Mapping[str, str] | None = None,
+    past: ConnectionInfo | None = None,
+    crm_account: str = "",
 ) -> Account:
     """Store the settings and credentials that `proposed` returns; return the account.
 
-    `grown` holds the credentials after the connection test, in which the adapter may have added
-    some; they are stored in place of the given credentials. The outage of the connection ends, so
-    that the next call tries the CRM. Raises Semantic as `proposed` does; then nothing is stored.
+    `past` is a former connection of the account: if given, its stored values count as the account's
+    own, and its field map is stored, too. `grown` holds the credentials after the connection test,
+    in which the adapter may have added some; they are stored in place of the given credentials.
+    `crm_account` is the account in the CRM to which given credentials belong, "" if not known. The
+    outage of the connection ends, so that the next call tries the CRM. Raises Semantic as
+    `proposed` does; then nothing is stored.
     """
     account = locked(tx, account_id, plans)
+    base = account if past is None else replace(account, connection=past)
+    if not credentials and base.connection.adapter == name:
+        crm_account = base.connection.crm_account
     settings, credentials = proposed(
-        account,
+        base,
         name=name,
         adapter=adapter,
         settings=settings,
         credentials=credentials,
         vault=vault,
     )
+    if name != account.connection.adapter:
+        past_connections.remember(tx, account)
     account = set_adapter(
         tx,
         account_id,
         adapter=name,
         settings=settings,
         credentials=seal_credentials(vault, account_id, grown or credentials),
+        crm_account=crm_account,
         plans=plans,
     )
+    if past is not None:
+        account = set_field_map(tx, account_id, past.field_map, plans)
     # The change may have fixed the CRM's outage: let the next call find out.
     tx.run(_END_OUTAGE, {"account_id": account_id, "connection_id": account.connection.id})
     return account

@@ -25,14 +25,16 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar, NoReturn
 
 from crmhub.adapter.context import Context
-from crmhub.adapter.errors import AdapterError, BadConfig, NotYet, Unsupported
+from crmhub.adapter.errors import AdapterError, BadConfig, NotYet, Problem, Unsupported
 from crmhub.adapter.values import (
     Changes,
     Contact,
     ContactWrite,
     Described,
+    Guide,
     Kind,
     Linked,
+    OAuth,
     Owner,
     Pipeline,
     Saved,
@@ -65,6 +67,8 @@ class Adapter(ABC):
     title: ClassVar[str]
     """The CRM's name as shown to people, such as "HubSpot"."""
     settings: ClassVar[tuple[Setting, ...]] = ()
+    guides: ClassVar[tuple[Guide, ...]] = ()
+    """What a person does in the CRM before the account is connected; shown beside the form."""
     record_pages: ClassVar[bool] = False
     """Whether the adapter sets the web addresses of records (`Saved.url`, `Contact.url`)."""
     remote: ClassVar[bool] = True
@@ -88,12 +92,22 @@ class Adapter(ABC):
         return feature in features(type(self))
 
     @classmethod
-    def clash(cls, settings: Mapping[str, str], credentials: Mapping[str, str]) -> str:
+    def clash(cls, settings: Mapping[str, str], credentials: Mapping[str, str]) -> Problem | str:
         """Return why these settings and credentials cannot be used together; `""` if they can.
 
-        Both mappings contain every declared setting, and each value is valid on its own.
+        Both mappings contain every declared setting, and each value is valid on its own. Return a
+        `Problem` to name the setting beside whose field the form shows the reason.
         """
         return ""
+
+    @classmethod
+    def oauth(cls, settings: Mapping[str, str]) -> OAuth | None:
+        """Return how an account with these settings is connected by OAuth; None if it cannot be.
+
+        `settings` contains every declared setting that is no secret. If the adapter overrides this
+        method, the console offers the button "Connect". Send no request.
+        """
+        return None
 
     @classmethod
     def may_be_id(cls, contact_id: str) -> bool:
@@ -346,6 +360,11 @@ def features(adapter: type[Adapter]) -> frozenset[str]:
     )
 
 
+def has_oauth(adapter: type[Adapter]) -> bool:
+    """Return whether this adapter class overrides `Adapter.oauth`."""
+    return adapter.oauth.__func__ is not Adapter.oauth.__func__  # type: ignore[attr-defined]
+
+
 _SHOWN_FAULTS = 20
 
 
@@ -358,7 +377,7 @@ def configured(
     among `settings`, and settings that are not secret among `credentials`. If there are no such
     faults, but `Adapter.clash` returns a reason, raises BadConfig with this reason.
     """
-    faults: list[str] = []
+    problems: list[Problem] = []
     complete: tuple[dict[str, str], dict[str, str]] = ({}, {})
     for secret, given, filled in (
         (False, settings, complete[0]),
@@ -370,7 +389,8 @@ def configured(
         word = "secret" if secret else "setting"
         for name in given.keys() - declared.keys():
             names = ", ".join(sorted(declared)) or "none"
-            faults.append(f"{name[:100]}: {adapter.title} has no such {word}; it has {names}")
+            reason = f"{adapter.title} has no such {word}; it has {names}"
+            problems.append(Problem(name[:100], reason))
         for name, setting in declared.items():
             filled[name] = given.get(name, "") or setting.default
             if filled[name]:
@@ -378,10 +398,19 @@ def configured(
             else:
                 fault = f"this {word} is required" if setting.required else ""
             if fault:
-                faults.append(f"{name}: {fault}")
-    if not faults and (clash := adapter.clash(*complete)):
-        faults.append(clash)
-    if faults:
-        shown, more = sorted(faults)[:_SHOWN_FAULTS], len(faults) - _SHOWN_FAULTS
-        raise BadConfig("; ".join([*shown, f"and {more} more"] if more > 0 else shown))
+                problems.append(Problem(name, fault))
+    if not problems and (clash := adapter.clash(*complete)):
+        problems.append(clash if isinstance(clash, Problem) else Problem("", clash))
+    if problems:
+        raise BadConfig(_listed(problems), problems=problems)
     return complete
+
+
+def _listed(problems: Sequence[Problem]) -> str:
+    """Return the message that names the problems, at most 20 of them."""
+    faults = sorted(
+        f"{problem.name}: {problem.reason}" if problem.name else problem.reason
+        for problem in problems
+    )
+    more = len(faults) - _SHOWN_FAULTS
+    return "; ".join([*faults[:_SHOWN_FAULTS], *([f"and {more} more"] if more > 0 else [])])

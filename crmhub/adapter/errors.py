@@ -9,6 +9,7 @@ AdapterError
   Conflict      use the existing record
   Throttled     retry after `retry_after` seconds; nothing was written
   Unavailable   retry; nothing was written
+    Unreachable check the address; there was no connection
     NotYet      retry after `retry_after` seconds; nothing failed, it is too early
   Uncertain     look the record up before a retry, since it may have been written
   Unsupported   do without this call: the CRM or the adapter does not support it
@@ -33,8 +34,29 @@ class AdapterError(Exception):
         self.message = message
 
 
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why one property or setting was refused.
+
+    `name` is the property's name as the caller sent it, or the name of a required property that is
+    missing. `reason` tells what is wrong and what to send instead. `options` are values that the
+    property accepts; the tuple may be empty or incomplete.
+    """
+
+    name: str
+    reason: str
+    options: tuple[str, ...] = ()
+
+
 class BadConfig(AdapterError):
-    """The connection's settings cannot work; the message names the setting and the reason."""
+    """The connection's settings cannot work; the message names the setting and the reason.
+
+    `problems` names each wrong setting with its reason, where they are known.
+    """
+
+    def __init__(self, message: str, *, problems: Sequence[Problem] = ()) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems)
 
 
 class Denied(AdapterError):
@@ -50,20 +72,6 @@ class NotFound(AdapterError):
 
     A search without a result does not raise this error.
     """
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Why the CRM refused one property.
-
-    `name` is the property's name as the caller sent it, or the name of a required property that is
-    missing. `reason` tells what is wrong and what to send instead. `options` are values that the
-    property accepts; the tuple may be empty or incomplete.
-    """
-
-    name: str
-    reason: str
-    options: tuple[str, ...] = ()
 
 
 class Rejected(AdapterError):
@@ -115,6 +123,10 @@ class Unavailable(AdapterError):
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class Unreachable(Unavailable):
+    """There was no connection to the CRM, perhaps because its address is wrong."""
 
 
 class NotYet(Unavailable):

@@ -40,6 +40,7 @@ from crmhub.adapter.errors import (
     Throttled,
     Unavailable,
     Uncertain,
+    Unreachable,
 )
 from crmhub.adapter.masking import auth_secrets, mask, mask_json
 
@@ -285,17 +286,20 @@ class Http:
     def _unanswered(
         self, exc: requests.RequestException, *, reads: bool, short_deadline: bool
     ) -> AdapterError:
-        host = urlsplit(self._base).hostname
+        base = urlsplit(self._base)
         if short_deadline and _timed_out(exc) and (reads or _not_sent(exc)):
             return NotYet(f"There was too little time left to call {self.crm}.", retry_after=1.0)
         if isinstance(exc, requests.exceptions.InvalidURL):
             # The egress guard's message tells what to do; the path may be an email and is cut.
             return BadConfig(self.mask(_AFTER_HOST.sub(r"\1", str(exc))))
         if isinstance(exc, requests.exceptions.SSLError):
-            return Unavailable(f"{host} could not prove that it is {self.crm} (TLS failed).")
-        what = type(exc).__name__
+            return Unavailable(
+                f"{base.hostname} could not prove that it is {self.crm} (TLS failed)."
+            )
         if _not_sent(exc):
-            return Unavailable(f"{self.crm} could not be reached at {host} ({what}).")
+            place = base.netloc.rpartition("@")[2]
+            return Unreachable(f"Couldn't connect to {base.scheme}://{place}.")
+        what = type(exc).__name__
         if reads and isinstance(exc, egress.TooLarge):
             return TooLarge(f"{self.crm} answers with more than can be read of one answer.")
         message = f"{self.crm} gave no whole answer ({what})."

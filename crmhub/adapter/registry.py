@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 
-from crmhub.adapter.contract import Adapter, features
+from crmhub.adapter.contract import Adapter, features, has_oauth
 from crmhub.adapter.errors import BadConfig
-from crmhub.adapter.values import Setting
+from crmhub.adapter.values import Guide, Setting
 
 GROUP = "crmhub.adapters"
 
@@ -24,7 +24,9 @@ class Installed:
 
     `error` says why it cannot be used, or is "". `distribution` is the package that contains the
     adapter, and `version` the package's version. `title` is the CRM's name. `features` are the
-    optional methods that the adapter supports. `settings` are the settings that operators enter.
+    optional methods that the adapter supports. `settings` are the settings that operators enter,
+    and `guides` what people do in the CRM. `has_oauth` tells whether accounts can be connected by
+    OAuth.
     """
 
     name: str
@@ -34,6 +36,8 @@ class Installed:
     features: frozenset[str] = frozenset()
     settings: tuple[Setting, ...] = ()
     error: str = ""
+    guides: tuple[Guide, ...] = ()
+    has_oauth: bool = False
 
 
 class Registry:
@@ -103,6 +107,8 @@ class Registry:
             missing.append("title")
         if missing:
             raise BadConfig(f"The adapter {name!r} ({point.value}) lacks {', '.join(missing)}.")
+        if not all(isinstance(guide, Guide) for guide in adapter.guides):
+            raise BadConfig(f"The adapter {name!r} ({point.value}) has guides that are no Guide.")
         return adapter
 
     def _describe(self, name: str) -> Installed:
@@ -114,5 +120,13 @@ class Registry:
         except BadConfig as exc:
             return Installed(name, version, distribution, error=exc.message)
         settings = tuple(setting for setting in adapter.settings if not setting.kept)
-        title, can = adapter.title, features(adapter)
-        return Installed(name, version, distribution, title, can, settings)
+        return Installed(
+            name,
+            version,
+            distribution,
+            adapter.title,
+            features(adapter),
+            settings,
+            guides=adapter.guides,
+            has_oauth=has_oauth(adapter),
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from crmhub.adapter.errors import Problem
@@ -177,3 +177,60 @@ class Setting:
         if self.type == "boolean" and value not in ("true", "false"):
             return f"{shown} is neither true nor false"
         return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a guide: a sentence that says what to do in the CRM.
+
+    - `url`, `label`: the address and the text of a link to the page in the CRM or to its
+      documentation; both "" for no link.
+    - `codes`: values to type in the CRM exactly as they are, such as the names of scopes.
+    """
+
+    text: str
+    url: str = ""
+    label: str = ""
+    codes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Guide:
+    """What a person does in the CRM for one purpose, such as making a token, in `steps`."""
+
+    title: str
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OAuth:
+    """How a person connects an account by OAuth 2.0 with an authorization code (RFC 6749, 4.1).
+
+    The hub sends the person's browser to `authorize_url`, and exchanges the code for tokens at
+    `token_url`. It proves with PKCE (RFC 7636, S256) that both requests are its own.
+
+    - `scopes`: the rights to request.
+    - `client_auth`: whether the token endpoint gets client id and client secret in the "body" or
+      as HTTP "basic" authentication.
+    - `parameters`: further query parameters of `authorize_url`, such as `access_type=offline`.
+    - `account_field`: the field of the token endpoint's answer that identifies the account in the
+      CRM; "" if it has none. A connection is never connected again to another account, since its
+      contact ids would mean other people.
+    - `replaces`: the names of secrets that are removed when the account is connected, because
+      they cannot be used beside OAuth.
+
+    The adapter declares the secrets `client_id`, `client_secret` and `refresh_token`. The first two
+    identify the operator's app in the CRM; the third is stored after the exchange.
+    """
+
+    authorize_url: str
+    token_url: str
+    scopes: tuple[str, ...]
+    client_auth: Literal["body", "basic"] = "body"
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    account_field: str = ""
+    replaces: tuple[str, ...] = ()
+
+
+OAUTH_SECRETS = ("client_id", "client_secret", "refresh_token")
+"""The names of the secrets of a connection by OAuth."""

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 from click.core import ParameterSource
 
+from crmhub.cli.connect_link import link
 from crmhub.cli.declare import apply, export
 from crmhub.cli.field_map import field_map
-from crmhub.cli.inputs import as_mapping, assignment, duration, read_secrets
+from crmhub.cli.inputs import as_mapping, assignment, duration, read_secrets, refuse_secrets
 from crmhub.cli.open_hub import author, opened_hub
 from crmhub.cli.output import in_words, iso, print_columns, print_fields, print_json
 from crmhub.errors import listed
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Sized
 
     from crmhub.accounts.webhook_ids import Rotatable, WebhookId
-    from crmhub.adapter import Adapter
     from crmhub.operations.change_account import Detail
     from crmhub.operations.switch_crm import Decision
 
@@ -32,6 +32,7 @@ def account() -> None:
 account.add_command(apply)
 account.add_command(export)
 account.add_command(field_map)
+account.add_command(link)
 
 
 @account.command()
@@ -183,26 +184,35 @@ def set_switches(client_id: str, values: tuple[tuple[str, str], ...]) -> None:
     " contacts the old CRM already has), or drop them.",
 )
 @click.option(
+    "--restore",
+    is_flag=True,
+    help="Take what is not given from the account's last connection to this CRM, the field map"
+    " included. It is kept for 30 days.",
+)
+@click.option(
     "--check", "test", is_flag=True, help="Test the connection first; save only if it works."
 )
 def adapter(
     client_id: str,
     name: str,
     queued: Decision | None,
+    restore: bool,
     test: bool,
     settings: tuple[tuple[str, str], ...],
     secrets: tuple[tuple[str, str], ...],
 ) -> None:
     """Choose an account's CRM, or change its settings.
 
-    Settings that are not named keep their values. A different adapter starts without any.
+    Settings that are not named keep their values. A different adapter starts without any, unless
+    --restore is given.
     """
     with opened_hub() as hub:
         from crmhub.operations import change_account, set_crm
 
         given = as_mapping(settings, "--set")
-        _refuse_secrets(set_crm.load_adapter(hub, name), given)
-        crm = set_crm.Crm(name, given, read_secrets(secrets))
+        refuse_secrets(set_crm.load_adapter(hub, name), given)
+        past = set_crm.LAST if restore else None
+        crm = set_crm.Crm(name, given, read_secrets(secrets), past=past)
         set_crm.set_crm(hub, client_id, crm, test=test, queued=queued, by=author())
         former = change_account.detail(hub, client_id).former
     hint = "" if test else f" `crmhub account check {client_id}` tests the connection."
@@ -308,16 +318,6 @@ def enable(client_id: str) -> None:
 
         change_account.change(hub, client_id, {}, disabled=False, by=author())
     click.echo(f"{client_id} is enabled.")
-
-
-def _refuse_secrets(adapter: type[Adapter], settings: dict[str, str]) -> None:
-    for name in settings:
-        if any(setting.secret and setting.name == name for setting in adapter.settings):
-            raise click.UsageError(
-                f"--set {name} is a secret, and would stay in the shell's history; "
-                f"put it in a file and give --secret {name}=@FILE, or pipe it in and give "
-                f"--secret {name}=-."
-            )
 
 
 def _print_account(detail: Detail) -> None:

@@ -21,6 +21,7 @@ def list_alerts(as_json: bool) -> None:
 
     with opened_hub() as hub, hub.database.reading() as db:
         active = alerts.current(db, old_ms=hub.settings.alert_queue_age)
+        public_url = hub.settings.public_url
     if as_json:
         print_json(
             [
@@ -32,13 +33,15 @@ def list_alerts(as_json: bool) -> None:
                     "since": iso(alert.since),
                     "actions": alert.count,
                     "blocked": alert.blocked,
+                    "url": alerts.fix_url(alert, public_url),
                 }
                 for alert in active
             ]
         )
         return
     for alert in active:
-        click.echo(f"{alert.client_id}: {alert.in_words()}")
+        url = alerts.fix_url(alert, public_url)
+        click.echo(f"{alert.client_id}: {alert.in_words()}{f' Fix it at {url}' if url else ''}")
     if not active:
         click.echo("No active alerts.")
 

@@ -15,6 +15,7 @@ from crmhub.cli.output import in_words, print_columns, print_json
 _OBJECTS = (
     "account", "connection", "fieldMap", "key", "webhookId", "token", "user", "workflow",
     "actions", "person", "records", "encryptionKey", "duplicate",
+    "connectLink",
 )  # fmt: skip
 _VERBS = (
     "open",

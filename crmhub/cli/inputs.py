@@ -8,10 +8,14 @@ import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import rich_click as click
 
 from crmhub import durations
+
+if TYPE_CHECKING:
+    from crmhub.adapter import Adapter
 
 HELPERS = ("createLead", "setProperties", "createDeal", "createTicket")
 """The helpers that write to the CRM, and whose calls are stored in the journal."""
@@ -131,3 +135,14 @@ def _read_secret(name: str, source: str, option: str = "") -> str:
     if not secret:
         raise click.UsageError(f"{option}: the value is empty.")
     return secret
+
+
+def refuse_secrets(adapter: type[Adapter], settings: dict[str, str]) -> None:
+    """Raise UsageError if `settings`, the values of --set, contain a secret of the adapter."""
+    for name in settings:
+        if any(setting.secret and setting.name == name for setting in adapter.settings):
+            raise click.UsageError(
+                f"--set {name} is a secret, and would stay in the shell's history; "
+                f"put it in a file and give --secret {name}=@FILE, or pipe it in and give "
+                f"--secret {name}=-."
+            )

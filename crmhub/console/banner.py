@@ -122,7 +122,8 @@ def _line(kind: Kind, alerts: Sequence[Alert]) -> Line:
             name,
             flask.url_for("console.activity", account=name, state=state)
             if state
-            else flask.url_for("console.account", client_id=name),
+            # Only refused credentials: they are fixed there.
+            else flask.url_for("console.crm", client_id=name),
         )
         for name in names[:_MAX_ACCOUNTS]
     ]

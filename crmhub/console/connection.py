@@ -1,4 +1,9 @@
-"""The console's CRM page of an account: a form for the settings that its adapter declares."""
+"""The console's CRM page of an account: a form for the settings that its adapter declares.
+
+The form follows the chosen CRM: the script fetches its fields at once, and without the script the
+button "Show fields" does. The form says in `shown` whose fields it has, so that it is never saved
+with the fields of another CRM.
+"""
 
 from __future__ import annotations
 
@@ -6,53 +11,60 @@ from typing import Any
 
 import flask
 
-from crmhub.adapter.registry import Installed
+from crmhub.accounts.accounts import Account
+from crmhub.api.http.addresses import public_url
 from crmhub.api.http.authentication import hub
 from crmhub.console.account import account_context, installed
-from crmhub.console.blueprint import blueprint
-from crmhub.console.pages import done, page, refused
+from crmhub.console.blueprint import PREFIX, blueprint
+from crmhub.console.pages import done, page, refused, see
 from crmhub.console.sessions import author
-from crmhub.errors import HubError, NotFound
+from crmhub.errors import HubError, NotFound, Semantic
 from crmhub.operations import queue_statistics, set_crm, switch_crm
-from crmhub.operations.set_crm import Crm
-from crmhub.operations.switch_crm import DECISIONS
+from crmhub.operations.set_crm import Crm, Fault
+from crmhub.operations.switch_crm import DECISIONS, Decision
 
-_FATES = {
-    "finish": "Finish sending them to {old}, then disconnect it.",
-    "move": "Send them to {new}, except for contacts {old} already has.",
-    "drop": "Do not send them. They can be retried one by one, in {old}.",
-}
 _SETTING, _SECRET, _REMOVED = "setting.", "secret.", "removed."
+CALLBACK = f"{PREFIX}/connect/callback"
+"""The path to which a CRM sends people back after they have let the hub in."""
 
 
 @blueprint.get("/accounts/<client_id>/crm")
 def crm(client_id: str) -> flask.Response:
     """Show the form with the settings of the account's CRM.
 
-    If the query parameter `adapter` names another adapter, show the form for that adapter instead.
+    If the query parameter `adapter` names another adapter, show the form for that adapter instead;
+    with `restore`, the id of a former connection, show its settings.
     """
-    return page("account/crm.html", **_shown(client_id, flask.request.args.get("adapter", "")))
+    name = flask.request.args.get("adapter", "")
+    return page("account/crm.html", **crm_page(client_id, name))
+
+
+@blueprint.post("/accounts/<client_id>/crm/fields")
+def crm_fields(client_id: str) -> flask.Response:
+    """Redirect to the form for the chosen adapter; nothing is saved."""
+    name = flask.request.form.get("adapter", "")
+    return see(flask.url_for("console.crm", client_id=client_id, adapter=name))
 
 
 @blueprint.post("/accounts/<client_id>/crm")
 def crm_save(client_id: str) -> flask.Response:
     """Save the submitted CRM settings; test the connection first, unless the form says not to."""
     form = flask.request.form
-    name, decision = form.get("adapter", ""), form.get("queued", "")
+    name = form.get("adapter", "")
     test = "unasked" not in form
     try:
         set_crm.set_crm(
             hub(),
             client_id,
-            _crm(name),
+            given_crm(name),
             test=test,
-            queued=decision if decision in DECISIONS else None,
+            queued=given_decision(),
             by=author(),
             expected=form.get("seen"),
         )
     except HubError as exc:
-        return refused(exc, "account/crm.html", **_shown(client_id, name, typed=True))
-    message = "Saved; the CRM says that all is well." if test else "Saved without testing."
+        return refused(exc, "account/crm.html", **crm_page(client_id, name, error=exc))
+    message = "Saved. Connection test passed." if test else "Saved without testing."
     return done(message, "console.crm", client_id=client_id)
 
 
@@ -61,19 +73,23 @@ def crm_check(client_id: str) -> flask.Response:
     """Test a connection with the submitted CRM settings; nothing is saved."""
     name = flask.request.form.get("adapter", "")
     try:
-        wrong = set_crm.check_crm(hub(), client_id, _crm(name))
+        fault = set_crm.check_crm(hub(), client_id, given_crm(name))
     except HubError as exc:
-        return refused(exc, "account/crm.html", **_shown(client_id, name, typed=True))
-    shown = _shown(client_id, name, typed=True)
-    return page("account/crm.html", asked=True, wrong=wrong, **shown)
+        return refused(exc, "account/crm.html", **crm_page(client_id, name, error=exc))
+    shown = crm_page(client_id, name, typed=True, fault=fault)
+    return page("account/crm.html", tested=True, **shown)
 
 
-def _crm(adapter: str) -> Crm:
+def given_crm(adapter: str) -> Crm:
     """Return the CRM settings of the submitted form, for the adapter with the name `adapter`.
 
-    A secret whose field is empty stays unchanged, unless the form says to remove the secret.
+    A secret whose field is empty stays unchanged, unless the form says to remove the secret. Raises
+    Semantic if the form has the fields of another adapter.
     """
     form = flask.request.form
+    if form.get("shown", adapter) != adapter:
+        title = installed(adapter).title or adapter
+        raise Semantic(f"Not saved. Fill in the fields of {title} first.")
 
     def fields(prefix: str) -> dict[str, str]:
         return {
@@ -84,57 +100,115 @@ def _crm(adapter: str) -> Crm:
 
     secrets = {name: value for name, value in fields(_SECRET).items() if value}
     removed = dict.fromkeys(fields(_REMOVED), "")
-    return Crm(adapter, fields(_SETTING), {**removed, **secrets}, whole=True, guarded=True)
+    past = _past_id(form.get("restore", ""))
+    return Crm(
+        adapter, fields(_SETTING), {**removed, **secrets}, whole=True, guarded=True, past=past
+    )
 
 
-def _shown(client_id: str, name: str, *, typed: bool = False) -> dict[str, Any]:
+def given_decision() -> Decision | None:
+    """Return what the submitted form says about the actions queued for the former CRM."""
+    given = flask.request.form.get("queued", "")
+    return next((decision for decision in DECISIONS if decision == given), None)
+
+
+def _past_id(text: str) -> int | None:
+    """Return the id of a former connection from a form or a URL; None for anything else."""
+    return int(text) if text.isascii() and text.isdigit() and 0 < len(text) < 10 else None
+
+
+def crm_page(
+    client_id: str,
+    name: str,
+    *,
+    typed: bool = False,
+    error: HubError | None = None,
+    fault: Fault | None = None,
+) -> dict[str, Any]:
     """Return the template variables of the CRM page for the adapter `name`.
 
     An empty name means the account's present adapter. The form shows the submitted settings if
-    `typed` is true, else the stored settings. Raises NotFound for an unknown adapter.
+    `typed` is true or there is an `error`, else the stored settings. `error` is why the form was
+    refused, `fault` what a connection test has found. Raises NotFound for an unknown adapter.
     """
     shared = account_context(client_id)
-    account = shared["account"]
+    account: Account = shared["account"]
     current = account.connection.adapter
     adapter = installed(name or current)
     if name and name not in hub().registry.names:
-        raise NotFound(f"No adapter named {name[:60]!r} is installed.")
-    same = adapter.name == current
-    given = dict(account.connection.settings) if same else {}
-    removed: set[str] = set()
-    if typed:
-        given = dict(_crm(adapter.name).settings)
-        removed = {
-            field.removeprefix(_REMOVED)
-            for field in flask.request.form
-            if field.startswith(_REMOVED)
-        }
+        raise NotFound(f"There is no adapter {name[:60]!r} here.")
+    form = flask.request.form
+    # The fields of another adapter tell nothing about this one.
+    typed = (typed or error is not None) and form.get("shown", adapter.name) == adapter.name
+    past = _past_id(form.get("restore", "") or flask.request.args.get("restore", ""))
+    kept = [one for one in shared["detail"].past if one.adapter == adapter.name != current]
+    restored = next((one for one in kept if one.id == past), None)
+    base = account
+    if restored is not None:
+        base = set_crm.base_of(hub(), account, Crm(adapter.name, {}, {}, past=restored.id))
+    same = adapter.name == base.connection.adapter
+    removed = {field.removeprefix(_REMOVED) for field in form if field.startswith(_REMOVED)}
+    stored = set_crm.secret_names(hub(), base) if same else ()
     with hub().database.reading() as db:
         queued = switch_crm.count_queued(db, account)
-    stored = shared["detail"].secrets if same else ()
+    faults = _faults(error, fault)
+    shown = {one.name for one in adapter.settings}
+    present = installed(current)
     return {
         **shared,
         "adapter": adapter,
         "seen": set_crm.fingerprint(account),
-        "present": installed(current),
-        "same": same,
+        "present": present,
+        "same": adapter.name == current,
         "adapters": [
             (choice.name, choice.title or choice.name) for choice in hub().registry.installed()
         ],
-        "given": given,
-        "removed": removed,
+        "given": dict(
+            given_crm(adapter.name).settings if typed else base.connection.settings if same else {}
+        ),
+        "removed": removed if typed else set(),
         # None: the stored secrets cannot be decrypted.
         "stored": stored or (),
         "broken": stored is None,
+        "restored": restored,
+        "kept": kept,
         "away": queue_statistics.outage_of(hub().database, account),
-        "queued": 0 if same else queued,
-        "fates": {
-            decision: text.format(old=_title(installed(current)), new=_title(adapter))
-            for decision, text in _FATES.items()
-        },
-        "fate": flask.request.form.get("queued", "finish"),
+        "queued": 0 if adapter.name == current else queued,
+        "fates": _fates(present.title or current),
+        "fate": form.get("queued", "finish"),
+        "faults": {name: text for name, text in faults.items() if name in shown},
+        "fault": fault,
+        # What stands at no field.
+        "headline": _headline(error, shown),
+        "redirect": redirect_address(),
     }
 
 
-def _title(adapter: Installed) -> str:
-    return adapter.title or adapter.name
+def _faults(error: HubError | None, fault: Fault | None) -> dict[str, str]:
+    """Return what is wrong with each field, by the name of its setting."""
+    fields = error.fields if isinstance(error, Semantic) else ()
+    tested = [(fault.setting, fault.message)] if fault else []
+    return {name: text[:1].upper() + text[1:] for name, text in (*fields, *tested) if name}
+
+
+def _headline(error: HubError | None, shown: set[str]) -> str:
+    """Return the message above a refused form: the error's own, unless fields show all of it."""
+    if error is None:
+        return ""
+    fields = [name for name, _ in error.fields] if isinstance(error, Semantic) else []
+    is_at_fields = bool(fields) and shown >= {*fields}
+    return "Not saved. Correct the marked fields." if is_at_fields else error.message
+
+
+def _fates(former: str) -> dict[Decision, str]:
+    return {
+        "finish": f"Finish sending them to {former}, then disconnect it.",
+        "move": f"Send them to the new CRM, except for contacts {former} already has.",
+        "drop": f"Drop them. You can retry them one by one later; they then go to {former}.",
+    }
+
+
+def redirect_address() -> str:
+    """Return the address to which a CRM sends people back, or "" if `public_url` must be set."""
+    base = public_url(flask.request, hub().settings.public_url)
+    return "" if base is None else f"{base}{CALLBACK}"

@@ -42,6 +42,9 @@ OPEN = frozenset(
         "console.let_in",
         "console.setup",
         "console.create_by_link",
+        "console.by_link",
+        "console.connect_by_link",
+        "console.connect_callback",
     }
 )
 _TOKEN = re.compile(r"[A-Za-z0-9]{43}", re.ASCII)

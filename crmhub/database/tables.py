@@ -70,8 +70,33 @@ connection = sa.Table(
     sa.Column("created_at", MS, nullable=False),
     # JSON: what bots call a property or a value, and what the CRM calls it.
     sa.Column("field_map", sa.Text, nullable=False, server_default="{}"),
+    # The account in the CRM, as it named itself when it was connected by OAuth; else "".
+    sa.Column("crm_account", sa.Text, nullable=False, server_default=""),
 )
 """Connections of accounts to a CRM; an account that changes its CRM gets a new connection."""
+
+past_connection = sa.Table(
+    "past_connection",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("connection_id", sa.Integer, primary_key=True),
+    sa.Column("left_at", MS, nullable=False),
+    sa.Index("past_connection_left", "left_at"),
+)
+"""Connections that accounts have left, as long as their settings and credentials are kept."""
+
+connect_request = sa.Table(
+    "connect_request",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("id", KEY_TEXT, primary_key=True),
+    # Sealed JSON: the CRM to connect, the person who asked for it, and the PKCE verifier.
+    sa.Column("request", sa.Text, nullable=False),
+    sa.Column("expires_at", MS, nullable=False),
+    sa.Column("used_at", MS),
+    sa.Index("connect_request_expires", "expires_at"),
+)
+"""Requests to connect an account by OAuth: links for customers, and visits to the CRM's page."""
 
 api_key = sa.Table(
     "api_key",

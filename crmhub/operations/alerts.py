@@ -202,7 +202,12 @@ def watch(hub: Hub, stopping: threading.Event) -> None:
         began, took = time.monotonic(), 0.0
         try:
             with hub.database.across_accounts():
-                update(hub.database, old_ms=settings.alert_queue_age, send=url is not None)
+                update(
+                    hub.database,
+                    old_ms=settings.alert_queue_age,
+                    send=url is not None,
+                    public_url=settings.public_url,
+                )
                 took = time.monotonic() - began
                 if url and secret:
                     outbox.send_due(hub.database, hub.egress, url, secret, stopping)
@@ -239,22 +244,25 @@ def current(db: Connection, *, old_ms: int) -> list[Alert]:
     return sorted(alerts, key=lambda alert: (alert.since, alert.account_id, alert.kind))
 
 
-def update(database: Database, *, old_ms: int, send: bool) -> list[Alert]:
+def update(
+    database: Database, *, old_ms: int, send: bool, public_url: str | None = None
+) -> list[Alert]:
     """Update the stored alerts to the present alerts, and return the present alerts.
 
     A queue causes an alert if the oldest action in the queue has waited longer than `old_ms`
     milliseconds. With `send`, a message about each alert that has changed is added to the outbox,
-    the table of messages to send. Raises Unavailable if the database is unavailable.
+    the table of messages to send; `public_url` is the service's address for links. Raises
+    Unavailable if the database is unavailable.
     """
     with database.reading() as db:
         alerts = current(db, old_ms=old_ms)
         changed = bool(_changes(db, alerts))
     if changed:
-        database.transact(partial(_store_changes, old_ms=old_ms, send=send))
+        database.transact(partial(_store_changes, old_ms=old_ms, send=send, public_url=public_url))
     return alerts
 
 
-def _store_changes(tx: Connection, *, old_ms: int, send: bool) -> None:
+def _store_changes(tx: Connection, *, old_ms: int, send: bool, public_url: str | None) -> None:
     # Another worker at the same time stores the same changes.
     if not tx.try_hold("alerts"):
         return
@@ -266,7 +274,7 @@ def _store_changes(tx: Connection, *, old_ms: int, send: bool) -> None:
             row = {"since": alert.since, "told_of": alert.newest, "told_at": now_ms()}
             tx.run(_STORE, key | row)
         if send:
-            outbox.add(tx, message_type, _message_data(alert))
+            outbox.add(tx, message_type, _message_data(alert, public_url))
 
 
 def _changes(db: Connection, alerts: Sequence[Alert]) -> list[tuple[str, Alert]]:
@@ -303,7 +311,18 @@ def _rows_of_all(
     return db.rows(statement, params)
 
 
-def _message_data(alert: Alert) -> dict[str, object]:
+def fix_url(alert: Alert, public_url: str | None) -> str:
+    """Return the console page on which an operator fixes refused credentials.
+
+    Return "" for other alerts, and if the service's address `public_url` is not set.
+    """
+    if public_url is None or alert.kind != "credentials":
+        return ""
+    return f"{public_url}/console/accounts/{alert.client_id}/crm"
+
+
+def _message_data(alert: Alert, public_url: str | None) -> dict[str, object]:
+    url = fix_url(alert, public_url)
     # Without the CRM's own message: it may quote personal data.
     return {
         "clientId": alert.client_id,
@@ -312,6 +331,7 @@ def _message_data(alert: Alert) -> dict[str, object]:
         "since": iso(alert.since),
         "actions": alert.count,
         "blocked": alert.blocked,
+        **({"url": url} if url else {}),
     }
 
 

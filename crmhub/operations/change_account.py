@@ -11,9 +11,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from crmhub import audit
-from crmhub.accounts import changes, keys, webhook_ids
+from crmhub.accounts import changes, keys, past_connections, webhook_ids
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.keys import IssuedKey
+from crmhub.accounts.past_connections import PastConnection
 from crmhub.accounts.webhook_ids import Rotatable, WebhookId
 from crmhub.audit import SET, Author
 from crmhub.database.connection import Connection, now_ms
@@ -32,13 +33,14 @@ class Detail:
 
     `ids` are the webhook ids, sorted by purpose; the newest id of a purpose comes first. `secrets`
     is None if the secrets cannot be decrypted. `former` has only the former CRMs that still have
-    unfinished actions.
+    unfinished actions, and `past` those whose settings and secrets are still kept.
     """
 
     account: Account
     ids: tuple[WebhookId, ...]
     secrets: tuple[str, ...] | None
     former: tuple[FormerCrm, ...]
+    past: tuple[PastConnection, ...]
 
 
 def detail(hub: Hub, client_id: str) -> Detail:
@@ -50,7 +52,9 @@ def detail(hub: Hub, client_id: str) -> Detail:
     with hub.database.reading() as db:
         ids = webhook_ids.webhook_ids(db, account.id)
         former = switch_crm.former_crms(db, account)
-    return Detail(account, tuple(ids), set_crm.secret_names(hub, account), tuple(former))
+        past = past_connections.kept(db, account.id)
+    secrets = set_crm.secret_names(hub, account)
+    return Detail(account, tuple(ids), secrets, tuple(former), tuple(past))
 
 
 @in_transaction

@@ -35,7 +35,7 @@ _COUNT_OF_ACCOUNTS = Statement(
     .group_by(action.c.account_id)
 )
 _OUTAGE = Statement(
-    sa.select(outage.c.since, outage.c.until, outage.c.reason).where(
+    sa.select(outage.c.since, outage.c.until, outage.c.reason, outage.c.cause).where(
         outage.c.account_id == param("account_id"),
         outage.c.connection_id == param("connection_id"),
         outage.c.failures > 0,
@@ -129,12 +129,13 @@ def waiting(database: Database, account_ids: Sequence[int]) -> dict[int, Waiting
 class Outage:
     """An outage of a CRM: its start, the time of the next attempt, and its reason.
 
-    Times are in ms since 1970.
+    Times are in ms since 1970. `cause` is "credentials" if the CRM refuses them.
     """
 
     since: int
     until: int
     reason: str
+    cause: str
 
 
 def outage_of(database: Database, account: Account) -> Outage | None:
@@ -145,7 +146,7 @@ def outage_of(database: Database, account: Account) -> Outage | None:
     with database.reading() as connection:
         key = {"account_id": account.id, "connection_id": account.connection.id}
         row = connection.row(_OUTAGE, key)
-    return None if row is None else Outage(row.since, row.until, row.reason)
+    return None if row is None else Outage(row.since, row.until, row.reason, row.cause)
 
 
 def _gauges(database: Database) -> list[Gauge]:

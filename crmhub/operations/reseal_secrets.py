@@ -58,7 +58,10 @@ class SealedColumn:
         return tuple(self.source.c[name] for name in self.keys)
 
 
-SEALED = (SealedColumn("connection", "credentials", ("account_id", "id")),)
+SEALED = (
+    SealedColumn("connection", "credentials", ("account_id", "id")),
+    SealedColumn("connect_request", "request", ("account_id", "id")),
+)
 """All columns with encrypted values; `reseal` would skip a column that is missing here."""
 
 

@@ -11,10 +11,17 @@ from functools import partial
 from typing import Any
 
 from crmhub import audit
-from crmhub.accounts import changes
+from crmhub.accounts import changes, past_connections
 from crmhub.accounts.accounts import Account, ConnectionInfo
 from crmhub.accounts.connections import configure, open_credentials, proposed
-from crmhub.adapter import Adapter, AdapterError, BadConfig, Unsupported
+from crmhub.adapter import (
+    Adapter,
+    AdapterError,
+    BadConfig,
+    Denied,
+    Unreachable,
+    Unsupported,
+)
 from crmhub.audit import SET, Author
 from crmhub.database.connection import Connection
 from crmhub.errors import Conflict, Semantic
@@ -36,6 +43,11 @@ class Crm:
     stored values. The value "" removes the stored value. With `whole`, `settings` replaces all
     stored settings. With `guarded`, a change that would send stored secrets to another address than
     before is refused, since the caller may not know the secrets.
+
+    `past` names a former connection of the account to the same kind of CRM
+    (`accounts.past_connections`): then its stored settings, secrets and field map count as the
+    account's own. `LAST` names the last one. `crm_account` is the account in the CRM to which the
+    secrets belong, "" if that is not known.
     """
 
     adapter: str
@@ -43,6 +55,23 @@ class Crm:
     credentials: Mapping[str, str]
     whole: bool = False
     guarded: bool = False
+    past: int | None = None
+    crm_account: str = ""
+
+
+LAST = 0
+"""As `Crm.past`: the last connection to that CRM. Stored ids start at 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What a connection test found wrong, in words.
+
+    `setting` is the name of the setting that causes it, or "" if that is not known.
+    """
+
+    message: str
+    setting: str = ""
 
 
 def fingerprint(account: Account) -> str:
@@ -76,7 +105,7 @@ def set_crm(
     differs from `expected`.
     """
     account = hub.load_account(client_id)
-    _require_unchanged(account, expected)
+    require_unchanged(account, expected)
     if crm.adapter != account.connection.adapter:
         with hub.database.reading() as db:
             switch_crm.require_decision(account, switch_crm.count_queued(db, account), queued)
@@ -86,7 +115,11 @@ def set_crm(
         error, renewed = _test(hub, account, crm)
         # An adapter without a test has found no error.
         if error is not None and not isinstance(error, Unsupported):
-            raise Semantic(f"Nothing was saved, for the check failed: {error.message}")
+            fault = _fault(load_adapter(hub, crm.adapter), crm, error)
+            raise Semantic(
+                f"Not saved. {fault.message}",
+                fields=[(fault.setting, fault.message)] if fault.setting else (),
+            )
     return _store(hub, account.id, crm, by, queued, expected, renewed)
 
 
@@ -102,15 +135,18 @@ def _store(
     renewed: Mapping[str, str] | None,
 ) -> Account:
     before = changes.locked(tx, account_id, hub.plans)
-    _require_unchanged(before, expected)
-    _require_own_secrets(hub, before, crm)
+    require_unchanged(before, expected)
+    base = _base(tx, before, crm)
+    _require_own_secrets(hub, base, crm)
     after = configure(
         tx,
         account_id,
-        **_proposal(hub, before, crm),
+        **_proposal(hub, base, crm),
         vault=hub.vault,
         plans=hub.plans,
         grown=renewed,
+        past=None if base is before else base.connection,
+        crm_account=crm.crm_account,
     )
     old, new = audit_facts(hub, before, after)
     if after.connection.id != before.connection.id:
@@ -134,7 +170,40 @@ def _move(hub: Hub, before: Account, after: Account) -> None:
     switch_crm.move(hub.database, before, after)
 
 
-def _require_unchanged(account: Account, expected: str | None) -> None:
+def _base(db: Connection, account: Account, crm: Crm) -> Account:
+    """Return the account with the connection whose stored values complete those of `crm`.
+
+    It is the account itself, or the account with the former connection that `crm.past` names.
+    Raises Semantic if there is no such former connection.
+    """
+    if crm.past is None:
+        return account
+    if crm.adapter == account.connection.adapter:
+        raise Semantic(f"restore: the account uses {crm.adapter} now; leave it out")
+    wanted = [
+        past.id
+        for past in past_connections.kept(db, account.id)
+        if past.adapter == crm.adapter and crm.past in (past.id, LAST)
+    ]
+    if not wanted:
+        raise Semantic(
+            f"restore: no settings of a former connection to {crm.adapter} are kept;"
+            " they are deleted after 30 days"
+        )
+    return replace(account, connection=past_connections.load_kept(db, account.id, wanted[0]))
+
+
+def base_of(hub: Hub, account: Account, crm: Crm) -> Account:
+    """Return the account with the connection whose stored values complete those of `crm`.
+
+    Raises Semantic if `crm.past` names no former connection of this CRM.
+    """
+    with hub.database.reading() as db:
+        return _base(db, account, crm)
+
+
+def require_unchanged(account: Account, expected: str | None) -> None:
+    """Raise Conflict if the `fingerprint` of the account is not `expected`; None is any."""
     if expected is not None and expected != fingerprint(account):
         raise Conflict(
             "The account's CRM was changed by somebody else meanwhile, and nothing was saved."
@@ -142,14 +211,40 @@ def _require_unchanged(account: Account, expected: str | None) -> None:
         )
 
 
-def check_crm(hub: Hub, client_id: str, crm: Crm | None = None) -> str:
-    """Test the connection to the account's CRM; return the error message, "" if it works.
+def check_crm(hub: Hub, client_id: str, crm: Crm | None = None) -> Fault | None:
+    """Test the connection to the account's CRM; return what is wrong, None if it works.
 
     If `crm` is given, it is tested in place of the account's CRM. Settings are not changed. Raises
     NotFound if there is no such account, and Semantic if the settings of `crm` are invalid.
     """
     account = hub.load_account(client_id)
-    return check(hub, account) if crm is None else in_words(_test(hub, account, crm)[0])
+    if crm is None:
+        message = check(hub, account)
+        return Fault(message) if message else None
+    error, _ = _test(hub, account, crm)
+    return None if error is None else _fault(load_adapter(hub, crm.adapter), crm, error)
+
+
+def _fault(adapter: type[Adapter], crm: Crm, error: AdapterError) -> Fault:
+    """Return what a connection test found wrong, and the setting that causes it.
+
+    The address causes an error before any answer, if the adapter has only one. A secret causes a
+    refusal of the credentials, if it is the only one that was given.
+    """
+    message = in_words(error)
+    urls = [one for one in adapter.settings if one.type == "url" and not one.secret]
+    if isinstance(error, Unreachable | BadConfig) and len(urls) == 1:
+        hint = f" Check the {_lower_first(urls[0].label)}."
+        return Fault(message + (hint if isinstance(error, Unreachable) else ""), urls[0].name)
+    given = [name for name, value in crm.credentials.items() if value]
+    if isinstance(error, Denied) and len(given) == 1:
+        return Fault(message, given[0])
+    return Fault(message)
+
+
+def _lower_first(label: str) -> str:
+    """Return a label as a part of a sentence: "Address", but not "API address", gets lower case."""
+    return label if label[1:2].isupper() else label[:1].lower() + label[1:]
 
 
 def _test(
@@ -158,19 +253,36 @@ def _test(
     """Test the connection to a CRM for an account; return (error, credentials).
 
     The error is None if the test succeeds. The credentials include those that the adapter renewed
-    during the test. The credentials are None if the test used the account's stored credentials,
-    because the adapter then stores renewed credentials itself.
+    during the test. They are None if the test used stored credentials, because the adapter then
+    stores renewed credentials itself.
     """
-    _require_own_secrets(hub, account, crm)
-    settings, credentials = proposed(account, **_proposal(hub, account, crm), vault=hub.vault)
-    is_current = crm.adapter == account.connection.adapter
-    connection_id = account.connection.id if is_current else _NOT_STORED
+    base = base_of(hub, account, crm)
+    settings, credentials = resolve(hub, base, crm)
+    has_stored = crm.adapter == base.connection.adapter
+    connection_id = base.connection.id if has_stored else _NOT_STORED
     candidate = replace(
         account, connection=ConnectionInfo(connection_id, crm.adapter, settings, "")
     )
     # If the CRM replaces the refresh token now, the account needs the new one.
-    uses_stored = is_current and not crm.credentials
+    uses_stored = has_stored and not crm.credentials
     return try_out(hub, candidate, None if uses_stored else credentials)
+
+
+def resolve(hub: Hub, base: Account, crm: Crm) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the (settings, credentials) that `set_crm` would store; nothing is stored.
+
+    `base` is the account as `base_of` returns it. Raises Semantic if the values are invalid, or
+    would send a stored secret to another address.
+    """
+    resolved = proposed(base, **_proposal(hub, base, crm), vault=hub.vault)
+    _require_own_secrets(hub, base, crm)
+    return resolved
+
+
+def settings_of(base: Account, crm: Crm) -> dict[str, str]:
+    """Return the settings that `set_crm` would store, unchecked."""
+    stored = base.connection.settings if base.connection.adapter == crm.adapter else {}
+    return {**stored, **_complete_settings(base, crm)}
 
 
 def _require_own_secrets(hub: Hub, account: Account, crm: Crm) -> None:
@@ -181,18 +293,23 @@ def _require_own_secrets(hub: Hub, account: Account, crm: Crm) -> None:
     if not crm.guarded or crm.adapter != account.connection.adapter:
         return
     stored = [name for name in secret_names(hub, account) or () if name not in crm.credentials]
-    before, after = account.connection.settings, _complete_settings(account, crm)
+    before, after = account.connection.settings, settings_of(account, crm)
     for setting in load_adapter(hub, crm.adapter).settings:
         if setting.type != "url" or not stored:
             continue
         # A secret address is not compared, so that nobody learns whether it is the stored one.
         old, new = (given.get(setting.name) or setting.default for given in (before, after))
         if bool(crm.credentials.get(setting.name)) if setting.secret else old != new:
-            raise Semantic(
-                f"{'secrets' if setting.secret else 'settings'}.{setting.name}: it is another"
-                " address than before, to which stored secrets are not sent; send"
+            where = "secrets" if setting.secret else "settings"
+            reason = (
+                "it is another address than before, to which stored secrets are not sent; send"
                 f" {', '.join(stored)} anew, or null to remove it"
             )
+            labels = ", ".join(
+                one.label for one in load_adapter(hub, crm.adapter).settings if one.name in stored
+            )
+            shown = f"For another address, enter again: {labels}."
+            raise Semantic(f"{where}.{setting.name}: {reason}", fields=[(setting.name, shown)])
 
 
 def _proposal(hub: Hub, account: Account, crm: Crm) -> dict[str, Any]:

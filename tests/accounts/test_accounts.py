@@ -216,7 +216,13 @@ def test_the_plan_is_changed_beside_the_switches(database, make_account):
 def connect(database, account, adapter, **settings):
     return database.transact(
         lambda tx: changes.set_adapter(
-            tx, account.id, adapter=adapter, settings=settings, credentials="", plans=BUILT_IN
+            tx,
+            account.id,
+            adapter=adapter,
+            settings=settings,
+            credentials="",
+            crm_account="",
+            plans=BUILT_IN,
         )
     ).connection
 

@@ -34,6 +34,7 @@ from crmhub.adapter import (
     Throttled,
     Unavailable,
     Uncertain,
+    Unreachable,
 )
 from crmhub.adapter import http as module
 from crmhub.adapter.http import Answer, Http, TooLarge
@@ -457,7 +458,7 @@ def test_retry_after_may_be_a_date(usegmt: bool) -> None:
 def test_what_could_not_be_sent_wrote_nothing(method: str) -> None:
     error = failed(make_http(closed_port()), method)
 
-    assert type(error) is Unavailable
+    assert type(error) is Unreachable
 
 
 def test_a_write_that_could_not_be_sent_is_sent_again() -> None:

@@ -159,7 +159,7 @@ def test_an_adapter_is_shown_with_its_settings(crmhub: CommandLine) -> None:
     table, _, helps = shown.partition("\n\napi_version: ")
     [line] = [one for one in table.splitlines() if one.startswith("access_token")]
     assert "--secret" in line
-    assert "\naccess_token: From a HubSpot private app" in helps
+    assert "\naccess_token: From a HubSpot service key" in helps
     assert "access_grant" not in shown, "nobody is asked for what the adapter keeps itself"
     assert "It has no settings." in crmhub("adapters", "local").stdout
 
@@ -195,4 +195,4 @@ def test_a_crm_that_cannot_be_reached_is_told_in_one_line(crmhub: CommandLine) -
     )
     assert checked.returncode == 1
     [line] = checked.stderr.splitlines()
-    assert line.startswith("crmhub: hubspot: HubSpot could not be reached at 127.0.0.1")
+    assert line.startswith(f"crmhub: hubspot: Couldn't connect to {url}.")

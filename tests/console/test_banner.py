@@ -72,7 +72,8 @@ def test_refused_credentials_and_old_queues_stand_there(client, hub, look, monke
     )
     shown = lines(look())
     name = client.account.client_id
-    assert f'href="/console/accounts/{name}"' in shown
+    # There they are fixed.
+    assert f'href="/console/accounts/{name}/crm"' in shown
     assert f'href="/console/activity?account={name}&amp;state=queued,running"' in shown.replace(
         "%2C", ","
     )
@@ -102,7 +103,7 @@ def test_a_page_without_a_database_has_no_banner(look, monkeypatch):
 def test_many_accounts_are_counted_and_not_all_named():
     found = [Alert(i, 1, "credentials", 0, 0, 0, f"a{i}", "hubspot") for i in range(9)]
     app = flask.Flask(__name__)
-    app.add_url_rule("/<client_id>", "console.account", lambda: "")
+    app.add_url_rule("/<client_id>", "console.crm", lambda: "")
     with app.test_request_context():
         (line,) = banner._lines(found)
     assert line.said == "The credentials of 9 CRMs are refused:"

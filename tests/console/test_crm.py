@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from dataclasses import replace
 from ipaddress import ip_network
@@ -91,8 +92,8 @@ def test_a_crm_that_says_yes_is_saved(hub, client, operator, path, form):
     answer = operator.send(path, form)
     assert answer.status_code == 303
     page = operator.get(path)
-    assert "Saved; the CRM says that all is well." in text_of(page)
-    assert "It is stored; leave empty to keep it." in text_of(page)
+    assert "Saved. Connection test passed." in text_of(page)
+    assert "Stored. Leave empty to keep it." in text_of(page)
     assert TOKEN["access_token"] not in page.text
     assert detail(hub, client).secrets == ("access_token",)
 
@@ -102,7 +103,7 @@ def test_a_connection_is_tested_without_being_saved(hub, client, operator, path,
     form = form | {"secret.access_token": token}
     answer = operator.send(f"{path}/check", form, at=path)
     assert answer.status_code == 200
-    said = "HubSpot says that all is well" if token != SECRET else WRONG
+    said = "Connection test passed" if token != SECRET else WRONG
     assert said in text_of(answer)
     assert token not in answer.text
     assert detail(hub, client).account.connection.adapter == "local"
@@ -148,7 +149,65 @@ def test_a_stored_secret_is_sent_to_no_other_address(operator, path, form):
     for where in (path, f"{path}/check"):
         answer = operator.send(where, form, at=path)
         assert answer.status_code == 422
-        assert "another address than before" in text_of(answer)
+        assert "For another address, enter again: Access token." in text_of(answer)
+
+
+def test_the_form_is_never_saved_with_the_fields_of_another_crm(hub, client, operator, path):
+    """Without the script, a choice changes nothing until "Show fields" is pressed."""
+    chosen = {"adapter": "hubspot", "shown": "local", "unasked": "true"}
+    answer = operator.send(path, chosen)
+    assert answer.status_code == 422
+    assert "Fill in the fields of HubSpot first." in text_of(answer)
+    assert 'name="shown" value="hubspot"' in answer.text
+    assert detail(hub, client).account.connection.adapter == "local"
+    shown = operator.send(f"{path}/fields", chosen, at=path)
+    assert (shown.status_code, shown.location) == (303, f"/console{path}?adapter=hubspot")
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "text"),
+    [
+        ("setting.base_url", {"setting.base_url": "hubapi.com"}, "is not an address"),
+        (
+            "setting.base_url",
+            {"setting.base_url": "http://127.0.0.1:9"},
+            "Couldn't connect to http://127.0.0.1:9. Check the API address.",
+        ),
+        ("secret.access_token", {"secret.access_token": SECRET}, WRONG),
+        ("secret.access_token", {"secret.client_id": "x"}, "Enter an access token, or all three"),
+    ],
+)
+def test_an_error_stands_at_its_field(operator, path, form, name, changed, text):
+    answer = operator.send(path, form | changed)
+    assert answer.status_code == 422
+    assert "Correct the marked fields" in text_of(answer)
+    fault = re.search(rf'id="e-{re.escape(name)}"[^>]*>([^<]*)<', answer.text)
+    assert text in html.unescape(fault[1])
+    field = re.search(rf'<input[^>]* id="f-{re.escape(name)}"[^>]*>', answer.text)
+    assert 'aria-invalid="true"' in field[0]
+    assert f"e-{name}" in field[0]
+
+
+@pytest.mark.usefixtures("on_hubspot")
+def test_the_settings_of_a_former_crm_are_offered(hub, client, hubspot, operator, path):
+    left = detail(hub, client).account.connection.id
+    assert operator.send(path, {"adapter": "local", "shown": "local"}).status_code == 303
+    page = operator.get(f"{path}?adapter=hubspot")
+    assert "Use the settings of" in text_of(page)
+    restored = operator.get(f"{path}?adapter=hubspot&restore={left}")
+    assert f'value="{hubspot.url}"' in restored.text
+    assert "Stored. Leave empty to keep it." in text_of(restored)
+    assert TOKEN["access_token"] not in restored.text
+    form = {"adapter": "hubspot", "shown": "hubspot", "restore": str(left)}
+    answer = operator.send(path, form | {"setting.base_url": hubspot.url})
+    assert answer.status_code == 303
+    assert detail(hub, client).secrets == ("access_token",)
+
+
+def test_what_to_do_in_the_crm_stands_beside_the_form(operator, path):
+    page = operator.get(f"{path}?adapter=hubspot")
+    assert "<code>crm.objects.contacts.write</code>" in page.text
+    assert re.search(r'<a href="https://developers.hubspot.com/[^"]*" target="_blank"', page.text)
 
 
 @pytest.mark.usefixtures("on_hubspot")

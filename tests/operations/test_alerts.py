@@ -107,7 +107,8 @@ def fake(app: flask.Flask) -> tuple[Client, FakeCrm]:
 
 def _look(hub: Hub) -> list[tuple[str, int]]:
     """Look once and send what is due; return what is the matter."""
-    found = alerts.update(hub.database, old_ms=_OLD_MS, send=True)
+    public_url = "https://hub.example.com"
+    found = alerts.update(hub.database, old_ms=_OLD_MS, send=True, public_url=public_url)
     assert hub.settings.alert_url
     assert hub.settings.alert_secret
     outbox.send_due(hub.database, hub.egress, hub.settings.alert_url, hub.settings.alert_secret)
@@ -129,6 +130,8 @@ def test_refused_credentials_are_told_of_once_and_so_is_their_end(hub, fake, rec
     assert told["type"] == "credentials.refused"
     assert told["data"]["clientId"] == client.account.client_id
     assert "revoked" not in json.dumps(told)
+    where = f"https://hub.example.com/console/accounts/{client.account.client_id}/crm"
+    assert told["data"]["url"] == where
     change(hub, client, "failures = 0", "outage")
     for _ in range(2):
         assert _look(hub) == []

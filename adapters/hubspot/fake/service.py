@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 from uuid import uuid4
 
-from adapters.hubspot.fake import routes
+from adapters.hubspot.fake import authorizing, routes
 from adapters.hubspot.fake.answers import Answer, Refused
 from adapters.hubspot.fake.calls import Call
 from adapters.hubspot.fake.faults import Faults
 from adapters.hubspot.fake.limits import RetryAfter, Window, parse, retry_header, too_many
 from adapters.hubspot.fake.portal import Portal
 from adapters.hubspot.fake.server import Received, Sent
-from adapters.hubspot.fake.tokens import Tokens
+from adapters.hubspot.fake.tokens import SCOPES, SENSITIVE_SCOPES, Tokens
 
 _TOKEN_PATHS = tuple(f"/oauth/{version}/token" for version in (*routes.DATED, "v3", "v1"))
 # HubSpot documents no limit for URLs; most servers accept at least 8,000 bytes.
@@ -177,6 +177,8 @@ class Service:
                 if wait is not None
                 else None
             )
+        if path == authorizing.PATH:
+            return None
         window = self.searches if route and route.is_search else self.general
         wait = window.take()
         self.portal.called_today += 1
@@ -199,6 +201,12 @@ class Service:
                 raise Refused(414, "URI Too Long", category=None)
             if path in _TOKEN_PATHS:
                 return self._token(received, query, over)
+            if path == authorizing.PATH:
+                given = received.body.decode("utf-8", "replace") if received.body else query
+                with self.lock:
+                    return self.tokens.authorizations.answer(
+                        received.method, dict(parse_qsl(given)), SCOPES | SENSITIVE_SCOPES
+                    )
             if route is None:
                 return Answer(404, _NOT_FOUND_PAGE, content_type="text/html;charset=iso-8859-1")
             with self.lock:

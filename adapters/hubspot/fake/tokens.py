@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field
 
 from adapters.hubspot.fake.answers import Answer, Refused
+from adapters.hubspot.fake.authorizing import Authorizations
 from adapters.hubspot.fake.definitions import KINDS
 
 SCOPES = frozenset(
@@ -54,6 +55,10 @@ class Tokens:
     refused_refreshes: int = 0
     issued: dict[str, float] = field(default_factory=dict)
     revoked: set[str] = field(default_factory=set)
+    authorizations: Authorizations = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.authorizations = Authorizations(self.client_id)
 
     def check(self, authorization: str | None) -> str:
         """Return the access token in `authorization`, the value of the header Authorization.
@@ -149,7 +154,9 @@ class Tokens:
             raise _bad_grant(
                 "invalid_client", "BAD_CLIENT_SECRET", "missing or invalid client secret"
             )
-        if form["grant_type"] == "authorization_code" and form.get("code"):
+        if form["grant_type"] == "authorization_code":
+            if not self.authorizations.exchange(form):
+                raise _bad_grant("invalid_grant", "BAD_AUTH_CODE", "missing or unknown auth code")
             return
         if form.get("refresh_token") != self.refresh_token:
             raise _bad_grant(

@@ -18,12 +18,14 @@ from crmhub.adapter import (
     Conflict,
     Contact,
     Context,
+    Guide,
     Linked,
     NotFound,
     Problem,
     Rejected,
     Saved,
     Setting,
+    Step,
     Unavailable,
     Written,
 )
@@ -52,6 +54,19 @@ class AcmeAdapter(Adapter):
     settings = (
         Setting("base_url", "API address", "url", default="https://api.acme.example/v1"),
         Setting("token", "API token", secret=True, required=True),
+    )
+    guides = (
+        Guide(
+            "Make an API token",
+            (
+                Step(
+                    "In Acme, open Settings > API and create a token.",
+                    "https://acme.example/help/tokens",
+                    "Acme's help on tokens",
+                ),
+                Step("Give it these rights:", codes=("people", "deals")),
+            ),
+        ),
     )
 
     def __init__(self, context: Context) -> None:

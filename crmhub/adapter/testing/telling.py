@@ -10,6 +10,7 @@ from typing import get_args
 import pytest
 
 from crmhub.adapter import (
+    OAUTH_SECRETS,
     OPTIONAL,
     Adapter,
     BadConfig,
@@ -20,6 +21,7 @@ from crmhub.adapter import (
     Unsupported,
     configured,
     features,
+    has_oauth,
 )
 from crmhub.adapter.testing.base import Base, hidden_in
 from crmhub.adapter.testing.connection import Connection
@@ -67,6 +69,31 @@ class TellingTests(Base):
     def test_what_looks_like_a_secret_is_declared_as_one(self) -> None:
         names = {setting.name for setting in self.adapter_class.settings if not setting.secret}
         assert not {name for name in names if name.rpartition("_")[2] in _SECRET_WORDS}
+
+    def test_its_guides_are_sentences_and_links(self) -> None:
+        for guide in self.adapter_class.guides:
+            assert _texts(guide.title)
+            assert guide.title.strip()
+            assert guide.steps, guide.title
+            for step in guide.steps:
+                assert _texts(step.text, step.url, step.label, *step.codes)
+                assert step.text.strip(), guide.title
+                assert bool(step.url) == bool(step.label), f"{step.text}: url and label go together"
+                assert not step.url or step.url.startswith("https://"), step.url
+
+    def test_oauth_goes_to_addresses_and_stores_declared_secrets(self) -> None:
+        cls = self.adapter_class
+        if not has_oauth(cls):
+            pytest.skip(f"{cls.title} is not connected by OAuth")
+        secrets = {setting.name for setting in cls.settings if setting.secret and not setting.kept}
+        assert secrets >= {*OAUTH_SECRETS}
+        oauth = cls.oauth({one.name: one.default for one in cls.settings if not one.secret})
+        assert oauth is not None, "it is not offered with the default settings"
+        assert all(url.startswith("https://") for url in (oauth.authorize_url, oauth.token_url))
+        assert _texts(*oauth.scopes, *oauth.parameters.values())
+        assert set(oauth.replaces) <= secrets - {*OAUTH_SECRETS}
+        given = dict.fromkeys(OAUTH_SECRETS, "x")
+        configured(cls, {}, given)
 
     def test_a_connection_without_what_is_required_is_refused_by_name(self) -> None:
         required = {setting.name for setting in self.adapter_class.settings if setting.required}

@@ -210,7 +210,8 @@ def account_shown(found: Detail) -> dict[str, Any]:
 def connection_shown(found: Detail) -> dict[str, Any]:
     """Return the JSON of an account's connection, with only the names of its secrets.
 
-    `former` lists the account's previous CRMs that still have unfinished actions.
+    `former` lists the account's previous CRMs that still have unfinished actions, `restorable`
+    those whose settings and secrets are still kept.
     """
     connection = found.account.connection
     return {
@@ -219,6 +220,10 @@ def connection_shown(found: Detail) -> dict[str, Any]:
         "settings": dict(connection.settings),
         "secrets": _secrets(found),
         "former": [asdict(crm) for crm in found.former],
+        "restorable": [
+            {"id": past.id, "adapter": past.adapter, "leftAt": moment(past.left_at)}
+            for past in found.past
+        ],
     }
 
 

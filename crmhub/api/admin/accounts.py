@@ -168,6 +168,14 @@ class FormerShown(Shown):
     running = fields.Integer(required=True, metadata={"minimum": 0})
 
 
+class RestorableShown(Shown):
+    """Schema of a previous connection whose settings and secrets are still kept."""
+
+    id = fields.Integer(required=True, metadata={"minimum": 1})
+    adapter = fields.String(required=True)
+    left_at = fields.String(data_key="leftAt", required=True, metadata=MOMENT)
+
+
 class ConnectionShown(OwnConnectionShown):
     """Schema of an account's connection, with its adapter and the previous CRMs.
 
@@ -176,6 +184,7 @@ class ConnectionShown(OwnConnectionShown):
 
     adapter = fields.String(required=True)
     former = fields.List(fields.Nested(FormerShown), required=True)
+    restorable = fields.List(fields.Nested(RestorableShown), required=True)
 
 
 class OldIdShown(Shown):

@@ -12,17 +12,25 @@ from crmhub.api.admin.accounts import ConnectionShown
 from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import PageOf, all_of
-from crmhub.api.field_types import Choice, Properties, Strict, Text
+from crmhub.api.field_types import Between, Choice, Flag, Properties, Strict, Text
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub, needs
-from crmhub.api.schemas import Shown
+from crmhub.api.schemas import MOMENT, Shown
 from crmhub.errors import NotFound
-from crmhub.operations import change_account, set_crm
-from crmhub.operations.set_crm import Crm
+from crmhub.operations import change_account, connect_crm, set_crm
+from crmhub.operations.set_crm import LAST, Crm
 from crmhub.operations.switch_crm import DECISIONS
+from crmhub.records.search.filters import iso
 
 
 class _Given(Strict):
+    restore = Flag(
+        metadata={
+            "description": "true: what is not given here is taken from the account's last"
+            " connection to this adapter, field map included. It is kept for 30 days after the"
+            " account has left it."
+        }
+    )
     settings = Properties(
         metadata={"description": "All settings that are not to have their default."}
     )
@@ -52,6 +60,26 @@ class CheckInput(_Given):
     """Schema of the connection to test; an empty object tests the stored connection."""
 
     adapter = Text(metadata={"description": "Without it the present one."})
+
+
+class LinkInput(ConnectionInput):
+    """Schema of a link with which a customer connects an account to its CRM by OAuth."""
+
+    days = Between(
+        1,
+        connect_crm.MOST_LINK_DAYS,
+        metadata={
+            "description": "For how many days the link is valid.",
+            "default": connect_crm.LINK_DAYS,
+        },
+    )
+
+
+class LinkShown(Shown):
+    """Schema of a new link for a customer, which cannot be shown again later."""
+
+    url = fields.String(required=True, metadata={"description": "Shown this once."})
+    expires_at = fields.String(data_key="expiresAt", required=True, metadata=MOMENT)
 
 
 class SaveQuery(Strict):
@@ -117,12 +145,39 @@ def _check(body: dict[str, Any], client_id: str) -> flask.Response:
     if body:
         present = hub().load_account(client_id).connection.adapter
         crm = _crm(body.get("adapter", present), body)
-    wrong = set_crm.check_crm(hub(), client_id, crm)
-    return as_json({"ok": not wrong, "message": wrong})
+    fault = set_crm.check_crm(hub(), client_id, crm)
+    return as_json({"ok": fault is None, "message": fault.message if fault else ""})
+
+
+@blueprint.post("/accounts/<client_id>/connection/link")
+@documented(
+    "createConnectLink", 201, LinkShown, "Make a link with which a customer connects the account"
+)
+@needs("accounts:write")
+@blueprint.arguments(LinkInput())
+def _link(body: dict[str, Any], client_id: str) -> flask.Response:
+    base = connect_crm.require_public_url(hub())
+    link = connect_crm.make_link(
+        hub(),
+        client_id,
+        _crm(body["adapter"], body),
+        by=author(),
+        queued=body.get("queued"),
+        days=body.get("days", connect_crm.LINK_DAYS),
+    )
+    return as_json({"url": link.url(base), "expiresAt": iso(link.expires_at)}, 201)
 
 
 def _crm(adapter: str, body: dict[str, Any]) -> Crm:
-    return Crm(adapter, body.get("settings", {}), body.get("secrets", {}), whole=True, guarded=True)
+    restore = body.get("restore", False)
+    return Crm(
+        adapter,
+        body.get("settings", {}),
+        body.get("secrets", {}),
+        whole=not restore,
+        guarded=True,
+        past=LAST if restore else None,
+    )
 
 
 @blueprint.get("/adapters")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
@@ -10,6 +11,7 @@ import flask
 from crmhub.setting_values import Network
 
 Address = IPv4Address | IPv6Address
+_OWN_HOST = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]{1,5})?", re.ASCII)
 
 
 def client_address(request: flask.Request, trusted: Sequence[Network]) -> str:
@@ -35,6 +37,18 @@ def is_https(request: flask.Request, trusted: Sequence[Network]) -> bool:
     return (
         said if said and is_trusted(request.remote_addr or "", trusted) else request.scheme
     ) == "https"
+
+
+def public_url(request: flask.Request, configured: str | None) -> str | None:
+    """Return the address at which people reach the service, or None if it is not known.
+
+    `configured` is the setting `public_url`. Without it, the request's own address counts only if
+    it is this machine, as in development: a request may name any host, and with a foreign one,
+    codes of a CRM would be sent there.
+    """
+    if configured:
+        return configured
+    return f"http://{request.host}" if _OWN_HOST.fullmatch(request.host) else None
 
 
 def is_trusted(text: str, trusted: Sequence[Network]) -> bool:

@@ -17,7 +17,13 @@ for (const form of document.querySelectorAll("form[method=post]")) {
 
 // Buttons that copy. Without this file they stay hidden, and the values can be selected.
 
-for (const button of document.querySelectorAll("[data-copy]")) {
+function enableCopying(root) {
+  for (const button of root.querySelectorAll("[data-copy]")) {
+    enableCopy(button);
+  }
+}
+
+function enableCopy(button) {
   const source = document.getElementById(button.dataset.copy);
   const label = button.textContent;
   button.hidden = false;
@@ -40,6 +46,8 @@ for (const button of document.querySelectorAll("[data-copy]")) {
     setTimeout(() => (button.textContent = label), 2000);
   });
 }
+
+enableCopying(document);
 
 // A button whose answer is shown in its place on this page, so that what was typed stays.
 // Without this file the answer is a page of its own.
@@ -64,6 +72,7 @@ for (const button of document.querySelectorAll("[data-into]")) {
         return;
       }
       place.replaceChildren(...told.children);
+      showFaults(page);
       place.scrollIntoView({ block: "nearest" });
     } catch {
       place.textContent = "The hub cannot be reached; try again.";
@@ -110,4 +119,64 @@ for (const part of document.querySelectorAll("[data-refresh]")) {
     setTimeout(refresh, 1000 * part.dataset.refresh);
   };
   setTimeout(refresh, 1000 * part.dataset.refresh);
+}
+
+// What the answer says about the fields stands beside those on this page, too.
+function showFaults(page) {
+  for (const fault of document.querySelectorAll("[data-fault]")) {
+    const text = page.getElementById(fault.id)?.textContent ?? "";
+    const field = document.getElementById(fault.dataset.fault);
+    fault.textContent = text;
+    field.classList.toggle("is-invalid", text !== "");
+    field.setAttribute("aria-invalid", String(text !== ""));
+    if (text && field.closest("details")) {
+      field.closest("details").open = true;
+    }
+  }
+}
+
+// A choice that other parts of the page follow: they are fetched for the chosen value.
+// Without this file a button does that.
+for (const select of document.querySelectorAll("[data-follow]")) {
+  const parts = select.dataset.follow.split(" ");
+  const fallback = select.form.querySelector("[data-without-script]");
+  let latest = 0;
+  fallback.hidden = true;
+
+  const follow = async () => {
+    const turn = ++latest;
+    const address = new URL(select.dataset.followUrl, location.href);
+    address.searchParams.set(select.name, select.value);
+    const places = parts.map((id) => document.getElementById(id));
+    places.forEach((place) => place.setAttribute("aria-busy", "true"));
+    try {
+      const answer = await fetch(address, { headers: { Accept: "text/html" } });
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      if (turn !== latest) {
+        return;
+      }
+      const found = parts.map((id) => page.getElementById(id));
+      if (found.includes(null)) {
+        // Another page than this one: the session is over.
+        location.assign(address);
+        return;
+      }
+      places.forEach((place, i) => {
+        place.replaceChildren(...found[i].childNodes);
+        enableCopying(place);
+      });
+      document.getElementById("outcome")?.replaceChildren();
+      history.replaceState(null, "", address);
+    } catch {
+      fallback.hidden = false;
+    }
+    places.forEach((place) => place.removeAttribute("aria-busy"));
+  };
+  select.addEventListener("change", follow);
+  // A browser may bring back the choice of an earlier visit.
+  addEventListener("pageshow", () => {
+    if (select.form.elements.shown?.value !== select.value) {
+      follow();
+    }
+  });
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from typing import Any
 
@@ -55,7 +56,7 @@ def hubspot(fake: FakeHubSpot, **secrets: Any) -> Json:
     return {"adapter": "hubspot", "settings": {"base_url": fake.url}, "secrets": secrets}
 
 
-LOCAL = {"adapter": "local", "id": 1, "settings": {}, "secrets": [], "former": []}
+LOCAL = {"adapter": "local", "id": 1, "settings": {}, "secrets": [], "former": [], "restorable": []}
 
 
 def test_a_crm_that_says_yes_is_used_at_once(
@@ -70,6 +71,7 @@ def test_a_crm_that_says_yes_is_used_at_once(
         "settings": {"base_url": fake.url},
         "secrets": ["access_token"],
         "former": [],
+        "restorable": [],
     }
     assert known(client, email="at-once@x.org") in fake.contacts
 
@@ -79,7 +81,7 @@ def test_a_crm_that_says_no_is_not_saved_and_says_why(
 ) -> None:
     wrong = hubspot(fake, access_token="pat-planted-and-wrong")
     message = refused(put(admin, client, wrong), 422)
-    assert message.startswith("Nothing was saved, for the check failed: HubSpot")
+    assert message.startswith("Not saved. HubSpot")
     assert "planted" not in message
     assert stored(admin, client) == LOCAL
     # Whoever knows better saves it all the same.
@@ -101,7 +103,7 @@ def test_what_would_be_set_is_tried_without_saving(
     away = {**good, "settings": {"base_url": "http://127.0.0.1:9"}}
     told = admin.post(path, away).get_json()
     assert told["ok"] is False
-    assert "could not be reached at 127.0.0.1" in told["message"]
+    assert "Couldn't connect to http://127.0.0.1:9. Check the API address." in told["message"]
 
 
 def test_secrets_stay_when_they_are_not_named_and_settings_do_not(
@@ -235,3 +237,32 @@ def test_adapters_are_listed_with_what_can_be_set(app: flask.Flask, admin: Admin
     assert settings["base_url"]["default"] == "https://api.hubapi.com"
     assert "installed are" in refused(admin.get("/adapters/nocrm"), 404)
     assert json.dumps(one).count("kept") == 0
+
+
+def test_a_former_crm_is_restored(admin: Admin, client: Client, fake: FakeHubSpot) -> None:
+    put(admin, client, hubspot(fake, access_token=fake.token))
+    put(admin, client, {"adapter": "local"})
+    [kept] = stored(admin, client)["restorable"]
+    assert (kept["id"], kept["adapter"], kept.keys()) == (2, "hubspot", {"id", "adapter", "leftAt"})
+    answer = put(admin, client, {"adapter": "hubspot", "restore": True})
+    assert answer.status_code == 200, answer.text
+    assert answer.get_json()["settings"] == {"base_url": fake.url}
+    assert answer.get_json()["secrets"] == ["access_token"]
+    assert answer.get_json()["id"] == 4
+    again = {"adapter": "hubspot", "restore": True}
+    assert "uses hubspot now" in refused(put(admin, client, again), 422)
+
+
+def test_a_link_for_a_customer_needs_the_public_address(
+    app: flask.Flask, admin: Admin, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"/accounts/{client.account.client_id}/connection/link"
+    body = {"adapter": "hubspot", "secrets": {"client_id": "a", "client_secret": "b"}, "days": 2}
+    assert "CRMHUB_PUBLIC_URL" in refused(admin.post(path, body), 422)
+    hub = app.extensions["crmhub"]
+    public = replace(hub, settings=replace(hub.settings, public_url="https://hub.example.com"))
+    monkeypatch.setitem(app.extensions, "crmhub", public)
+    made = admin.post(path, body)
+    assert made.status_code == 201, made.text
+    assert made.get_json()["url"].startswith("https://hub.example.com/console/connect/")
+    assert "days" in refused(admin.post(path, body | {"days": 31}), 400)

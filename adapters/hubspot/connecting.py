@@ -1,0 +1,85 @@
+"""How an account is connected to HubSpot: guides for people, scopes, and the addresses of OAuth.
+
+Sources: HubSpot's pages "Make API requests using a service key" and "Working with OAuth", and its
+description of the token endpoint (`oauth/2026-09`), November 2026.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from crmhub.adapter import Guide, Kind, OAuth, Step
+
+SCOPES: Mapping[Kind, tuple[str, str]] = {
+    "contacts": ("crm.objects.contacts.read", "crm.objects.contacts.write"),
+    "deals": ("crm.objects.deals.read", "crm.objects.deals.write"),
+    "tickets": ("tickets", "tickets"),
+}
+"""The scopes (rights of a token) to read and to write records, by kind of record."""
+OWNERS_SCOPE = "crm.objects.owners.read"
+
+_NEEDED = tuple(
+    dict.fromkeys([scope for pair in SCOPES.values() for scope in pair] + [OWNERS_SCOPE])
+)
+_API = "https://api.hubapi.com"
+_DOCS = "https://developers.hubspot.com/docs/apps/developer-platform/build-apps/authentication"
+
+GUIDES = (
+    Guide(
+        "With an access token",
+        (
+            Step(
+                "In HubSpot, open Development > Keys > Service keys and create a service key."
+                " You must be a super admin or have the permission Developer tools access.",
+                f"{_DOCS}/account-service-keys",
+                "HubSpot on service keys",
+            ),
+            Step("Add these scopes:", codes=_NEEDED),
+            Step("Copy the key into the field Access token. The token of a private app works too."),
+        ),
+    ),
+    Guide(
+        "With the Connect button",
+        (
+            Step(
+                "Once for all your customers: create an app with OAuth in HubSpot's developer"
+                " platform.",
+                f"{_DOCS}/oauth/working-with-oauth",
+                "HubSpot on OAuth",
+            ),
+            Step("Give it these scopes:", codes=("oauth", *_NEEDED)),
+            Step("Add the redirect address that the form shows to the app's redirect URLs."),
+            Step("Copy its client id and client secret into the fields, then press Connect."),
+        ),
+    ),
+    Guide(
+        "The property for marks",
+        (
+            Step(
+                "Recommended: in Settings > Properties, create a single-line text property with"
+                " this internal name for contacts, deals and tickets. Require unique values.",
+                "https://knowledge.hubspot.com/properties/create-and-edit-properties",
+                "HubSpot on properties",
+                codes=("crmhub_mark",),
+            ),
+            Step("By it the hub finds out whether a record was written when an answer was lost."),
+        ),
+    ),
+)
+"""What a person does in HubSpot before an account is connected."""
+
+
+def oauth(settings: Mapping[str, str]) -> OAuth:
+    """Return how an account with these settings is connected by OAuth.
+
+    HubSpot's own page for people is on another host than its API. Any other API address, such as
+    that of a fake, serves the page itself.
+    """
+    api = settings["base_url"].rstrip("/")
+    return OAuth(
+        authorize_url=f"{'https://app.hubspot.com' if api == _API else api}/oauth/authorize",
+        token_url=f"{api}/oauth/{settings['api_version']}/token",
+        scopes=("oauth", *_NEEDED),
+        account_field="hub_id",
+        replaces=("access_token",),
+    )

@@ -1,0 +1,90 @@
+"""The database rows of requests to connect an account to its CRM by OAuth."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from crmhub.database.connection import Connection, Database, now_ms
+from crmhub.database.expired import find_expired
+from crmhub.database.statements import Statement, param, params
+from crmhub.database.tables import connect_request
+from crmhub.secrets import Vault
+
+_COLUMN = "request"
+# After its end a request is kept for a while, so that people learn that it was used or is over.
+_KEPT_MS = 24 * 3600 * 1000
+
+_request = connect_request.c
+_IS_REQUEST = sa.and_(_request.account_id == param("account_id"), _request.id == param("id"))
+_ADD = Statement(
+    sa.insert(connect_request).values(params("account_id", "id", "request", "expires_at"))
+)
+_LOAD = Statement(sa.select(_request.request, _request.used_at).where(_IS_REQUEST))
+_USE = Statement(
+    sa.update(connect_request)
+    .where(_IS_REQUEST, _request.used_at.is_(None))
+    .values(params("used_at"))
+)
+_RELEASE = Statement(sa.update(connect_request).where(_IS_REQUEST).values(used_at=sa.null()))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRequest:
+    """A stored request: its `content`, and whether it was used."""
+
+    content: Mapping[str, Any]
+    is_used: bool
+
+
+def add(
+    tx: Connection,
+    vault: Vault,
+    account_id: int,
+    request_id: str,
+    content: Mapping[str, Any],
+    *,
+    expires_at: int,
+) -> None:
+    """Store a request of an account, encrypted; `content` is what JSON can hold.
+
+    `expires_at` is in ms since 1970.
+    """
+    sealed = vault.seal(json.dumps(content), account_id=account_id, column=_COLUMN)
+    row = {"account_id": account_id, "id": request_id, "request": sealed}
+    tx.run(_ADD, row | {"expires_at": expires_at})
+
+
+def load(db: Connection, vault: Vault, account_id: int, request_id: str) -> StoredRequest | None:
+    """Return a stored request of an account; None if there is none.
+
+    Raises SealBroken if it cannot be decrypted.
+    """
+    row = db.row(_LOAD, {"account_id": account_id, "id": request_id})
+    if row is None:
+        return None
+    opened = vault.open(row.request, account_id=account_id, column=_COLUMN)
+    return StoredRequest(json.loads(opened), row.used_at is not None)
+
+
+def use(tx: Connection, account_id: int, request_id: str) -> bool:
+    """Mark a request as used; return False if it was used before or does not exist."""
+    key = {"account_id": account_id, "id": request_id}
+    return tx.run(_USE, key | {"used_at": now_ms()}) == 1
+
+
+def release(tx: Connection, account_id: int, request_id: str) -> None:
+    """Mark a request as not used."""
+    tx.run(_RELEASE, {"account_id": account_id, "id": request_id})
+
+
+def delete_expired(database: Database, *, most: int = 1000) -> int:
+    """Delete up to `most` requests that ended more than a day ago; return their number."""
+    before = now_ms() - _KEPT_MS
+    old = find_expired(database, _request.expires_at, before=before, most=most)
+    key = {"account_id": "int", "id": "text", "expires_at": "bigint"}
+    return database.transact(lambda tx: tx.delete(connect_request.name, key, old))

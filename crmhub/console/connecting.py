@@ -1,0 +1,136 @@
+"""The console's pages that connect an account to its CRM by OAuth, for operators and customers.
+
+A customer has no session: the pages of a link, and the one to which the CRM sends people back, are
+open to everybody. What they may do, the signed link or the signed state says
+(`operations.connect_crm`).
+"""
+
+from __future__ import annotations
+
+import flask
+
+from crmhub.accounts.accounts import CLIENT_ID
+from crmhub.api.http.authentication import hub
+from crmhub.console.blueprint import blueprint
+from crmhub.console.connection import (
+    CALLBACK,
+    crm_page,
+    given_crm,
+    given_decision,
+    redirect_address,
+)
+from crmhub.console.pages import done, page, refused
+from crmhub.console.sessions import author
+from crmhub.errors import HubError, Semantic
+from crmhub.operations import connect_crm
+
+
+@blueprint.post("/accounts/<client_id>/crm/connect")
+def crm_connect(client_id: str) -> flask.Response:
+    """Send the operator's browser to the CRM, to connect the account with the submitted values."""
+    name = flask.request.form.get("adapter", "")
+    try:
+        address = connect_crm.start(
+            hub(),
+            client_id,
+            given_crm(name),
+            by=author(),
+            browser=flask.g.cookie,
+            redirect_uri=_required_address(),
+            queued=given_decision(),
+            expected=flask.request.form.get("seen"),
+        )
+    except HubError as exc:
+        return refused(exc, "account/crm.html", **crm_page(client_id, name, error=exc))
+    return _leave(address)
+
+
+@blueprint.post("/accounts/<client_id>/crm/link")
+def crm_link(client_id: str) -> flask.Response:
+    """Make a link for a customer, and show it once."""
+    name = flask.request.form.get("adapter", "")
+    try:
+        address = _required_address()
+        link = connect_crm.make_link(
+            hub(),
+            client_id,
+            given_crm(name),
+            by=author(),
+            queued=given_decision(),
+            expected=flask.request.form.get("seen"),
+        )
+    except HubError as exc:
+        return refused(exc, "account/crm.html", **crm_page(client_id, name, error=exc))
+    url = link.url(address.removesuffix(CALLBACK))
+    shown = crm_page(client_id, name, typed=True)
+    return page("account/crm_link.html", 201, link=url, expires_at=link.expires_at, **shown)
+
+
+@blueprint.get("/connect/<token>")
+def by_link(token: str) -> flask.Response:
+    """Show a customer what the link is for, with the button that connects the account."""
+    try:
+        invitation = connect_crm.open_link(hub(), token)
+    except HubError as exc:
+        return _failed(exc)
+    return page("connect/invitation.html", token=token, invitation=invitation)
+
+
+@blueprint.post("/connect/<token>")
+def connect_by_link(token: str) -> flask.Response:
+    """Send the customer's browser to the CRM."""
+    try:
+        address = connect_crm.start_by_link(
+            hub(), token, browser=flask.g.cookie, redirect_uri=_required_address()
+        )
+    except HubError as exc:
+        return _failed(exc)
+    return _leave(address)
+
+
+@blueprint.get("/connect/callback")
+def connect_callback() -> flask.Response:
+    """End a visit to the CRM, which has sent the browser back: store the tokens, or say why not."""
+    given = flask.request.args
+    user = flask.g.signed_in
+    try:
+        connected = connect_crm.finish(
+            hub(),
+            given.get("state", ""),
+            code=given.get("code", ""),
+            error=given.get("error", ""),
+            browser=flask.g.cookie,
+            user_id=user.user_id if user else "",
+        )
+    except HubError as exc:
+        return _failed(exc)
+    if connected.by_link:
+        return page("connect/connected.html", connected=connected)
+    return done(f"Connected to {connected.crm}.", "console.crm", client_id=connected.client_id)
+
+
+def _required_address() -> str:
+    address = redirect_address()
+    if not address:
+        raise Semantic(connect_crm.NO_ADDRESS)
+    return address
+
+
+def _leave(address: str) -> flask.Response:
+    """Return a page that leads to the CRM at once.
+
+    No redirect: browsers apply `form-action` of the content security policy to it, and the address
+    of a CRM may be any.
+    """
+    return page("connect/leave.html", address=address)
+
+
+def _failed(error: HubError) -> flask.Response:
+    """Return the page that says why an account was not connected.
+
+    For an operator, it leads back to the account's CRM page.
+    """
+    client_id = flask.request.args.get("state", "").partition(".")[0]
+    is_operator = flask.g.signed_in is not None and CLIENT_ID.fullmatch(client_id)
+    back = flask.url_for("console.crm", client_id=client_id) if is_operator else ""
+    return refused(error, "connect/failed.html", back=back)

@@ -1,0 +1,41 @@
+"""Signed texts that name a stored request of an account, for addresses that people are sent to.
+
+The text is `<client id>.<request id>.<end in ms>.<signature>`. The signature belongs to a purpose,
+so that a text of one purpose serves no other.
+"""
+
+from __future__ import annotations
+
+from crmhub.accounts.accounts import Account
+from crmhub.database.connection import now_ms
+from crmhub.errors import Conflict, HubError
+from crmhub.hub import Hub
+from crmhub.secrets import derive, same, sign
+
+
+def sign_request(hub: Hub, account: Account, request_id: str, expires_at: int, purpose: str) -> str:
+    """Return the signed text for a stored request, which ends at `expires_at` (ms since 1970)."""
+    text = f"{account.client_id}.{request_id}.{expires_at}"
+    return f"{text}.{_signature(hub, text, purpose)}"
+
+
+def open_request(
+    hub: Hub, signed: str, purpose: str, foreign: HubError, over: str
+) -> tuple[Account, str]:
+    """Return the account and the id of the request that a signed text names.
+
+    Raises `foreign` if it was not signed for this purpose, and Conflict with the message `over` if
+    it has ended.
+    """
+    text, _, signature = signed.rpartition(".")
+    if not same(signature, _signature(hub, text, purpose)):
+        raise foreign
+    client_id, request_id, expires_at = text.split(".")
+    if now_ms() >= int(expires_at):
+        raise Conflict(over)
+    return hub.load_account(client_id), request_id
+
+
+def _signature(hub: Hub, text: str, purpose: str) -> str:
+    key = derive(hub.settings.secret_key, "connect")
+    return sign(key, f"{purpose} {text}".encode()).hex()

@@ -1,0 +1,114 @@
+"""The pages that connect an account by OAuth, and to where a CRM may send people back."""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import replace
+from ipaddress import ip_network
+from urllib.parse import parse_qs, urlsplit
+
+import flask
+import pytest
+from werkzeug.test import TestResponse
+
+from crmhub.settings import Settings
+from tests.adapters.hubspot.hubspot_crm import OAUTH, HubSpotCrm
+from tests.clients import Client
+from tests.consoles import Operator, text_of, value_of
+
+pytestmark = pytest.mark.databases("sqlite")
+PUBLIC = "https://hub.example.com"
+
+
+@pytest.fixture(scope="session")
+def settings(settings: Settings) -> Settings:
+    return replace(settings, egress_allow=(ip_network("127.0.0.0/8"),), public_url=PUBLIC)
+
+
+@pytest.fixture
+def path(client: Client) -> str:
+    return f"/accounts/{client.account.client_id}/crm"
+
+
+def form(url: str) -> dict[str, str]:
+    return {
+        "adapter": "hubspot",
+        "shown": "hubspot",
+        "setting.base_url": url,
+        "secret.client_id": OAUTH["client_id"],
+        "secret.client_secret": OAUTH["client_secret"],
+    }
+
+
+def target(page: TestResponse) -> dict[str, str]:
+    """Return the parameters of the address to which the page sends the browser."""
+    found = re.search(r'http-equiv="refresh" content="0; url=([^"]*)"', page.text)
+    assert found is not None, text_of(page)
+    query = urlsplit(html.unescape(found[1])).query
+    return {name: values[0] for name, values in parse_qs(query).items()}
+
+
+def test_the_browser_is_sent_to_the_crm_with_pkce(operator: Operator, path: str) -> None:
+    page = operator.send(f"{path}/connect", form("http://127.0.0.1:9"), at=path)
+    asked = target(page)
+    assert asked["redirect_uri"] == f"{PUBLIC}/console/connect/callback"
+    assert (asked["response_type"], asked["code_challenge_method"]) == ("code", "S256")
+    assert "crm.objects.contacts.write" in asked["scope"]
+    # The page of a CRM is on another host, but nothing loads from there.
+    assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+
+
+def test_a_host_that_the_caller_names_is_not_believed(
+    operator: Operator, path: str, app: flask.Flask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = app.extensions["crmhub"]
+    without = replace(hub, settings=replace(hub.settings, public_url=None))
+    monkeypatch.setitem(app.extensions, "crmhub", without)
+    # This machine alone is trusted without a setting.
+    evil = {"X-Forwarded-Host": "evil.example"}
+    own = operator.get(f"{path}?adapter=hubspot", headers=evil)
+    assert value_of(own, "redirect") == "http://localhost/console/connect/callback"
+    monkeypatch.setattr(flask.Request, "host", "localhost.evil.example")
+    assert "public_url" in text_of(operator.get(f"{path}?adapter=hubspot"))
+    page = operator.send(f"{path}/connect", form("http://127.0.0.1:9"), at=path)
+    assert page.status_code == 422
+    assert "evil.example" not in page.text
+
+
+def test_an_app_without_its_secret_is_told_at_the_field(operator: Operator, path: str) -> None:
+    given = form("http://127.0.0.1:9") | {"secret.client_secret": ""}
+    page = operator.send(f"{path}/connect", given, at=path)
+    assert page.status_code == 422
+    assert "Connect needs the OAuth client secret." in text_of(page)
+
+
+def test_a_link_shows_a_plain_page_to_anybody(
+    operator: Operator, path: str, app: flask.Flask, client: Client
+) -> None:
+    with HubSpotCrm() as crm:
+        made = operator.send(f"{path}/link", form(crm.url), at=path)
+    assert made.status_code == 201
+    link = value_of(made, "link")
+    assert link.startswith(f"{PUBLIC}/console/connect/{client.account.client_id}.")
+    customer = Operator(app)
+    place = link.removeprefix(f"{PUBLIC}/console")
+    page = customer.get(place)
+    assert page.status_code == 200
+    assert client.account.name in text_of(page)
+    assert "/console/accounts" not in page.text
+    assert target(customer.send(place))["client_id"] == OAUTH["client_id"]
+    assert customer.get(path).status_code == 303
+
+
+@pytest.mark.parametrize("place", ["/connect/x", "/connect/callback?state=x&code=y"])
+def test_what_is_no_link_and_no_approval_is_told(app: flask.Flask, place: str) -> None:
+    page = Operator(app).get(place)
+    assert page.status_code in (403, 404)
+    assert "Not connected" in text_of(page)
+
+
+def test_a_form_without_its_token_connects_nothing(operator: Operator, path: str) -> None:
+    for place in (f"{path}/connect", f"{path}/link", "/connect/x"):
+        answer = operator.open("POST", place, data=form("http://127.0.0.1:9"))
+        assert answer.status_code == 403
