@@ -25,7 +25,8 @@ def open_request(
     """Return the account and the id of the request that a signed text names.
 
     Raises `foreign` if it was not signed for this purpose, and Conflict with the message `over` if
-    it has ended.
+    it has ended. Unless a user is signed in, this thread then works for the account
+    (`Database.bind_account`).
     """
     text, _, signature = signed.rpartition(".")
     if not same(signature, _signature(hub, text, purpose)):
@@ -33,7 +34,12 @@ def open_request(
     client_id, request_id, expires_at = text.split(".")
     if now_ms() >= int(expires_at):
         raise Conflict(over)
-    return hub.load_account(client_id), request_id
+    with hub.database.across_accounts():
+        account = hub.load_account(client_id)
+    if not hub.database.account:
+        # Nobody is signed in: the text alone tells for which account this request works.
+        hub.database.bind_account(account.id)
+    return account, request_id
 
 
 def _signature(hub: Hub, text: str, purpose: str) -> str:
