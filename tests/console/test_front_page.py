@@ -34,3 +34,7 @@ def test_a_program_gets_json(app, accept):
     assert (
         refused(answer, 404) == "There is nothing at this path; /openapi.json lists what there is."
     )
+
+
+def test_the_page_takes_no_form(app):
+    refused(app.test_client().post("/", headers=BROWSER), 405)

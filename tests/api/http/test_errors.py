@@ -42,7 +42,6 @@ def test_an_error_has_exactly_four_keys_and_a_time_of_now(client: Client) -> Non
 @ONE_DATABASE
 def test_a_path_of_nothing_is_404(app: flask.Flask) -> None:
     for path in [
-        "/",
         "/nothing",
         "/chatbot",
         "/chatbot/nothing",
