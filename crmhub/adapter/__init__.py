@@ -1,5 +1,6 @@
 """The names that an adapter imports from the hub: base class, data types and errors."""
 
+from crmhub.adapter.configuration import configured
 from crmhub.adapter.context import (
     Budget,
     Context,
@@ -11,7 +12,6 @@ from crmhub.adapter.context import (
 from crmhub.adapter.contract import (
     OPTIONAL,
     Adapter,
-    configured,
     features,
     has_oauth,
     hold_back_create,

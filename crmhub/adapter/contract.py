@@ -2,9 +2,9 @@
 
 An adapter is one class. The class declares its settings, implements the five abstract methods of
 `Adapter`, and overrides the optional methods (`OPTIONAL`) that its CRM supports; the hub detects
-which ones are overridden. The class imports `crmhub.adapter` and no other package of the hub. This
-module, `errors`, `values` and `context` need nothing but the standard library. The hub finds the
-class by the entry-point group `crmhub.adapters`.
+which ones are overridden. It imports `crmhub.adapter` and no other package of the hub. This module,
+`configuration`, `errors`, `values` and `context` need nothing but the standard library. The hub
+finds the class by the entry-point group `crmhub.adapters`.
 
 Rules for every method:
 
@@ -25,7 +25,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar, NoReturn
 
 from crmhub.adapter.context import Context
-from crmhub.adapter.errors import AdapterError, BadConfig, NotYet, Problem, Unsupported
+from crmhub.adapter.errors import AdapterError, NotYet, Problem, Unsupported
 from crmhub.adapter.values import (
     Changes,
     Contact,
@@ -363,54 +363,3 @@ def features(adapter: type[Adapter]) -> frozenset[str]:
 def has_oauth(adapter: type[Adapter]) -> bool:
     """Return whether this adapter class overrides `Adapter.oauth`."""
     return adapter.oauth.__func__ is not Adapter.oauth.__func__  # type: ignore[attr-defined]
-
-
-_SHOWN_FAULTS = 20
-
-
-def configured(
-    adapter: type[Adapter], settings: Mapping[str, str], credentials: Mapping[str, str]
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the settings and the credentials, each completed with the declared defaults.
-
-    Raises BadConfig with a list of all faults: unknown names, missing or invalid values, secrets
-    among `settings`, and settings that are not secret among `credentials`. If there are no such
-    faults, but `Adapter.clash` returns a reason, raises BadConfig with this reason.
-    """
-    problems: list[Problem] = []
-    complete: tuple[dict[str, str], dict[str, str]] = ({}, {})
-    for secret, given, filled in (
-        (False, settings, complete[0]),
-        (True, credentials, complete[1]),
-    ):
-        declared = {
-            setting.name: setting for setting in adapter.settings if setting.secret is secret
-        }
-        word = "secret" if secret else "setting"
-        for name in given.keys() - declared.keys():
-            names = ", ".join(sorted(declared)) or "none"
-            reason = f"{adapter.title} has no such {word}; it has {names}"
-            problems.append(Problem(name[:100], reason))
-        for name, setting in declared.items():
-            filled[name] = given.get(name, "") or setting.default
-            if filled[name]:
-                fault = setting.fault(filled[name])
-            else:
-                fault = f"this {word} is required" if setting.required else ""
-            if fault:
-                problems.append(Problem(name, fault))
-    if not problems and (clash := adapter.clash(*complete)):
-        problems.append(clash if isinstance(clash, Problem) else Problem("", clash))
-    if problems:
-        raise BadConfig(_listed(problems), problems=problems)
-    return complete
-
-
-def _listed(problems: Sequence[Problem]) -> str:
-    """Return the message that names the problems, at most 20 of them."""
-    faults = sorted(
-        f"{problem.name}: {problem.reason}" if problem.name else problem.reason
-        for problem in problems
-    )
-    more = len(faults) - _SHOWN_FAULTS
-    return "; ".join([*faults[:_SHOWN_FAULTS], *([f"and {more} more"] if more > 0 else [])])

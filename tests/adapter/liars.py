@@ -18,13 +18,16 @@ from crmhub.adapter import (
     Contact,
     ContactWrite,
     Context,
+    Guide,
     Linked,
     NotFound,
+    OAuth,
     Pipeline,
     Problem,
     Rejected,
     Response,
     Saved,
+    Step,
     Throttled,
     Unavailable,
     Uncertain,
@@ -759,3 +762,20 @@ class KeepsAStaleRefreshToken(RenewsInEveryThread):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         cast(_Renewing, self.grant).stale = True
+
+
+# --- What the class says --------------------------------------------------------------------------
+
+
+@caught_by(
+    "test_its_guides_are_sentences_and_links",
+    "test_oauth_goes_to_addresses_and_stores_declared_secrets",
+)
+class GuidesToNowhere(SmallAdapter):
+    guides = (Guide("Make a token", (Step("Here.", "http://small.example.test", ""),)),)
+
+    @classmethod
+    def oauth(cls, settings: Mapping[str, str]) -> OAuth | None:
+        # It declares neither client id nor client secret.
+        base = settings["base_url"]
+        return OAuth(f"{base}/authorize", f"{base}/token", ("contacts",))

@@ -19,6 +19,12 @@ def _point(name: str, thing: str) -> EntryPoint:
     return EntryPoint(name, thing, "crmhub.adapters")
 
 
+class Misguided(FakeAdapter):
+    """Its guide is a text, which the console could not show."""
+
+    guides = ("Make a token.",)  # type: ignore[assignment]
+
+
 UNFINISHED = _point("unfinished", f"{__name__}:Unfinished")
 
 
@@ -55,10 +61,11 @@ def test_the_list_shows_features_and_what_is_wrong() -> None:
     ("point", "wrong"),
     [
         (UNFINISHED, "lacks create_contact, create_for_contact"),
+        (_point("misguided", f"{__name__}:Misguided"), "guides that are no Guide"),
         (_point("odd", "tests.fakes:CRMS"), "no subclass"),
         (_point("gone", "tests.fakes:Missing"), "cannot be loaded"),
     ],
-    ids=["unfinished", "no adapter", "no such name"],
+    ids=["unfinished", "misguided", "no adapter", "no such name"],
 )
 def test_what_is_no_adapter_is_refused_with_the_reason(point: EntryPoint, wrong: str) -> None:
     with pytest.raises(BadConfig, match=wrong):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import flask
@@ -13,6 +14,7 @@ from crmhub.database.connection import Connection
 from crmhub.database.statements import Statement
 from crmhub.hub import Hub
 from crmhub.secrets import BASE36, token
+from crmhub.settings import Settings
 from tests.admin import Admin, open_admin
 from tests.api.admin.test_admin_actions import end
 from tests.api.endpoints import endpoints
@@ -28,6 +30,12 @@ from tests.operations.traces import left
 ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 Json = Any
+
+
+@pytest.fixture(scope="session")
+def settings(settings: Settings) -> Settings:
+    """With the public address that links begin with."""
+    return replace(settings, public_url="https://hub.example.com")
 
 
 @pytest.fixture
@@ -79,6 +87,12 @@ CHANGES: dict[str, tuple[str, str, Json, str]] = {
         "{account}/connection?check=false",
         {"adapter": "hubspot", "secrets": {"access_token": "x"}},
         "change connection",
+    ),
+    "createConnectLink": (
+        "POST",
+        "{account}/connection/link",
+        {"adapter": "hubspot", "secrets": {"client_id": "x", "client_secret": "y"}},
+        "create connectLink",
     ),
     "enrolContact": ("PUT", "{account}/workflows/w/enrolments/{contact}", None, "enrol workflow"),
     "unenrolContact": (
