@@ -87,12 +87,11 @@ def fieldmap_save(client_id: str) -> flask.Response:
     except HubError as exc:
         return refused(exc, _TEMPLATE, **_shown(client_id, draft, exc))
     message = "Saved, and checked against the CRM." if test else "Saved without testing."
+    if action := _action(account):
+        message += " Retry the action now."
+        return done(message, "console.action", action_id=action.summary.id)
     if notes:
         message += f" {counted(len(notes), 'note')} below."
-    if action := _action(account):
-        return done(
-            f"{message} Retry the action now.", "console.action", action_id=action.summary.id
-        )
     return done(message, "console.fieldmap", client_id=client_id)
 
 
