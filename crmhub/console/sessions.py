@@ -18,13 +18,14 @@ import re
 from typing import cast
 
 import flask
+from werkzeug.exceptions import RequestEntityTooLarge
 
 from crmhub.accounts.users import LONGEST_MS, SignedIn
 from crmhub.api.http.addresses import is_https
 from crmhub.api.http.authentication import hub
 from crmhub.audit import Author
 from crmhub.console.blueprint import MAX_UPLOAD_BYTES, PREFIX, blueprint, is_upload
-from crmhub.errors import Forbidden, Unauthorized
+from crmhub.errors import Forbidden, HubError, Unauthorized
 from crmhub.operations import users
 from crmhub.secrets import derive, new_secret, same, sign
 
@@ -54,6 +55,13 @@ class NotSignedIn(Unauthorized):
     """The error for a request without a session, or with an expired session."""
 
 
+class FileTooLarge(HubError):
+    """The error for an upload that is longer than MAX_UPLOAD_BYTES."""
+
+    status = 413
+    category = "BadRequestError"
+
+
 @blueprint.before_request
 def guard() -> None:
     """Check the session and the CSRF token before each view of the console.
@@ -69,9 +77,22 @@ def guard() -> None:
     if flask.g.signed_in is None and endpoint not in OPEN:
         raise NotSignedIn("Sign in at /console/sign-in: there is no session, or it has expired.")
     if is_upload(flask.request.method, flask.request.path):
-        flask.request.max_content_length = MAX_UPLOAD_BYTES
+        _read_upload()
     if flask.request.method not in ("GET", "HEAD"):
         _require_console_form()
+
+
+def _read_upload() -> None:
+    """Read a form with a file, which may be longer than other bodies; raises FileTooLarge."""
+    flask.request.max_content_length = MAX_UPLOAD_BYTES
+    try:
+        # Parses the body, which is then stored in the request.
+        _ = flask.request.form
+    except RequestEntityTooLarge:
+        raise FileTooLarge(
+            f"The file is larger than {MAX_UPLOAD_BYTES >> 20} MiB. Divide it, or import it with"
+            " the command crmhub import."
+        ) from None
 
 
 def recognise() -> None:

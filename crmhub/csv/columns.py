@@ -234,11 +234,17 @@ def _option_faults(
         problems.append(("--dates", "the order is dmy or mdy"))
     if choices.decimal not in DECIMALS:
         problems.append(("--decimal", "the separator is a point or a comma"))
-    try:
-        ZoneInfo(choices.timezone or "UTC")
-    except (ZoneInfoNotFoundError, ValueError, OSError):
+    if choices.timezone and not _is_timezone(choices.timezone):
         problems.append(("--timezone", "unknown time zone; give one such as Europe/Berlin"))
     return problems
+
+
+def _is_timezone(name: str) -> bool:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return True
 
 
 def _by_fault(catalogue: Catalogue, by: str, names: Collection[str]) -> str:

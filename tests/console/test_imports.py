@@ -142,6 +142,7 @@ def test_what_is_no_file_to_import_is_refused(client, operator, monkeypatch):
     long = {"kind": "contacts", "file": (BytesIO(b"x" * 200_000), "a.csv")}
     answer = operator.send(base(client), long, content_type="multipart/form-data")
     assert answer.status_code == 413
+    assert "The file is larger than" in text_of(answer)
 
 
 @pytest.mark.databases("sqlite")
