@@ -1,7 +1,8 @@
 """Node-RED and n8n run the printed snippets, wired one after another: all seven helpers.
 
 Node-RED is installed from npm. n8n is too large for that: CRMHUB_TEST_N8N names a directory where
-`npm install n8n` was run (2.40 needs Node.js 24). The programs in JavaScript and TypeScript of the documents run, too.
+`npm install n8n` was run (2.40 needs Node.js 24). The programs of the documents in JavaScript and
+TypeScript run, too.
 """
 
 from __future__ import annotations
