@@ -185,6 +185,9 @@ def _answer_of(url: str, log: Path) -> dict[str, object]:
     def answered() -> bool:
         try:
             with urlopen(Request(url, json.dumps(_BOT).encode(), headers)) as response:
+                # n8n answers with a page while it starts.
+                if response.headers.get_content_type() != "application/json":
+                    return False
                 answers.append(response.read())
         except URLError as error:
             # 404 until the flow has started; another status is the flow's own failure.
