@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -66,9 +67,14 @@ def build(root: Path = ROOT) -> None:
         build_site(load_config(str(root / "mkdocs.yml"), site_dir=str(site)))
         _finish(site)
         target = root / TARGET
-        if target.exists():
-            shutil.move(target, former)
-        shutil.move(site, target)
+        with suppress(FileNotFoundError):
+            target.rename(former)
+        try:
+            site.rename(target)
+        except OSError:
+            # Another build was quicker; its documents are the same.
+            if not target.exists():
+                raise
 
 
 def _finish(site: Path) -> None:
