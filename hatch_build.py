@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,6 +26,8 @@ _TIME = "1767225600"
 _INLINE = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 # `site_url` gives the page for errors absolute links; its host must not be in the pages.
 _CANONICAL = re.compile(r'\s*<link rel="canonical" href="[^"]*">')
+_NOT_FOUND = """<h1>Page not found</h1>
+<p>Search for a word of it, or begin at the <a href="/docs/">overview</a>.</p>"""
 
 
 class DocumentsHook(BuildHookInterface):  # type: ignore[type-arg]
@@ -64,9 +67,14 @@ def build(root: Path = ROOT) -> None:
         build_site(load_config(str(root / "mkdocs.yml"), site_dir=str(site)))
         _finish(site)
         target = root / TARGET
-        if target.exists():
-            shutil.move(target, former)
-        shutil.move(site, target)
+        with suppress(FileNotFoundError):
+            target.rename(former)
+        try:
+            site.rename(target)
+        except OSError:
+            # Another build was quicker; its documents are the same.
+            if not target.exists():
+                raise
 
 
 def _finish(site: Path) -> None:
@@ -84,6 +92,7 @@ def _finish(site: Path) -> None:
         depth = len(page.relative_to(site).parts) - 1
         base = "/docs/" if page.name == "404.html" else "../" * depth
         text = _CANONICAL.sub("", page.read_text("utf-8"))
+        text = text.replace("<h1>404 - Not found</h1>", _NOT_FOUND)
         # The theme gives its dialog for the search no name.
         text = text.replace('role="dialog">', 'role="dialog" aria-label="Search">')
         for script in _INLINE.findall(text):

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import flask
 import hypothesis
@@ -37,7 +38,8 @@ slots._SHARE = 8
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         # /docs serves them. An installation has built them, of the pages there were by then.
-        subprocess.run([sys.executable, "hatch_build.py"], cwd=config.rootpath, check=True)
+        builder = Path(__file__).parents[1] / "hatch_build.py"
+        subprocess.run([sys.executable, builder], check=True)
     # The workers of xdist run the tests; the process that they report to does the telling.
     config.pluginmanager.register(databases.DatabaseReport(), "databases")
     config.pluginmanager.register(marks.Marks(), "marks")

@@ -130,6 +130,11 @@ def error_table() -> str:
     return "\n".join(rows)
 
 
+def file(name: str, language: str) -> str:
+    """Return the text of a file of the repository as a code block."""
+    return f"```{language}\n{(ROOT / name).read_text().rstrip()}\n```"
+
+
 MAKERS: Mapping[str, Callable[..., str]] = {
     "request": request,
     "botpress": botpress,
@@ -137,6 +142,7 @@ MAKERS: Mapping[str, Callable[..., str]] = {
     "properties": properties,
     "pipelines": pipelines,
     "errors": error_table,
+    "file": file,
 }
 
 

@@ -109,6 +109,7 @@ def test_nothing_else_is_served(app: flask.Flask, path: str) -> None:
 def test_a_browser_gets_a_page_for_errors(app: flask.Flask) -> None:
     answer = get(app, "/docs/none/at/all")
     assert (answer.status_code, answer.mimetype) == (404, "text/html")
+    assert "Page not found" in answer.text
     assert not _INLINE.search(answer.text)
     for address in _LOADED.findall(answer.text):
         assert get(app, address).status_code == 200, address
