@@ -2,50 +2,40 @@
 
 from __future__ import annotations
 
-import os
 import random
 import tempfile
 import time
 from collections.abc import Collection, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import rich_click as click
 from click.exceptions import Exit
 
-from crmhub.cli.open_hub import first_line
+from crmhub.cli.database_checks import (
+    Finding,
+    State,
+    check_clock,
+    check_connections,
+    check_database,
+    check_distribution,
+    check_migrations,
+    check_redis,
+    check_row_security,
+    database_failure,
+)
 from crmhub.cli.output import print_json
 
 if TYPE_CHECKING:
     from crmhub.accounts.accounts import Account
-    from crmhub.database.connection import Database
     from crmhub.hub import Hub
     from crmhub.settings import Settings
 
-# Rate limits and expiry compare clocks of several machines; NTP keeps them within a second.
-_CLOCK_WARN_MS = 1_000
-_CLOCK_FAIL_MS = 30_000
-_REDIS_SECONDS = 2
 # A million records are counted in 0.2 s, and an account is sampled in 0.1 s: enough for many.
 _RECORDS_SECONDS = 30
 _MAX_IDS_SHOWN = 5
 _TEST_FILE_BYTES = 64 * 1024
-_RESTORE = "restore a backup (crmhub db restore)."
-# A worker has 16 threads; one more connection listens for new actions.
-_WORKERS_CONNECTIONS = 21
-
-
-State = Literal["ok", "warn", "fail"]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of the doctor's report: the name of the check, the state and a message."""
-
-    name: str
-    state: State
-    message: str
 
 
 @click.command()
@@ -85,16 +75,16 @@ def _run_checks(*, everything: bool, repair: bool) -> Iterator[Finding]:
     try:
         yield _settings(settings)
         yield _check_directories(settings)
-        database = _database(hub.database, everything=everything)
+        database = check_database(hub.database, everything=everything)
         yield database
-        migrations = _migrations(hub.database) if database.state == "ok" else None
+        migrations = check_migrations(hub.database) if database.state == "ok" else None
         if migrations is not None:
             yield migrations
-            yield _connections(hub)
-            yield from _distribution(hub.database)
-            yield from _row_security(hub.database)
-            yield _clock(hub.database)
-        yield _redis(settings)
+            yield check_connections(hub)
+            yield from check_distribution(hub.database)
+            yield from check_row_security(hub.database)
+            yield check_clock(hub.database)
+        yield check_redis(settings)
         yield from _adapters(hub)
         if migrations is not None and migrations.state == "ok":
             yield _keys(hub)
@@ -106,7 +96,7 @@ def _run_checks(*, everything: bool, repair: bool) -> Iterator[Finding]:
             yield from _records(hub, accounts, everything=everything, repair=repair)
     except Unavailable as exc:
         # The database may become unavailable during the checks, or cancel a long statement.
-        yield _database_failure(exc)
+        yield database_failure(exc)
     finally:
         hub.close()
 
@@ -134,158 +124,6 @@ def _check_directories(settings: Settings) -> Finding:
             return Finding("files", "fail", f"{directory} cannot be written: {exc.strerror}.")
     where = ", ".join(map(str, sorted(needed)))
     return Finding("files", "ok", f"{where} can be written" if needed else "none are needed")
-
-
-def _database(database: Database, *, everything: bool) -> Finding:
-    from crmhub.errors import Unavailable
-
-    # Text, because such statements ask the server about itself, not about tables.
-    sql = {
-        "sqlite": "select 'SQLite ' || sqlite_version()",
-        "postgresql": "select 'PostgreSQL ' || current_setting('server_version')",
-    }[database.dialect]
-    try:
-        with database.reading() as db:
-            version = db.scalar(sql)
-            checked_whole = everything and db.dialect == "sqlite"
-            if checked_whole and (report := db.scalar("pragma quick_check(1)")) != "ok":
-                return Finding("database", "fail", f"{' '.join(report.split())}; {_RESTORE}")
-        database.check_writable()
-    except (Unavailable, database.drivers_errors) as exc:
-        return _database_failure(exc)
-    return Finding("database", "ok", version + ", and its file is whole" * checked_whole)
-
-
-def _database_failure(exc: Exception) -> Finding:
-    from crmhub.database.drivers import Damaged
-
-    message = first_line(exc.__cause__ or exc)
-    if isinstance(exc, Damaged):
-        message = f"{message}; if CRMHUB_DATABASE_URL is right, {_RESTORE}"
-    return Finding("database", "fail", message)
-
-
-def _migrations(database: Database) -> Finding:
-    from crmhub.database.schema import pending
-
-    behind = pending(database)
-    return Finding("migrations", "fail" if behind else "ok", behind or "the newest schema")
-
-
-def _connections(hub: Hub) -> Finding:
-    """Compare the number of connections that the hub may open to the database with its limit.
-
-    The limit is the lowest limit of the PostgreSQL server, database and role.
-    """
-    if hub.database.dialect == "sqlite":
-        return Finding("connections", "ok", "SQLite takes as many as there are")
-    hub_limit = hub.settings.workers * hub.database.pool_size + _WORKERS_CONNECTIONS
-    with hub.database.reading() as db:
-        [(setting, database_limit)] = db.rows(
-            "select * from (values ('max_connections', current_setting('max_connections')::int"
-            " - current_setting('superuser_reserved_connections')::int),"
-            " ('the limit of its role',"
-            " (select rolconnlimit from pg_roles where rolname = current_user and not rolsuper)),"
-            " ('the limit of the database', (select datconnlimit from pg_database"
-            " where datname = current_database()))) as l (whose, most)"
-            # -1 means no limit.
-            " where most >= 0 order by most limit 1"
-        )
-    if hub_limit <= database_limit:
-        message = f"at most {hub_limit} of the {database_limit} there are"
-        return Finding("connections", "ok", message)
-    fault = f"{hub.settings.workers} server processes and a worker may open {hub_limit}"
-    fault = f"{fault}, but the database takes {database_limit}"
-    return Finding("connections", "warn", f"{fault}; lower workers or threads, or raise {setting}.")
-
-
-def _distribution(database: Database) -> Iterator[Finding]:
-    """Yield a finding about the distribution of the tables over several servers.
-
-    Yields nothing if the database is not distributed.
-    """
-    from crmhub.database.distribution import DISTRIBUTED, REFERENCE, read_distribution
-
-    found = read_distribution(database)
-    if found is None or not found.tables:
-        return
-    name = "distribution"
-    if not found.is_coordinator:
-        fault = (
-            "CRMHUB_DATABASE_URL leads to a worker node; all processes connect to the coordinator."
-        )
-        yield Finding(name, "fail", fault)
-    elif missing := found.missing:
-        fault = f"not distributed: {', '.join(missing)}; run `crmhub db distribute`."
-        yield Finding(name, "fail", fault)
-    else:
-        tables = f"{len(DISTRIBUTED)} tables by account, {len(REFERENCE)} on every node"
-        yield Finding(name, "ok", f"{tables}; {found.nodes} nodes with accounts")
-
-
-def _row_security(database: Database) -> Iterator[Finding]:
-    """Yield a finding about row-level security; nothing if no table has it."""
-    from crmhub.database.row_security import PROTECTED, read_row_security
-
-    found = read_row_security(database)
-    if found is None:
-        return
-    name = "row security"
-    if found.unprotected:
-        fault = f"not protected: {', '.join(found.unprotected)}; run `crmhub db secure`."
-        yield Finding(name, "fail", fault)
-    elif not found.is_active:
-        fault = (
-            "it does not apply to the role in CRMHUB_DATABASE_URL; let `crmhub serve` and"
-            " `crmhub worker` connect with the role that `crmhub db secure` has prepared."
-        )
-        yield Finding(name, "warn", fault)
-    else:
-        yield Finding(name, "ok", f"{len(PROTECTED)} tables show each request one account only")
-
-
-def _clock(database: Database) -> Finding:
-    if database.dialect == "sqlite":
-        return Finding("clock", "ok", "the database is on this machine")
-    with database.reading() as db:
-        before = time.time()
-        database_time = float(db.scalar("select extract(epoch from clock_timestamp())"))
-        hub_time = (before + time.time()) / 2
-    return _compare_clocks("clock", "the database", database_time - hub_time)
-
-
-def _compare_clocks(name: str, whose: str, ahead_s: float) -> Finding:
-    off_ms = abs(ahead_s) * 1000
-    if off_ms <= _CLOCK_WARN_MS:
-        return Finding(name, "ok", f"{whose} agrees to {off_ms:.0f} ms")
-    relation = "ahead of" if ahead_s > 0 else "behind"
-    fault = f"{whose} is {off_ms / 1000:.1f} s {relation} this machine; let both follow NTP."
-    return Finding(name, "fail" if off_ms > _CLOCK_FAIL_MS else "warn", fault)
-
-
-def _redis(settings: Settings) -> Finding:
-    if settings.redis_url is None:
-        return Finding("redis", "ok", "none is set: each process holds its share of a rate limit")
-    import redis
-
-    client = redis.Redis.from_url(
-        settings.redis_url, socket_timeout=_REDIS_SECONDS, socket_connect_timeout=_REDIS_SECONDS
-    )
-    answers = False
-    try:
-        seconds, micros = client.time()
-        answers = True
-        # A replica, or one that is full, answers and counts nothing.
-        client.set(f"crmhub:doctor:{os.getpid()}", "", px=_REDIS_SECONDS * 1000)
-    except redis.RedisError as exc:
-        what = "takes no writes" if answers else "does not answer"
-        # The type alone: the message may contain the address with a password.
-        fault = f"it {what} ({type(exc).__name__})"
-        effect = "until it does, each process holds its share of a rate limit."
-        return Finding("redis", "fail", f"{fault}; {effect}")
-    finally:
-        client.close()
-    return _compare_clocks("redis", "Redis", seconds + micros / 1e6 - time.time())
 
 
 def _adapters(hub: Hub) -> Iterator[Finding]:

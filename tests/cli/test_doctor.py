@@ -10,7 +10,8 @@ from contextlib import closing
 
 import pytest
 
-from crmhub.cli.doctor import _check_directories, _compare_clocks, _list_ids
+from crmhub.cli.database_checks import compare_clocks
+from crmhub.cli.doctor import _check_directories, _list_ids
 from crmhub.database.connection import Database
 from crmhub.hub import Hub
 from crmhub.settings import Settings
@@ -198,7 +199,7 @@ def test_development_open_to_others_is_a_warning(crmhub):
     ],
 )
 def test_clocks_are_compared(ahead, state, words):
-    finding = _compare_clocks("clock", "the database", ahead)
+    finding = compare_clocks("clock", "the database", ahead)
     assert finding.state == state
     assert words in finding.message
 

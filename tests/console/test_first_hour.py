@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from playwright.sync_api import Browser, Locator, expect
@@ -36,7 +37,7 @@ class _Newcomer:
 
 
 def test_a_newcomer_connects_hubspot_and_sends_a_lead(
-    browser: Browser, tmp_path: Path
+    browser: Browser, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     settings = {"egress_allow": "127.0.0.0/8"}
     began = time.monotonic()
@@ -79,6 +80,6 @@ def test_a_newcomer_connects_hubspot_and_sends_a_lead(
         assert json.loads(answer.stdout)["status"] == "created", answer.stdout
         assert len(crm.contacts()) == 1
         page.close()
-    print(f"{time.monotonic() - began:.1f} s, {person.clicks} clicks, {person.fields} fields")
+    record_property("first hour", f"{time.monotonic() - began:.1f} s")
     assert person.clicks <= _MOST_CLICKS
     assert person.fields <= _MOST_FIELDS

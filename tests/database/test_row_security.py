@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from benchmarks.places import administer
-from crmhub.cli.doctor import _row_security
+from crmhub.cli.database_checks import check_row_security
 from crmhub.database import distribution, row_security, schema
 from crmhub.database.connection import Connection, Database
 from crmhub.errors import BadRequest, Unavailable
@@ -143,7 +143,7 @@ def test_new_tables_are_protected_by_the_next_upgrade(owner: Database) -> None:
     found = row_security.read_row_security(owner)
     assert found is not None
     assert found.unprotected == ["mark"]
-    assert [one.state for one in _row_security(owner)] == ["fail"]
+    assert [one.state for one in check_row_security(owner)] == ["fail"]
     schema.upgrade(owner.url.render_as_string(hide_password=False))
     found = row_security.read_row_security(owner)
     assert found is not None
@@ -169,8 +169,8 @@ def test_processes_go_on_when_the_tables_are_secured(service: Database) -> None:
 
 
 def test_doctor_tells_whether_it_holds_for_the_role(owner: Database, service: Database) -> None:
-    assert [one.state for one in _row_security(owner)] == ["warn"]
-    assert [one.state for one in _row_security(service)] == ["ok"]
+    assert [one.state for one in check_row_security(owner)] == ["warn"]
+    assert [one.state for one in check_row_security(service)] == ["ok"]
 
 
 def test_a_secured_database_is_not_distributed(
