@@ -103,7 +103,7 @@ def test_no_entry_of_the_audit_log_holds_personal_data_or_a_secret(left: Left) -
 def test_no_page_of_the_console_holds_a_secret(left: Left) -> None:
     pages = json.loads(left.pages)
     ends = {path.partition("?")[0].rpartition("/")[2] for path in pages}
-    assert ends >= {"crm", "bots", "keys", "catalogue", "field-map", "charts", "audit", "contacts"}
+    assert ends >= {"crm", "bots", "keys", "properties", "field-map", "charts", "audit", "contacts"}
     assert any("/activity/act-" in path for path in pages)
     # What bots have sent is what the pages are for.
     assert found([EMAIL], left.pages) == [EMAIL]
