@@ -70,6 +70,9 @@ connection = sa.Table(
     sa.Column("created_at", MS, nullable=False),
     # JSON: what bots call a property or a value, and what the CRM calls it.
     sa.Column("field_map", sa.Text, nullable=False, server_default="{}"),
+    # The last connection test: null if there was none. `test_error` is '' if it passed.
+    sa.Column("tested_at", MS),
+    sa.Column("test_error", sa.Text),
 )
 """Connections of accounts to a CRM; an account that changes its CRM gets a new connection."""
 
@@ -608,6 +611,8 @@ action_try = sa.Table(
     sa.Column("outcome", sa.Text, nullable=False),
     sa.Column("message", sa.Text, nullable=False),
     sa.Column("correlation_id", sa.Text, nullable=False),
+    # JSON: the HTTP calls of the attempt (adapter/calls.py), without bodies and query values.
+    sa.Column("calls", sa.Text),
 )
 """Attempts to perform an action, with their outcomes."""
 

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from crmhub import audit
 from crmhub.accounts.accounts import Account
+from crmhub.adapter.calls import Call, from_stored
 from crmhub.audit import Author
 from crmhub.database import tables
 from crmhub.database.connection import Connection, Database
@@ -82,6 +83,7 @@ _TRIES = Statement(
         _try.outcome,
         _try.message,
         _try.correlation_id,
+        _try.calls,
     )
     .where(_OF_TRIES)
     .order_by(_try.number)
@@ -127,7 +129,10 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """One attempt of an action; `began_at` in ms since 1970, `ms` is the attempt's duration."""
+    """One attempt of an action; `began_at` in ms since 1970, `ms` is the attempt's duration.
+
+    `calls`: the last HTTP calls of the attempt, the first of them first.
+    """
 
     number: int
     began_at: int
@@ -135,6 +140,7 @@ class Try:
     outcome: str
     message: str
     correlation_id: str
+    calls: tuple[Call, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +227,8 @@ def _newest(
 
 def _whole(connection: Connection, rows: Sequence[Any]) -> list[Full]:
     tries: dict[str, list[Try]] = {row.id: [] for row in rows}
-    for action_id, *one in _of_shown(connection, _TRIES, rows):
-        tries[action_id].append(Try(*one))
+    for action_id, *one, calls in _of_shown(connection, _TRIES, rows):
+        tries[action_id].append(Try(*one, from_stored(json.loads(calls or "[]"))))
     blocked: dict[str, list[str]] = {row.id: [] for row in rows}
     for row in _of_shown(connection, _BLOCKED, rows):
         blocked[row.behind].append(row.id)
