@@ -211,15 +211,14 @@ def shown(database: Database, action_id: str, account: Account | None = None) ->
 def _newest(
     connection: Connection, wanted: Wanted, columns: Sequence[sa.ColumnElement[Any]], limit: int
 ) -> list[Any]:
-    # A person has few actions. Sorting by an expression without an index keeps SQLite from scanning
-    # all actions in the order of their ids.
-    of_one = wanted.contact_token or wanted.contact or wanted.phone
+    # Sorting by an expression without an index keeps SQLite from scanning all actions in the order
+    # of their ids to find few.
     conditions, values = conditions_of(connection, wanted)
     statement = (
         sa.select(*columns)
         .join_from(ACTION, tables.account, tables.account.c.id == _a.account_id)
         .where(*conditions)
-        .order_by((sa.func.lower(_a.id) if of_one else _a.id).desc())
+        .order_by((sa.func.lower(_a.id) if wanted.is_of_few else _a.id).desc())
         .limit(param("limit"))
     )
     return _rows(connection, Statement(statement), values | {"limit": min(limit, MOST)})

@@ -11,12 +11,13 @@ from functools import partial
 from typing import Any
 
 from crmhub import audit
-from crmhub.accounts import changes
+from crmhub.accounts import changes, connection_tests
 from crmhub.accounts.accounts import Account, ConnectionInfo
 from crmhub.accounts.connections import configure, open_credentials, proposed
 from crmhub.adapter import Adapter, AdapterError, BadConfig, Unsupported
 from crmhub.audit import SET, Author
 from crmhub.database.connection import Connection
+from crmhub.database.drivers import Unwritable
 from crmhub.errors import Conflict, Semantic
 from crmhub.helpers.crm_connection import check, in_words, try_out
 from crmhub.hub import Hub, in_transaction
@@ -87,7 +88,7 @@ def set_crm(
         # An adapter without a test has found no error.
         if error is not None and not isinstance(error, Unsupported):
             raise Semantic(f"Nothing was saved, for the check failed: {error.message}")
-    return _store(hub, account.id, crm, by, queued, expected, renewed)
+    return _store(hub, account.id, crm, by, queued, expected, renewed, tested=test)
 
 
 @in_transaction
@@ -100,6 +101,8 @@ def _store(
     queued: Decision | None,
     expected: str | None,
     renewed: Mapping[str, str] | None,
+    *,
+    tested: bool,
 ) -> Account:
     before = changes.locked(tx, account_id, hub.plans)
     _require_unchanged(before, expected)
@@ -112,6 +115,7 @@ def _store(
         plans=hub.plans,
         grown=renewed,
     )
+    connection_tests.note_settings(tx, account_id, after.connection.id, tested=tested)
     old, new = audit_facts(hub, before, after)
     if after.connection.id != before.connection.id:
         count = switch_crm.count_queued(tx, before)
@@ -145,11 +149,35 @@ def _require_unchanged(account: Account, expected: str | None) -> None:
 def check_crm(hub: Hub, client_id: str, crm: Crm | None = None) -> str:
     """Test the connection to the account's CRM; return the error message, "" if it works.
 
-    If `crm` is given, it is tested in place of the account's CRM. Settings are not changed. Raises
-    NotFound if there is no such account, and Semantic if the settings of `crm` are invalid.
+    If `crm` is given, it is tested in place of the account's CRM. Settings are not changed. The
+    result of a test of the account's stored settings is stored. Raises NotFound if there is no such
+    account, and Semantic if the settings of `crm` are invalid.
     """
     account = hub.load_account(client_id)
-    return check(hub, account) if crm is None else in_words(_test(hub, account, crm)[0])
+    error = check(hub, account) if crm is None else in_words(_test(hub, account, crm)[0])
+    if crm is None or _is_stored(hub, account, crm):
+        # The result is told even if the database takes no writes.
+        with suppress(Unwritable):
+            _note_test(hub, account, error)
+    return error
+
+
+def _is_stored(hub: Hub, account: Account, crm: Crm) -> bool:
+    """Return whether `crm` has the adapter, settings and secrets that the account has stored."""
+    if crm.adapter != account.connection.adapter or crm.credentials:
+        return False
+    stored = account.connection.settings
+    given = {**stored, **_complete_settings(account, crm)}
+    defaults = {one.name: one.default for one in load_adapter(hub, crm.adapter).settings}
+    return all(
+        (stored.get(name) or default) == (given.get(name) or default)
+        for name, default in defaults.items()
+    )
+
+
+@in_transaction
+def _note_test(hub: Hub, tx: Connection, account: Account, error: str) -> None:
+    connection_tests.note_test(tx, account.id, account.connection.id, error)
 
 
 def _test(
