@@ -197,7 +197,7 @@ def _back_to_list(message: str, given: dict[str, Any]) -> flask.Response:
     return done(message, "console.activity", **kept)
 
 
-def _filters_in(given: dict[str, Any]) -> dict[str, str]:
+def _filters_in(given: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name in FILTERS}
 
 

@@ -94,7 +94,7 @@ def curl(helper: Helper, url: str, *, secret: bool) -> str:
 
     With `secret`, the command sends a placeholder for the webhook secret.
     """
-    body = json.dumps(_fill(helper.body, lambda name: _SAMPLES[name]), ensure_ascii=False)
+    body = json.dumps(fill(helper.body, lambda name: _SAMPLES[name]), ensure_ascii=False)
     header = [f"-H {shlex.quote(f'{SECRET_HEADER}: {_SECRET}')}"] if secret else []
     return " \\\n  ".join(
         [
@@ -112,7 +112,7 @@ def http_block(helper: Helper, url: str, *, secret: bool) -> str:
     With `secret`, it has a header with a placeholder for the webhook secret.
     """
     body = json.dumps(
-        _fill(helper.body, lambda name: f"{{{{{name}}}}}"), indent=2, ensure_ascii=False
+        fill(helper.body, lambda name: f"{{{{{name}}}}}"), indent=2, ensure_ascii=False
     )
     headers = ["Content-Type: application/json"] + ([f"{SECRET_HEADER}: {_SECRET}"] * secret)
     return f"POST {url}\n" + "\n".join(headers) + f"\n\n{body}"
@@ -199,9 +199,9 @@ def node_red(helper: Helper, url: str, *, secret: bool) -> str:
     return json.dumps(nodes, indent=2, ensure_ascii=False)
 
 
-def _fill(value: Any, variable: Any) -> Any:
+def fill(value: Any, variable: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _fill(member, variable) for name, member in value.items()}
+        return {name: fill(member, variable) for name, member in value.items()}
     if isinstance(value, str) and value.startswith("$"):
         return variable(value[1:])
     return value

@@ -70,7 +70,8 @@ connection = sa.Table(
     sa.Column("created_at", MS, nullable=False),
     # JSON: what bots call a property or a value, and what the CRM calls it.
     sa.Column("field_map", sa.Text, nullable=False, server_default="{}"),
-    # When the settings were last changed, and the last connection test: null if there was none. `test_error` is '' if it passed.
+    # When the settings were last changed, and the last connection test of them, if there was one:
+    # `test_error` is '' if it passed.
     sa.Column("settings_at", MS),
     sa.Column("tested_at", MS),
     sa.Column("test_error", sa.Text),

@@ -64,9 +64,9 @@ class Wanted:
     of the last error's message, ignoring case. `older_than_ms`: only actions accepted longer ago
     than this time in ms. `newer_than_ms`: only actions accepted in the last so many ms. `accepted`
     and `ended`: only actions that were accepted, or ended, from the first time until before the
-    second (ms since 1970); 0 for no limit. `search`: an email, name, phone, contactToken, contact id
-    or the beginning of an action's id (`journal.action_search`). `after`: only actions older than
-    the one with this id, the last of the previous page.
+    second (ms since 1970); 0 for no limit. `search`: an email, name, phone, contactToken, contact
+    id or the beginning of an action's id (`journal.action_search`). `after`: only actions older
+    than the one with this id, the last of the previous page.
     """
 
     account: Account | None = None

@@ -226,8 +226,10 @@ def _newest(
 
 def _whole(connection: Connection, rows: Sequence[Any]) -> list[Full]:
     tries: dict[str, list[Try]] = {row.id: [] for row in rows}
-    for action_id, *one, calls in _of_shown(connection, _TRIES, rows):
-        tries[action_id].append(Try(*one, from_stored(json.loads(calls or "[]"))))
+    for row in _of_shown(connection, _TRIES, rows):
+        values = row._asdict()
+        calls = from_stored(json.loads(values.pop("calls") or "[]"))
+        tries[values.pop("action_id")].append(Try(**values, calls=calls))
     blocked: dict[str, list[str]] = {row.id: [] for row in rows}
     for row in _of_shown(connection, _BLOCKED, rows):
         blocked[row.behind].append(row.id)

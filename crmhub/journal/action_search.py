@@ -72,7 +72,7 @@ def people_of(
     connection and person of the actions in whose contacts a name is looked for, the newest first;
     `values`: its parameters.
     """
-    given = {
+    given: dict[str, Any] = {
         "text": text,
         "text_end": text + _LAST,
         "email": text.lower(),

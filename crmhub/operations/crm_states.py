@@ -7,7 +7,7 @@ and nothing has failed since. A few queries answer this for a whole page of acco
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -135,7 +135,7 @@ class CrmState:
     since: int = 0
     reason: str = ""
     queued: int = 0
-    attention: Attention = Attention()
+    attention: Attention = field(default_factory=Attention)
     former: bool = False
 
     @property

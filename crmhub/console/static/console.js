@@ -51,7 +51,7 @@ for (const button of document.querySelectorAll("[data-into]")) {
     button.disabled = true;
     button.textContent = "Asking …";
     try {
-      const answer = await fetch(button.formAction, {
+      const answer = await fetch(button.hasAttribute("formaction") ? button.formAction : button.form.action, {
         method: "POST",
         body: new FormData(button.form),
         headers: { Accept: "text/html" },
