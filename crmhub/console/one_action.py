@@ -17,6 +17,7 @@ from crmhub.console.people import names_of
 from crmhub.console.sessions import author
 from crmhub.console.template_filters import counted
 from crmhub.errors import BadRequest, HubError
+from crmhub.identity.contact_names import ContactName
 from crmhub.journal import action_queries
 from crmhub.journal import discard_action as discarding
 from crmhub.journal import retry_action as retrying
@@ -45,7 +46,7 @@ def _action_context(action_id: str) -> dict[str, Any]:
     values = correct_action.values_of(action.summary.kind, action.request)
     return {
         "found": action,
-        "name": names_of([action.summary]).get(action_id),
+        "name": _name_of([action]),
         "one": action.summary,
         "standing": standing(hub().database, action.summary),
         "now": time.time_ns() // 1_000_000,
@@ -71,10 +72,11 @@ def contact() -> flask.Response:
     selection = Wanted(account=account, contact=given["contact"], after=after)
     matches = action_queries.listed_whole(hub().database, selection, limit=_CONTACT_PAGE_SIZE + 1)
     shown = matches[:_CONTACT_PAGE_SIZE]
+    name = _name_of(shown)
     return page(
         "activity/contact.html",
         account=account,
-        title=_title_of(shown, given["contact"]),
+        title=name.title if name else given["contact"],
         given=given,
         actions=shown,
         after=after,
@@ -83,10 +85,10 @@ def contact() -> flask.Response:
     )
 
 
-def _title_of(actions: list[Full], contact: str) -> str:
-    """Return the name of the contact of `actions`; if it has none, its id `contact`."""
+def _name_of(actions: list[Full]) -> ContactName | None:
+    """Return the name of the contact that all `actions` are about; None if it is unknown."""
     names = names_of([action.summary for action in actions])
-    return next((name.title for name in names.values()), contact)
+    return next(iter(names.values()), None)
 
 
 # --- decisions ---------------------------------------------------------------------------------

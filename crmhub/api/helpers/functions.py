@@ -7,6 +7,7 @@ from typing import Any
 import flask
 from marshmallow import fields
 
+from crmhub.accounts.accounts import Account
 from crmhub.api.helpers.answers import (
     Answer,
     Posted,

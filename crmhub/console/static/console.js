@@ -84,19 +84,30 @@ function relative(date) {
   return Math.abs(seconds) < 1 ? "now" : ago.format(Math.trunc(seconds / size), unit);
 }
 
+// The time here, with the day unless it is today, and with the year unless it is this one.
+function here(date, exact) {
+  const now = new Date();
+  const year = date.getFullYear() === now.getFullYear() ? {} : { year: "numeric" };
+  const today = date.toDateString() === now.toDateString();
+  return date.toLocaleString(undefined, {
+    ...(today ? {} : { month: "short", day: "numeric", ...year }),
+    hour: "numeric",
+    minute: "2-digit",
+    ...(exact ? { second: "2-digit" } : {}),
+  });
+}
+
 function localize(root) {
   for (const time of root.querySelectorAll("time[datetime]")) {
     const date = new Date(time.dateTime);
     if (Number.isNaN(date.getTime())) {
       continue;
     }
-    const exact = "exact" in time.dataset;
-    const here = date.toLocaleString(undefined, {
-      dateStyle: "medium",
-      timeStyle: exact ? "medium" : "short",
-    });
+    const at = document.createElement("span");
+    at.className = "time-here";
+    at.textContent = here(date, "exact" in time.dataset);
     time.title = `${date.toISOString().replace("T", " ").replace("Z", "")} UTC`;
-    time.textContent = `${relative(date)} · ${here}`;
+    time.replaceChildren(`${relative(date)} `, at);
   }
 }
 
@@ -162,7 +173,7 @@ for (const place of document.querySelectorAll("[data-live]")) {
           place.dispatchEvent(new Event("crmhub:updated"));
         }
         // A part that has ended says so, and rests from then on.
-        if (part?.querySelector("[data-ended]")) {
+        if (part && "ended" in part.dataset) {
           button.remove();
           return;
         }
