@@ -82,13 +82,14 @@ def set_crm(
         with hub.database.reading() as db:
             switch_crm.require_decision(account, switch_crm.count_queued(db, account), queued)
     load_adapter(hub, crm.adapter)
-    renewed = None
+    renewed, tested = None, False
     if test:
         error, renewed = _test(hub, account, crm)
+        tested = error is None
         # An adapter without a test has found no error.
         if error is not None and not isinstance(error, Unsupported):
             raise Semantic(f"Nothing was saved, for the check failed: {error.message}")
-    return _store(hub, account.id, crm, by, queued, expected, renewed, tested=test)
+    return _store(hub, account.id, crm, by, queued, expected, renewed, tested=tested)
 
 
 @in_transaction
@@ -154,12 +155,13 @@ def check_crm(hub: Hub, client_id: str, crm: Crm | None = None) -> str:
     account, and Semantic if the settings of `crm` are invalid.
     """
     account = hub.load_account(client_id)
-    error = check(hub, account) if crm is None else in_words(_test(hub, account, crm)[0])
-    if crm is None or _is_stored(hub, account, crm):
+    error = check(hub, account) if crm is None else _test(hub, account, crm)[0]
+    is_stored = crm is None or _is_stored(hub, account, crm)
+    if is_stored and not isinstance(error, Unsupported):
         # The result is told even if the database takes no writes.
         with suppress(Unwritable):
-            _note_test(hub, account, error)
-    return error
+            _note_test(hub, account, "" if error is None else error.message)
+    return in_words(error)
 
 
 def _is_stored(hub: Hub, account: Account, crm: Crm) -> bool:
