@@ -83,7 +83,7 @@ def test_a_call_of_a_bot_is_followed_to_the_crm_and_to_its_person(page: Page, bo
     page.get_by_role("link", name="Activity").click()
     page.get_by_label("Account").fill(bot.account.client_id)
     page.get_by_role("button", name="Filter").click()
-    page.get_by_role("row").nth(1).get_by_role("link").click()
+    page.get_by_role("row").nth(1).get_by_role("link").first.click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("createLead done")
     expect(page.locator("main")).to_contain_text("ann@example.com")
     expect(page.get_by_text("firstname", exact=True)).to_be_visible()
@@ -96,7 +96,7 @@ def test_a_lead_waits_for_a_crm_that_is_down_and_is_tried_again(page: Page, bot:
     down = bot.crm.fake.fail(503, times=None)
     assert bot.lead("chat-1", name="Ann Lee", email="ann@example.com")["status"] == "queued"
     page.goto(f"/console/activity?account={bot.account.client_id}&state=queued,running")
-    page.get_by_role("row").nth(1).get_by_role("link").click()
+    page.get_by_role("row").nth(1).get_by_role("link").first.click()
     tries = page.locator(".tries > li")
     expect(tries.first).to_contain_text("503")
     assert not bot.crm.contacts()
@@ -136,7 +136,7 @@ def test_what_nobody_needs_is_discarded_and_the_banner_goes(
     page.goto(f"/console/activity/{id}")
     reload_until(page, ".banner", "1 failed")
     page.locator(".banner").get_by_role("link", name=bot.account.client_id).click()
-    page.get_by_role("row").nth(1).get_by_role("link").click()
+    page.get_by_role("row").nth(1).get_by_role("link").first.click()
     page.locator("summary").get_by_text("Discard").click()
     page.get_by_label("Reason").fill("sent by mistake")
     page.get_by_role("button", name="Discard").click()
@@ -171,7 +171,7 @@ def test_pages_of_one_thing_fit_a_phone_and_please_the_browser(
     of = f"account={bot.account.client_id}"
     listed = f"/console/activity?{of}"
     page.goto(listed)
-    first = page.get_by_role("row").nth(1).get_by_role("link").get_attribute("href")
+    first = page.get_by_role("row").nth(1).get_by_role("link").first.get_attribute("href")
     for path in (listed, first, f"/console/activity/{dead}", f"/console/activity/charts?{of}"):
         assert path
         page.goto(path)
