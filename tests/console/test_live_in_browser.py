@@ -47,12 +47,13 @@ def test_updates_stop_when_they_are_paused(page: Page, served: Served, account: 
     page.goto(f"/console/activity?account={account.client_id}")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
+    of_rows = "/activity/rows"
     page.get_by_role("button", name="Pause updates").click()
     page.clock.run_for(60_000)
-    assert asked == []
+    assert not [url for url in asked if of_rows in url]
     page.get_by_role("button", name="Resume updates").click()
     page.evaluate("document.activeElement.blur()")
-    with page.expect_request("**/activity/rows*"):
+    with page.expect_request(lambda request: of_rows in request.url):
         page.clock.run_for(10_000)
 
 
@@ -80,7 +81,7 @@ def test_times_are_relative_and_local_and_tell_utc(
     expect(time).to_contain_text("3 hr. ago")
     at = time.get_attribute("datetime")
     here = page.evaluate("at => new Date(at).getHours()", at)
-    expect(time.locator(".time-here")).to_contain_text(f"{here:02}:")
+    expect(time.locator(".time-here")).to_contain_text(f"{here}:")
     assert (int(at[11:13]) + 9) % 24 == here
     assert time.get_attribute("title") == f"{at[:10]} {at[11:23]} UTC"
     context.close()
