@@ -14,7 +14,7 @@ from crmhub.database import tables
 from crmhub.database.connection import Connection, containing, now_ms
 from crmhub.database.statements import Statement, in_list, one_of, param
 from crmhub.errors import BadRequest
-from crmhub.journal.action_search import people_of, phone_forms
+from crmhub.journal.action_search import actions_of, phone_forms
 from crmhub.journal.models import earliest_id, is_id
 
 STATES = ("running", "queued", "done", "refused", "dead", "parked", "discarded")
@@ -92,8 +92,9 @@ class Wanted:
     @property
     def is_of_few(self) -> bool:
         """True if few actions are selected, by an index that is not in the order of their ids."""
-        of_person = self.contact_token or self.contact or self.phone or self.search
-        return bool(of_person or any(self.ended))
+        of_person = self.contact_token or self.contact or self.phone
+        is_search = bool(self.search) and not _ID_BEGINNING.fullmatch(self.search)
+        return bool(of_person or is_search or any(self.ended))
 
 
 def conditions_of(connection: Connection, wanted: Wanted) -> tuple[Conditions, dict[str, Any]]:
@@ -157,14 +158,14 @@ def conditions_of(connection: Connection, wanted: Wanted) -> tuple[Conditions, d
         add(_a.id < param("id_until"), id_until=f"{wanted.search}~")
     elif wanted.search:
         newest = (
-            sa.select(_a.account_id, _a.connection_id, _a.person)
+            sa.select(_a.id, _a.account_id, _a.connection_id, _a.person)
             .where(*conditions)
             .order_by(_a.id.desc())
         )
-        people = people_of(connection, wanted.search, wanted.account, newest, values)
-        add(in_list(_a.person, "found"), found=people)
-        if wanted.account is None:
-            add(_a.account_id.in_(_ALL_ACCOUNTS))
+        ids = actions_of(
+            connection, wanted.search, wanted.account, newest, values, after=wanted.after
+        )
+        add(in_list(_a.id, "found"), found=ids)
     return conditions, values
 
 
