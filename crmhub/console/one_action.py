@@ -76,6 +76,7 @@ def contact() -> flask.Response:
     return page(
         "activity/contact.html",
         account=account,
+        name=name,
         title=name.title if name else given["contact"],
         given=given,
         actions=shown,
