@@ -23,6 +23,7 @@ from crmhub.journal import action_queries, attention
 from crmhub.journal import discard_action as discarding
 from crmhub.journal import retry_action as retrying
 from crmhub.journal.action_queries import KINDS, STATES, Chosen, Summary, Wanted
+from crmhub.journal.action_search import MOST_NAMES
 from crmhub.journal.attention import Attention
 from crmhub.journal.models import is_id
 
@@ -54,6 +55,7 @@ def activity() -> flask.Response:
         "given": given,
         "states": _state_choices(given),
         "kinds": KIND_CHOICES,
+        "most_names": MOST_NAMES,
         "unfolded": not _EXTRA_FILTERS.isdisjoint(given),
     }
     try:
