@@ -161,6 +161,13 @@ class BatchingAdapter(FakeAdapter):
         return [None] * len(writes)
 
 
+class CheckableAdapter(FakeAdapter):
+    """Can test its connection."""
+
+    def check(self) -> None:
+        self._crm("check")
+
+
 class LockingAdapter(FakeAdapter):
     """Lets one contact of a phone be made at a time."""
 
@@ -192,6 +199,7 @@ class LateBatchingAdapter(LateAdapter, BatchingAdapter):
 
 FAKE = EntryPoint("fake", "tests.fakes:FakeAdapter", "crmhub.adapters")
 BATCHING = EntryPoint("batching", "tests.fakes:BatchingAdapter", "crmhub.adapters")
+CHECKABLE = EntryPoint("checkable", "tests.fakes:CheckableAdapter", "crmhub.adapters")
 LOCKING = EntryPoint("locking", "tests.fakes:LockingAdapter", "crmhub.adapters")
 LATE = EntryPoint("late", "tests.fakes:LateAdapter", "crmhub.adapters")
 LATE_BATCHING = EntryPoint("late_batching", "tests.fakes:LateBatchingAdapter", "crmhub.adapters")

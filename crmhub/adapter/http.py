@@ -28,6 +28,7 @@ from urllib3.exceptions import NameResolutionError, NewConnectionError, ReadTime
 
 from crmhub import egress
 from crmhub.adapter.answers import Answer, usual_failure
+from crmhub.adapter.calls import record
 from crmhub.adapter.context import Budget, Context, Response
 from crmhub.adapter.errors import (
     AdapterError,
@@ -228,8 +229,11 @@ class Http:
             answer = self._read(response, auth_headers, reads=reads)
             self._on_response(lane, answer)
             error = self._error_of(answer)
+        seconds = time.monotonic() - started
+        correlation_id = (error.correlation_id if error else "") or answer.correlation_id
+        record(method, self.mask(url), answer.status, round(1000 * seconds), correlation_id)
         if error is not None:
-            self._log_failure(method, answer, error, time.monotonic() - started)
+            self._log_failure(method, answer, error, seconds)
         if isinstance(error, Throttled) and budget is not None:
             budget.pause(error.retry_after)
         return answer, error

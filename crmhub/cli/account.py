@@ -232,12 +232,12 @@ def check(client_id: str) -> None:
     Exits with 1 on a fault.
     """
     with opened_hub() as hub:
-        from crmhub.helpers.crm_connection import check as find_fault
-        from crmhub.operations import map_fields
+        from crmhub.operations import map_fields, set_crm
 
         account = hub.load_account(client_id)
         field_map = account.connection.field_map
-        fault = find_fault(hub, account)
+        found = set_crm.check_crm(hub, client_id)
+        fault = found.message if found else ""
         if not fault and (faults := map_fields.check(hub, account, field_map).faults):
             fault = f"field map: {listed(faults)}"
     if fault:

@@ -196,6 +196,11 @@ def show(action_id: str, as_json: bool) -> None:
             f"{number:>12}  {attempt['at']}  {attempt['ms']} ms  {outcome}"
             f"  {attempt['correlationId']}"
         )
+        for call in attempt["calls"]:
+            click.echo(
+                f"{'':>12}  {call['method']} {call['path']}  {call['status'] or 'no answer'}"
+                f"  {call['ms']} ms  {call['correlationId']}".rstrip()
+            )
 
 
 @actions.command()

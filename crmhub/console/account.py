@@ -16,7 +16,7 @@ from crmhub.console.sessions import author
 from crmhub.errors import HubError
 from crmhub.identity import possible_duplicates
 from crmhub.operations import change_account as operating
-from crmhub.operations import queue_statistics
+from crmhub.operations import crm_states, queue_statistics
 from crmhub.operations.change_account import Detail
 from crmhub.properties.kinds import KINDS
 
@@ -148,6 +148,8 @@ def _overview(client_id: str) -> dict[str, Any]:
     shared = account_context(client_id)
     detail: Detail = shared["detail"]
     plan, counts = detail.account.plan, hub().records.counts(detail.account)
+    with hub().database.reading() as db:
+        crms = crm_states.states_of(hub(), db, [detail.account])[detail.account.id]
     alias = "".join(webhook_id.value for webhook_id in detail.ids if webhook_id.purpose == "alias")
     given = {
         "name": detail.account.name,
@@ -158,7 +160,7 @@ def _overview(client_id: str) -> dict[str, Any]:
     return {
         **shared,
         "adapter": installed(detail.account.connection.adapter),
-        "away": queue_statistics.outage_of(hub().database, detail.account),
+        "crms": crms,
         "waiting": queue_statistics.waiting(hub().database, [detail.account.id])[detail.account.id],
         "usage": [
             (name, counts.get(kind.code, 0), plan.quotas.get(name)) for name, kind in KINDS.items()

@@ -14,7 +14,7 @@ from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import page, refused
 from crmhub.console.sessions import author
 from crmhub.errors import HubError
-from crmhub.operations import queue_statistics
+from crmhub.operations import crm_states
 from crmhub.operations.open_account import open_account
 
 _PAGE_SIZE = 50
@@ -31,14 +31,12 @@ def accounts() -> flask.Response:
     after = list_filters.parse_id(flask.request.args.get("after", "")) or 0
     with hub().database.reading() as db:
         matches = stored.search_accounts(db, hub().plans, words, after=after, limit=_PAGE_SIZE + 1)
-    shown = matches[:_PAGE_SIZE]
+        shown = matches[:_PAGE_SIZE]
+        crms = crm_states.states_of(hub(), db, shown)
     return page(
         "accounts/list.html",
         accounts=shown,
-        waiting=queue_statistics.waiting(hub().database, [account.id for account in shown]),
-        titles={
-            adapter.name: adapter.title or adapter.name for adapter in hub().registry.installed()
-        },
+        crms=crms,
         q=words,
         after=after,
         next=shown[-1].id if len(matches) > _PAGE_SIZE else None,

@@ -1,40 +1,37 @@
-"""The console's activity pages: lists of actions, and pages of an action and of a contact.
+"""The console's list of actions, and the pages that retry or discard several of them.
 
-Their forms retry, correct and discard actions.
+An action is selected by the filters of the list, or by its checkbox.
 """
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import flask
 
 from crmhub.accounts.accounts import Account
-from crmhub.adapter import BadConfig
 from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
 from crmhub.console.blueprint import blueprint
 from crmhub.console.list_filters import params
-from crmhub.console.pages import done, page, refused
-from crmhub.console.rule_links import rule_links
+from crmhub.console.pages import done, fragment, page, refused
+from crmhub.console.people import names_of
 from crmhub.console.sessions import author
 from crmhub.console.template_filters import counted, label
-from crmhub.errors import BadRequest, HubError
+from crmhub.errors import HubError
 from crmhub.journal import action_queries, attention
 from crmhub.journal import discard_action as discarding
 from crmhub.journal import retry_action as retrying
-from crmhub.journal.action_queries import KINDS, STATES, Full, Wanted
+from crmhub.journal.action_queries import KINDS, STATES, Chosen, Summary, Wanted
+from crmhub.journal.action_search import MOST_NAMES
 from crmhub.journal.attention import Attention
-from crmhub.journal.blockers import standing
-from crmhub.operations import correct_action
-from crmhub.properties.kinds import CONTACTS, DEALS, TICKETS, Kind
+from crmhub.journal.models import is_id
 
 FILTERS = (
-    "account", "helper", "state", "contactToken", "contact", "phone", "reason", "olderThan",
-    "newerThan",
+    "q", "account", "helper", "state", "newerThan", "contactToken", "contact", "phone", "reason",
+    "olderThan", "acceptedFrom", "acceptedUntil", "endedFrom", "endedUntil",
 )  # fmt: skip
-_EXTRA_FILTERS = frozenset(FILTERS[3:-1])
+_EXTRA_FILTERS = frozenset(FILTERS[5:])
 STATE_CHOICES = (
     ("", "Any state"),
     ("queued,running", "Waiting: queued or in progress"),
@@ -43,10 +40,10 @@ STATE_CHOICES = (
 )
 KIND_CHOICES = (("", "Any helper"), *((kind, kind) for kind in KINDS))
 _PAGE_SIZE = 15
-_CONTACT_PAGE_SIZE = 20
 # A larger count is shown as "more than" this.
 _MAX_COUNT = 10_000
-_RECORDS: dict[str, Kind] = {"createDeal": DEALS, "createTicket": TICKETS}
+# The most actions that checkboxes can select: those of one page.
+_MAX_SELECTED = 50
 
 
 @blueprint.get("/activity")
@@ -56,153 +53,89 @@ def activity() -> flask.Response:
     after = params("after").get("after", "")
     choices: dict[str, Any] = {
         "given": given,
-        "states": STATE_CHOICES,
+        "states": _state_choices(given),
         "kinds": KIND_CHOICES,
+        "most_names": MOST_NAMES,
         "unfolded": not _EXTRA_FILTERS.isdisjoint(given),
     }
     try:
         selection = _selection(given, after=after)
-        matches = action_queries.listed(hub().database, selection, limit=_PAGE_SIZE + 1)
+        shown, more = _page_of(selection)
     except HubError as exc:
         return refused(exc, "activity/list.html", actions=[], **choices)
-    shown = matches[:_PAGE_SIZE]
+    states = set(selection.states or STATES)
     return page(
         "activity/list.html",
-        actions=shown,
+        **_rows_context(given, shown),
         needs=_count_attention(selection.account),
-        retriable=not selection.states or not set(retrying.RETRIED).isdisjoint(selection.states),
-        discardable=not selection.states
-        or not set(discarding.DISCARDED).isdisjoint(selection.states),
+        retriable=not states.isdisjoint(retrying.RETRIED),
+        discardable=not states.isdisjoint(discarding.DISCARDED),
         after=after,
-        next=shown[-1].id if len(matches) > _PAGE_SIZE else None,
+        next=shown[-1].id if more else None,
         **choices,
     )
 
 
-@blueprint.get("/activity/<action_id>")
-def action(action_id: str) -> flask.Response:
-    """Show an action with its request, its attempts and its result."""
-    return page("activity/one.html", **_action_context(action_id))
+@blueprint.get("/activity/rows")
+def activity_rows() -> flask.Response:
+    """Return the rows of the first page of the list, by which an open page updates itself."""
+    given = params(*FILTERS)
+    shown, _ = _page_of(_selection(given))
+    return fragment("activity/rows.html", given=given, **_rows_context(given, shown))
 
 
-def _action_context(action_id: str) -> dict[str, Any]:
-    """Return the template variables of an action's page.
+def _page_of(selection: Wanted) -> tuple[list[Summary], bool]:
+    """Return the newest selected actions, one page of them, and whether there are more."""
+    matches = action_queries.listed(hub().database, selection, limit=_PAGE_SIZE + 1)
+    return matches[:_PAGE_SIZE], len(matches) > _PAGE_SIZE
 
-    Raises NotFound if there is no action with this id.
-    """
-    action = action_queries.shown(hub().database, action_id)
-    state = action.summary.state
-    values = correct_action.values_of(action.summary.kind, action.request)
+
+def _rows_context(given: dict[str, str], actions: list[Summary]) -> dict[str, Any]:
     return {
-        "found": action,
-        "one": action.summary,
-        "standing": standing(hub().database, action.summary),
-        "now": time.time_ns() // 1_000_000,
-        "retriable": state in retrying.RETRIED,
-        "correctable": state in correct_action.CORRECTED,
-        "discardable": state in discarding.DISCARDED,
-        "values": values,
-        "typed": values,
-        "seen": len(action.versions),
-        "rules": rule_links(action, hub().load_account(action.summary.client_id)),
-        "more": action.summary.kind != "createLead",
-        **_link_context([action]),
+        "actions": actions,
+        "names": names_of(actions),
+        "of_one_account": "account" in given,
+        # Actions that a retry or a discard can take have a checkbox.
+        "decidable": {*retrying.RETRIED, *discarding.DISCARDED},
     }
 
 
-@blueprint.get("/activity/contact")
-def contact() -> flask.Response:
-    """Show the actions of a contact, the newest action first."""
-    given = params("account", "contact")
-    after = params("after").get("after", "")
-    if given.keys() != {"account", "contact"}:
-        raise BadRequest("A timeline is of a contact of an account; come here from one of theirs.")
-    selection = _selection(given, after=after)
-    matches = action_queries.listed_whole(hub().database, selection, limit=_CONTACT_PAGE_SIZE + 1)
-    shown = matches[:_CONTACT_PAGE_SIZE]
-    return page(
-        "activity/contact.html",
-        account=selection.account,
-        given=given,
-        actions=shown,
-        after=after,
-        next=shown[-1].summary.id if len(matches) > _CONTACT_PAGE_SIZE else None,
-        **_link_context(shown),
-    )
+def _state_choices(given: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return the choices of the state filter; further states in the URL are a choice of their own.
+
+    So the form keeps the states that a link has selected.
+    """
+    chosen = given.get("state", "")
+    if not chosen or chosen in dict(STATE_CHOICES):
+        return STATE_CHOICES
+    words = " or ".join(label(state) for state in chosen.split(","))
+    return (*STATE_CHOICES, (chosen, words.capitalize()))
 
 
-# --- decisions ---------------------------------------------------------------------------------
-
-
-@blueprint.post("/activity/<action_id>/retry")
-def retry_action(action_id: str) -> flask.Response:
-    """Retry an action, and the actions that it blocks."""
-    count = retrying.retry_one(hub().database, action_id, by=author())
-    return done(_retry_message("This action", count), "console.action", action_id=action_id)
-
-
-@blueprint.post("/activity/<action_id>/edit")
-def edit_action(action_id: str) -> flask.Response:
-    """Correct values in an action's request; then retry it and the actions that it blocks."""
-    form = flask.request.form
-    names, shown_texts, typed_texts = (
-        [_normalize_newlines(text) for text in form.getlist(part)]
-        for part in ("name", "was", "value")
-    )
-    shown = dict(zip(names, shown_texts, strict=False))
-    values = dict(zip(names, typed_texts, strict=False))
-    changed = {name: value for name, value in values.items() if shown.get(name) != value}
-    added = {
-        part: _normalize_newlines(form.get(part, "")).strip() for part in ("new_name", "new_value")
-    }
-    if added["new_name"]:
-        changed[added["new_name"]] = added["new_value"]
-    seen = list_filters.parse_id(form.get("seen", ""))
-    try:
-        count = correct_action.correct(hub(), action_id, changed, by=author(), seen=seen)
-    except HubError as exc:
-        return refused(
-            exc, "activity/one.html", **{**_action_context(action_id), "typed": values, **added}
-        )
-    return done(
-        _retry_message("Corrected: this action", count), "console.action", action_id=action_id
-    )
-
-
-@blueprint.post("/activity/<action_id>/discard")
-def discard_action(action_id: str) -> flask.Response:
-    """Discard an action, and the actions that it blocks."""
-    reason = flask.request.form.get("reason", "")
-    try:
-        count = discarding.discard_one(hub().database, action_id, reason=reason, by=author())
-    except HubError as exc:
-        return refused(exc, "activity/one.html", **{**_action_context(action_id), "reason": reason})
-    behind = f" and {counted(count - 1, 'blocked action')}" if count > 1 else ""
-    return done(f"This action{behind} was discarded.", "console.action", action_id=action_id)
+# --- decisions on several ------------------------------------------------------------------------
 
 
 @blueprint.get("/activity/retry")
 def confirm_retry() -> flask.Response:
-    """Show the number of actions that match the filters in the URL, with a button to retry them."""
-    given = params(*FILTERS)
-    selection = _selection(given)
+    """Show the number of selected actions, with a button to retry them."""
+    given = _given()
+    selection = _selection_of_form(given)
     matches = retrying.retriable(hub().database, selection, most=_MAX_COUNT + 1)
-    return page(
-        "activity/retry.html", given=given, found=matches, most=_MAX_COUNT, wanted=selection
-    )
+    return page("activity/retry.html", **_confirm_context(given, matches, selection))
 
 
 @blueprint.post("/activity/retry")
 def retry_actions() -> flask.Response:
-    """Retry all actions that match the filters in the URL."""
-    count = retrying.retry(hub().database, _selection(params(*FILTERS)), by=author())
+    """Retry the selected actions, and those that they block."""
+    given = _given()
+    count = retrying.retry(hub().database, _selection_of_form(given), by=author())
     message = f"{counted(count, 'action')} will be retried now."
-    return done(message if count else "Nothing was left to retry.", "console.activity")
+    return _back_to_list(message if count else "Nothing was left to retry.", given)
 
 
 @blueprint.get("/activity/discard")
 def confirm_discard() -> flask.Response:
-    """Show the number of actions that match the filters in the URL, with a form to discard them.
+    """Show the number of selected actions, with a form to discard them.
 
     The form asks for the reason.
     """
@@ -211,32 +144,63 @@ def confirm_discard() -> flask.Response:
 
 @blueprint.post("/activity/discard")
 def discard_actions() -> flask.Response:
-    """Discard all actions that match the filters in the URL."""
-    reason = flask.request.form.get("reason", "")
+    """Discard the selected actions, and those that they block."""
+    reason, given = flask.request.form.get("reason", ""), _given()
     try:
-        selection = _selection(params(*FILTERS))
+        selection = _selection_of_form(given)
         count = discarding.discard(hub().database, selection, reason=reason, by=author())
     except HubError as exc:
         return refused(exc, "activity/discard.html", **_discard_context(), reason=reason)
     message = f"{counted(count, 'action')} {'was' if count == 1 else 'were'} discarded."
-    return done(message if count else "Nothing was left to discard.", "console.activity")
+    return _back_to_list(message if count else "Nothing was left to discard.", given)
 
 
 def _discard_context() -> dict[str, Any]:
-    given = params(*FILTERS)
-    selection = _selection(given)
+    given = _given()
+    selection = _selection_of_form(given)
     matches = discarding.discardable(hub().database, selection, most=_MAX_COUNT + 1)
-    return {"given": given, "found": matches, "most": _MAX_COUNT, "wanted": selection}
+    return _confirm_context(given, matches, selection)
 
 
-def _retry_message(what: str, count: int) -> str:
-    behind = f" and {count - 1} blocked behind it" if count > 1 else ""
-    return f"{what}{behind} will be retried now."
+def _confirm_context(given: dict[str, Any], matches: Chosen, selection: Wanted) -> dict[str, Any]:
+    """Return the template variables of a page that asks whether to change the counted actions."""
+    return {
+        "given": given,
+        "found": matches,
+        "most": _MAX_COUNT,
+        "wanted": selection,
+        "back": flask.url_for("console.activity", **_filters_in(given)),
+    }
 
 
-def _normalize_newlines(text: str) -> str:
-    """Return the text with LF as line break; browsers submit CRLF."""
-    return text.replace("\r\n", "\n")
+def _given() -> dict[str, Any]:
+    """Return the filters in the URL, and as `id` the actions that checkboxes have selected.
+
+    `id` is missing if the request does not come from checkboxes.
+    """
+    given: dict[str, Any] = params(*FILTERS)
+    if "selected" in flask.request.args:
+        ids = filter(is_id, flask.request.args.getlist("id"))
+        given |= {"id": list(ids)[:_MAX_SELECTED], "selected": "1"}
+    return given
+
+
+def _selection_of_form(given: dict[str, Any]) -> Wanted:
+    """Return the selection of checkboxes, or that of the filters if there were no checkboxes."""
+    if "selected" in given:
+        # No id of the database: nothing checked must not mean everything.
+        return Wanted(ids=tuple(given["id"]) or ("none",))
+    return _selection(given)
+
+
+def _back_to_list(message: str, given: dict[str, Any]) -> flask.Response:
+    """Return to the list with a message; after a selection by checkboxes, with its filters."""
+    kept = _filters_in(given) if "selected" in given else {}
+    return done(message, "console.activity", **kept)
+
+
+def _filters_in(given: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if name in FILTERS}
 
 
 # --- data for the pages ---------------------------------------------------------------------------
@@ -253,6 +217,15 @@ def _selection(given: dict[str, str], *, after: str = "") -> Wanted:
         reason=given.get("reason", ""),
         older_than_ms=list_filters.age(given, "olderThan", "Older than"),
         newer_than_ms=list_filters.age(given, "newerThan", "Newer than"),
+        accepted=(
+            list_filters.moment(given, "acceptedFrom", "Accepted from"),
+            list_filters.moment(given, "acceptedUntil", "Accepted before"),
+        ),
+        ended=(
+            list_filters.moment(given, "endedFrom", "Ended from"),
+            list_filters.moment(given, "endedUntil", "Ended before"),
+        ),
+        search=given.get("q", ""),
         after=after,
     )
 
@@ -266,52 +239,3 @@ def _count_attention(account: Account | None) -> Attention:
         if account is None:
             return attention.of_all(db)
         return attention.of_accounts(db, [account.id])[account.id]
-
-
-def _link_context(actions: list[Full]) -> dict[str, Any]:
-    """Return the template variables with links from actions to the records they have written."""
-    return {
-        "titles": {action.adapter: _adapter_title(action.adapter) for action in actions},
-        "links": {action.summary.id: _record_links(action) for action in actions},
-    }
-
-
-def _record_links(action: Full) -> list[tuple[str, str]]:
-    """Return the label and the URL of each record that an action wrote.
-
-    The URL is "" for a record that has no page.
-    """
-    result, record_kind = action.result or {}, _RECORDS.get(action.summary.kind, CONTACTS)
-    contact_id, record_id = result.get("contact_id") or "", result.get("record_id") or ""
-    ids = [(record_kind, record_id or contact_id)]
-    if record_id:
-        ids.append((CONTACTS, contact_id))
-    crm_url = result.get("url") or ""
-    addresses = [crm_url if crm_url.startswith(("https://", "http://")) else "", ""]
-    if _uses_hub_records(action.adapter):
-        client_id = action.summary.client_id
-        addresses = [
-            flask.url_for("console.records_one", client_id=client_id, kind=kind.name, id=id)
-            for kind, id in ids
-            if id
-        ]
-    return [
-        (f"{kind.singular.capitalize()} {id}", address)
-        for (kind, id), address in zip(ids, addresses, strict=False)
-        if id
-    ]
-
-
-def _uses_hub_records(adapter: str) -> bool:
-    """Return whether the adapter with this name stores its records in the hub itself."""
-    try:
-        return not hub().registry.load(adapter).remote
-    except BadConfig:
-        return False
-
-
-def _adapter_title(adapter: str) -> str:
-    try:
-        return hub().registry.load(adapter).title or adapter
-    except BadConfig:
-        return adapter

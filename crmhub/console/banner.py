@@ -24,7 +24,7 @@ from crmhub.operations.alerts import KINDS, Alert, Kind
 _CACHE_S = 3.0
 _PAUSE_FACTOR = 9
 _MAX_ACCOUNTS = 3
-_STATES: dict[Kind, str] = {"queue": "queued,running", "dead": "dead,parked"}
+STATES: dict[Kind, str] = {"queue": "queued,running", "dead": "dead,parked"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,12 @@ def register(app: flask.Flask) -> None:
 
 def banner() -> list[Line]:
     """Return the lines of the banner, one for each kind of alert that is present."""
-    return _lines(_banner().alerts(hub()))
+    return _lines(current())
+
+
+def current() -> list[Alert]:
+    """Return the current alerts of all accounts, from the app's cache or by a query."""
+    return _banner().alerts(hub())
 
 
 def forget() -> None:
@@ -116,7 +121,7 @@ def _line(kind: Kind, alerts: Sequence[Alert]) -> Line:
         "queue": f"{counted(count, 'action')} queued for too long:",
         "dead": f"Actions that need attention: {Attention(count, blocked)}:",
     }
-    state = _STATES.get(kind, "")
+    state = STATES.get(kind, "")
     accounts = [
         (
             name,

@@ -9,13 +9,14 @@ import flask
 from crmhub.accounts.webhook_ids import WEEK_MS, Rotatable
 from crmhub.api.http.addresses import is_https
 from crmhub.api.http.authentication import hub
+from crmhub.console import test_call
 from crmhub.console.account import account_context
 from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import page
 from crmhub.console.sessions import author
 from crmhub.console.snippets import BUILDERS, HELPERS, Helper
 from crmhub.errors import BadRequest
-from crmhub.operations import change_account
+from crmhub.operations import change_account, crm_states
 from crmhub.operations.change_account import Detail
 
 _DAY_MS = 24 * 3600 * 1000
@@ -35,15 +36,30 @@ _ROTATABLE_LABELS: dict[Rotatable, str] = {
 @blueprint.get("/accounts/<client_id>/bots")
 def bots(client_id: str) -> flask.Response:
     """Show the URLs of all helpers, and snippets that call the selected helper."""
+    return page("account/bots.html", **_context(client_id, flask.request.args.get("helper", "")))
+
+
+@blueprint.post("/accounts/<client_id>/bots/test")
+def bots_test(client_id: str) -> flask.Response:
+    """Call a helper of the account with the submitted body, and show its answer."""
+    context = _context(client_id, flask.request.form.get("helper", ""))
+    body = flask.request.form.get("body", "")
+    answer = test_call.call(context["account"], context["helper"], body)
+    return page("account/bots.html", **{**context, "body": body, "answer": answer})
+
+
+def _context(client_id: str, helper_name: str) -> dict[str, Any]:
+    """Return the template variables of the page, for the helper with this name or the first one."""
     shared = account_context(client_id)
     detail: Detail = shared["detail"]
-    named = flask.request.args.get("helper", "")
-    helper = next((candidate for candidate in HELPERS if candidate.name == named), HELPERS[0])
+    helper = next((one for one in HELPERS if one.name == helper_name), HELPERS[0])
     secret = detail.account.switches.require_secret
     url = _url(helper, detail)
-    return page(
-        "account/bots.html",
+    return dict(
         **shared,
+        body=test_call.sample_body(detail.account, helper),
+        writes=helper.name in test_call.WRITING,
+        title=crm_states.title_of(hub(), detail.account.connection.adapter),
         addresses=[(candidate, _url(candidate, detail)) for candidate in HELPERS],
         helper=helper,
         snippets=[(name, use, make(helper, url, secret=secret)) for name, use, make in BUILDERS],

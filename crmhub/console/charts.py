@@ -5,6 +5,7 @@ The bars show how many actions were accepted and finished, and how long they too
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import flask
@@ -37,7 +38,7 @@ def charts() -> flask.Response:
         given=given,
         chosen=span,
         spans=_SPAN_LABELS,
-        rows=[(_start_of(part, span), part) for part in reversed(parts)],
+        rows=[(_interval_of(part, span), part) for part in reversed(parts)],
         accepted=sum(part.accepted for part in parts),
         done=sum(part.done for part in parts),
         ended=sum(part.ended for part in parts),
@@ -49,5 +50,23 @@ def charts() -> flask.Response:
     )
 
 
-def _start_of(part: Part, span: str) -> str:
-    return f"{datetime.fromtimestamp(part.begins_at / 1000, UTC):{_TIME_FORMATS[span]}}"
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An interval of the charts: its label, and its begin and end as the list's filters take them.
+
+    All are in UTC.
+    """
+
+    label: str
+    begin: str
+    end: str
+
+
+def _interval_of(part: Part, span: str) -> Interval:
+    begin, end = (
+        datetime.fromtimestamp(at / 1000, UTC)
+        for at in (part.begins_at, part.begins_at + SPANS[span].part_ms)
+    )
+    return Interval(
+        f"{begin:{_TIME_FORMATS[span]}}", f"{begin:%Y-%m-%d %H:%M}", f"{end:%Y-%m-%d %H:%M}"
+    )

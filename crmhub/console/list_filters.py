@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import flask
 
 from crmhub import durations
@@ -10,6 +12,8 @@ from crmhub.api.http.authentication import hub
 from crmhub.errors import BadRequest
 
 _MAX_LENGTH = 500
+# The end of the year 4999, which the ids of actions can express.
+_LATEST_MS = 95_617_584_000_000
 # PostgreSQL stores no NUL character in a text.
 _UNSTORABLE = str.maketrans("", "", "\0")
 
@@ -36,6 +40,26 @@ def age(given: dict[str, str], name: str, label: str) -> int:
     milliseconds = durations.milliseconds(given[name])
     if milliseconds is None:
         raise BadRequest(f"{label}: {given[name][:40]!r} is not {durations.FORM}.")
+    return milliseconds
+
+
+def moment(given: dict[str, str], name: str, label: str) -> int:
+    """Return the time in `given[name]` in ms since 1970, 0 if there is none.
+
+    `given` are query parameters. A time without a time zone is UTC. Raises BadRequest for a text
+    that is no time; the message names the form field as `label`.
+    """
+    if name not in given:
+        return 0
+    try:
+        at = datetime.fromisoformat(given[name])
+        milliseconds = round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        milliseconds = -1
+    if not 0 < milliseconds < _LATEST_MS:
+        raise BadRequest(
+            f"{label}: {given[name][:40]!r} is no time; write 2026-11-26 14:00, in UTC."
+        )
     return milliseconds
 
 

@@ -21,6 +21,7 @@ from crmhub.errors import HubError, Unauthorized
 from crmhub.secrets import derive, same, sign
 
 HEAD = (
+    ("Overview", "console.home", ""),
     ("Accounts", "console.accounts", "accounts"),
     ("Activity", "console.activity", "activity"),
     ("Audit log", "console.audit_log", "audit"),
@@ -59,7 +60,7 @@ def page(template: str, status: int = 200, /, **context: Any) -> flask.Response:
     text = flask.render_template(
         f"console/{template}",
         user=flask.g.get("signed_in"),
-        banner=banner.banner() if flask.g.get("signed_in") else [],
+        banner=banner.banner() if _has_banner() else [],
         csrf=_csrf_field,
         said=_pending_message(),
         head=HEAD,
@@ -72,6 +73,18 @@ def page(template: str, status: int = 200, /, **context: Any) -> flask.Response:
     if flask.request.cookies.get(_MESSAGE_COOKIE):
         response.delete_cookie(_MESSAGE_COOKIE, path=PREFIX)
     return response
+
+
+def _has_banner() -> bool:
+    # The overview itself lists what needs attention.
+    return bool(flask.g.get("signed_in")) and flask.request.endpoint != "console.home"
+
+
+def fragment(template: str, /, **context: Any) -> flask.Response:
+    """Return the response with a part of a page, rendered by a template of `templates/console/`."""
+    text = flask.render_template(f"console/{template}", **context)
+    flask.g.is_page = True
+    return flask.Response(text, content_type="text/html; charset=utf-8")
 
 
 def _csrf_field() -> Markup:

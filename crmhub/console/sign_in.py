@@ -1,4 +1,4 @@
-"""The console's sign-in page and sign-out, and the redirect from /console."""
+"""The console's sign-in page and sign-out."""
 
 from __future__ import annotations
 
@@ -16,12 +16,6 @@ from crmhub.operations import users
 
 # A path of the console, which no browser can read as another host.
 _CONSOLE_PATH = re.compile(rf"{PREFIX}(?:[/?][\x21-\x5b\x5d-\x7e]*)?", re.ASCII)
-
-
-@blueprint.get("")
-def home() -> flask.Response:
-    """Redirect to the list of accounts."""
-    return see(flask.url_for("console.accounts"))
 
 
 @blueprint.get("/sign-in")
@@ -57,4 +51,4 @@ def sign_out() -> flask.Response:
 
 
 def _safe_path(path: str) -> str:
-    return path if _CONSOLE_PATH.fullmatch(path) else flask.url_for("console.accounts")
+    return path if _CONSOLE_PATH.fullmatch(path) else flask.url_for("console.home")

@@ -97,7 +97,7 @@ def curl(helper: Helper, url: str, *, secret: bool) -> str:
 
     With `secret`, the command sends a placeholder for the webhook secret.
     """
-    body = json.dumps(_fill(helper.body, lambda name: _SAMPLES[name]), ensure_ascii=False)
+    body = json.dumps(fill(helper.body, lambda name: _SAMPLES[name]), ensure_ascii=False)
     header = [f"-H {shlex.quote(f'{SECRET_HEADER}: {_SECRET}')}"] if secret else []
     return " \\\n  ".join(
         [
@@ -117,7 +117,7 @@ def http_block(
     `variable` returns how the builder writes the variable of a name: {{name}}, unless it is given.
     With `secret`, the request has a header with a placeholder for the webhook secret.
     """
-    body = json.dumps(_fill(helper.body, variable), indent=2, ensure_ascii=False)
+    body = json.dumps(fill(helper.body, variable), indent=2, ensure_ascii=False)
     headers = ["Content-Type: application/json"] + ([f"{SECRET_HEADER}: {_SECRET}"] * secret)
     return f"POST {url}\n" + "\n".join(headers) + f"\n\n{body}"
 
@@ -334,9 +334,9 @@ def _node_red_nodes(helper: Helper, url: str, secret: bool, y: int) -> list[dict
     ]
 
 
-def _fill(value: Any, variable: Any) -> Any:
+def fill(value: Any, variable: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _fill(member, variable) for name, member in value.items()}
+        return {name: fill(member, variable) for name, member in value.items()}
     if isinstance(value, str) and value.startswith("$"):
         return variable(value[1:])
     return value

@@ -6,6 +6,7 @@ They print times, durations, numbers, counts with nouns, JSON values, and states
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,6 +26,7 @@ def register(app: flask.Flask) -> None:
     app.add_template_filter(number)
     app.add_template_filter(counted)
     app.add_template_filter(label)
+    app.add_template_filter(points)
 
 
 def when(milliseconds: int | None, never: str = "never") -> Markup:
@@ -40,15 +42,18 @@ def exactly(milliseconds: int | None, never: str = "never") -> Markup:
 
     For None and 0, the text `never` is returned.
     """
-    return _time_element(milliseconds, never, "%Y-%m-%d %H:%M:%S")
+    return _time_element(milliseconds, never, "%Y-%m-%d %H:%M:%S", exact=True)
 
 
-def _time_element(milliseconds: int | None, never: str, form: str) -> Markup:
+def _time_element(
+    milliseconds: int | None, never: str, form: str, *, exact: bool = False
+) -> Markup:
+    """Return a time as text in UTC; console.js shows it relative to now, and in local time."""
     if not milliseconds:
         return Markup.escape(never)
     shown = f"{datetime.fromtimestamp(milliseconds / 1000, UTC):{form}} UTC"
-    exact = iso(milliseconds)
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(exact, exact, shown)
+    at, seconds = iso(milliseconds), Markup(" data-exact") if exact else ""
+    return Markup('<time datetime="{}" title="{}"{}>{}</time>').format(at, at, seconds, shown)
 
 
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
@@ -100,6 +105,15 @@ def counted(value: int, one: str, many: str = "") -> str:
     `one` is the singular and `many` the plural, by default `one` with an s.
     """
     return f"{value:,} {one if value == 1 else many or f'{one}s'}"
+
+
+def points(counts: Sequence[int]) -> str:
+    """Return the points of a line of these counts, for an SVG that is 20 high.
+
+    Points have a distance of 4 from each other; the greatest count is at the top.
+    """
+    highest = max(1, *counts)
+    return " ".join(f"{4 * i},{19 - 18 * n / highest:.1f}" for i, n in enumerate(counts))
 
 
 _STATE_LABELS = {"running": "in progress", "dead": "failed", "parked": "blocked"}

@@ -72,6 +72,11 @@ connection = sa.Table(
     sa.Column("field_map", sa.Text, nullable=False, server_default="{}"),
     # The account in the CRM, as it named itself when it was connected by OAuth; else "".
     sa.Column("crm_account", sa.Text, nullable=False, server_default=""),
+    # When the settings were last changed, and the last connection test of them, if there was one:
+    # `test_error` is '' if it passed.
+    sa.Column("settings_at", MS),
+    sa.Column("tested_at", MS),
+    sa.Column("test_error", sa.Text),
 )
 """Connections of accounts to a CRM; an account that changes its CRM gets a new connection."""
 
@@ -691,6 +696,8 @@ action_try = sa.Table(
     sa.Column("outcome", sa.Text, nullable=False),
     sa.Column("message", sa.Text, nullable=False),
     sa.Column("correlation_id", sa.Text, nullable=False),
+    # JSON: the HTTP calls of the attempt (adapter/calls.py), without bodies and query values.
+    sa.Column("calls", sa.Text),
 )
 """Attempts to perform an action, with their outcomes."""
 

@@ -15,6 +15,7 @@ from crmhub import errors, metrics
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import WHOLE_NAME
 from crmhub.adapter import Adapter, Problem, Written
+from crmhub.adapter.calls import recording
 from crmhub.adapter.matching import Duplicate, shared
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
@@ -173,6 +174,7 @@ def attempt(hub: Hub, account: Account, entry: Entry, action: Action, *, waits: 
     error: Exception | None = None
     mapped = Mapped({})
     with ExitStack() as leases:
+        recorded = leases.enter_context(recording())
         try:
             mapped = action.mapped(account)
             leases.enter_context(action.exclusive(hub, account, mapped))
@@ -186,6 +188,7 @@ def attempt(hub: Hub, account: Account, entry: Entry, action: Action, *, waits: 
         outcome = replace(
             outcome,
             mapped=account.connection.field_map.of(action.record).sent(mapped.properties),
+            calls=recorded.calls,
             ms=round((time.monotonic() - began) * 1000),
             ended=time.monotonic(),
         )

@@ -229,9 +229,9 @@ def noted(exc: Exception) -> str:
     return word
 
 
-def check(hub: Hub, account: Account) -> str:
-    """Test the connection to the account's CRM; return the error message, "" if it works."""
-    return in_words(_asked(lambda: connect(hub, account)))
+def check(hub: Hub, account: Account) -> AdapterError | None:
+    """Test the connection to the account's CRM; return the error, None if it works."""
+    return _asked(lambda: connect(hub, account))
 
 
 def ask(hub: Hub, account: Account, question: Callable[[Adapter], T]) -> T:

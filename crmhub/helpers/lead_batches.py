@@ -10,6 +10,7 @@ from functools import partial
 from crmhub import metrics
 from crmhub.accounts.accounts import Account
 from crmhub.adapter import Adapter, AdapterError, Conflict, Rejected
+from crmhub.adapter.calls import Recording, recording
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.upserts import SavedLead, upsert_contacts
 from crmhub.helpers.actions import action_of
@@ -62,12 +63,16 @@ def attempt_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:
     attempts = []
     outcomes: Sequence[SavedLead | Exception]
     entry_of = {lead.mark: entry for entry, _, _, lead in batch}
+    recorded = Recording()
     try:
-        outcomes = upsert_contacts(
-            adapter,
-            [lead for *_, lead in batch],
-            approve=lambda lead, id, values: newest(hub, account, entry_of[lead.mark], id, values),
-        )
+        with recording() as recorded:
+            outcomes = upsert_contacts(
+                adapter,
+                [lead for *_, lead in batch],
+                approve=lambda lead, id, values: newest(
+                    hub, account, entry_of[lead.mark], id, values
+                ),
+            )
     # As in `attempt`: no exception of an adapter may lose the leads.
     except Exception as exc:
         outcomes = [exc] * len(batch)
@@ -80,7 +85,7 @@ def attempt_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:
             continue
         result, done = _to_outcome(adapter, action, mapped, outcome)
         sent = account.connection.field_map.of(action.record).sent(mapped.properties)
-        result = replace(result, mapped=sent, ms=ms, ended=ended)
+        result = replace(result, mapped=sent, calls=recorded.calls, ms=ms, ended=ended)
         attempts.append((entry, result, done))
     _finish_all(hub, account, _apply_circuit_breaker(hub, attempts))
     for entry in singles:

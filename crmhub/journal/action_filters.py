@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from crmhub.database import tables
 from crmhub.database.connection import Connection, containing, now_ms
 from crmhub.database.statements import Statement, in_list, one_of, param
 from crmhub.errors import BadRequest
-from crmhub.identity.phones import forms, readings
+from crmhub.journal.action_search import actions_of, phone_forms
 from crmhub.journal.models import earliest_id, is_id
 
 STATES = ("running", "queued", "done", "refused", "dead", "parked", "discarded")
@@ -30,6 +31,7 @@ _a = ACTION.c
 _crm = tables.connection.c
 _binding = tables.binding.c
 _ALL_ACCOUNTS = sa.select(tables.account.c.id)
+_ID_BEGINNING = re.compile(r"act-[0-9a-z]{0,24}", re.ASCII)
 # The key is whether the selection names an account.
 _PERSONS_OF_CONTACT = {
     of_account: Statement(
@@ -60,8 +62,11 @@ class Wanted:
 
     `contact`: the contact's id in the hub or in a CRM. `phone`: in any notation. `reason`: a part
     of the last error's message, ignoring case. `older_than_ms`: only actions accepted longer ago
-    than this time in ms. `newer_than_ms`: only actions accepted in the last so many ms. `after`:
-    only actions older than the one with this id, the last of the previous page.
+    than this time in ms. `newer_than_ms`: only actions accepted in the last so many ms. `accepted`
+    and `ended`: only actions that were accepted, or ended, from the first time until before the
+    second (ms since 1970); 0 for no limit. `search`: an email, name, phone, contactToken, contact
+    id or the beginning of an action's id (`journal.action_search`). `after`: only actions older
+    than the one with this id, the last of the previous page.
     """
 
     account: Account | None = None
@@ -73,6 +78,9 @@ class Wanted:
     reason: str = ""
     older_than_ms: int = 0
     newer_than_ms: int = 0
+    accepted: tuple[int, int] = (0, 0)
+    ended: tuple[int, int] = (0, 0)
+    search: str = ""
     ids: Sequence[str] = ()
     after: str = ""
 
@@ -80,6 +88,13 @@ class Wanted:
     def narrows(self) -> bool:
         """True if any field is set, so that not all actions are selected."""
         return self != Wanted()
+
+    @property
+    def is_of_few(self) -> bool:
+        """True if few actions are selected, by an index that is not in the order of their ids."""
+        of_person = self.contact_token or self.contact or self.phone
+        is_search = bool(self.search) and not _ID_BEGINNING.fullmatch(self.search)
+        return bool(of_person or is_search or any(self.ended))
 
 
 def conditions_of(connection: Connection, wanted: Wanted) -> tuple[Conditions, dict[str, Any]]:
@@ -108,7 +123,7 @@ def conditions_of(connection: Connection, wanted: Wanted) -> tuple[Conditions, d
         add(in_list(_a.id, "ids"), ids=wanted.ids)
     if wanted.contact_token:
         add(_of_people(wanted, _binding.contact_token, "tokens"), tokens=[wanted.contact_token])
-    if phones := _phones(wanted):
+    if wanted.phone and (phones := phone_forms(wanted.phone, wanted.account)):
         add(_of_people(wanted, _binding.phone, "phones"), phones=phones)
     if wanted.contact:
         add(in_list(_a.person, "people"), people=_people_of_contact(connection, wanted))
@@ -124,19 +139,34 @@ def conditions_of(connection: Connection, wanted: Wanted) -> tuple[Conditions, d
     if wanted.newer_than_ms:
         earliest = max(0, now_ms() - wanted.newer_than_ms)
         add(_a.id >= param("since"), since=earliest_id(earliest))
+    if wanted.accepted[0]:
+        add(_a.id >= param("accepted_from"), accepted_from=earliest_id(wanted.accepted[0]))
+    if wanted.accepted[1]:
+        add(_a.id < param("accepted_until"), accepted_until=earliest_id(wanted.accepted[1]))
+    if wanted.ended[0]:
+        add(_a.finished_at >= param("ended_from"), ended_from=wanted.ended[0])
+    if wanted.ended[1]:
+        add(_a.finished_at < param("ended_until"), ended_until=wanted.ended[1])
     if wanted.after:
         # A text that is no id would select all actions or none.
         if not is_id(wanted.after):
             raise BadRequest(f"after: {wanted.after[:60]!r} is not the id of an action.")
         add(_a.id < param("after"), after=wanted.after)
+    if _ID_BEGINNING.fullmatch(wanted.search):
+        # "~" sorts after the characters of ids.
+        add(_a.id >= param("id_from"), id_from=wanted.search)
+        add(_a.id < param("id_until"), id_until=f"{wanted.search}~")
+    elif wanted.search:
+        newest = (
+            sa.select(_a.id, _a.account_id, _a.connection_id, _a.person)
+            .where(*conditions)
+            .order_by(_a.id.desc())
+        )
+        ids = actions_of(
+            connection, wanted.search, wanted.account, newest, values, after=wanted.after
+        )
+        add(in_list(_a.id, "found"), found=ids)
     return conditions, values
-
-
-def _phones(wanted: Wanted) -> list[str]:
-    """Return all notations in which bindings may have stored the phone `wanted.phone`."""
-    region = wanted.account.switches.region if wanted.account is not None else ""
-    numbers = readings(wanted.phone, region) if wanted.phone else []
-    return sorted({form for number in numbers for form in forms(number, region)})
 
 
 def _of_people(wanted: Wanted, column: sa.ColumnElement[Any], name: str) -> sa.ColumnElement[bool]:

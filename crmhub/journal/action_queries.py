@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from crmhub import audit
 from crmhub.accounts.accounts import Account
+from crmhub.adapter.calls import Call, from_stored
 from crmhub.audit import Author
 from crmhub.database import tables
 from crmhub.database.connection import Connection, Database
@@ -82,6 +83,7 @@ _TRIES = Statement(
         _try.outcome,
         _try.message,
         _try.correlation_id,
+        _try.calls,
     )
     .where(_OF_TRIES)
     .order_by(_try.number)
@@ -127,7 +129,10 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """One attempt of an action; `began_at` in ms since 1970, `ms` is the attempt's duration."""
+    """One attempt of an action; `began_at` in ms since 1970, `ms` is the attempt's duration.
+
+    `calls`: the last HTTP calls of the attempt, the first of them first.
+    """
 
     number: int
     began_at: int
@@ -135,6 +140,7 @@ class Try:
     outcome: str
     message: str
     correlation_id: str
+    calls: tuple[Call, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,15 +211,14 @@ def shown(database: Database, action_id: str, account: Account | None = None) ->
 def _newest(
     connection: Connection, wanted: Wanted, columns: Sequence[sa.ColumnElement[Any]], limit: int
 ) -> list[Any]:
-    # A person has few actions. Sorting by an expression without an index keeps SQLite from scanning
-    # all actions in the order of their ids.
-    of_one = wanted.contact_token or wanted.contact or wanted.phone
+    # Sorting by an expression without an index keeps SQLite from scanning all actions in the order
+    # of their ids to find few.
     conditions, values = conditions_of(connection, wanted)
     statement = (
         sa.select(*columns)
         .join_from(ACTION, tables.account, tables.account.c.id == _a.account_id)
         .where(*conditions)
-        .order_by((sa.func.lower(_a.id) if of_one else _a.id).desc())
+        .order_by((sa.func.lower(_a.id) if wanted.is_of_few else _a.id).desc())
         .limit(param("limit"))
     )
     return _rows(connection, Statement(statement), values | {"limit": min(limit, MOST)})
@@ -221,8 +226,10 @@ def _newest(
 
 def _whole(connection: Connection, rows: Sequence[Any]) -> list[Full]:
     tries: dict[str, list[Try]] = {row.id: [] for row in rows}
-    for action_id, *one in _of_shown(connection, _TRIES, rows):
-        tries[action_id].append(Try(*one))
+    for row in _of_shown(connection, _TRIES, rows):
+        values = row._asdict()
+        calls = from_stored(json.loads(values.pop("calls") or "[]"))
+        tries[values.pop("action_id")].append(Try(**values, calls=calls))
     blocked: dict[str, list[str]] = {row.id: [] for row in rows}
     for row in _of_shown(connection, _BLOCKED, rows):
         blocked[row.behind].append(row.id)

@@ -60,14 +60,23 @@ class Attention:
         return ", ".join(f"{count:,} {word}" for word, count in counts.items() if count)
 
 
+def of_connections(db: Connection, account_ids: Sequence[int]) -> dict[tuple[int, int], Attention]:
+    """Return the numbers of failed and blocked actions by account id and connection id.
+
+    Connections without such actions are missing.
+    """
+    return {
+        (row.account_id, row.connection_id): Attention(int(row.failed), int(row.blocked))
+        for row in _rows_of_several(db, _OF_ACCOUNTS, {"account_ids": account_ids})
+    }
+
+
 def of_accounts(db: Connection, account_ids: Sequence[int]) -> Mapping[int, Attention]:
     """Return the numbers of failed and blocked actions by account id."""
     found = dict.fromkeys(account_ids, Attention())
-    for row in _rows_of_several(db, _OF_ACCOUNTS, {"account_ids": account_ids}):
-        before = found[row.account_id]
-        found[row.account_id] = Attention(
-            before.failed + int(row.failed), before.blocked + int(row.blocked)
-        )
+    for (account_id, _), more in of_connections(db, account_ids).items():
+        before = found[account_id]
+        found[account_id] = Attention(before.failed + more.failed, before.blocked + more.blocked)
     return found
 
 

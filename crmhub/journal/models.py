@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from crmhub.adapter.calls import Call
 from crmhub.secrets import BASE36
 from crmhub.secrets import token as random_token
 
@@ -111,8 +112,8 @@ class Outcome:
     `away`: the reason to open the circuit breaker, so that the whole connection waits; "" for none.
     `throttled`: whether the whole connection waits `wait_s` seconds without an open circuit
     breaker. `trouble`: the message of an error for which the CRM is to blame, "" for none. `doubt`:
-    whether the attempt may have written to the CRM. `ms`: the duration of the attempt. `ended`: its
-    end by `time.monotonic`, 0 for now.
+    whether the attempt may have written to the CRM. `calls`: the HTTP calls of the attempt. `ms`:
+    the duration of the attempt. `ended`: its end by `time.monotonic`, 0 for now.
     """
 
     state: State
@@ -128,6 +129,7 @@ class Outcome:
     throttled: bool = False
     doubt: bool = False
     correlation_id: str = ""
+    calls: Sequence[Call] = ()
     ms: int = 0
     ended: float = 0.0
 

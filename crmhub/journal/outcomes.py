@@ -12,6 +12,7 @@ from functools import partial
 import sqlalchemy as sa
 
 from crmhub import metrics
+from crmhub.adapter.calls import to_stored
 from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, one_of, param, params
 from crmhub.database.tables import action, action_try, binding
@@ -47,7 +48,16 @@ _RECORD = {
     )
     for in_doubt in (False, True)
 }
-_GIVEN = ("account_id", "action_id", "began_at", "ms", "outcome", "message", "correlation_id")
+_GIVEN = (
+    "account_id",
+    "action_id",
+    "began_at",
+    "ms",
+    "outcome",
+    "message",
+    "correlation_id",
+    "calls",
+)
 # INSERT FROM SELECT, since a database that distributes the table rejects a subquery in VALUES.
 _RECORD_ATTEMPT = Statement(
     sa.insert(action_try).from_select(
@@ -162,6 +172,7 @@ def _record(
             "outcome": outcome.word,
             "message": shown(outcome.message),
             "correlation_id": shown(outcome.correlation_id),
+            "calls": json.dumps(to_stored(outcome.calls)) if outcome.calls else None,
         },
     )
     return True

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from crmhub import audit
-from crmhub.accounts import changes, past_connections
+from crmhub.accounts import changes, connection_tests, past_connections
 from crmhub.accounts.accounts import Account, ConnectionInfo
 from crmhub.accounts.connections import configure, open_credentials, proposed
 from crmhub.adapter import (
@@ -24,6 +24,7 @@ from crmhub.adapter import (
 )
 from crmhub.audit import SET, Author
 from crmhub.database.connection import Connection
+from crmhub.database.drivers import Unwritable
 from crmhub.errors import Conflict, Semantic
 from crmhub.helpers.crm_connection import check, in_words, try_out
 from crmhub.hub import Hub, in_transaction
@@ -110,9 +111,10 @@ def set_crm(
         with hub.database.reading() as db:
             switch_crm.require_decision(account, switch_crm.count_queued(db, account), queued)
     load_adapter(hub, crm.adapter)
-    renewed = None
+    renewed, tested = None, False
     if test:
         error, renewed = _test(hub, account, crm)
+        tested = error is None
         # An adapter without a test has found no error.
         if error is not None and not isinstance(error, Unsupported):
             fault = _fault(load_adapter(hub, crm.adapter), crm, error)
@@ -120,7 +122,7 @@ def set_crm(
                 f"Not saved. {fault.message}",
                 fields=[(fault.setting, fault.message)] if fault.setting else (),
             )
-    return _store(hub, account.id, crm, by, queued, expected, renewed)
+    return _store(hub, account.id, crm, by, queued, expected, renewed, tested=tested)
 
 
 @in_transaction
@@ -133,6 +135,8 @@ def _store(
     queued: Decision | None,
     expected: str | None,
     renewed: Mapping[str, str] | None,
+    *,
+    tested: bool,
 ) -> Account:
     before = changes.locked(tx, account_id, hub.plans)
     require_unchanged(before, expected)
@@ -148,6 +152,7 @@ def _store(
         past=None if base is before else base.connection,
         crm_account=crm.crm_account,
     )
+    connection_tests.note_settings(tx, account_id, after.connection.id, tested=tested)
     old, new = audit_facts(hub, before, after)
     if after.connection.id != before.connection.id:
         count = switch_crm.count_queued(tx, before)
@@ -214,15 +219,40 @@ def require_unchanged(account: Account, expected: str | None) -> None:
 def check_crm(hub: Hub, client_id: str, crm: Crm | None = None) -> Fault | None:
     """Test the connection to the account's CRM; return what is wrong, None if it works.
 
-    If `crm` is given, it is tested in place of the account's CRM. Settings are not changed. Raises
-    NotFound if there is no such account, and Semantic if the settings of `crm` are invalid.
+    If `crm` is given, it is tested in place of the account's CRM. Settings are not changed. The
+    result of a test of the account's stored settings is stored. Raises NotFound if there is no such
+    account, and Semantic if the settings of `crm` are invalid.
     """
     account = hub.load_account(client_id)
+    error = check(hub, account) if crm is None else _test(hub, account, crm)[0]
+    is_stored = crm is None or _is_stored(hub, account, crm)
+    if is_stored and not isinstance(error, Unsupported):
+        # The result is told even if the database takes no writes.
+        with suppress(Unwritable):
+            _note_test(hub, account, "" if error is None else error.message)
+    if error is None:
+        return None
     if crm is None:
-        message = check(hub, account)
-        return Fault(message) if message else None
-    error, _ = _test(hub, account, crm)
-    return None if error is None else _fault(load_adapter(hub, crm.adapter), crm, error)
+        return Fault(in_words(error))
+    return _fault(load_adapter(hub, crm.adapter), crm, error)
+
+
+def _is_stored(hub: Hub, account: Account, crm: Crm) -> bool:
+    """Return whether `crm` has the adapter, settings and secrets that the account has stored."""
+    if crm.adapter != account.connection.adapter or crm.credentials or crm.past:
+        return False
+    stored = account.connection.settings
+    given = {**stored, **_complete_settings(account, crm)}
+    defaults = {one.name: one.default for one in load_adapter(hub, crm.adapter).settings}
+    return all(
+        (stored.get(name) or default) == (given.get(name) or default)
+        for name, default in defaults.items()
+    )
+
+
+@in_transaction
+def _note_test(hub: Hub, tx: Connection, account: Account, error: str) -> None:
+    connection_tests.note_test(tx, account.id, account.connection.id, error)
 
 
 def _fault(adapter: type[Adapter], crm: Crm, error: AdapterError) -> Fault:

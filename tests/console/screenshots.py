@@ -51,6 +51,7 @@ _AXE = """async () => (await axe.run()).violations.map(
 
 # Name and path; {acme} is an account on HubSpot, {local} one without a CRM of its own.
 PAGES = (
+    ("overview", ""),
     ("accounts", "/accounts"),
     ("accounts-none", "/accounts?q=nobody"),
     ("account-new", "/accounts/new"),
@@ -71,6 +72,7 @@ PAGES = (
     ("records-all", "/records/{local}/contacts"),
     ("records-none", "/records/{acme}/tickets"),
     ("activity", "/activity?account={local}"),
+    ("activity-search", "/activity?q=ann"),
     ("activity-filters", "/activity?reason=stage&olderThan=1h"),
     ("activity-none", "/activity?account={acme}&state=running"),
     ("activity-retry", "/activity/retry?reason=stage"),

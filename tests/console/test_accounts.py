@@ -60,7 +60,10 @@ def test_the_list_tells_what_waits_and_what_died(client, hub, operator):
     known(client, "chat-1")
     change(hub, client, "state = 'dead', reason = 'no such stage'")
     page = text_of(operator.get(f"/accounts?q={client.account.client_id}"))
-    assert f"{client.account.client_id} {hub.registry.load('local').title} enabled 0 1" in page
+    assert (
+        f"{client.account.client_id} {hub.registry.load('local').title} stored in crmhub 0 1 failed"
+        in page
+    )
 
 
 def test_accounts_are_found_by_name_and_client_id_in_any_case(app, client, hub, operator):

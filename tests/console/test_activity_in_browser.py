@@ -83,8 +83,8 @@ def test_a_call_of_a_bot_is_followed_to_the_crm_and_to_its_person(page: Page, bo
     page.get_by_role("link", name="Activity").click()
     page.get_by_label("Account").fill(bot.account.client_id)
     page.get_by_role("button", name="Filter").click()
-    page.get_by_role("row").nth(1).get_by_role("link").click()
-    expect(page.get_by_role("heading", level=1)).to_contain_text("createLead done")
+    page.get_by_role("row").nth(1).get_by_role("link").first.click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("createLead of Ann Lee done")
     expect(page.locator("main")).to_contain_text("ann@example.com")
     expect(page.get_by_text("firstname", exact=True)).to_be_visible()
     page.get_by_role("link", name=re.compile("Everything for")).click()
@@ -96,14 +96,14 @@ def test_a_lead_waits_for_a_crm_that_is_down_and_is_tried_again(page: Page, bot:
     down = bot.crm.fake.fail(503, times=None)
     assert bot.lead("chat-1", name="Ann Lee", email="ann@example.com")["status"] == "queued"
     page.goto(f"/console/activity?account={bot.account.client_id}&state=queued,running")
-    page.get_by_role("row").nth(1).get_by_role("link").click()
+    page.get_by_role("row").nth(1).get_by_role("link").first.click()
     tries = page.locator(".tries > li")
     expect(tries.first).to_contain_text("503")
     assert not bot.crm.contacts()
     bot.crm.fake.faults.waiting.remove(down)
     page.get_by_role("button", name="Retry now").click()
     expect(page.get_by_role("status")).to_contain_text("This action will be retried now.")
-    reload_until(page, "h1", "createLead done")
+    reload_until(page, "h1", "createLead of Ann Lee done")
     assert [one["email"] for one in bot.crm.contacts().values()] == ["ann@example.com"]
     expect(tries.first).to_contain_text("created")
     expect(tries.last).to_contain_text("503")
@@ -112,7 +112,7 @@ def test_a_lead_waits_for_a_crm_that_is_down_and_is_tried_again(page: Page, bot:
 def test_a_deal_with_a_wrong_stage_is_corrected_and_retried(page: Page, bot: Bot) -> None:
     id = bot.dead_deal(dealname="Big", dealstage="nowhere")
     page.goto(f"/console/activity/{id}")
-    reload_until(page, "h1", "createDeal failed")
+    reload_until(page, "h1", "createDeal of Ann Lee failed")
     expect(page.locator("main")).to_contain_text(
         "Failed permanently. Fix the cause and retry, or discard it."
     )
@@ -120,7 +120,7 @@ def test_a_deal_with_a_wrong_stage_is_corrected_and_retried(page: Page, bot: Bot
     page.get_by_label("dealstage").fill("closedwon")
     page.get_by_role("button", name="Correct and retry").click()
     expect(page.get_by_role("status")).to_have_text("Corrected: this action will be retried now.")
-    reload_until(page, "h1", "createDeal done")
+    reload_until(page, "h1", "createDeal of Ann Lee done")
     assert [one["dealstage"] for one in bot.crm.fake.records("deals").values()] == ["closedwon"]
     former = page.locator("details").filter(has_text="corrected it")
     former.locator("summary").click()
@@ -136,12 +136,12 @@ def test_what_nobody_needs_is_discarded_and_the_banner_goes(
     page.goto(f"/console/activity/{id}")
     reload_until(page, ".banner", "1 failed")
     page.locator(".banner").get_by_role("link", name=bot.account.client_id).click()
-    page.get_by_role("row").nth(1).get_by_role("link").click()
+    page.get_by_role("row").nth(1).get_by_role("link").first.click()
     page.locator("summary").get_by_text("Discard").click()
     page.get_by_label("Reason").fill("sent by mistake")
     page.get_by_role("button", name="Discard").click()
     expect(page.get_by_role("status")).to_have_text("This action was discarded.")
-    expect(page.get_by_role("heading", level=1)).to_contain_text("createDeal discarded")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("createDeal of Ann Lee discarded")
     expect(page.locator("main")).to_contain_text("sent by mistake")
     expect(page.get_by_text("need attention")).to_have_count(0)
     assert bot.crm.fake.records("deals") == {}
@@ -171,7 +171,7 @@ def test_pages_of_one_thing_fit_a_phone_and_please_the_browser(
     of = f"account={bot.account.client_id}"
     listed = f"/console/activity?{of}"
     page.goto(listed)
-    first = page.get_by_role("row").nth(1).get_by_role("link").get_attribute("href")
+    first = page.get_by_role("row").nth(1).get_by_role("link").first.get_attribute("href")
     for path in (listed, first, f"/console/activity/{dead}", f"/console/activity/charts?{of}"):
         assert path
         page.goto(path)

@@ -46,7 +46,7 @@ def csrf(page):
 def test_a_user_signs_in_and_out(app, email):
     browser = Operator(app, email)
     answer = browser.sign_in()
-    assert (answer.status_code, answer.location) == (303, "/console/accounts")
+    assert (answer.status_code, answer.location) == (303, "/console")
     assert email in text_of(browser.get("/accounts"))
     answer = browser.send("/sign-out", at="/accounts")
     assert answer.location == "/console/sign-in"
@@ -297,11 +297,11 @@ def test_in_production_a_plain_cookie_is_none(app, hub, operator):
     ("path", "leads_to"),
     [
         ("/console/accounts?q=a%20b", "/console/accounts?q=a%20b"),
-        ("https://evil.example/", "/console/accounts"),
-        ("//evil.example/console", "/console/accounts"),
-        ("/console\\@evil.example", "/console/accounts"),
-        ("/consolex", "/console/accounts"),
-        ("/console/\r\nSet-Cookie: a=b", "/console/accounts"),
+        ("https://evil.example/", "/console"),
+        ("//evil.example/console", "/console"),
+        ("/console\\@evil.example", "/console"),
+        ("/consolex", "/console"),
+        ("/console/\r\nSet-Cookie: a=b", "/console"),
     ],
 )
 def test_after_sign_in_one_is_led_to_pages_of_the_console_alone(app, hub, path, leads_to):
@@ -339,7 +339,7 @@ def test_a_form_that_is_sent_when_the_session_is_over_is_told_of_and_led_back_to
     assert f'name="next" value="{leads_to}"' in answer.text
     given = {"email": operator.email, "password": PASSWORD, "csrf": csrf(answer), "next": leads_to}
     signed_in = operator.open("POST", "/sign-in", data=given)
-    assert signed_in.location == (leads_to or "/console/accounts")
+    assert signed_in.location == (leads_to or "/console")
 
 
 def test_a_program_is_told_that_it_must_sign_in(app):

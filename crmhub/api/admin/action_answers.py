@@ -43,6 +43,27 @@ class ActionListedShown(Shown):
     )
 
 
+class CallShown(Shown):
+    """Schema of one HTTP call of an attempt."""
+
+    number = fields.Integer(
+        required=True,
+        metadata={
+            "minimum": 1,
+            "description": "Its place in the attempt, of which the last 20 calls are kept.",
+        },
+    )
+    method = fields.String(required=True)
+    path = fields.String(
+        required=True, metadata={"description": "Without personal data and values of the query."}
+    )
+    status = fields.Integer(required=True, metadata={"description": "0 without an answer."})
+    ms = fields.Integer(required=True, metadata={"description": "How long it took."})
+    correlation_id = fields.String(
+        data_key="correlationId", required=True, metadata={"description": "The CRM's id of it."}
+    )
+
+
 class AttemptShown(Shown):
     """Schema of one attempt of a worker to carry out an action in the CRM."""
 
@@ -56,6 +77,7 @@ class AttemptShown(Shown):
         required=True,
         metadata={"description": "What the CRM called the request."},
     )
+    calls = fields.List(fields.Nested(CallShown), required=True)
 
 
 class VersionShown(Shown):

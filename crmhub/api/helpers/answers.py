@@ -34,6 +34,8 @@ from crmhub.identity.placeholders import is_unfilled_id
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _T = TypeVar("_T")
+Posted = Callable[[], dict[str, Any]]
+"""A function that returns the body of a call; it raises BadRequest for an unreadable one."""
 
 # Bytes of JSON. The hub's own keys take less than 2,000 together; property values are never cut.
 _MESSAGE_ROOM = 700

@@ -11,6 +11,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.api.helpers.answers import (
     NAMES_ROOM,
     Answer,
+    Posted,
     answered,
     helper,
     idempotency_key,
@@ -74,12 +75,16 @@ class ContactAnswer(Answer):
     writes=True,
 )
 def create_lead(generated_id: str) -> flask.Response:
-    account = of_generated_id(generated_id)
+    return answer_lead(of_generated_id(generated_id), body)
+
+
+def answer_lead(account: Account, posted: Posted) -> flask.Response:
+    """Return createLead's answer to a call of the account with the body that `posted` returns."""
 
     def work() -> dict[str, Any]:
         # If the account accepts leads with only a phone, name and email may be missing.
         by_phone = account.switches.lead_requires == "email_or_phone"
-        lead = load(LeadBody(partial=("name", "email") if by_phone else ()), body())
+        lead = load(LeadBody(partial=("name", "email") if by_phone else ()), posted())
         said = {"name": "", "email": "", **lead}
         done = leads.create_lead(hub(), account, **said, key=idempotency_key())
         return of_done(done, contactId=done.contact_id)
@@ -117,7 +122,7 @@ class PropertiesAnswer(Answer):
     security=_BY_ANYTHING,
 )
 def get_properties() -> flask.Response:
-    return _get_properties(_of_conversation(None, "contacts:read"))
+    return answer_properties(_of_conversation(None, "contacts:read"), body)
 
 
 @blueprint.post("/getProperties/<generated_id>")
@@ -129,14 +134,15 @@ def get_properties() -> flask.Response:
     security=_BY_ANYTHING,
 )
 def get_properties_of(generated_id: str) -> flask.Response:
-    return _get_properties(_of_conversation(generated_id, "contacts:read"))
+    return answer_properties(_of_conversation(generated_id, "contacts:read"), body)
 
 
-def _get_properties(account: Account) -> flask.Response:
+def answer_properties(account: Account, posted: Posted) -> flask.Response:
+    """Return getProperties' answer to a call of the account; `posted` returns its body."""
     asked: list[str] = []
 
     def work() -> dict[str, Any]:
-        wanted = load(GetBody(), body())
+        wanted = load(GetBody(), posted())
         asked.extend(wanted["names"])
         found = contact_properties.get_properties(hub(), account, **wanted)
         reasons, refused = named(found.refused)
@@ -168,7 +174,7 @@ class SetBody(HelperBody):
     writes=True,
 )
 def set_properties() -> flask.Response:
-    return _set_properties(_of_conversation(None, "contacts:write"))
+    return answer_changes(_of_conversation(None, "contacts:write"), body)
 
 
 @blueprint.post("/setProperties/<generated_id>")
@@ -181,12 +187,14 @@ def set_properties() -> flask.Response:
     writes=True,
 )
 def set_properties_of(generated_id: str) -> flask.Response:
-    return _set_properties(_of_conversation(generated_id, "contacts:write"))
+    return answer_changes(_of_conversation(generated_id, "contacts:write"), body)
 
 
-def _set_properties(account: Account) -> flask.Response:
+def answer_changes(account: Account, posted: Posted) -> flask.Response:
+    """Return setProperties' answer to a call of the account; `posted` returns its body."""
+
     def work() -> dict[str, Any]:
-        sent = load(SetBody(), body())
+        sent = load(SetBody(), posted())
         done = contact_properties.set_properties(hub(), account, **sent, key=idempotency_key())
         return of_done(done, contactId=done.contact_id)
 
@@ -221,10 +229,14 @@ class TypeAnswer(Answer):
     security=_BY_PATH,
 )
 def get_type(generated_id: str) -> flask.Response:
-    account = of_generated_id(generated_id)
+    return answer_type(of_generated_id(generated_id), body)
+
+
+def answer_type(account: Account, posted: Posted) -> flask.Response:
+    """Return getType's answer to a call of the account with the body that `posted` returns."""
 
     def work() -> dict[str, Any]:
-        active = workflows.get_type(hub(), account, **load(TypeBody(), body()))
+        active = workflows.get_type(hub(), account, **load(TypeBody(), posted()))
         own = told("ok", workflowId=active.workflow_id, reason=active.reason)
         return own | {"stale": "true" if active.stale else ""}
 

@@ -7,8 +7,10 @@ from typing import Any
 import flask
 from marshmallow import fields
 
+from crmhub.accounts.accounts import Account
 from crmhub.api.helpers.answers import (
     Answer,
+    Posted,
     answered,
     helper,
     idempotency_key,
@@ -82,12 +84,16 @@ def get_random_int() -> flask.Response:
     security=_BY_PATH,
 )
 def get_random_int_of(portal_id: str) -> flask.Response:
-    account = of_portal_id(portal_id)
+    return answer_int(of_portal_id(portal_id), body)
+
+
+def answer_int(account: Account, posted: Posted) -> flask.Response:
+    """Return getRandomInt's answer to a call of the account with the body that `posted` returns."""
 
     def work() -> dict[str, Any]:
         if is_deferred():
             raise too_many_at_once()
-        sent = load(AccountRangeBody(), body())
+        sent = load(AccountRangeBody(), posted())
         return _number(random_int.int_of_account(hub().database, account, **sent))
 
     return answered(account, lambda: ["value", "text"], work)
@@ -125,10 +131,14 @@ class DealAnswer(Answer):
     writes=True,
 )
 def create_deal(portal_id: str) -> flask.Response:
-    account = of_portal_id(portal_id)
+    return answer_deal(of_portal_id(portal_id), body)
+
+
+def answer_deal(account: Account, posted: Posted) -> flask.Response:
+    """Return createDeal's answer to a call of the account with the body that `posted` returns."""
 
     def work() -> dict[str, Any]:
-        sent = load(RecordBody(), body())
+        sent = load(RecordBody(), posted())
         done = create_linked.create_deal(hub(), account, **sent, key=idempotency_key())
         return of_done(done, dealId=done.record_id, contactId=done.contact_id)
 
@@ -153,10 +163,14 @@ class TicketAnswer(Answer):
     writes=True,
 )
 def create_ticket(portal_id: str) -> flask.Response:
-    account = of_portal_id(portal_id)
+    return answer_ticket(of_portal_id(portal_id), body)
+
+
+def answer_ticket(account: Account, posted: Posted) -> flask.Response:
+    """Return createTicket's answer to a call of the account with the body that `posted` returns."""
 
     def work() -> dict[str, Any]:
-        sent = load(RecordBody(), body())
+        sent = load(RecordBody(), posted())
         done = create_linked.create_ticket(hub(), account, **sent, key=idempotency_key())
         return of_done(done, ticketId=done.record_id, contactId=done.contact_id)
 

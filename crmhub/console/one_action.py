@@ -1,0 +1,206 @@
+"""The console's pages of one action and of one contact, and the forms that decide on an action."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import flask
+
+from crmhub.adapter import BadConfig
+from crmhub.api.http.authentication import hub
+from crmhub.console import list_filters
+from crmhub.console.blueprint import blueprint
+from crmhub.console.list_filters import params
+from crmhub.console.pages import done, page, refused
+from crmhub.console.people import names_of
+from crmhub.console.rule_links import rule_links
+from crmhub.console.sessions import author
+from crmhub.console.template_filters import counted
+from crmhub.errors import BadRequest, HubError
+from crmhub.identity.contact_names import ContactName
+from crmhub.journal import action_queries
+from crmhub.journal import discard_action as discarding
+from crmhub.journal import retry_action as retrying
+from crmhub.journal.action_queries import Full, Wanted
+from crmhub.journal.blockers import standing
+from crmhub.operations import correct_action
+from crmhub.properties.kinds import CONTACTS, DEALS, TICKETS, Kind
+
+_CONTACT_PAGE_SIZE = 20
+_RECORDS: dict[str, Kind] = {"createDeal": DEALS, "createTicket": TICKETS}
+
+
+@blueprint.get("/activity/<action_id>")
+def action(action_id: str) -> flask.Response:
+    """Show an action with its request, its attempts and its result."""
+    return page("activity/one.html", **_action_context(action_id))
+
+
+def _action_context(action_id: str) -> dict[str, Any]:
+    """Return the template variables of an action's page.
+
+    Raises NotFound if there is no action with this id.
+    """
+    action = action_queries.shown(hub().database, action_id)
+    state = action.summary.state
+    values = correct_action.values_of(action.summary.kind, action.request)
+    return {
+        "found": action,
+        "name": _name_of([action]),
+        "one": action.summary,
+        "standing": standing(hub().database, action.summary),
+        "now": time.time_ns() // 1_000_000,
+        "retriable": state in retrying.RETRIED,
+        "correctable": state in correct_action.CORRECTED,
+        "discardable": state in discarding.DISCARDED,
+        "values": values,
+        "typed": values,
+        "seen": len(action.versions),
+        "rules": rule_links(action, hub().load_account(action.summary.client_id)),
+        "more": action.summary.kind != "createLead",
+        **_link_context([action]),
+    }
+
+
+@blueprint.get("/activity/contact")
+def contact() -> flask.Response:
+    """Show the actions of a contact, the newest action first."""
+    given = params("account", "contact")
+    after = params("after").get("after", "")
+    if given.keys() != {"account", "contact"}:
+        raise BadRequest("A timeline is of a contact of an account; come here from one of theirs.")
+    account = list_filters.account(given)
+    selection = Wanted(account=account, contact=given["contact"], after=after)
+    matches = action_queries.listed_whole(hub().database, selection, limit=_CONTACT_PAGE_SIZE + 1)
+    shown = matches[:_CONTACT_PAGE_SIZE]
+    name = _name_of(shown)
+    return page(
+        "activity/contact.html",
+        account=account,
+        name=name,
+        title=name.title if name else given["contact"],
+        given=given,
+        actions=shown,
+        after=after,
+        next=shown[-1].summary.id if len(matches) > _CONTACT_PAGE_SIZE else None,
+        **_link_context(shown),
+    )
+
+
+def _name_of(actions: list[Full]) -> ContactName | None:
+    """Return the name of the contact that all `actions` are about; None if it is unknown."""
+    names = names_of([action.summary for action in actions])
+    return next(iter(names.values()), None)
+
+
+# --- decisions ---------------------------------------------------------------------------------
+
+
+@blueprint.post("/activity/<action_id>/retry")
+def retry_action(action_id: str) -> flask.Response:
+    """Retry an action, and the actions that it blocks."""
+    count = retrying.retry_one(hub().database, action_id, by=author())
+    return done(_retry_message("This action", count), "console.action", action_id=action_id)
+
+
+@blueprint.post("/activity/<action_id>/edit")
+def edit_action(action_id: str) -> flask.Response:
+    """Correct values in an action's request; then retry it and the actions that it blocks."""
+    form = flask.request.form
+    names, shown_texts, typed_texts = (
+        [_normalize_newlines(text) for text in form.getlist(part)]
+        for part in ("name", "was", "value")
+    )
+    shown = dict(zip(names, shown_texts, strict=False))
+    values = dict(zip(names, typed_texts, strict=False))
+    changed = {name: value for name, value in values.items() if shown.get(name) != value}
+    added = {
+        part: _normalize_newlines(form.get(part, "")).strip() for part in ("new_name", "new_value")
+    }
+    if added["new_name"]:
+        changed[added["new_name"]] = added["new_value"]
+    seen = list_filters.parse_id(form.get("seen", ""))
+    try:
+        count = correct_action.correct(hub(), action_id, changed, by=author(), seen=seen)
+    except HubError as exc:
+        return refused(
+            exc, "activity/one.html", **{**_action_context(action_id), "typed": values, **added}
+        )
+    return done(
+        _retry_message("Corrected: this action", count), "console.action", action_id=action_id
+    )
+
+
+@blueprint.post("/activity/<action_id>/discard")
+def discard_action(action_id: str) -> flask.Response:
+    """Discard an action, and the actions that it blocks."""
+    reason = flask.request.form.get("reason", "")
+    try:
+        count = discarding.discard_one(hub().database, action_id, reason=reason, by=author())
+    except HubError as exc:
+        return refused(exc, "activity/one.html", **{**_action_context(action_id), "reason": reason})
+    behind = f" and {counted(count - 1, 'blocked action')}" if count > 1 else ""
+    return done(f"This action{behind} was discarded.", "console.action", action_id=action_id)
+
+
+def _retry_message(what: str, count: int) -> str:
+    behind = f" and {count - 1} blocked behind it" if count > 1 else ""
+    return f"{what}{behind} will be retried now."
+
+
+def _normalize_newlines(text: str) -> str:
+    """Return the text with LF as line break; browsers submit CRLF."""
+    return text.replace("\r\n", "\n")
+
+
+# --- data for the pages ---------------------------------------------------------------------------
+
+
+def _link_context(actions: list[Full]) -> dict[str, Any]:
+    """Return the template variables with links from actions to the records they have written."""
+    return {
+        "titles": {action.adapter: _adapter_title(action.adapter) for action in actions},
+        "links": {action.summary.id: _record_links(action) for action in actions},
+    }
+
+
+def _record_links(action: Full) -> list[tuple[str, str]]:
+    """Return the label and the URL of each record that an action wrote.
+
+    The URL is "" for a record that has no page.
+    """
+    result, record_kind = action.result or {}, _RECORDS.get(action.summary.kind, CONTACTS)
+    contact_id, record_id = result.get("contact_id") or "", result.get("record_id") or ""
+    ids = [(record_kind, record_id or contact_id)]
+    if record_id:
+        ids.append((CONTACTS, contact_id))
+    crm_url = result.get("url") or ""
+    addresses = [crm_url if crm_url.startswith(("https://", "http://")) else "", ""]
+    if _uses_hub_records(action.adapter):
+        client_id = action.summary.client_id
+        addresses = [
+            flask.url_for("console.records_one", client_id=client_id, kind=kind.name, id=id)
+            for kind, id in ids
+            if id
+        ]
+    return [
+        (f"{kind.singular.capitalize()} {id}", address)
+        for (kind, id), address in zip(ids, addresses, strict=False)
+        if id
+    ]
+
+
+def _uses_hub_records(adapter: str) -> bool:
+    """Return whether the adapter with this name stores its records in the hub itself."""
+    try:
+        return not hub().registry.load(adapter).remote
+    except BadConfig:
+        return False
+
+
+def _adapter_title(adapter: str) -> str:
+    try:
+        return hub().registry.load(adapter).title or adapter
+    except BadConfig:
+        return adapter

@@ -1,0 +1,89 @@
+"""The console's landing page: what needs attention, the CRMs of accounts, and the latest leads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import flask
+
+from crmhub.accounts import accounts as stored
+from crmhub.api.http.authentication import hub
+from crmhub.console import banner, list_filters
+from crmhub.console.blueprint import blueprint
+from crmhub.console.pages import page
+from crmhub.console.template_filters import counted
+from crmhub.journal import lead_counts
+from crmhub.journal.attention import Attention
+from crmhub.operations import crm_states
+from crmhub.operations.alerts import Alert
+from crmhub.operations.crm_states import Down
+
+_PAGE_SIZE = 25
+_MAX_PROBLEMS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that needs attention: an account, what is wrong since when, and where to go.
+
+    `since` in ms since 1970. `bad`: whether it is serious. `label` is the text of the link to
+    `address`.
+    """
+
+    client_id: str
+    said: str
+    reason: str
+    since: int
+    bad: bool
+    label: str
+    address: str
+
+
+@blueprint.get("")
+def home() -> flask.Response:
+    """Show the landing page, with a page of the list of accounts, the oldest account first."""
+    after = list_filters.parse_id(flask.request.args.get("after", "")) or 0
+    with hub().database.reading() as db:
+        matches = stored.list_accounts(db, hub().plans, after=after, limit=_PAGE_SIZE + 1)
+        shown = matches[:_PAGE_SIZE]
+        crms = crm_states.states_of(hub(), db, shown)
+        leads = lead_counts.of_accounts(db, [account.id for account in shown])
+        all_leads = lead_counts.of_all(db)
+        down = crm_states.down(hub(), db)
+    problems = [*_of_crms(down), *_of_alerts(banner.current())]
+    return page(
+        "overview.html",
+        accounts=shown,
+        crms=crms,
+        leads=leads,
+        all_leads=all_leads,
+        problems=problems[:_MAX_PROBLEMS],
+        others=len(problems) - _MAX_PROBLEMS,
+        after=after,
+        next=shown[-1].id if len(matches) > _PAGE_SIZE else None,
+    )
+
+
+def _of_crms(down: Sequence[Down]) -> Iterator[Problem]:
+    for crm in down:
+        title = f"{crm.title} (former CRM)" if crm.former else crm.title
+        said = f"{title} refuses the credentials" if crm.refused else f"{title} is failing"
+        address = flask.url_for("console.crm", client_id=crm.client_id)
+        yield Problem(crm.client_id, said, crm.reason, crm.since, True, "Check the CRM", address)
+
+
+def _of_alerts(alerts: Sequence[Alert]) -> Iterator[Problem]:
+    """Yield the problems that alerts report; refused credentials are problems of CRMs already."""
+    for alert in alerts:
+        state = banner.STATES.get(alert.kind)
+        if state is None:
+            continue
+        address = flask.url_for("console.activity", account=alert.client_id, state=state)
+        title = crm_states.title_of(hub(), alert.adapter)
+        if alert.kind == "queue":
+            said = f"{counted(alert.count, 'action')} for {title} waiting too long"
+            yield Problem(alert.client_id, said, "", alert.since, False, "See the queue", address)
+        else:
+            said = f"Actions for {title}: {Attention(alert.count, alert.blocked)}"
+            yield Problem(alert.client_id, said, "", alert.since, True, "Retry or discard", address)

@@ -1,0 +1,108 @@
+"""The names of contacts as operators read them: from the values that bots sent or the CRM answered.
+
+Nothing is stored for this: the name is read from the contact's binding, and goes with it when the
+person is erased.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from crmhub.accounts.field_maps import WHOLE_NAME
+from crmhub.database.connection import Connection
+from crmhub.database.statements import Statement, in_list
+from crmhub.database.tables import binding
+
+Key = tuple[int, int, str]
+"""Account id, connection id, and the contact's id in the hub or in the CRM."""
+
+_b = binding.c
+
+
+def _with_id(column: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    return sa.select(
+        _b.account_id,
+        _b.connection_id,
+        column.label("contact"),
+        _b.email,
+        _b.phone,
+        _b.last_values,
+        sa.func.coalesce(_b.last_chat_at, _b.created_at).label("at"),
+    ).where(
+        in_list(_b.account_id, "account_ids"),
+        in_list(_b.connection_id, "connection_ids"),
+        in_list(column, "contacts"),
+    )
+
+
+_OF_CONTACTS = Statement(
+    sa.union_all(_with_id(_b.hub_id), _with_id(_b.crm_id)).order_by(sa.literal_column("at"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ContactName:
+    """What names a contact: its name, email and phone, each "" if the hub does not know it."""
+
+    name: str = ""
+    email: str = ""
+    phone: str = ""
+
+    @property
+    def title(self) -> str:
+        """The name, else the email, else the phone; "" if the hub knows none of them."""
+        return self.name or self.email or self.phone
+
+    @property
+    def detail(self) -> str:
+        """The email, else the phone, if the title is neither of them; else ""."""
+        other = self.email or self.phone
+        return "" if other == self.title else other
+
+
+def name_in(values: Mapping[str, str]) -> str:
+    """Return the name in a contact's values, "" without one."""
+    parts = (values.get("firstname"), values.get("lastname"))
+    return " ".join(filter(None, parts)) or values.get(WHOLE_NAME) or ""
+
+
+def names_of(db: Connection, keys: Iterable[Key]) -> dict[Key, ContactName]:
+    """Return the names of contacts; a contact that the hub does not know is missing."""
+    wanted = set(keys)
+    if not wanted:
+        return {}
+    accounts, connections, contacts = zip(*wanted, strict=True)
+    rows = _rows_of_several(
+        db,
+        {
+            "account_ids": sorted(set(accounts)),
+            "connection_ids": sorted(set(connections)),
+            "contacts": sorted(set(contacts)),
+        },
+    )
+    # The newest binding of a contact comes last, and counts.
+    return {
+        key: named
+        for row in rows
+        if (key := (row.account_id, row.connection_id, row.contact)) in wanted
+        and (named := _name_of(row)).title
+    }
+
+
+def _name_of(row: Any) -> ContactName:
+    values = json.loads(row.last_values or "{}")
+    return ContactName(
+        name_in(values),
+        values.get("email") or row.email or "",
+        values.get("phone") or row.phone or "",
+    )
+
+
+def _rows_of_several(db: Connection, params: Mapping[str, Any]) -> list[Any]:
+    """Read the bindings of contacts of several accounts; return the rows, the newest last."""
+    return db.rows(_OF_CONTACTS, params)

@@ -1,0 +1,181 @@
+"""Find the actions that an operator means by a text: an email, a name, a phone or an id.
+
+Emails and contactTokens are found by their beginning, phones and ids as a whole, all by an index of
+the bindings. Names have no index: they are read from the contacts of the newest actions. An action
+belongs to a contact if it has the contact's person, the group of bindings that the hub takes for
+one human being.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from crmhub.accounts.accounts import Account
+from crmhub.database import tables
+from crmhub.database.connection import Connection
+from crmhub.database.statements import Statement, in_list, param
+from crmhub.identity.contact_names import name_in
+from crmhub.identity.phones import forms, readings
+
+MOST_NAMES = 5_000
+"""The number of newest actions in whose contacts a name is looked for."""
+# The most bindings that one way of looking finds, and the most actions of them.
+_MOST_BINDINGS = 200
+_MOST_ACTIONS = 1_000
+_SHORTEST_PHONE = 5
+# Sorts after every text that begins with the same characters.
+_LAST = "\U0010ffff"
+# Sorts after every id of an action.
+_AFTER_IDS = "~"
+
+_crm, _account = tables.connection.c, tables.account.c
+_b, _a = tables.binding.c, tables.action.c
+# SQLite reads an index by each account of a list; it would not begin a join with the accounts.
+_ALL_ACCOUNTS = sa.select(_account.id)
+_ALL_CONNECTIONS = sa.select(_crm.id)
+
+
+@cache
+def _by_index(*, of_account: bool) -> Statement:
+    """Return the query for the actions of persons with an email, contactToken, phone or id.
+
+    `of_account`: whether only one account is searched.
+    """
+    conditions = (
+        sa.and_(_b.email >= param("email"), _b.email < param("email_end")),
+        sa.and_(_b.contact_token >= param("text"), _b.contact_token < param("text_end")),
+        _b.hub_id == param("text"),
+        _b.crm_id == param("text"),
+        in_list(_b.phone, "phones"),
+    )
+    parts = [
+        _newest_of(_bindings_with(condition, of_account=of_account)) for condition in conditions
+    ]
+    # The person of a contact without a binding is its id in the CRM.
+    of_contact = sa.select(_a.id).where(
+        _in_scope(_a.account_id, of_account=of_account), _a.person == param("text")
+    )
+    return Statement(sa.union(*parts, _cut(of_contact)))
+
+
+def _bindings_with(condition: sa.ColumnElement[bool], *, of_account: bool) -> sa.Select[Any]:
+    return (
+        sa.select(_b.account_id, _b.person)
+        .where(
+            _in_scope(_b.account_id, of_account=of_account),
+            _b.connection_id.in_(_ALL_CONNECTIONS.where(_crm.account_id == param("account_id")))
+            if of_account
+            else _b.connection_id.in_(_ALL_CONNECTIONS),
+            condition,
+        )
+        .limit(_MOST_BINDINGS)
+    )
+
+
+def _in_scope(account_id: sa.ColumnElement[Any], *, of_account: bool) -> sa.ColumnElement[bool]:
+    return account_id == param("account_id") if of_account else account_id.in_(_ALL_ACCOUNTS)
+
+
+def _newest_of(people: sa.Select[Any]) -> sa.Select[Any]:
+    """Return the query for the newest actions of `people`, a query for accounts and persons."""
+    of = people.subquery("people")
+    is_of = sa.and_(_a.account_id == of.c.account_id, _a.person == of.c.person)
+    return _cut(sa.select(_a.id).join_from(of, tables.action, is_of))
+
+
+def _cut(actions: sa.Select[Any]) -> sa.Select[Any]:
+    """Return the query for the newest of `actions` that are older than the parameter `before`."""
+    # An expression without an index, so that no database reads all actions in this order.
+    id = sa.func.lower(_a.id)
+    newest = actions.where(id < param("before")).order_by(id.desc()).limit(_MOST_ACTIONS)
+    return sa.select(newest.subquery("newest"))
+
+
+def actions_of(
+    db: Connection,
+    text: str,
+    account: Account | None,
+    newest: sa.Select[Any],
+    values: Mapping[str, Any],
+    *,
+    after: str,
+) -> list[str]:
+    """Return the ids of the actions that the text `text` may mean: the newest of each person.
+
+    `account`: the account of the actions; None for any. `after`: only actions older than the one
+    with this id; "" for all. `newest`: the query for id, account, connection and person of the
+    actions in whose contacts a name is looked for, the newest first; `values`: its parameters.
+    """
+    given: dict[str, Any] = {
+        "text": text,
+        "text_end": text + _LAST,
+        "email": text.lower(),
+        "email_end": text.lower() + _LAST,
+        "phones": phone_forms(text, account) if _is_phone(text) else [],
+        "before": after or _AFTER_IDS,
+    }
+    if account is not None:
+        given["account_id"] = account.id
+    found = {row.id for row in _rows(db, _by_index(of_account=account is not None), given)}
+    if _is_name(text):
+        found |= _with_name(db, text, newest, values)
+    return sorted(found)
+
+
+def phone_forms(phone: str, account: Account | None) -> list[str]:
+    """Return all notations in which bindings may have stored a phone, which `account` may have."""
+    region = account.switches.region if account is not None else ""
+    return sorted({form for number in readings(phone, region) for form in forms(number, region)})
+
+
+def _is_phone(text: str) -> bool:
+    digits = sum(map(str.isdigit, text))
+    return digits >= _SHORTEST_PHONE and not any(map(str.isalpha, text))
+
+
+def _is_name(text: str) -> bool:
+    return any(map(str.isalpha, text)) and not any(c.isdigit() or c == "@" for c in text)
+
+
+def _with_name(
+    db: Connection, text: str, newest: sa.Select[Any], values: Mapping[str, Any]
+) -> set[str]:
+    """Return the ids of the newest actions of persons whose name contains every word of `text`.
+
+    Upper and lower case are the same, for all letters of Unicode.
+    """
+    read = newest.limit(param("most_names")).subquery("newest")
+    statement = sa.select(read.c.id, _b.last_values).join_from(
+        read,
+        tables.binding,
+        sa.and_(
+            _b.account_id == read.c.account_id,
+            _b.connection_id == read.c.connection_id,
+            _b.person == read.c.person,
+        ),
+    )
+    words = text.casefold().split()
+    judged: dict[str | None, bool] = {}
+    found = set()
+    for row in _rows(db, Statement(statement), {**values, "most_names": MOST_NAMES}):
+        if row.last_values not in judged:
+            judged[row.last_values] = _is_named(row.last_values, words)
+        if judged[row.last_values]:
+            found.add(row.id)
+    return found
+
+
+def _is_named(last_values: str | None, words: Sequence[str]) -> bool:
+    # SQLite folds only the letters of ASCII, so names are compared here.
+    name = name_in(json.loads(last_values or "{}")).casefold()
+    return all(word in name for word in words)
+
+
+def _rows(db: Connection, statement: Statement, values: Mapping[str, Any]) -> list[Any]:
+    """Run a query on the bindings of one account or of several accounts; return its rows."""
+    return db.rows(statement, values)
