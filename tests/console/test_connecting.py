@@ -5,14 +5,12 @@ from __future__ import annotations
 import html
 import re
 from dataclasses import replace
-from ipaddress import ip_network
 from urllib.parse import parse_qs, urlsplit
 
 import flask
 import pytest
 from werkzeug.test import TestResponse
 
-from crmhub.settings import Settings
 from tests.adapters.hubspot.hubspot_crm import OAUTH, HubSpotCrm
 from tests.clients import Client
 from tests.consoles import Operator, text_of, value_of
@@ -21,9 +19,12 @@ pytestmark = pytest.mark.databases("sqlite")
 PUBLIC = "https://hub.example.com"
 
 
-@pytest.fixture(scope="session")
-def settings(settings: Settings) -> Settings:
-    return replace(settings, egress_allow=(ip_network("127.0.0.0/8"),), public_url=PUBLIC)
+@pytest.fixture(autouse=True)
+def _public(app: flask.Flask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Serve at a public address."""
+    hub = app.extensions["crmhub"]
+    public = replace(hub, settings=replace(hub.settings, public_url=PUBLIC))
+    monkeypatch.setitem(app.extensions, "crmhub", public)
 
 
 @pytest.fixture

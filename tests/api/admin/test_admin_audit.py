@@ -14,7 +14,6 @@ from crmhub.database.connection import Connection
 from crmhub.database.statements import Statement
 from crmhub.hub import Hub
 from crmhub.secrets import BASE36, token
-from crmhub.settings import Settings
 from tests.admin import Admin, open_admin
 from tests.api.admin.test_admin_actions import end
 from tests.api.endpoints import endpoints
@@ -32,14 +31,12 @@ ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True
 Json = Any
 
 
-@pytest.fixture(scope="session")
-def settings(settings: Settings) -> Settings:
-    """With the public address that links begin with."""
-    return replace(settings, public_url="https://hub.example.com")
-
-
 @pytest.fixture
-def admin(app: flask.Flask) -> Admin:
+def admin(app: flask.Flask, monkeypatch: pytest.MonkeyPatch) -> Admin:
+    # Links begin with the public address.
+    hub = app.extensions["crmhub"]
+    public = replace(hub, settings=replace(hub.settings, public_url="https://hub.example.com"))
+    monkeypatch.setitem(app.extensions, "crmhub", public)
     return open_admin(app)
 
 
