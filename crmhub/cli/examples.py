@@ -16,6 +16,7 @@ EXAMPLES = {
     "account show": "crmhub account show acme",
     "account set": "crmhub account set acme region=ES strict=true",
     "account adapter": "crmhub account adapter acme hubspot --secret access_token=@token.txt",
+    "account link": "crmhub account link acme hubspot --secret client_id=@id --secret client_secret=@secret",
     "account check": "crmhub account check acme",
     "account rotate": "crmhub account rotate acme secret --keep-old 2d",
     "account disable": "crmhub account disable acme --yes",
@@ -59,6 +60,7 @@ EXAMPLES = {
     "db reseal": "crmhub db reseal --check",
     "db index": "crmhub db index --trigram",
     "db distribute": "crmhub db distribute --shards 32",
+    "db secure": "crmhub db secure --role crmhub_service",
     "doctor": "crmhub doctor --all",
     "fake": "crmhub fake hubspot",
 }
