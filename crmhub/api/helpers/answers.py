@@ -48,13 +48,6 @@ _KEY_OF_CALL = IDEMPOTENCY_KEY | {
     "description": "Names the call for 24 hours: sent again, it is not carried out again but"
     " answered as the first time, or `queued` while that is under way. Another call: 422."
 }
-_FORMAT_OF_ANSWER = {
-    "in": "query",
-    "name": "format",
-    "description": "The form of the answer: `flat`, or `chatfuel` for Chatfuel's JSON API block.",
-    "required": False,
-    "schema": {"type": "string", "enum": ["flat", "chatfuel"]},
-}
 _ERRORS = (400, 401, 402, 403, 404, 409, 413, 415, 422, 429, 500, 503)
 STATUSES = ("created", "updated", "unchanged", "queued", "ok", "error")
 
@@ -146,7 +139,10 @@ def _chatfuel(answer: dict[str, Any]) -> dict[str, Any]:
 FORMATS: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = MappingProxyType(
     {"flat": _flat, "chatfuel": _chatfuel}
 )
-"""The forms of an answer, by the value of the query parameter `format`."""
+"""The forms of an answer, by the value of the query parameter `format`.
+
+The OpenAPI document has `flat` alone: clients made from it would have to tell the forms apart.
+"""
 
 
 def requested_format() -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -263,7 +259,7 @@ def helper(
                 security=security,
                 others={202: "Queued, and carried out once the CRM takes it"} if writes else None,
                 headers=[REPLAYED] if writes else [],
-                parameters=[_FORMAT_OF_ANSWER, *([_KEY_OF_CALL] if writes else [])],
+                parameters=[_KEY_OF_CALL] if writes else [],
                 errors=_ERRORS,
                 body={"required": True, "content": content},
             )(patient),
