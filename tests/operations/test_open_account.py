@@ -11,7 +11,7 @@ from crmhub.accounts import accounts
 from crmhub.accounts.adapter_cache import Connected
 from crmhub.adapter import BadConfig
 from crmhub.errors import Conflict, Semantic
-from crmhub.helpers.crm_connection import check, connect
+from crmhub.helpers.crm_connection import check, connect, in_words
 from crmhub.hub import Hub
 from crmhub.operations.open_account import open_account
 from crmhub.secrets import BASE36, EncryptionKey, Vault, token
@@ -45,14 +45,14 @@ def test_an_adapter_that_cannot_be_used_opens_nothing(app: flask.Flask) -> None:
 
 
 def test_a_good_connection_has_nothing_wrong(hub: Hub, client: Client) -> None:
-    assert check(hub, client.account) == ""
+    assert check(hub, client.account) is None
 
 
 def test_a_connection_without_its_settings_says_which(app: flask.Flask) -> None:
     with adapters(app, FAKE):
         hub: Hub = app.extensions["crmhub"]
         account, _ = open_account(hub, name=token(40, BASE36), adapter="fake", by=TESTS)
-        assert "crm: this setting is required" in check(hub, account)
+        assert "crm: this setting is required" in in_words(check(hub, account))
 
 
 def test_rotated_credentials_are_sealed_and_read_again(app: flask.Flask) -> None:

@@ -24,7 +24,7 @@ from crmhub.adapter import (
     Unsupported,
 )
 from crmhub.helpers import get_type
-from crmhub.helpers.crm_connection import check
+from crmhub.helpers.crm_connection import check, in_words
 from crmhub.hub import Hub
 from crmhub.secrets import new_secret
 from tests.api.helpers.helper_calls import (
@@ -415,7 +415,7 @@ def test_an_adapters_bug_is_one_more_failure_of_the_crm(
     assert queued(answers[0])
     assert answers[1].status_code == 503
     told = answers[0].text + answers[1].text
-    told += check(app.extensions["crmhub"], client.account)
+    told += in_words(check(app.extensions["crmhub"], client.account))
     assert told.count("failed with RuntimeError, which is a bug of its own") == 2
     told += "".join(f"{record.getMessage()}{record.exc_text}" for record in caplog.records)
     assert "tests/fakes.py" in told
