@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import flask
@@ -10,14 +10,17 @@ import flask
 from crmhub.accounts.accounts import Account
 from crmhub.adapter.registry import Installed
 from crmhub.api.http.authentication import hub
+from crmhub.console.access import may_open, needs
 from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import done, page, refused
-from crmhub.console.sessions import author
+from crmhub.console.sessions import author, signed_in
 from crmhub.errors import HubError
 from crmhub.identity import possible_duplicates
 from crmhub.operations import change_account as operating
 from crmhub.operations import queue_statistics
 from crmhub.operations.change_account import Detail
+from crmhub.operations.personal_data import hide_in_text
+from crmhub.operations.queue_statistics import Outage
 from crmhub.properties.kinds import KINDS
 
 TABS = (
@@ -85,14 +88,18 @@ def account_context(client_id: str) -> dict[str, Any]:
 
 
 def tabs(account: Account) -> list[tuple[str, str]]:
-    """Return the label and endpoint of each tab of an account's pages.
+    """Return the label and endpoint of each tab of an account's pages that the user may open.
 
     The label of the tab for possible duplicates contains the number of open pairs.
     """
     with hub().database.reading() as db:
         count = possible_duplicates.count_open(db, account)
     counts = {"console.duplicates": f" ({count:,})" if count else ""}
-    return [(f"{label}{counts.get(endpoint, '')}", endpoint) for label, endpoint in TABS]
+    return [
+        (f"{label}{counts.get(endpoint, '')}", endpoint)
+        for label, endpoint in TABS
+        if may_open(signed_in(), endpoint)
+    ]
 
 
 def installed(name: str) -> Installed:
@@ -107,12 +114,14 @@ def installed(name: str) -> Installed:
 
 
 @blueprint.get("/accounts/<client_id>")
+@needs("activity")
 def account(client_id: str) -> flask.Response:
     """Show an account's overview page."""
     return page("account/overview.html", **_overview(client_id))
 
 
 @blueprint.post("/accounts/<client_id>")
+@needs("change")
 def change_account(client_id: str) -> flask.Response:
     """Save those values of the overview form that the user has edited.
 
@@ -133,6 +142,7 @@ def change_account(client_id: str) -> flask.Response:
 
 
 @blueprint.post("/accounts/<client_id>/disabled")
+@needs("change")
 def disable_account(client_id: str) -> flask.Response:
     """Disable or enable an account, as the form says."""
     disabled = flask.request.form.get("disabled") == "true"
@@ -155,7 +165,7 @@ def _overview(client_id: str) -> dict[str, Any]:
     return {
         **shared,
         "adapter": installed(detail.account.connection.adapter),
-        "away": queue_statistics.outage_of(hub().database, detail.account),
+        "away": _outage(detail.account),
         "waiting": queue_statistics.waiting(hub().database, [detail.account.id])[detail.account.id],
         "usage": [
             (name, counts.get(kind.code, 0), plan.quotas.get(name)) for name, kind in KINDS.items()
@@ -166,6 +176,14 @@ def _overview(client_id: str) -> dict[str, Any]:
         "lead": _LEAD,
         "plans": [(name, name) for name in sorted(hub().plans)],
     }
+
+
+def _outage(account: Account) -> Outage | None:
+    """Return the present outage of the account's CRM as the user may see it."""
+    outage = queue_statistics.outage_of(hub().database, account)
+    if outage is None or signed_in().may("data"):
+        return outage
+    return replace(outage, reason=hide_in_text(outage.reason))
 
 
 def _text(value: Any) -> str:

@@ -6,6 +6,7 @@ Their forms retry, correct and discard actions.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import flask
@@ -14,19 +15,21 @@ from crmhub.accounts.accounts import Account
 from crmhub.adapter import BadConfig
 from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
+from crmhub.console.access import may_open, needs
 from crmhub.console.blueprint import blueprint
 from crmhub.console.list_filters import params
 from crmhub.console.pages import done, page, refused
-from crmhub.console.sessions import author
+from crmhub.console.sessions import author, signed_in, visible_accounts
 from crmhub.console.template_filters import counted, label
-from crmhub.errors import BadRequest, HubError
+from crmhub.errors import BadRequest, Forbidden, HubError
 from crmhub.journal import action_queries, attention
 from crmhub.journal import discard_action as discarding
 from crmhub.journal import retry_action as retrying
-from crmhub.journal.action_queries import KINDS, STATES, Full, Wanted
+from crmhub.journal.action_queries import KINDS, STATES, Full, Summary, Wanted
 from crmhub.journal.attention import Attention
-from crmhub.journal.blockers import standing
+from crmhub.journal.blockers import Standing, standing
 from crmhub.operations import correct_action
+from crmhub.operations.personal_data import hide_in_action, hide_in_text
 from crmhub.properties.kinds import CONTACTS, DEALS, TICKETS, Kind
 
 FILTERS = (
@@ -49,6 +52,7 @@ _RECORDS: dict[str, Kind] = {"createDeal": DEALS, "createTicket": TICKETS}
 
 
 @blueprint.get("/activity")
+@needs("activity")
 def activity() -> flask.Response:
     """Show a page of the list of actions, the newest action first."""
     given = params(*FILTERS)
@@ -61,7 +65,7 @@ def activity() -> flask.Response:
     }
     try:
         selection = _selection(given, after=after)
-        matches = action_queries.listed(hub().database, selection, limit=_PAGE_SIZE + 1)
+        matches = _summaries(selection)
     except HubError as exc:
         return refused(exc, "activity/list.html", actions=[], **choices)
     shown = matches[:_PAGE_SIZE]
@@ -79,6 +83,7 @@ def activity() -> flask.Response:
 
 
 @blueprint.get("/activity/<action_id>")
+@needs("activity")
 def action(action_id: str) -> flask.Response:
     """Show an action with its request, its attempts and its result."""
     return page("activity/one.html", **_action_context(action_id))
@@ -89,13 +94,13 @@ def _action_context(action_id: str) -> dict[str, Any]:
 
     Raises NotFound if there is no action with this id.
     """
-    action = action_queries.shown(hub().database, action_id)
+    action = _visible(action_queries.shown(hub().database, action_id))
     state = action.summary.state
     values = correct_action.values_of(action.summary.kind, action.request)
     return {
         "found": action,
         "one": action.summary,
-        "standing": standing(hub().database, action.summary),
+        "standing": _standing(action.summary),
         "now": time.time_ns() // 1_000_000,
         "retriable": state in retrying.RETRIED,
         "correctable": state in correct_action.CORRECTED,
@@ -109,6 +114,7 @@ def _action_context(action_id: str) -> dict[str, Any]:
 
 
 @blueprint.get("/activity/contact")
+@needs("activity")
 def contact() -> flask.Response:
     """Show the actions of a contact, the newest action first."""
     given = params("account", "contact")
@@ -117,7 +123,7 @@ def contact() -> flask.Response:
         raise BadRequest("A timeline is of a contact of an account; come here from one of theirs.")
     selection = _selection(given, after=after)
     matches = action_queries.listed_whole(hub().database, selection, limit=_CONTACT_PAGE_SIZE + 1)
-    shown = matches[:_CONTACT_PAGE_SIZE]
+    shown = [_visible(action) for action in matches[:_CONTACT_PAGE_SIZE]]
     return page(
         "activity/contact.html",
         account=selection.account,
@@ -133,6 +139,7 @@ def contact() -> flask.Response:
 
 
 @blueprint.post("/activity/<action_id>/retry")
+@needs("decide")
 def retry_action(action_id: str) -> flask.Response:
     """Retry an action, and the actions that it blocks."""
     count = retrying.retry_one(hub().database, action_id, by=author())
@@ -140,6 +147,7 @@ def retry_action(action_id: str) -> flask.Response:
 
 
 @blueprint.post("/activity/<action_id>/edit")
+@needs("change")
 def edit_action(action_id: str) -> flask.Response:
     """Correct values in an action's request; then retry it and the actions that it blocks."""
     form = flask.request.form
@@ -168,6 +176,7 @@ def edit_action(action_id: str) -> flask.Response:
 
 
 @blueprint.post("/activity/<action_id>/discard")
+@needs("decide")
 def discard_action(action_id: str) -> flask.Response:
     """Discard an action, and the actions that it blocks."""
     reason = flask.request.form.get("reason", "")
@@ -180,6 +189,7 @@ def discard_action(action_id: str) -> flask.Response:
 
 
 @blueprint.get("/activity/retry")
+@needs("decide")
 def confirm_retry() -> flask.Response:
     """Show the number of actions that match the filters in the URL, with a button to retry them."""
     given = params(*FILTERS)
@@ -191,6 +201,7 @@ def confirm_retry() -> flask.Response:
 
 
 @blueprint.post("/activity/retry")
+@needs("decide")
 def retry_actions() -> flask.Response:
     """Retry all actions that match the filters in the URL."""
     count = retrying.retry(hub().database, _selection(params(*FILTERS)), by=author())
@@ -199,6 +210,7 @@ def retry_actions() -> flask.Response:
 
 
 @blueprint.get("/activity/discard")
+@needs("decide")
 def confirm_discard() -> flask.Response:
     """Show the number of actions that match the filters in the URL, with a form to discard them.
 
@@ -208,6 +220,7 @@ def confirm_discard() -> flask.Response:
 
 
 @blueprint.post("/activity/discard")
+@needs("decide")
 def discard_actions() -> flask.Response:
     """Discard all actions that match the filters in the URL."""
     reason = flask.request.form.get("reason", "")
@@ -240,7 +253,33 @@ def _normalize_newlines(text: str) -> str:
 # --- data for the pages ---------------------------------------------------------------------------
 
 
+def _summaries(selection: Wanted) -> list[Summary]:
+    """Return the selected actions of a page, and one more if there is a next page."""
+    database, limit = hub().database, _PAGE_SIZE + 1
+    if signed_in().may("data"):
+        return action_queries.listed(database, selection, limit=limit)
+    # The values to hide in the reasons are in the requests.
+    whole = action_queries.listed_whole(database, selection, limit=limit)
+    return [_visible(action).summary for action in whole]
+
+
+def _visible(action: Full) -> Full:
+    """Return an action as the user may see it: without personal data if their role says so."""
+    return action if signed_in().may("data") else hide_in_action(action)
+
+
+def _standing(action: Summary) -> Standing:
+    """Return the reasons why an action waits, as the user may see them."""
+    reasons = standing(hub().database, action)
+    if signed_in().may("data"):
+        return reasons
+    return replace(reasons, away=hide_in_text(reasons.away))
+
+
 def _selection(given: dict[str, str], *, after: str = "") -> Wanted:
+    if "reason" in given and not signed_in().may("data"):
+        # Whoever may search for parts of a text can find out the text.
+        raise Forbidden("Your role does not allow to search in reasons.")
     return Wanted(
         account=list_filters.account(given),
         states=list_filters.one_of(given, "state", STATES),
@@ -252,17 +291,18 @@ def _selection(given: dict[str, str], *, after: str = "") -> Wanted:
         older_than_ms=list_filters.age(given, "olderThan", "Older than"),
         newer_than_ms=list_filters.age(given, "newerThan", "Newer than"),
         after=after,
+        account_ids=visible_accounts(),
     )
 
 
 def _count_attention(account: Account | None) -> Attention:
     """Return the numbers of failed actions and of actions blocked by failed actions.
 
-    Only actions of `account` are counted; if it is None, the actions of all accounts are counted.
+    Only actions of `account` are counted; if it is None, those of all accounts that the user sees.
     """
     with hub().database.reading() as db:
         if account is None:
-            return attention.of_all(db)
+            return attention.of_all(db, visible_accounts())
         return attention.of_accounts(db, [account.id])[account.id]
 
 
@@ -286,7 +326,7 @@ def _record_links(action: Full) -> list[tuple[str, str]]:
         ids.append((CONTACTS, contact_id))
     crm_url = result.get("url") or ""
     addresses = [crm_url if crm_url.startswith(("https://", "http://")) else "", ""]
-    if _uses_hub_records(action.adapter):
+    if _uses_hub_records(action.adapter) and may_open(signed_in(), "console.records_one"):
         client_id = action.summary.client_id
         addresses = [
             flask.url_for("console.records_one", client_id=client_id, kind=kind.name, id=id)

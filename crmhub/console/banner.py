@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import flask
 
+from crmhub.accounts.user_sessions import SignedIn
 from crmhub.api.http.authentication import hub
 from crmhub.console.template_filters import counted
 from crmhub.errors import Unavailable
@@ -88,9 +89,12 @@ def register(app: flask.Flask) -> None:
     app.extensions["crmhub.console.banner"] = Banner()
 
 
-def banner() -> list[Line]:
-    """Return the lines of the banner, one for each kind of alert that is present."""
-    return _lines(_banner().alerts(hub()))
+def banner(user: SignedIn) -> list[Line]:
+    """Return the lines of the banner, one for each kind of alert that is present.
+
+    Only alerts about accounts that the user sees are included.
+    """
+    return _lines([alert for alert in _banner().alerts(hub()) if user.sees(alert.account_id)])
 
 
 def forget() -> None:

@@ -9,6 +9,7 @@ import flask
 from crmhub.accounts.webhook_ids import WEEK_MS, Rotatable
 from crmhub.api.http.addresses import is_https
 from crmhub.api.http.authentication import hub
+from crmhub.console.access import needs
 from crmhub.console.account import account_context
 from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import page
@@ -33,6 +34,7 @@ _ROTATABLE_LABELS: dict[Rotatable, str] = {
 
 
 @blueprint.get("/accounts/<client_id>/bots")
+@needs("change")
 def bots(client_id: str) -> flask.Response:
     """Show the URLs of all helpers, and snippets that call the selected helper."""
     shared = account_context(client_id)
@@ -55,6 +57,7 @@ def bots(client_id: str) -> flask.Response:
 
 
 @blueprint.post("/accounts/<client_id>/bots/rotate")
+@needs("change")
 def bots_rotate(client_id: str) -> flask.Response:
     """Replace a webhook id or the webhook secret, and show the new value.
 

@@ -7,6 +7,7 @@ from typing import Any
 import flask
 
 from crmhub.api.http.authentication import hub
+from crmhub.console.access import needs
 from crmhub.console.account import account_context, installed
 from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import done, page, refused
@@ -26,6 +27,7 @@ _SETTING, _SECRET, _REMOVED = "setting.", "secret.", "removed."
 
 
 @blueprint.get("/accounts/<client_id>/crm")
+@needs("data")
 def crm(client_id: str) -> flask.Response:
     """Show the form with the settings of the account's CRM.
 
@@ -35,6 +37,7 @@ def crm(client_id: str) -> flask.Response:
 
 
 @blueprint.post("/accounts/<client_id>/crm")
+@needs("change")
 def crm_save(client_id: str) -> flask.Response:
     """Save the submitted CRM settings; test the connection first, unless the form says not to."""
     form = flask.request.form
@@ -57,6 +60,7 @@ def crm_save(client_id: str) -> flask.Response:
 
 
 @blueprint.post("/accounts/<client_id>/crm/check")
+@needs("change")
 def crm_check(client_id: str) -> flask.Response:
     """Test a connection with the submitted CRM settings; nothing is saved."""
     name = flask.request.form.get("adapter", "")

@@ -15,6 +15,7 @@ import orjson
 from crmhub.accounts import field_maps
 from crmhub.accounts.field_maps import KINDS, Faulty, FieldMap
 from crmhub.api.http.authentication import hub
+from crmhub.console.access import needs
 from crmhub.console.account import account_context, installed
 from crmhub.console.blueprint import blueprint
 from crmhub.console.map_rows import Draft, Row, pairs
@@ -37,12 +38,14 @@ _CALL_CHOICES = (
 
 
 @blueprint.get("/accounts/<client_id>/field-map")
+@needs("data")
 def fieldmap(client_id: str) -> flask.Response:
     """Show the form with the account's field map."""
     return page(_TEMPLATE, **_shown(client_id))
 
 
 @blueprint.post("/accounts/<client_id>/field-map")
+@needs("change")
 def fieldmap_save(client_id: str) -> flask.Response:
     """Save the submitted field map.
 
@@ -66,6 +69,7 @@ def fieldmap_save(client_id: str) -> flask.Response:
 
 
 @blueprint.post("/accounts/<client_id>/field-map/rows")
+@needs("change")
 def fieldmap_rows(client_id: str) -> flask.Response:
     """Show the submitted field map again, with more empty rows; nothing is saved."""
     draft = Draft.typed(flask.request.form)
@@ -76,6 +80,7 @@ def fieldmap_rows(client_id: str) -> flask.Response:
 
 
 @blueprint.post("/accounts/<client_id>/field-map/preview")
+@needs("change")
 def fieldmap_preview(client_id: str) -> flask.Response:
     """Show the property values that a helper call would send to the CRM.
 

@@ -15,6 +15,7 @@ from crmhub import adapter as contract
 from crmhub.accounts.accounts import Account
 from crmhub.adapter import Adapter, AdapterError
 from crmhub.api.http.authentication import hub
+from crmhub.console.access import needs
 from crmhub.console.account import account_context, installed
 from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import page
@@ -38,6 +39,7 @@ class CrmAnswer:
 
 
 @blueprint.get("/accounts/<client_id>/catalogue")
+@needs("data")
 def catalogue(client_id: str) -> flask.Response:
     """Show the properties, pipelines and owners of a kind of record, in the CRM or in the hub."""
     shared = account_context(client_id)

@@ -9,6 +9,7 @@ from crmhub.console import (
     account,
     accounts,
     activity,
+    admin_tokens,
     audit_log,
     banner,
     bots,
@@ -17,10 +18,14 @@ from crmhub.console import (
     duplicates,
     field_map,
     keys,
+    links,
+    plans,
+    profile,
     properties,
     records,
     sign_in,
     template_filters,
+    users,
 )
 from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import ask_to_sign_in
@@ -30,6 +35,7 @@ __all__ = [
     "account",
     "accounts",
     "activity",
+    "admin_tokens",
     "audit_log",
     "bots",
     "charts",
@@ -37,10 +43,14 @@ __all__ = [
     "duplicates",
     "field_map",
     "keys",
+    "links",
+    "plans",
+    "profile",
     "properties",
     "records",
     "register",
     "sign_in",
+    "users",
 ]
 
 

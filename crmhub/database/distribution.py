@@ -17,7 +17,17 @@ from crmhub.errors import BadRequest
 
 REFERENCE = ("account", "api_key", "webhook_id")
 """The tables by which a request finds its account; each server has a copy of them."""
-COORDINATOR = ("admin_token", "alert", "audit", "console_session", "console_user", "outbox")
+COORDINATOR = (
+    "admin_token",
+    "alert",
+    "audit",
+    "console_link",
+    "console_recovery_code",
+    "console_session",
+    "console_user",
+    "hub_process",
+    "outbox",
+)
 """The tables that are only on the coordinator, such as those for operators and their alerts."""
 DISTRIBUTED = tuple(
     table.name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +61,8 @@ class Wanted:
     `contact`: the contact's id in the hub or in a CRM. `phone`: in any notation. `reason`: a part
     of the last error's message, ignoring case. `older_than_ms`: only actions accepted longer ago
     than this time in ms. `newer_than_ms`: only actions accepted in the last so many ms. `after`:
-    only actions older than the one with this id, the last of the previous page.
+    only actions older than the one with this id, the last of the previous page. `account_ids`: only
+    actions of the accounts with these ids, None for all accounts.
     """
 
     account: Account | None = None
@@ -75,6 +76,7 @@ class Wanted:
     newer_than_ms: int = 0
     ids: Sequence[str] = ()
     after: str = ""
+    account_ids: Collection[int] | None = None
 
     @property
     def narrows(self) -> bool:
@@ -96,6 +98,8 @@ def conditions_of(connection: Connection, wanted: Wanted) -> tuple[Conditions, d
 
     if wanted.account is not None:
         add(_a.account_id == param("account_id"), account_id=wanted.account.id)
+    if wanted.account_ids is not None:
+        add(in_list(_a.account_id, "visible"), visible=sorted(wanted.account_ids))
     if wanted.states:
         add(of_states(wanted.states))
         if set(wanted.states) <= set(STOPPED):
