@@ -22,7 +22,8 @@ from crmhub.secrets import digest, new_api_key, token
 
 _ID = re.compile(r"key_[0-9A-Za-z]{11}", re.ASCII)
 SCOPES = tuple(f"{resource}:{right}" for resource, right in product(RESOURCES, ("read", "write")))
-_LONGEST_NAME = 100
+LONGEST_NAME = 100
+"""The greatest number of characters of a key's name."""
 
 _key = api_key.c
 _OF_ACCOUNT = _key.account_id == param("account_id")
@@ -59,6 +60,7 @@ class IssuedKey:
     """
 
     key_id: str
+    name: str
     api_key: str = field(repr=False)
     scopes: tuple[str, ...]
     expires_at: int | None
@@ -107,10 +109,10 @@ def create(
     stored = scope_names.to_store(scopes, SCOPES)
     scope_names.check_end(expires_at)
     name = " ".join(name.split())
-    if len(name) > _LONGEST_NAME or not name.isprintable():
+    if len(name) > LONGEST_NAME or not name.isprintable():
         raise Semantic(
-            f"name: {name[:_LONGEST_NAME]!r} cannot be the name of a key; give at most"
-            f" {_LONGEST_NAME} printable characters."
+            f"name: {name[:LONGEST_NAME]!r} cannot be the name of a key; give at most"
+            f" {LONGEST_NAME} printable characters."
         )
     if key_id is not None and not _ID.fullmatch(key_id):
         raise BadRequest("The id of the key to be made is missing or is none.")
@@ -134,7 +136,7 @@ def create(
             f"The key {key_id} was made already, and shown then."
             " If nobody has copied it, revoke it and make another one."
         )
-    return IssuedKey(key_id, secret, scopes_of(stored), expires_at)
+    return IssuedKey(key_id, name, secret, scopes_of(stored), expires_at)
 
 
 def list_keys(db: Connection, account_id: int) -> list[Key]:

@@ -18,8 +18,7 @@ from crmhub.secrets import digest, new_secret
 Purpose = Literal["invitation", "reset"]
 
 _HOUR_MS = 3600 * 1000
-LASTS_MS: dict[Purpose, int] = {"invitation": 7 * 24 * _HOUR_MS, "reset": 24 * _HOUR_MS}
-"""The time in ms after which a link expires, by its purpose."""
+_LASTS_MS: dict[Purpose, int] = {"invitation": 7 * 24 * _HOUR_MS, "reset": 24 * _HOUR_MS}
 
 _link, _user = console_link.c, console_user.c
 _IS_LINK = sa.and_(
@@ -50,13 +49,21 @@ class Link:
     ends_at: int
 
 
-def create(tx: Connection, user_id: str, purpose: Purpose) -> str:
-    """Store a link for a user in place of an earlier one; return the link's token."""
+def create(tx: Connection, user_id: str, purpose: Purpose, ends_at: int) -> str:
+    """Store a link for a user in place of an earlier one; return the link's token.
+
+    `ends_at` is the link's expiry in ms since 1970, as by `expiry`.
+    """
     delete(tx, user_id)
     secret = new_secret()
     link = {"digest": digest(secret), "user_id": user_id, "purpose": purpose}
-    tx.run(_CREATE, link | {"ends_at": now_ms() + LASTS_MS[purpose]})
+    tx.run(_CREATE, link | {"ends_at": ends_at})
     return secret
+
+
+def expiry(purpose: Purpose) -> int:
+    """Return the expiry of a new link, in ms since 1970."""
+    return now_ms() + _LASTS_MS[purpose]
 
 
 def find(db: Connection, token: str) -> Link | None:
@@ -80,5 +87,5 @@ def delete(tx: Connection, user_id: str) -> None:
 
 def _values(token: str) -> dict[str, str | int]:
     now = now_ms()
-    latest = now + max(LASTS_MS.values()) + _HOUR_MS
+    latest = now + max(_LASTS_MS.values()) + _HOUR_MS
     return {"digest": digest(token), "now": now, "latest": latest}

@@ -33,6 +33,9 @@ _VERBS = (
     "merge",
     "unmerge",
     "dismiss",
+    "invite",
+    "reset",
+    "remove",
 )
 
 

@@ -1,6 +1,6 @@
 """The banner with alerts at the top of every console page.
 
-Alerts report refused credentials, old queues, and failed actions.
+Alerts report refused credentials, old queues, failed actions, and API keys that expire soon.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _CACHE_S = 3.0
 _PAUSE_FACTOR = 9
 _MAX_ACCOUNTS = 3
 _STATES: dict[Kind, str] = {"queue": "queued,running", "dead": "dead,parked"}
+_PAGES: dict[Kind, str] = {"keys": "console.keys"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,13 @@ def banner(user: SignedIn) -> list[Line]:
 
     Only alerts about accounts that the user sees are included.
     """
-    return _lines([alert for alert in _banner().alerts(hub()) if user.sees(alert.account_id)])
+    return _lines(
+        [
+            alert
+            for alert in _banner().alerts(hub())
+            if user.sees(alert.account_id) and (alert.kind != "keys" or user.may("data"))
+        ]
+    )
 
 
 def forget() -> None:
@@ -119,6 +126,7 @@ def _line(kind: Kind, alerts: Sequence[Alert]) -> Line:
         "credentials": f"The credentials of {counted(len(alerts), 'CRM')} are refused:",
         "queue": f"{counted(count, 'action')} in queues that have grown old:",
         "dead": f"Actions that need attention: {Attention(count, blocked)}:",
+        "keys": f"{counted(count, 'API key')} {'expires' if count == 1 else 'expire'} soon:",
     }
     state = _STATES.get(kind, "")
     accounts = [
@@ -126,9 +134,11 @@ def _line(kind: Kind, alerts: Sequence[Alert]) -> Line:
             name,
             flask.url_for("console.activity", account=name, state=state)
             if state
-            else flask.url_for("console.account", client_id=name),
+            else flask.url_for(_PAGES.get(kind, "console.account"), client_id=name),
         )
         for name in names[:_MAX_ACCOUNTS]
     ]
     address = flask.url_for("console.activity", state=state) if state else ""
-    return Line(kind != "queue", said[kind], accounts, len(names) - len(accounts), address)
+    return Line(
+        kind in ("credentials", "dead"), said[kind], accounts, len(names) - len(accounts), address
+    )

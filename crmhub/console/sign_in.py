@@ -39,7 +39,7 @@ def sign_in() -> flask.Response:
     back = safe_path(flask.request.args.get("next", ""))
     if flask.g.signed_in is not None:
         return see(back)
-    return page("sign_in.html", back=back, email="", provider=hub().openid is not None)
+    return page("sign_in.html", back=back, email="", **_choices())
 
 
 @blueprint.post("/sign-in")
@@ -54,9 +54,13 @@ def let_in() -> flask.Response:
     try:
         result = signing_in.sign_in(hub(), email, form.get("password", ""), sessions.browser())
     except HubError as exc:
-        provider = hub().openid is not None
-        return refused(exc, "sign_in.html", back=back, email=email, provider=provider)
+        return refused(exc, "sign_in.html", back=back, email=email, **_choices())
     return _go_on(result, back)
+
+
+def _choices() -> dict[str, bool]:
+    """Return the template variable that says whether a provider is configured."""
+    return {"provider": hub().openid is not None}
 
 
 def _go_on(result: NewSession | CodeNeeded, back: str) -> flask.Response:
@@ -102,7 +106,7 @@ def ask_provider() -> flask.Response:
             hub(), sessions.browser(), redirect_uri=_redirect_uri(), back=back
         )
     except HubError as exc:
-        return refused(exc, "sign_in.html", back=back, email="", provider=True)
+        return refused(exc, "sign_in.html", back=back, email="", **_choices())
     return flask.Response(status=303, headers={"Location": url})
 
 
@@ -122,8 +126,7 @@ def return_from_provider() -> flask.Response:
             redirect_uri=_redirect_uri(),
         )
     except HubError as exc:
-        back = safe_path("")
-        return refused(exc, "sign_in.html", back=back, email="", provider=True)
+        return refused(exc, "sign_in.html", back=safe_path(""), email="", **_choices())
     return _go_on(finished.result, finished.back)
 
 

@@ -122,9 +122,7 @@ def create_key(
     id = hub.load_account(client_id).id
     issued = keys.create(tx, id, name=name, scopes=scopes, expires_at=expires_at, key_id=key_id)
     expiry = None if issued.expires_at is None else iso(issued.expires_at)
-    after = {"scopes": list(issued.scopes), "expiresAt": expiry}
-    if name:
-        after["name"] = " ".join(name.split())
+    after = {"name": issued.name, "scopes": list(issued.scopes), "expiresAt": expiry}
     audit.note(tx, by, "create", "key", issued.key_id, account_id=id, after=after)
     return issued
 

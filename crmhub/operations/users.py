@@ -8,11 +8,11 @@ from typing import Any
 from crmhub import audit
 from crmhub.accounts import accounts, admin_tokens, passwords, second_factors, user_links, users
 from crmhub.accounts.admin_tokens import IssuedToken
-from crmhub.accounts.user_links import LASTS_MS, Link
+from crmhub.accounts.user_links import Link
 from crmhub.accounts.user_sessions import end_all
 from crmhub.accounts.users import User
 from crmhub.audit import SET, Author
-from crmhub.database.connection import Connection, now_ms
+from crmhub.database.connection import Connection
 from crmhub.errors import Conflict, NotFound, Semantic
 from crmhub.hub import Hub, in_transaction
 from crmhub.records.search.filters import iso
@@ -100,7 +100,7 @@ def invite(
     a new link. Raises Semantic if the email, the role or an account is invalid, and Conflict if
     there is a user with the email.
     """
-    ids, until = _account_ids(hub, tx, client_ids), now_ms() + LASTS_MS["invitation"]
+    ids, until = _account_ids(hub, tx, client_ids), user_links.expiry("invitation")
     user = _find(tx, email)
     if user is None:
         user = users.create(tx, email, "", role=role, accounts=ids, invited_until=until)
@@ -112,7 +112,7 @@ def invite(
         user = users.load_by_id(tx, user.user_id)
     after = {"email": user.email, **_access(tx, user)}
     audit.note(tx, by, "invite", "user", user.user_id, after=after)
-    return user_links.create(tx, user.user_id, "invitation")
+    return user_links.create(tx, user.user_id, "invitation", until)
 
 
 @in_transaction
@@ -127,12 +127,13 @@ def create_link(hub: Hub, tx: Connection, email: str, *, by: Author) -> str:
     if user.disabled_at is not None:
         raise Conflict(f"{user.email} is disabled; enable the user first.")
     if user.invited_until is not None:
-        users.set_invited(tx, user, now_ms() + LASTS_MS["invitation"])
+        until = user_links.expiry("invitation")
+        users.set_invited(tx, user, until)
         audit.note(tx, by, "invite", "user", user.user_id, after=_access(tx, user))
-        return user_links.create(tx, user.user_id, "invitation")
+        return user_links.create(tx, user.user_id, "invitation", until)
     end_all(tx, user.user_id)
     audit.note(tx, by, "reset", "user", user.user_id, after={"password": "link"})
-    return user_links.create(tx, user.user_id, "reset")
+    return user_links.create(tx, user.user_id, "reset", user_links.expiry("reset"))
 
 
 def find_link(hub: Hub, token: str) -> Link:
