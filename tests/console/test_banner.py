@@ -107,3 +107,15 @@ def test_many_accounts_are_counted_and_not_all_named():
         (line,) = banner._lines(found)
     assert line.said == "The credentials of 9 CRMs are refused:"
     assert ([name for name, _ in line.accounts], line.others) == (["a0", "a1", "a2"], 6)
+
+
+def test_keys_that_end_soon_stand_there_with_a_link_to_them(client, hub, look, monkeypatch):
+    monkeypatch.setattr(banner, "_MAX_ACCOUNTS", 10_000)
+    name, day = client.account.client_id, 86_400_000
+    assert f"/accounts/{name}/keys" not in lines(look())
+    change(hub, client, "expires_at = :soon, created_at = :long_ago", "api_key",
+           soon=now_ms() + 10 * day, long_ago=now_ms() - 300 * day)  # fmt: skip
+    shown = lines(look())
+    assert f'href="/console/accounts/{name}/keys"' in shown
+    assert "soon:" in shown
+    assert "expires soon" in look(f"/accounts/{name}/keys").text
