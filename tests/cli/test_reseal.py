@@ -164,7 +164,7 @@ def test_second_factors_are_resealed(keyed):
     assert hub.vault.open(sealed, account_id=0, column=column) == secret
     hub.close()
     told = keyed(K1)("db", "reseal", code=1)
-    assert "ops@example.com: totp" in told.stderr
+    assert "ops@example.com: console_user.totp/" in told.stderr
 
 
 def test_a_key_that_is_gone_is_named_and_the_others_go_on(keyed):
