@@ -30,7 +30,8 @@ class User:
     """A console user; times are in ms since 1970, None for an event that has not happened.
 
     `accounts`: the ids of the accounts that the user may see, None for all accounts.
-    `invited_until`: the time until which an invited user may join, None once they have joined.
+    `invited_until`: the time until which an invited user may join, None once they have joined. A
+    user without a password signs in with a provider of OpenID Connect.
     """
 
     user_id: str
@@ -41,6 +42,7 @@ class User:
     disabled_at: int | None
     invited_until: int | None
     last_sign_in_at: int | None
+    has_password: bool
     has_second_factor: bool
 
     @property
@@ -77,7 +79,8 @@ _SELECT = sa.select(
     _user.disabled_at,
     _user.invited_until,
     _user.last_sign_in_at,
-    _user.totp,
+    (_user.password != "").label("has_password"),
+    (_user.totp != "").label("has_second_factor"),
 )
 _SELECT_LOGIN = sa.select(
     _user.id, _user.email, _user.password, _user.totp, _user.invited_until
@@ -197,7 +200,8 @@ def _user_of(row: Any) -> User:
         disabled_at=row.disabled_at,
         invited_until=row.invited_until,
         last_sign_in_at=row.last_sign_in_at,
-        has_second_factor=bool(row.totp),
+        has_password=bool(row.has_password),
+        has_second_factor=bool(row.has_second_factor),
     )
 
 

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 import flask
 
+from crmhub.accounts import admin_tokens
 from crmhub.accounts.user_sessions import SignedIn
 from crmhub.api.http.authentication import hub
+from crmhub.console import lifetimes
 from crmhub.console.template_filters import counted
 from crmhub.errors import Unavailable
 from crmhub.hub import Hub
@@ -31,7 +33,7 @@ _PAGES: dict[Kind, str] = {"keys": "console.keys"}
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of the banner, for all alerts of one kind.
+    """A line of the banner, for all alerts of one kind, or for admin tokens.
 
     `said` is the message; `bad` is true for a serious alert. `accounts` has the client id and a URL
     for the first three accounts with such an alert, `others` is the number of further accounts.
@@ -48,12 +50,14 @@ class Line:
 class Banner:
     """A cache of the current alerts of all accounts.
 
-    Each process has its own cache, which is filled again after a few seconds.
+    `ending_tokens` is the number of admin tokens that expire soon, as of the last query. Each
+    process has its own cache, which is filled again after a few seconds.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._alerts: list[Alert] = []
+        self.ending_tokens = 0
         self._next_query_at = 0.0
 
     def alerts(self, hub: Hub) -> list[Alert]:
@@ -68,6 +72,8 @@ class Banner:
             started_at = time.monotonic()
             with hub.database.reading() as db:
                 self._alerts = alerts.current(db, old_ms=hub.settings.alert_queue_age)
+                tokens = admin_tokens.list_tokens(db)
+            self.ending_tokens = sum(map(lifetimes.is_ending, tokens))
             ended_at = time.monotonic()
             self._next_query_at = ended_at + max(_CACHE_S, _PAUSE_FACTOR * (ended_at - started_at))
         except Unavailable:
@@ -95,13 +101,17 @@ def banner(user: SignedIn) -> list[Line]:
 
     Only alerts about accounts that the user sees are included.
     """
-    return _lines(
+    lines = _lines(
         [
             alert
             for alert in _banner().alerts(hub())
             if user.sees(alert.account_id) and (alert.kind != "keys" or user.may("data"))
         ]
     )
+    if (count := _banner().ending_tokens) and user.may("people"):
+        said = f"{counted(count, 'admin token')} {'expires' if count == 1 else 'expire'} soon:"
+        lines.append(Line(False, said, [("Admin tokens", flask.url_for("console.tokens"))], 0, ""))
+    return lines
 
 
 def forget() -> None:

@@ -70,8 +70,8 @@ def users_change(user_id: str) -> flask.Response:
 @blueprint.post("/users/<user_id>/disabled")
 @needs("people")
 def users_disable(user_id: str) -> flask.Response:
-    """Disable or enable a user, as the form says."""
-    user, disabled = operating.load_user(hub(), user_id), "disable" in flask.request.form
+    """Enable a user if the form says so, else disable the user."""
+    user, disabled = operating.load_user(hub(), user_id), "enable" not in flask.request.form
     try:
         operating.set_disabled(hub(), user.email, disabled, by=author())
     except HubError as exc:

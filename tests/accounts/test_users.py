@@ -206,9 +206,7 @@ def test_users_of_a_former_version_become_owners_and_stay_signed_in(tmp_path, ow
                     " values ('usr_1', 'ops@example.com', 'a hash', :now)",
                     {"now": now},
                 ),
-                tx.run(
-                    "insert into console_session values (:digest, 'usr_1', :now, :ends)", session
-                ),
+                tx.run(start, session),
             ]
         )
         database.close()
