@@ -15,7 +15,6 @@ from crmhub import __version__
 from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import hub_process
-from crmhub.errors import HubError
 from crmhub.secrets import token
 
 _BEAT_S = 30.0
@@ -118,9 +117,10 @@ class Presence:
     def _write(self, work: Callable[[Connection], None]) -> bool:
         try:
             self._database.transact(work)
-        except HubError as exc:
-            # Other parts of the process report an unavailable database.
-            _log.debug("The list of processes cannot be written: %s", exc.message)
+        # Each driver has its own error for a schema that is not upgraded yet; other parts of the
+        # process report that, and an unavailable database.
+        except Exception as exc:
+            _log.debug("The list of processes cannot be written: %s.", type(exc).__name__)
             return False
         return True
 
