@@ -24,7 +24,7 @@ _SHORTEST_VALUE = 2
 # Of a result: ids that the CRM gave, and the address of the record in the CRM.
 _KEPT = ("status", "contact_id", "record_id", "url")
 _LOOKS_PERSONAL = re.compile(
-    r"""[^\s@<>"'(]+@[^\s@<>"')]+"""
+    r"""[^\s@<>"'(]+@[^\s@<>"'),;]+"""
     r"""|(?<!\w)'[^']*'(?!\w)|"[^"]*"|“[^”]*”|‘[^’]*’|«[^»]*»"""
     r"""|\+?[0-9][0-9 ()./-]{5,}[0-9]"""
 )
