@@ -22,8 +22,11 @@ SCOPES = "openid email profile"
 # Signatures with a private key of the provider. Neither `none` nor HS256 may ever be accepted.
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
 _KEY_TYPES = ("RSA", "EC")
-_SECONDS = 10.0
+_SECONDS = 5.0
 _KEPT_S = 600.0
+# Nobody has to sign in to make the hub call the provider. So while the provider is unavailable,
+# calls fail at once for this time, instead of keeping a thread each.
+_PAUSE_S = 5.0
 # A token with an unknown key makes the hub read the keys again, but not more often than this.
 _KEYS_EVERY_S = 10.0
 _LEEWAY_S = 60
@@ -58,6 +61,7 @@ class OpenId:
         self._client_secret = client_secret
         self._lock = threading.Lock()
         self._metadata = _Cached()
+        self._failure = _Cached()
         self._keys = _Cached()
 
     def authorization_url(self, *, redirect_uri: str, state: str, nonce: str, verifier: str) -> str:
@@ -191,6 +195,19 @@ class OpenId:
             if self._metadata.is_younger(_KEPT_S):
                 kept: Mapping[str, Any] = self._metadata.value
                 return kept
+            if self._failure.is_younger(_PAUSE_S):
+                raise Unavailable(self._failure.value)
+        try:
+            metadata = self._read_metadata()
+        except Unavailable as exc:
+            with self._lock:
+                self._failure = _Cached(exc.message, time.monotonic())
+            raise
+        with self._lock:
+            self._metadata = _Cached(metadata, time.monotonic())
+        return metadata
+
+    def _read_metadata(self) -> Mapping[str, Any]:
         url = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
         metadata = _json_object(self._send("GET", url))
         if metadata.get("issuer") != self._issuer:
@@ -198,8 +215,6 @@ class OpenId:
                 f"CRMHUB_OIDC_ISSUER is {self._issuer}, but the provider calls itself"
                 f" {str(metadata.get('issuer'))[:200]}. Set it to exactly this text."
             )
-        with self._lock:
-            self._metadata = _Cached(metadata, time.monotonic())
         return metadata
 
     def _endpoint(self, name: str) -> str:

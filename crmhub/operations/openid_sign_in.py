@@ -36,9 +36,10 @@ def start(hub: Hub, browser: Browser, *, redirect_uri: str, back: str) -> str:
     """Return the URL at which the user signs in with the provider.
 
     `redirect_uri`: the URL of the console to which the provider sends the browser back. `back`: the
-    console's path to go on to. Raises NotFound if no provider is configured, and Unavailable if it
-    cannot be reached.
+    console's path to go on to. Raises NotFound if no provider is configured, TooManyRequests after
+    too many attempts from the browser's address, and Unavailable if the provider cannot be reached.
     """
+    _limit(hub, browser)
     started = {"at": int(time.time()), "id": new_secret(), "back": back}
     payload = base64.urlsafe_b64encode(json.dumps(started).encode()).decode()
     state = f"{payload}.{_signed(hub, browser, 'state', payload)}"
@@ -65,12 +66,7 @@ def finish(hub: Hub, browser: Browser, *, state: str, code: str, redirect_uri: s
     started = json.loads(base64.urlsafe_b64decode(payload))
     if not 0 <= time.time() - started["at"] <= _LASTS_S:
         raise Unauthorized("Too much time has passed. Start again.")
-    status = hub.limits.miss(browser.address)
-    if not status.allowed:
-        raise TooManyRequests(
-            f"Too many attempts to sign in; try again in {status.retry_after} s.",
-            retry_after=status.retry_after,
-        )
+    _limit(hub, browser)
     identity = _provider(hub).identify(
         code=code,
         redirect_uri=redirect_uri,
@@ -85,6 +81,16 @@ def finish(hub: Hub, browser: Browser, *, state: str, code: str, redirect_uri: s
             f"{identity.email[:100]} may not use this console. Ask an owner for an invitation."
         )
     return Finished(result, started["back"])
+
+
+def _limit(hub: Hub, browser: Browser) -> None:
+    """Raise TooManyRequests after too many sign-ins from an address: each calls the provider."""
+    status = hub.limits.miss(browser.address)
+    if not status.allowed:
+        raise TooManyRequests(
+            f"Too many attempts to sign in; try again in {status.retry_after} s.",
+            retry_after=status.retry_after,
+        )
 
 
 def _provider(hub: Hub) -> OpenId:

@@ -205,12 +205,15 @@ def test_a_new_key_of_the_provider_is_read_when_a_token_names_it(app, provider, 
     assert provider.calls.count("/realm/.well-known/openid-configuration") == 1
 
 
-def test_a_provider_that_is_away_or_another_one_is_told(app, provider, email):
+def test_a_provider_that_is_away_or_another_one_is_told(app, provider, email, monkeypatch):
     provider.metadata = {"issuer": "https://evil.example"}
     answer = Operator(app).get("/sign-in/provider")
     assert answer.status_code == 503
     assert "Set it to exactly this text" in text_of(answer)
     provider.close()
+    # A failure is remembered for some seconds.
+    assert "exactly this text" in text_of(Operator(app).get("/sign-in/provider"))
+    monkeypatch.setattr("crmhub.accounts.openid._PAUSE_S", 0.0)
     away = Operator(app).get("/sign-in/provider")
     assert away.status_code == 503
     assert "sign in with your password" in text_of(away)
@@ -229,6 +232,12 @@ def test_calls_to_the_provider_go_through_the_guard(app, provider):
     app.extensions["crmhub"] = replace(hub, openid=guarded)
     assert Operator(app).get("/sign-in/provider").status_code == 503
     assert provider.calls == []
+
+
+def test_attempts_of_one_address_are_limited(app, provider):
+    browser = Operator(app)
+    statuses = [browser.get("/sign-in/provider").status_code for _ in range(61)]
+    assert (statuses[0], statuses[-1]) == (303, 429)
 
 
 def test_without_a_provider_its_pages_are_not_there(app):
