@@ -8,7 +8,7 @@ an entry contain personal data, so that erasing a person leaves the log unchange
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -16,11 +16,11 @@ import sqlalchemy as sa
 
 from crmhub.database import tables
 from crmhub.database.connection import Connection, now_ms
-from crmhub.database.statements import Statement, param, params
+from crmhub.database.statements import Statement, in_list, param, params
 
 Verb = Literal[
     "open", "change", "create", "revoke", "rotate", "enrol", "unenrol", "retry", "edit", "discard",
-    "erase", "import", "export", "merge", "unmerge", "dismiss",
+    "erase", "import", "export", "merge", "unmerge", "dismiss", "invite", "reset", "remove",
 ]  # fmt: skip
 Object = Literal[
     "account", "connection", "fieldMap", "key", "webhookId", "token", "user", "workflow",
@@ -63,6 +63,8 @@ _FILTERS: Mapping[str, sa.ColumnElement[bool]] = {
     "since": _audit.at >= param("since"),
     "until": _audit.at < param("until"),
     "before_id": _audit.id < param("before_id"),
+    "account_ids": in_list(_audit.account_id, "account_ids"),
+    "without": sa.not_(in_list(_audit.object, "without")),
 }
 
 
@@ -103,7 +105,9 @@ class Wanted:
 
     `by`: the name or the id of the author. `newer_than_ms`: only entries of the last so many ms.
     `older_than_ms`: only entries that are at least so old in ms. `before_id`: only entries older
-    than the one with this id, the last of the previous page.
+    than the one with this id, the last of the previous page. `account_ids`: only entries of the
+    accounts with these ids, None for all entries. `without`: no entries about these kinds of
+    objects.
     """
 
     account_id: int | None = None
@@ -113,6 +117,8 @@ class Wanted:
     newer_than_ms: int | None = None
     older_than_ms: int | None = None
     before_id: int | None = None
+    account_ids: Collection[int] | None = None
+    without: Sequence[str] = ()
 
 
 def note(
@@ -168,6 +174,8 @@ def listed(db: Connection, wanted: Wanted, *, limit: int) -> list[Entry]:
         "since": _ago(wanted.newer_than_ms),
         "until": _ago(wanted.older_than_ms),
         "before_id": wanted.before_id,
+        "account_ids": None if wanted.account_ids is None else sorted(wanted.account_ids),
+        "without": list(wanted.without) or None,
     }
     values = {name: value for name, value in given.items() if value is not None}
     # Built per call, because the conditions depend on the filters.

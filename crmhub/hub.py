@@ -13,6 +13,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.accounts.adapter_cache import Connected
 from crmhub.accounts.directory import Directory
 from crmhub.accounts.limits import Limits
+from crmhub.accounts.openid import OpenId
 from crmhub.accounts.plans import Plan, load_plans
 from crmhub.adapter.registry import Registry
 from crmhub.database.connection import Connection, Database
@@ -56,6 +57,7 @@ class Hub:
     records: RecordStore
     registry: Registry
     egress: Egress
+    openid: OpenId | None
     leases: Leases
     budgets: Budgets
     connected: Connected
@@ -74,6 +76,11 @@ class Hub:
         file of plans is invalid.
         """
         plans = load_plans(settings.plans)
+        egress = Egress(
+            allow=settings.egress_allow,
+            development=settings.env == "development",
+            pool_size=settings.threads,
+        )
         # A thread uses at most one connection, and none while it waits for a CRM; a few more are
         # for background work. By default PostgreSQL allows 100 for all processes.
         threads = min(settings.threads, _BUSY_THREADS)
@@ -88,11 +95,8 @@ class Hub:
             limits=Limits(settings.redis_url, settings.workers),
             records=RecordStore(database, derive(settings.secret_key, "cursor")),
             registry=Registry(),
-            egress=Egress(
-                allow=settings.egress_allow,
-                development=settings.env == "development",
-                pool_size=settings.threads,
-            ),
+            egress=egress,
+            openid=_openid(settings, egress),
             leases=Leases(database),
             budgets=Budgets(database, settings.redis_url),
             connected=Connected(),
@@ -134,6 +138,13 @@ class Hub:
         self.egress.close()
         self.budgets.close()
         self.database.close()
+
+
+def _openid(settings: Settings, egress: Egress) -> OpenId | None:
+    issuer, client_id = settings.oidc_issuer, settings.oidc_client_id
+    if not issuer or not client_id or not settings.oidc_client_secret:
+        return None
+    return OpenId(egress, issuer, client_id, settings.oidc_client_secret)
 
 
 def in_transaction(

@@ -179,6 +179,14 @@ def public_url(raw: Any) -> str:
     return url
 
 
+def issuer(raw: Any) -> str:
+    """Return the issuer of OpenID Connect, a URL that begins with https or http."""
+    url = text(raw)
+    if not url.startswith(("https://", "http://")) or not _hostname(url) or "?" in url:
+        raise ValueError("is not an issuer of OpenID Connect; give https://host/path")
+    return url
+
+
 def database_url(raw: Any) -> str:
     """Return the URL of a PostgreSQL or SQLite database in SQLAlchemy's form.
 

@@ -95,6 +95,10 @@ class Settings:
     """The secret that signs alerts."""
     alert_queue_age: int = _setting(values.duration, 600_000)
     """The age in ms of the oldest queued action at which an alert is sent."""
+    oidc_issuer: str | None = _setting(values.issuer, None)
+    """The issuer of OpenID Connect by which users sign in to the console; None for no provider."""
+    oidc_client_id: str | None = _setting(values.text, None)
+    oidc_client_secret: str | None = _setting(values.text, None, secret=True)
     search_timeout_s: float = _setting(values.seconds(0.1, 3600), 5.0)
     """The seconds of database time after which a search or list is stopped."""
     host: str = _setting(values.host, "127.0.0.1")
@@ -139,6 +143,8 @@ class Settings:
             if not source.is_given(name):
                 given[name] = source.stored_secret(name, given["env"])
         source.require_both("alert_url", "alert_secret")
+        source.require_both("oidc_issuer", "oidc_client_id")
+        source.require_both("oidc_issuer", "oidc_client_secret")
         if source.problems:
             raise SettingsError(source.problems)
         given = {name: value for name, value in given.items() if value is not None}

@@ -10,7 +10,7 @@ from typing import Any
 import flask
 from werkzeug.test import TestResponse
 
-from crmhub.accounts import users
+from crmhub.accounts import user_sessions, users
 from crmhub.hub import Hub
 from crmhub.operations.users import create_user
 from crmhub.secrets import BASE36, token
@@ -78,7 +78,7 @@ def start_session(hub: Hub, email: str) -> str:
 
     def work(tx: Any) -> str:
         user = users.create(tx, email, "none")
-        session = users.start_session(tx, user.user_id, "none")
+        session = user_sessions.start_session(tx, user.user_id, "none")
         assert session is not None
         return session
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -103,8 +103,16 @@ _SOME_OF_ALL_ACCOUNTS = Statement(
 )
 # Accounts that one statement loads.
 _AT_ONCE = 500
+_CLIENT_IDS = Statement(
+    sa.select(_account.id, _account.client_id)
+    .where(in_list(_account.id, "ids"))
+    .order_by(_account.client_id)
+)
 _IDS = Statement(sa.select(_account.id).order_by(_account.id))
 _PLANS_OF_ALL_ACCOUNTS = Statement(sa.select(_account.plan).distinct())
+_COUNT_BY_PLAN = Statement(
+    sa.select(_account.plan, sa.func.count().label("n")).group_by(_account.plan)
+)
 CLIENT_IDS_OF_ALL_ACCOUNTS = Statement(sa.select(_account.client_id).order_by(_account.id))
 # An outer join: SELECT_ACCOUNTS leaves out an account without its connection.
 _TEXTS_OF_ALL_ACCOUNTS = Statement(
@@ -186,11 +194,16 @@ def load(db: Connection, client_id: str, plans: Mapping[str, Plan]) -> Account:
     account_id = db.scalar(_ID_OF_CLIENT, {"client_id": client_id}) if possible else None
     row = db.row(BY_ID, {"account_id": account_id}) if account_id else None
     if row is None:
-        raise NotFound(
-            f"There is no account with the client id {client_id!r}; "
-            "`crmhub account list` shows them all."
-        )
+        raise unknown(client_id)
     return account_of(row, plans)
+
+
+def unknown(client_id: str) -> NotFound:
+    """Return the error for a client id that no account has."""
+    return NotFound(
+        f"There is no account with the client id {client_id!r}; "
+        "`crmhub account list` shows them all."
+    )
 
 
 def load_by_id(db: Connection, account_id: int, plans: Mapping[str, Plan]) -> Account:
@@ -237,19 +250,22 @@ def search_accounts(
     *,
     after: int = 0,
     limit: int | None = None,
+    among: Collection[int] | None = None,
 ) -> list[Account]:
     """Return the accounts whose name or client id contains `words`, the oldest first.
 
     `words` is searched as one text, ignoring the case of all Unicode letters. Only accounts with an
-    id above `after` are returned, and at most `limit` accounts; None means no limit. Accounts that
-    cannot be parsed are left out; `unreadable` lists them.
+    id above `after` are returned, and at most `limit` accounts; None means no limit. `among` are
+    the ids of the accounts to search, None for all accounts. Accounts that cannot be parsed are
+    left out; `unreadable` lists them.
     """
     folded = words.casefold()
     # Folded here, because SQLite folds only ASCII letters.
     ids = [
         row.id
         for row in db.rows(_NAMES, {"after": after})
-        if folded in row.name.casefold() or folded in row.client_id.casefold()
+        if (among is None or row.id in among)
+        and (folded in row.name.casefold() or folded in row.client_id.casefold())
     ]
     found: list[Account] = []
     size = min(limit or _AT_ONCE, _AT_ONCE)
@@ -269,6 +285,11 @@ def plans_in_use(db: Connection) -> set[str]:
     return {row.plan for row in db.rows(_PLANS_OF_ALL_ACCOUNTS)}
 
 
+def count_by_plan(db: Connection) -> dict[str, int]:
+    """Return the number of accounts that have each plan, by the plan's name."""
+    return {row.plan: int(row.n) for row in db.rows(_COUNT_BY_PLAN)}
+
+
 def account_ids(db: Connection) -> list[int]:
     """Return the ids of all accounts, the oldest account first."""
     return [row.id for row in db.rows(_IDS)]
@@ -277,6 +298,11 @@ def account_ids(db: Connection) -> list[int]:
 def client_ids(db: Connection) -> list[str]:
     """Return the client ids of all accounts, the oldest account first."""
     return [row.client_id for row in db.rows(CLIENT_IDS_OF_ALL_ACCOUNTS)]
+
+
+def client_ids_by_id(db: Connection, ids: Collection[int]) -> dict[int, str]:
+    """Return the client ids of the accounts with these ids, ordered by client id."""
+    return {row.id: row.client_id for row in db.rows(_CLIENT_IDS, {"ids": sorted(ids)})}
 
 
 def unreadable(db: Connection) -> dict[str, list[str]]:

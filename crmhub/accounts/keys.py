@@ -17,11 +17,13 @@ from crmhub.accounts.plans import RESOURCES
 from crmhub.database.connection import Connection, now_ms
 from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import api_key
-from crmhub.errors import BadRequest, Conflict, NotFound
+from crmhub.errors import BadRequest, Conflict, NotFound, Semantic
 from crmhub.secrets import digest, new_api_key, token
 
 _ID = re.compile(r"key_[0-9A-Za-z]{11}", re.ASCII)
 SCOPES = tuple(f"{resource}:{right}" for resource, right in product(RESOURCES, ("read", "write")))
+LONGEST_NAME = 100
+"""The greatest number of characters of a key's name."""
 
 _key = api_key.c
 _OF_ACCOUNT = _key.account_id == param("account_id")
@@ -29,7 +31,11 @@ _IS_KEY = sa.and_(_OF_ACCOUNT, _key.id == param("id"))
 _CREATE = Statement(
     lambda insert: (
         insert(api_key)
-        .values(params("digest", "account_id", "id", "hint", "scopes", "created_at", "expires_at"))
+        .values(
+            params(
+                "digest", "account_id", "id", "name", "hint", "scopes", "created_at", "expires_at"
+            )
+        )
         .on_conflict_do_nothing(index_elements=["account_id", "id"])
     )
 )
@@ -54,6 +60,7 @@ class IssuedKey:
     """
 
     key_id: str
+    name: str
     api_key: str = field(repr=False)
     scopes: tuple[str, ...]
     expires_at: int | None
@@ -63,10 +70,12 @@ class IssuedKey:
 class Key:
     """An API key as the database stores it, without the key itself.
 
-    `hint` holds the key's last four characters. Times are in ms since 1970; None means never.
+    `name` says what the key is for, "" if it was not named. `hint` holds the key's last four
+    characters. Times are in ms since 1970; None means never.
     """
 
     key_id: str
+    name: str
     hint: str
     scopes: tuple[str, ...]
     created_at: int
@@ -84,19 +93,27 @@ def create(
     tx: Connection,
     account_id: int,
     *,
+    name: str = "",
     scopes: Iterable[str] = (),
     expires_at: int | None = None,
     key_id: str | None = None,
 ) -> IssuedKey:
     """Create and store an API key for an account, and return it.
 
-    Without `scopes` the key has all scopes. `expires_at` is in ms since 1970, None for never. A
-    caller that may repeat its request passes a `key_id` made by `new_id`: then only the first
-    request creates a key. Raises Semantic if a scope is unknown or the expiry is past, BadRequest
-    if `key_id` is invalid, and Conflict if the account already has a key with this id.
+    `name` says what the key is for; several keys may have the same name. Without `scopes` the key
+    has all scopes. `expires_at` is in ms since 1970, None for never. A caller that may repeat its
+    request passes a `key_id` made by `new_id`: then only the first request creates a key. Raises
+    Semantic if the name is too long or unprintable, a scope is unknown or the expiry is past,
+    BadRequest if `key_id` is invalid, and Conflict if the account already has a key with this id.
     """
     stored = scope_names.to_store(scopes, SCOPES)
     scope_names.check_end(expires_at)
+    name = " ".join(name.split())
+    if len(name) > LONGEST_NAME or not name.isprintable():
+        raise Semantic(
+            f"name: {name[:LONGEST_NAME]!r} cannot be the name of a key; give at most"
+            f" {LONGEST_NAME} printable characters."
+        )
     if key_id is not None and not _ID.fullmatch(key_id):
         raise BadRequest("The id of the key to be made is missing or is none.")
     secret = new_api_key()
@@ -107,6 +124,7 @@ def create(
             "digest": digest(secret),
             "account_id": account_id,
             "id": key_id,
+            "name": name,
             "hint": secret[-4:],
             "scopes": stored,
             "created_at": now_ms(),
@@ -118,7 +136,7 @@ def create(
             f"The key {key_id} was made already, and shown then."
             " If nobody has copied it, revoke it and make another one."
         )
-    return IssuedKey(key_id, secret, scopes_of(stored), expires_at)
+    return IssuedKey(key_id, name, secret, scopes_of(stored), expires_at)
 
 
 def list_keys(db: Connection, account_id: int) -> list[Key]:
@@ -126,6 +144,7 @@ def list_keys(db: Connection, account_id: int) -> list[Key]:
     return [
         Key(
             key_id=row.id,
+            name=row.name,
             hint=row.hint,
             scopes=scopes_of(row.scopes),
             created_at=row.created_at,

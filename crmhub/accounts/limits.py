@@ -37,6 +37,9 @@ _PROXY_FAILURES = Rate(300, 60)
 _OF_DEVICE = _OF_ADDRESS_AND_EMAIL = Rate(20, 300)
 _OF_ADDRESS = Rate(100, 300)
 _OF_EMAIL = Rate(200, 300)
+# Codes of a second factor, of which three of a million are right at any time: at 10 guesses in 15
+# minutes a guesser who knows the password needs a year, on average.
+_CODES = Rate(10, 900)
 # The timeout of a Redis call, and the pause after a failure.
 _REDIS_SECONDS = 0.25
 _RETRY_SECONDS = 5.0
@@ -144,6 +147,16 @@ class Limits:
                 (f"sign-in-as/{who}", _OF_EMAIL),
             ]
         )
+
+    def second_factor(self, user_id: str, device: str = "") -> RateStatus:
+        """Count an attempt to enter a code of a user's second factor.
+
+        The attempts of all browsers count together, except that a browser in which the user has
+        signed in before (`device`, as for `sign_in`) has a limit of its own. So someone who knows
+        the password cannot keep the user out.
+        """
+        whose = digest(device) if device else "others"
+        return self._hit([(f"code/{user_id}/{whose}", _CODES)])
 
     def _hit(self, limits: list[tuple[str, Rate | None]]) -> RateStatus:
         limited = [(name, rate) for name, rate in limits if rate is not None]

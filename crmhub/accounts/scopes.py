@@ -10,6 +10,9 @@ from crmhub.errors import Semantic
 # 9999-12-31, the last day that Python's datetime supports.
 _LAST_MS = 253_402_214_400_000
 
+WARN_MS = 30 * 24 * 3600 * 1000
+"""The time in ms before its expiry at which a key or token is said to expire soon."""
+
 # Stored for full access, so that it includes scopes of later versions.
 _ALL = ""
 
@@ -47,3 +50,13 @@ def check_end(expires_at: int | None) -> None:
         raise Semantic("expires: the time has passed already; give one to come.")
     if expires_at > _LAST_MS:
         raise Semantic("expires: the time lies beyond the year 9999; give none for never.")
+
+
+def ends_soon(created_at: int, expires_at: int, now: int) -> bool:
+    """Return whether a key or token expires soon.
+
+    That is less than 30 days before its expiry, and in the second half of its life, since a key for
+    30 days would else expire soon from its first day. All times are in ms since 1970.
+    """
+    left = expires_at - now
+    return left < WARN_MS and 2 * left < expires_at - created_at

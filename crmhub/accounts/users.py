@@ -1,58 +1,69 @@
-"""Console users, who sign in with email and password, and their sessions.
+"""Console users, with their roles and accounts.
 
-Of a session's token only the digest is stored. A new password, or disabling the user, deletes the
-user's sessions. Each request looks up its session, so this takes effect at once.
+A new password, another role or other accounts, and disabling the user delete the user's sessions.
+There is always an owner who can sign in: the last one cannot be removed, disabled or demoted.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
 
+from crmhub.accounts.roles import Role, parse_accounts, parse_role
+from crmhub.accounts.user_sessions import end_all
 from crmhub.database.connection import Connection, now_ms
 from crmhub.database.statements import Statement, param, params
-from crmhub.database.tables import console_session, console_user
+from crmhub.database.tables import console_user
 from crmhub.errors import Conflict, NotFound, Semantic
-from crmhub.secrets import digest, new_secret, token
-
-IDLE_MS = 8 * 3600 * 1000
-"""The time without use, in ms, after which a session ends."""
-LONGEST_MS = 24 * 3600 * 1000
-"""The longest life of a session, in ms from its start, however often it is used."""
-# A session that expires later than this was started before the clock was set back, and is over.
-# Smaller differences between the clocks of hosts are tolerated.
-_LATEST_MS = LONGEST_MS + 3600 * 1000
-# How often the use of a session is stored.
-_SEEN_EVERY_MS = 60 * 1000
+from crmhub.secrets import token
 
 _EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s]{1,189}")
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A console user; times are in ms since 1970, None for an event that has not happened."""
+    """A console user; times are in ms since 1970, None for an event that has not happened.
 
-    user_id: str
-    email: str
-    created_at: int
-    disabled_at: int | None
-    last_sign_in_at: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class SignedIn:
-    """The user to whom a valid session belongs.
-
-    `stale`: whether the stored time of the session's last use is too old, so that the caller should
-    call `note_seen`.
+    `accounts`: the ids of the accounts that the user may see, None for all accounts.
+    `invited_until`: the time until which an invited user may join, None once they have joined. A
+    user without a password signs in with a provider of OpenID Connect.
     """
 
     user_id: str
     email: str
-    stale: bool
+    role: Role
+    accounts: frozenset[int] | None
+    created_at: int
+    disabled_at: int | None
+    invited_until: int | None
+    last_sign_in_at: int | None
+    has_password: bool
+    has_second_factor: bool
+
+    @property
+    def is_active_owner(self) -> bool:
+        """Whether the user is an owner who can sign in."""
+        return self.role == "owner" and self.disabled_at is None and self.invited_until is None
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """What a sign-in needs to know about an enabled user.
+
+    `password` is the stored hash, "" for a user without a password. `totp` is the sealed secret of
+    the second factor, "" without one. `invited_until` is that of `User`.
+    """
+
+    user_id: str
+    email: str
+    password: str = field(repr=False)
+    totp: str = field(repr=False)
+    invited_until: int | None
 
 
 _user = console_user.c
@@ -60,43 +71,101 @@ _IS_USER = _user.id == param("id")
 _HAS_EMAIL = _user.email == param("email")
 _IS_ENABLED = _user.disabled_at.is_(None)
 _SELECT = sa.select(
-    _user.id, _user.email, _user.created_at, _user.disabled_at, _user.last_sign_in_at
+    _user.id,
+    _user.email,
+    _user.role,
+    _user.accounts,
+    _user.created_at,
+    _user.disabled_at,
+    _user.invited_until,
+    _user.last_sign_in_at,
+    (_user.password != "").label("has_password"),
+    (_user.totp != "").label("has_second_factor"),
 )
+_SELECT_LOGIN = sa.select(
+    _user.id, _user.email, _user.password, _user.totp, _user.invited_until
+).where(_IS_ENABLED)
 _CREATE = Statement(
     lambda insert: (
         insert(console_user)
-        .values(params("id", "email", "password", "created_at"))
+        .values(
+            params("id", "email", "password", "role", "accounts", "invited_until", "created_at")
+        )
         .on_conflict_do_nothing(index_elements=["email"])
     )
 )
 _LIST = Statement(_SELECT.order_by(_user.email))
 _LOAD = Statement(_SELECT.where(_HAS_EMAIL))
-_PASSWORD = Statement(sa.select(_user.id, _user.password).where(_HAS_EMAIL, _IS_ENABLED))
-_SET_PASSWORD = Statement(sa.update(console_user).where(_IS_USER).values(params("password")))
+_LOAD_BY_ID = Statement(_SELECT.where(_IS_USER))
+_LOGIN = Statement(_SELECT_LOGIN.where(_HAS_EMAIL))
+_LOGIN_BY_ID = Statement(_SELECT_LOGIN.where(_IS_USER))
+# Locked in the order of the ids, so that of two transactions the later one sees what the earlier
+# one has changed.
+_ACTIVE_OWNERS = Statement(
+    sa.select(_user.id)
+    .where(_user.role == "owner", _IS_ENABLED, _user.invited_until.is_(None))
+    .order_by(_user.id)
+    .with_for_update()
+)
+_SET_PASSWORD = Statement(
+    sa.update(console_user).where(_IS_USER).values(**params("password"), invited_until=sa.null())
+)
+_SET_ROLE = Statement(sa.update(console_user).where(_IS_USER).values(params("role", "accounts")))
+_SET_INVITED = Statement(sa.update(console_user).where(_IS_USER).values(params("invited_until")))
+_JOIN = Statement(
+    sa.update(console_user)
+    .where(_IS_USER, _user.invited_until > param("now"))
+    .values(invited_until=sa.null())
+)
 _DISABLE = Statement(
     sa.update(console_user).where(_IS_USER, _IS_ENABLED).values(params("disabled_at"))
 )
 _ENABLE = Statement(
     sa.update(console_user).where(_IS_USER, sa.not_(_IS_ENABLED)).values(disabled_at=sa.null())
 )
+_REMOVE = Statement(sa.delete(console_user).where(_IS_USER))
 
 
-def create(tx: Connection, email: str, password: str) -> User:
+def create(
+    tx: Connection,
+    email: str,
+    password: str,
+    *,
+    role: str = "owner",
+    accounts: Collection[int] | None = None,
+    invited_until: int | None = None,
+) -> User:
     """Store a new user and return it.
 
-    `password` is the password's hash, made by `passwords.to_store`. Raises Semantic if `email` is
-    no valid address, and Conflict if another user has this email.
+    `password` is the password's hash, made by `passwords.to_store`, "" for none. `role` and
+    `accounts` are as for `set_role`. `invited_until` is the time in ms since 1970 until which an
+    invited user may join; None for a user who may sign in now. Raises Semantic if `email` is no
+    valid address, and Conflict if another user has this email.
     """
     email = normal(email)
     if not _EMAIL.fullmatch(email) or not email.isprintable():
         raise Semantic(
             f"{email[:100]!r} is not an email address; give one such as ops@example.com."
         )
-    user = {"id": f"usr_{token(64)}", "email": email, "password": password, "created_at": now_ms()}
+    user = {
+        "id": f"usr_{token(64)}",
+        "email": email,
+        "password": password,
+        **_role_to_store(role, accounts),
+        "invited_until": invited_until,
+        "created_at": now_ms(),
+    }
     # ON CONFLICT: on PostgreSQL the error of a unique key would end the transaction.
     if not tx.run(_CREATE, user):
-        raise Conflict(f"There is a user {email} already; `crmhub admin user password` changes it.")
+        raise Conflict(f"There is a user {email} already; `crmhub admin user list` shows them.")
     return load(tx, email)
+
+
+def _role_to_store(role: str, accounts: Collection[int] | None) -> dict[str, str | None]:
+    if parse_role(role) == "owner" and accounts is not None:
+        raise Semantic("An owner sees all accounts; choose another role to limit the accounts.")
+    stored = None if accounts is None else json.dumps(sorted(set(accounts)))
+    return {"role": role, "accounts": stored}
 
 
 def list_users(db: Connection) -> list[User]:
@@ -106,139 +175,125 @@ def list_users(db: Connection) -> list[User]:
 
 def load(db: Connection, email: str) -> User:
     """Return the user with this email; raises NotFound if there is none."""
-    row = db.row(_LOAD, {"email": normal(email)})
+    # PostgreSQL refuses NUL, and no email contains it.
+    row = None if "\0" in email else db.row(_LOAD, {"email": normal(email)})
     if row is None:
         raise NotFound(f"There is no user {email[:100]!r}; `crmhub admin user list` shows them.")
     return _user_of(row)
 
 
+def load_by_id(db: Connection, user_id: str) -> User:
+    """Return the user with this id; raises NotFound if there is none."""
+    row = None if "\0" in user_id else db.row(_LOAD_BY_ID, {"id": user_id})
+    if row is None:
+        raise NotFound(f"There is no user {user_id[:60]!r}.")
+    return _user_of(row)
+
+
 def _user_of(row: Any) -> User:
-    return User(row.id, row.email, row.created_at, row.disabled_at, row.last_sign_in_at)
+    return User(
+        user_id=row.id,
+        email=row.email,
+        role=row.role,
+        accounts=parse_accounts(row.accounts),
+        created_at=row.created_at,
+        disabled_at=row.disabled_at,
+        invited_until=row.invited_until,
+        last_sign_in_at=row.last_sign_in_at,
+        has_password=bool(row.has_password),
+        has_second_factor=bool(row.has_second_factor),
+    )
 
 
-def stored_password(db: Connection, email: str) -> tuple[str, str] | None:
-    """Return (user id, password hash) of the enabled user with this email.
+def login(db: Connection, email: str) -> Login | None:
+    """Return the enabled user with this email for a sign-in.
 
     The result is None if there is no such user or the user is disabled.
     """
     if "\0" in email:
         # PostgreSQL refuses NUL, and no email contains it.
         return None
-    row = db.row(_PASSWORD, {"email": normal(email)})
-    return None if row is None else (row.id, row.password)
+    row = db.row(_LOGIN, {"email": normal(email)})
+    return None if row is None else Login(*row)
+
+
+def login_by_id(db: Connection, user_id: str) -> Login | None:
+    """Return the enabled user with this id for a sign-in, None if there is none."""
+    row = None if "\0" in user_id else db.row(_LOGIN_BY_ID, {"id": user_id})
+    return None if row is None else Login(*row)
 
 
 def set_password(tx: Connection, user: User, password: str) -> None:
-    """Store a new password hash and delete all sessions of the user.
+    """Store a new password hash and delete all sessions of the user; an invited user has joined.
 
     `password` is the hash, made by `passwords.to_store`.
     """
     tx.run(_SET_PASSWORD, {"id": user.user_id, "password": password})
-    _end_all(tx, user)
+    end_all(tx, user.user_id)
+
+
+def set_role(
+    tx: Connection, user: User, role: str, accounts: Collection[int] | None = None
+) -> None:
+    """Set the role and the accounts of a user, and delete all sessions of the user.
+
+    `role` is the name of a role. `accounts` are the ids of the accounts that the user may see, None
+    for all accounts. Raises Semantic for an unknown role or an owner with a list of accounts, and
+    Conflict if nobody else is an owner who can sign in.
+    """
+    stored = _role_to_store(role, accounts)
+    if role != "owner":
+        _keep_an_owner(tx, user)
+    tx.run(_SET_ROLE, {"id": user.user_id, **stored})
+    end_all(tx, user.user_id)
+
+
+def set_invited(tx: Connection, user: User, until: int) -> None:
+    """Let an invited user join until the time `until`, in ms since 1970."""
+    tx.run(_SET_INVITED, {"id": user.user_id, "invited_until": until})
+
+
+def join(tx: Connection, user_id: str) -> bool:
+    """Let an invited user join; return False if the invitation has expired or was used."""
+    return tx.run(_JOIN, {"id": user_id, "now": now_ms()}) > 0
 
 
 def set_disabled(tx: Connection, user: User, disabled: bool) -> bool:
     """Disable the user and delete their sessions, or, if `disabled` is False, enable the user.
 
-    Return False if the user was in this state already.
+    Return False if the user was in this state already. Raises Conflict if the user is the only
+    owner who can sign in.
     """
     if not disabled:
         return tx.run(_ENABLE, {"id": user.user_id}) > 0
+    _keep_an_owner(tx, user)
     changed = tx.run(_DISABLE, {"id": user.user_id, "disabled_at": now_ms()})
-    _end_all(tx, user)
+    end_all(tx, user.user_id)
     return changed > 0
+
+
+def remove(tx: Connection, user: User) -> bool:
+    """Delete a user with their sessions and links; return False if they were deleted before.
+
+    Raises Conflict if the user is the only owner who can sign in.
+    """
+    _keep_an_owner(tx, user)
+    return tx.run(_REMOVE, {"id": user.user_id}) > 0
+
+
+def _keep_an_owner(tx: Connection, user: User) -> None:
+    """Raise Conflict if the user is the only owner who can sign in.
+
+    Until the transaction ends, other transactions wait here.
+    """
+    owners = [row.id for row in tx.rows(_ACTIVE_OWNERS)]
+    if owners == [user.user_id]:
+        raise Conflict(
+            f"{user.email} is the last owner. Make another user an owner first: somebody must be"
+            " able to manage users."
+        )
 
 
 def normal(email: str) -> str:
     """Return an email in its stored form: in lower case, without blanks around it."""
     return email.strip().lower()
-
-
-# --- sessions ----------------------------------------------------------------------------------
-
-_session = console_session.c
-_IS_SESSION = _session.digest == param("digest")
-_NOTE_SIGN_IN = Statement(
-    sa.update(console_user)
-    .where(_IS_USER, _user.password == param("password"), _IS_ENABLED)
-    .values(params("last_sign_in_at"))
-)
-_DELETE_ENDED = Statement(
-    sa.delete(console_session).where(
-        sa.or_(
-            _session.ends_at <= param("now"),
-            _session.seen_at <= param("idle"),
-            _session.ends_at > param("latest"),
-        )
-    )
-)
-_START = Statement(
-    sa.insert(console_session).values(params("digest", "user_id", "seen_at", "ends_at"))
-)
-_SIGNED_IN = Statement(
-    sa.select(_session.user_id, _user.email, _session.seen_at)
-    .join_from(console_session, console_user, _user.id == _session.user_id)
-    .where(
-        _IS_SESSION,
-        _session.ends_at > param("now"),
-        _session.ends_at <= param("latest"),
-        _session.seen_at > param("idle"),
-        _IS_ENABLED,
-    )
-)
-_NOTE_SEEN = Statement(sa.update(console_session).where(_IS_SESSION).values(params("seen_at")))
-_END = Statement(sa.delete(console_session).where(_IS_SESSION))
-_END_ALL = Statement(sa.delete(console_session).where(_session.user_id == param("user_id")))
-
-
-def start_session(tx: Connection, user_id: str, password: str) -> str | None:
-    """Start a console session for a user and return the session's token.
-
-    `password` is the stored password hash that the sign-in was checked against. Returns None if the
-    user has been disabled, or has a new password, since that check.
-    """
-    now = now_ms()
-    user = {"id": user_id, "password": password, "last_sign_in_at": now}
-    if not tx.run(_NOTE_SIGN_IN, user):
-        return None
-    tx.run(_DELETE_ENDED, _bounds(now))
-    session = new_secret()
-    times = {"seen_at": now, "ends_at": now + LONGEST_MS}
-    tx.run(_START, {"digest": digest(session), "user_id": user_id} | times)
-    return session
-
-
-def signed_in(db: Connection, session: str) -> SignedIn | None:
-    """Return the user of a live session.
-
-    `session` is the session's token. Returns None if the token is unknown, the session has ended or
-    the user is disabled.
-    """
-    now = now_ms()
-    row = db.row(_SIGNED_IN, {"digest": digest(session)} | _bounds(now))
-    if row is None:
-        return None
-    return SignedIn(row.user_id, row.email, stale=row.seen_at <= now - _SEEN_EVERY_MS)
-
-
-def _bounds(now: int) -> dict[str, int]:
-    """Return the three times that decide whether a session is still valid at the time `now`.
-
-    All are in ms since 1970. The times are the parameters `now`, `idle` and `latest` of the
-    statements on sessions.
-    """
-    return {"now": now, "idle": now - IDLE_MS, "latest": now + _LATEST_MS}
-
-
-def note_seen(tx: Connection, session: str) -> None:
-    """Store the present time as the last use of the session with this token."""
-    tx.run(_NOTE_SEEN, {"digest": digest(session), "seen_at": now_ms()})
-
-
-def end_session(tx: Connection, session: str) -> None:
-    """Delete the session with this token; a session that has ended is no error."""
-    tx.run(_END, {"digest": digest(session)})
-
-
-def _end_all(tx: Connection, user: User) -> None:
-    tx.run(_END_ALL, {"user_id": user.user_id})

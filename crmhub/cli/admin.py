@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import rich_click as click
 
-from crmhub.cli.inputs import expiring, moment, read_password
+from crmhub.cli.admin_users import user
+from crmhub.cli.inputs import expiring
 from crmhub.cli.open_hub import author, opened_hub
 from crmhub.cli.output import in_words, iso, print_columns, print_json, validity
-from crmhub.server.processes import local_host, origin
-
-if TYPE_CHECKING:
-    from crmhub.accounts.users import User
 
 
 @click.group()
@@ -114,132 +109,4 @@ def revoke(token_id: str) -> None:
     click.echo(f"Token {token_id} is revoked.")
 
 
-# --- users of the console ----------------------------------------------------------------------
-
-_password = click.option(
-    "--password-file",
-    "password",
-    required=True,
-    metavar="FILE",
-    callback=lambda _ctx, _option, source: read_password(source),
-    help="File with the password; - reads standard input, or asks.",
-)
-
-
-@admin.group()
-def user() -> None:
-    """Manage console users."""
-
-
-@user.command(name="create")
-@click.argument("email")
-@_password
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def create_user(email: str, password: str, as_json: bool) -> None:
-    """Create a console user with EMAIL and a password of at least 12 characters."""
-    with opened_hub() as hub:
-        from crmhub.operations import users
-
-        user = users.create_user(hub, email, password, by=author())
-    if as_json:
-        print_json(_user_as_json(user))
-        return
-    click.echo(f"{user.email} may sign in at /console.")
-
-
-@user.command(name="link")
-@click.option(
-    "--expires",
-    type=moment,
-    default="24h",
-    show_default=True,
-    metavar="TIME",
-    help="Expires: 2h from now, or on a date (UTC); at most 7 days ahead.",
-)
-@click.option("--url", metavar="URL", help="The service's public URL. [default: host and port]")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def issue_link(expires: int, url: str | None, as_json: bool) -> None:
-    """Print a one-time link by which a person creates their console user.
-
-    The person chooses email and password. The link works once; a new link replaces the former one.
-    """
-    with opened_hub() as hub:
-        from crmhub.operations import setup_link
-
-        issued = setup_link.issue(hub, expires_at=expires, by=author())
-        address = url or origin(local_host(hub.settings.host), hub.settings.port)
-    link = address.rstrip("/") + issued.path
-    if as_json:
-        print_json({"link": link, "expiresAt": iso(issued.expires_at)})
-        return
-    click.echo(f"{link}\n\nThe link works once, until {in_words(issued.expires_at)}.")
-
-
-@user.command(name="list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def list_users(as_json: bool) -> None:
-    """List the console users with their state."""
-    with opened_hub() as hub:
-        from crmhub.operations import users
-
-        users_found = users.list_users(hub)
-    if as_json:
-        print_json([_user_as_json(user) for user in users_found])
-        return
-    print_columns(
-        ("USER ID", "EMAIL", "STATE", "LAST SIGN-IN"),
-        [
-            (
-                user.user_id,
-                user.email,
-                f"disabled {in_words(user.disabled_at)}" if user.disabled_at else "live",
-                in_words(user.last_sign_in_at),
-            )
-            for user in users_found
-        ],
-    )
-
-
-@user.command()
-@click.argument("email")
-def disable(email: str) -> None:
-    """Disable a user. Their sessions end within a second."""
-    _set_disabled(email, True)
-    click.echo(f"{email} is disabled.")
-
-
-@user.command()
-@click.argument("email")
-def enable(email: str) -> None:
-    """Enable a disabled user."""
-    _set_disabled(email, False)
-    click.echo(f"{email} may sign in at /console.")
-
-
-@user.command(name="password")
-@click.argument("email")
-@_password
-def change_password(email: str, password: str) -> None:
-    """Set a new password for a user. Their sessions end within a second."""
-    with opened_hub() as hub:
-        from crmhub.operations import users
-
-        users.set_password(hub, email, password, by=author())
-    click.echo(f"{email} has a new password.")
-
-
-def _set_disabled(email: str, disabled: bool) -> None:
-    with opened_hub() as hub:
-        from crmhub.operations import users
-
-        users.set_disabled(hub, email, disabled, by=author())
-
-
-def _user_as_json(user: User) -> dict[str, Any]:
-    return {
-        "userId": user.user_id,
-        "email": user.email,
-        "createdAt": iso(user.created_at),
-        "disabledAt": iso(user.disabled_at),
-        "lastSignInAt": iso(user.last_sign_in_at),
-    }
+admin.add_command(user)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import rich_click as click
 
 from crmhub.cli.open_hub import opened_hub
-from crmhub.cli.output import iso, print_json
+from crmhub.cli.output import print_json
 
 
 @click.group()
 def alert() -> None:
-    """List alerts (refused credentials, old queues, failed actions), and test their delivery."""
+    """List alerts, such as refused credentials and failed actions, and test their delivery."""
 
 
 @alert.command(name="list")
@@ -25,16 +25,7 @@ def list_alerts(as_json: bool) -> None:
     if as_json:
         print_json(
             [
-                {
-                    "type": alerts.STARTED[alert.kind],
-                    "clientId": alert.client_id,
-                    "adapter": alert.adapter,
-                    "connectionId": alert.connection_id,
-                    "since": iso(alert.since),
-                    "actions": alert.count,
-                    "blocked": alert.blocked,
-                    "url": alerts.fix_url(alert, public_url),
-                }
+                {"type": alerts.STARTED[alert.kind], **alerts.message_data(alert, public_url)}
                 for alert in active
             ]
         )

@@ -34,6 +34,9 @@ _VERBS = (
     "merge",
     "unmerge",
     "dismiss",
+    "invite",
+    "reset",
+    "remove",
 )
 
 

@@ -16,7 +16,7 @@ EXAMPLES = {
     "account show": "crmhub account show acme",
     "account set": "crmhub account set acme region=ES strict=true",
     "account adapter": "crmhub account adapter acme hubspot --secret access_token=@token.txt",
-    "account link": "crmhub account link acme hubspot --secret client_id=@id --secret client_secret=@secret",
+    "account link": "crmhub account link acme hubspot --secret client_id=@id --days 3",
     "account check": "crmhub account check acme",
     "account rotate": "crmhub account rotate acme secret --keep-old 2d",
     "account disable": "crmhub account disable acme --yes",

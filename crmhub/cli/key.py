@@ -16,6 +16,7 @@ def key() -> None:
 
 @key.command()
 @click.argument("client_id")
+@click.option("--name", default="", metavar="NAME", help="What the key is for.")
 @click.option(
     "--scope",
     "scopes",
@@ -26,13 +27,15 @@ def key() -> None:
 )
 @expiring
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def create(client_id: str, scopes: tuple[str, ...], expires: int | None, as_json: bool) -> None:
+def create(
+    client_id: str, name: str, scopes: tuple[str, ...], expires: int | None, as_json: bool
+) -> None:
     """Create an API key and print it. It is shown only once."""
     with opened_hub() as hub:
         from crmhub.operations import change_account
 
         issued = change_account.create_key(
-            hub, client_id, scopes=scopes, expires_at=expires, by=author()
+            hub, client_id, name=name, scopes=scopes, expires_at=expires, by=author()
         )
     if as_json:
         from crmhub.api.admin.account_answers import IssuedKeyShown
@@ -41,6 +44,8 @@ def create(client_id: str, scopes: tuple[str, ...], expires: int | None, as_json
         return
     click.echo(f"API key  {issued.api_key}")
     click.echo(f"Key id   {issued.key_id}")
+    if issued.name:
+        click.echo(f"Name     {issued.name}")
     click.echo(f"Scopes   {', '.join(issued.scopes)}")
     click.echo(f"Expires  {in_words(issued.expires_at)}")
     click.echo("\nThe key is not shown again: store it now.")
@@ -64,10 +69,11 @@ def list_keys(client_id: str, as_json: bool) -> None:
         return
 
     print_columns(
-        ("KEY ID", "ENDS IN", "STATE", "LAST USED", "SCOPES"),
+        ("KEY ID", "NAME", "ENDS IN", "STATE", "LAST USED", "SCOPES"),
         [
             (
                 key.key_id,
+                key.name or "–",
                 f"…{key.hint}",
                 validity(expires_at=key.expires_at, revoked_at=key.revoked_at),
                 in_words(key.last_used_at),

@@ -45,6 +45,7 @@ def worker(
     from crmhub import logs
     from crmhub.cli.open_hub import make_ready, warn_of_disk
     from crmhub.hub import Hub
+    from crmhub.operations.processes import Presence
     from crmhub.settings import Settings
     from crmhub.worker import Worker
 
@@ -71,9 +72,12 @@ def worker(
         threading.Thread(target=_stop_with_supervisor, args=(supervisor,), daemon=True).start()
     else:
         click.echo(f"crmhub processes the journal with {threads} threads.")
+    presence = Presence(hub.database, "worker")
+    presence.start()
     try:
         journal_worker.run()
     finally:
+        presence.stop()
         hub.close()
 
 

@@ -10,9 +10,11 @@ import flask
 from crmhub.accounts.accounts import Account
 from crmhub.adapter.registry import Installed
 from crmhub.api.http.authentication import hub
+from crmhub.console.access import may_open, needs
 from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import done, page, refused
-from crmhub.console.sessions import author
+from crmhub.console.people import visible_states
+from crmhub.console.sessions import author, signed_in
 from crmhub.errors import HubError
 from crmhub.identity import possible_duplicates
 from crmhub.operations import change_account as operating
@@ -86,14 +88,18 @@ def account_context(client_id: str) -> dict[str, Any]:
 
 
 def tabs(account: Account) -> list[tuple[str, str]]:
-    """Return the label and endpoint of each tab of an account's pages.
+    """Return the label and endpoint of each tab of an account's pages that the user may open.
 
     The label of the tab for possible duplicates contains the number of open pairs.
     """
     with hub().database.reading() as db:
         count = possible_duplicates.count_open(db, account)
     counts = {"console.duplicates": f" ({count:,})" if count else ""}
-    return [(f"{label}{counts.get(endpoint, '')}", endpoint) for label, endpoint in TABS]
+    return [
+        (f"{label}{counts.get(endpoint, '')}", endpoint)
+        for label, endpoint in TABS
+        if may_open(signed_in(), endpoint)
+    ]
 
 
 def installed(name: str) -> Installed:
@@ -108,12 +114,14 @@ def installed(name: str) -> Installed:
 
 
 @blueprint.get("/accounts/<client_id>")
+@needs("activity")
 def account(client_id: str) -> flask.Response:
     """Show an account's overview page."""
     return page("account/overview.html", **_overview(client_id))
 
 
 @blueprint.post("/accounts/<client_id>")
+@needs("change")
 def change_account(client_id: str) -> flask.Response:
     """Save those values of the overview form that the user has edited.
 
@@ -136,6 +144,7 @@ def change_account(client_id: str) -> flask.Response:
 
 
 @blueprint.post("/accounts/<client_id>/disabled")
+@needs("change")
 def disable_account(client_id: str) -> flask.Response:
     """Disable or enable an account, as the form says."""
     disabled = flask.request.form.get("disabled") == "true"
@@ -149,7 +158,7 @@ def _overview(client_id: str) -> dict[str, Any]:
     detail: Detail = shared["detail"]
     plan, counts = detail.account.plan, hub().records.counts(detail.account)
     with hub().database.reading() as db:
-        crms = crm_states.states_of(hub(), db, [detail.account])[detail.account.id]
+        crms = visible_states(crm_states.states_of(hub(), db, [detail.account]))[detail.account.id]
     alias = "".join(webhook_id.value for webhook_id in detail.ids if webhook_id.purpose == "alias")
     given = {
         "name": detail.account.name,

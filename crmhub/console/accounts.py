@@ -10,9 +10,11 @@ from crmhub.accounts import accounts as stored
 from crmhub.accounts.changes import client_id_of
 from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
+from crmhub.console.access import needs
 from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import page, refused
-from crmhub.console.sessions import author
+from crmhub.console.people import visible_states
+from crmhub.console.sessions import author, visible_accounts
 from crmhub.errors import HubError
 from crmhub.operations import crm_states
 from crmhub.operations.open_account import open_account
@@ -21,8 +23,9 @@ _PAGE_SIZE = 50
 
 
 @blueprint.get("/accounts")
+@needs("activity")
 def accounts() -> flask.Response:
-    """Show a page of the list of accounts, the oldest account first.
+    """Show a page of the list of accounts that the user sees, the oldest account first.
 
     If the URL has the query parameter `q`, only accounts whose name or client id matches it are
     listed.
@@ -30,9 +33,16 @@ def accounts() -> flask.Response:
     words = flask.request.args.get("q", "").strip()[:200]
     after = list_filters.parse_id(flask.request.args.get("after", "")) or 0
     with hub().database.reading() as db:
-        matches = stored.search_accounts(db, hub().plans, words, after=after, limit=_PAGE_SIZE + 1)
+        matches = stored.search_accounts(
+            db,
+            hub().plans,
+            words,
+            after=after,
+            limit=_PAGE_SIZE + 1,
+            among=visible_accounts(),
+        )
         shown = matches[:_PAGE_SIZE]
-        crms = crm_states.states_of(hub(), db, shown)
+        crms = visible_states(crm_states.states_of(hub(), db, shown))
     return page(
         "accounts/list.html",
         accounts=shown,
@@ -44,12 +54,14 @@ def accounts() -> flask.Response:
 
 
 @blueprint.get("/accounts/new")
+@needs("change", all_accounts=True)
 def new_account() -> flask.Response:
     """Show the form that opens a new account."""
     return page("accounts/new.html", given={}, **_plan_choices())
 
 
 @blueprint.post("/accounts/new")
+@needs("change", all_accounts=True)
 def open_new_account() -> flask.Response:
     """Open an account; show its webhook ids and its API key.
 

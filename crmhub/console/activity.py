@@ -12,13 +12,14 @@ import flask
 from crmhub.accounts.accounts import Account
 from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
+from crmhub.console.access import needs
 from crmhub.console.blueprint import blueprint
 from crmhub.console.list_filters import params
 from crmhub.console.pages import done, fragment, page, refused
-from crmhub.console.people import names_of
-from crmhub.console.sessions import author
+from crmhub.console.people import names_of, visible_action
+from crmhub.console.sessions import author, signed_in, visible_accounts
 from crmhub.console.template_filters import counted, label
-from crmhub.errors import HubError
+from crmhub.errors import Forbidden, HubError
 from crmhub.journal import action_queries, attention
 from crmhub.journal import discard_action as discarding
 from crmhub.journal import retry_action as retrying
@@ -47,6 +48,7 @@ _MAX_SELECTED = 50
 
 
 @blueprint.get("/activity")
+@needs("activity")
 def activity() -> flask.Response:
     """Show a page of the list of actions, the newest action first."""
     given = params(*FILTERS)
@@ -77,6 +79,7 @@ def activity() -> flask.Response:
 
 
 @blueprint.get("/activity/rows")
+@needs("activity")
 def activity_rows() -> flask.Response:
     """Return the rows of the first page of the list, by which an open page updates itself."""
     given = params(*FILTERS)
@@ -86,7 +89,13 @@ def activity_rows() -> flask.Response:
 
 def _page_of(selection: Wanted) -> tuple[list[Summary], bool]:
     """Return the newest selected actions, one page of them, and whether there are more."""
-    matches = action_queries.listed(hub().database, selection, limit=_PAGE_SIZE + 1)
+    database, limit = hub().database, _PAGE_SIZE + 1
+    if signed_in().may("data"):
+        matches = action_queries.listed(database, selection, limit=limit)
+    else:
+        # The values to hide in the reasons are in the requests.
+        whole = action_queries.listed_whole(database, selection, limit=limit)
+        matches = [visible_action(action).summary for action in whole]
     return matches[:_PAGE_SIZE], len(matches) > _PAGE_SIZE
 
 
@@ -116,6 +125,7 @@ def _state_choices(given: dict[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 @blueprint.get("/activity/retry")
+@needs("decide")
 def confirm_retry() -> flask.Response:
     """Show the number of selected actions, with a button to retry them."""
     given = _given()
@@ -125,6 +135,7 @@ def confirm_retry() -> flask.Response:
 
 
 @blueprint.post("/activity/retry")
+@needs("decide")
 def retry_actions() -> flask.Response:
     """Retry the selected actions, and those that they block."""
     given = _given()
@@ -134,6 +145,7 @@ def retry_actions() -> flask.Response:
 
 
 @blueprint.get("/activity/discard")
+@needs("decide")
 def confirm_discard() -> flask.Response:
     """Show the number of selected actions, with a form to discard them.
 
@@ -143,6 +155,7 @@ def confirm_discard() -> flask.Response:
 
 
 @blueprint.post("/activity/discard")
+@needs("decide")
 def discard_actions() -> flask.Response:
     """Discard the selected actions, and those that they block."""
     reason, given = flask.request.form.get("reason", ""), _given()
@@ -189,7 +202,7 @@ def _selection_of_form(given: dict[str, Any]) -> Wanted:
     """Return the selection of checkboxes, or that of the filters if there were no checkboxes."""
     if "selected" in given:
         # No id of the database: nothing checked must not mean everything.
-        return Wanted(ids=tuple(given["id"]) or ("none",))
+        return Wanted(ids=tuple(given["id"]) or ("none",), account_ids=visible_accounts())
     return _selection(given)
 
 
@@ -207,6 +220,9 @@ def _filters_in(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _selection(given: dict[str, str], *, after: str = "") -> Wanted:
+    if {"reason", "q"} & given.keys() and not signed_in().may("data"):
+        # Whoever may search for parts of a text can find out the text.
+        raise Forbidden("Your role does not allow to search in reasons, names and emails.")
     return Wanted(
         account=list_filters.account(given),
         states=list_filters.one_of(given, "state", STATES),
@@ -227,15 +243,16 @@ def _selection(given: dict[str, str], *, after: str = "") -> Wanted:
         ),
         search=given.get("q", ""),
         after=after,
+        account_ids=visible_accounts(),
     )
 
 
 def _count_attention(account: Account | None) -> Attention:
     """Return the numbers of failed actions and of actions blocked by failed actions.
 
-    Only actions of `account` are counted; if it is None, the actions of all accounts are counted.
+    Only actions of `account` are counted; if it is None, those of all accounts that the user sees.
     """
     with hub().database.reading() as db:
         if account is None:
-            return attention.of_all(db)
+            return attention.of_all(db, visible_accounts())
         return attention.of_accounts(db, [account.id])[account.id]

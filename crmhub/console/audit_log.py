@@ -10,18 +10,23 @@ from crmhub import audit
 from crmhub.api.http.authentication import hub
 from crmhub.audit import OBJECTS, VERBS, Wanted
 from crmhub.console import list_filters
+from crmhub.console.access import needs
 from crmhub.console.blueprint import blueprint
 from crmhub.console.list_filters import params
 from crmhub.console.pages import page, refused
+from crmhub.console.sessions import signed_in, visible_accounts
 from crmhub.errors import HubError
 
 _FILTERS = ("account", "object", "verb", "by", "newerThan", "olderThan")
 _PAGE_SIZE = 15
+# Kinds of objects that only users with the right "people" see.
+_OF_PEOPLE = ("user", "token")
 _OBJECT_CHOICES = (("", "Anything"), *((name, name) for name in OBJECTS))
 _VERB_CHOICES = (("", "Any change"), *((name, name) for name in VERBS))
 
 
 @blueprint.get("/audit")
+@needs("data")
 def audit_log() -> flask.Response:
     """Show a page of the audit log, the newest change first."""
     given = params(*_FILTERS)
@@ -59,4 +64,6 @@ def _selection(given: dict[str, str], after: str) -> Wanted:
         newer_than_ms=list_filters.age(given, "newerThan", "Within the last") or None,
         older_than_ms=list_filters.age(given, "olderThan", "Older than") or None,
         before_id=list_filters.parse_id(after),
+        account_ids=visible_accounts(),
+        without=() if signed_in().may("people") else _OF_PEOPLE,
     )

@@ -1,6 +1,6 @@
 """The banner with alerts at the top of every console page.
 
-Alerts report refused credentials, old queues, and failed actions.
+Alerts report refused credentials, old queues, failed actions, and API keys that expire soon.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from dataclasses import dataclass
 
 import flask
 
+from crmhub.accounts import admin_tokens
+from crmhub.accounts.user_sessions import SignedIn
 from crmhub.api.http.authentication import hub
+from crmhub.console import lifetimes
 from crmhub.console.template_filters import counted
 from crmhub.errors import Unavailable
 from crmhub.hub import Hub
@@ -25,11 +28,12 @@ _CACHE_S = 3.0
 _PAUSE_FACTOR = 9
 _MAX_ACCOUNTS = 3
 STATES: dict[Kind, str] = {"queue": "queued,running", "dead": "dead,parked"}
+_PAGES: dict[Kind, str] = {"keys": "console.keys", "credentials": "console.crm"}
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of the banner, for all alerts of one kind.
+    """A line of the banner, for all alerts of one kind, or for admin tokens.
 
     `said` is the message; `bad` is true for a serious alert. `accounts` has the client id and a URL
     for the first three accounts with such an alert, `others` is the number of further accounts.
@@ -46,12 +50,14 @@ class Line:
 class Banner:
     """A cache of the current alerts of all accounts.
 
-    Each process has its own cache, which is filled again after a few seconds.
+    `ending_tokens` is the number of admin tokens that expire soon, as of the last query. Each
+    process has its own cache, which is filled again after a few seconds.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._alerts: list[Alert] = []
+        self.ending_tokens = 0
         self._next_query_at = 0.0
 
     def alerts(self, hub: Hub) -> list[Alert]:
@@ -66,6 +72,8 @@ class Banner:
             started_at = time.monotonic()
             with hub.database.reading() as db:
                 self._alerts = alerts.current(db, old_ms=hub.settings.alert_queue_age)
+                tokens = admin_tokens.list_tokens(db)
+            self.ending_tokens = sum(map(lifetimes.is_ending, tokens))
             ended_at = time.monotonic()
             self._next_query_at = ended_at + max(_CACHE_S, _PAUSE_FACTOR * (ended_at - started_at))
         except Unavailable:
@@ -88,14 +96,25 @@ def register(app: flask.Flask) -> None:
     app.extensions["crmhub.console.banner"] = Banner()
 
 
-def banner() -> list[Line]:
-    """Return the lines of the banner, one for each kind of alert that is present."""
-    return _lines(current())
+def banner(user: SignedIn) -> list[Line]:
+    """Return the lines of the banner, one for each kind of alert that is present.
+
+    Only alerts about accounts that the user sees are included.
+    """
+    lines = _lines(visible_alerts(user))
+    if (count := _banner().ending_tokens) and user.may("people"):
+        said = f"{counted(count, 'admin token')} {'expires' if count == 1 else 'expire'} soon:"
+        lines.append(Line(False, said, [("Admin tokens", flask.url_for("console.tokens"))], 0, ""))
+    return lines
 
 
-def current() -> list[Alert]:
-    """Return the current alerts of all accounts, from the app's cache or by a query."""
-    return _banner().alerts(hub())
+def visible_alerts(user: SignedIn) -> list[Alert]:
+    """Return the current alerts about accounts that the user sees."""
+    return [
+        alert
+        for alert in _banner().alerts(hub())
+        if user.sees(alert.account_id) and (alert.kind != "keys" or user.may("data"))
+    ]
 
 
 def forget() -> None:
@@ -120,6 +139,7 @@ def _line(kind: Kind, alerts: Sequence[Alert]) -> Line:
         "credentials": f"The credentials of {counted(len(alerts), 'CRM')} are refused:",
         "queue": f"{counted(count, 'action')} queued for too long:",
         "dead": f"Actions that need attention: {Attention(count, blocked)}:",
+        "keys": f"{counted(count, 'API key')} {'expires' if count == 1 else 'expire'} soon:",
     }
     state = STATES.get(kind, "")
     accounts = [
@@ -127,10 +147,11 @@ def _line(kind: Kind, alerts: Sequence[Alert]) -> Line:
             name,
             flask.url_for("console.activity", account=name, state=state)
             if state
-            # Only refused credentials: they are fixed there.
-            else flask.url_for("console.crm", client_id=name),
+            else flask.url_for(_PAGES.get(kind, "console.account"), client_id=name),
         )
         for name in names[:_MAX_ACCOUNTS]
     ]
     address = flask.url_for("console.activity", state=state) if state else ""
-    return Line(kind != "queue", said[kind], accounts, len(names) - len(accounts), address)
+    return Line(
+        kind in ("credentials", "dead"), said[kind], accounts, len(names) - len(accounts), address
+    )

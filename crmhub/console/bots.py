@@ -10,6 +10,7 @@ from crmhub.accounts.webhook_ids import WEEK_MS, Rotatable
 from crmhub.api.http.addresses import is_https
 from crmhub.api.http.authentication import hub
 from crmhub.console import test_call
+from crmhub.console.access import needs
 from crmhub.console.account import account_context
 from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import page
@@ -34,12 +35,14 @@ _ROTATABLE_LABELS: dict[Rotatable, str] = {
 
 
 @blueprint.get("/accounts/<client_id>/bots")
+@needs("change")
 def bots(client_id: str) -> flask.Response:
     """Show the URLs of all helpers, and snippets that call the selected helper."""
     return page("account/bots.html", **_context(client_id, flask.request.args.get("helper", "")))
 
 
 @blueprint.post("/accounts/<client_id>/bots/test")
+@needs("change")
 def bots_test(client_id: str) -> flask.Response:
     """Call a helper of the account with the submitted body, and show its answer."""
     context = _context(client_id, flask.request.form.get("helper", ""))
@@ -71,6 +74,7 @@ def _context(client_id: str, helper_name: str) -> dict[str, Any]:
 
 
 @blueprint.post("/accounts/<client_id>/bots/rotate")
+@needs("change")
 def bots_rotate(client_id: str) -> flask.Response:
     """Replace a webhook id or the webhook secret, and show the new value.
 

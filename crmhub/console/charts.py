@@ -12,9 +12,11 @@ import flask
 
 from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
+from crmhub.console.access import needs
 from crmhub.console.blueprint import blueprint
 from crmhub.console.list_filters import params
 from crmhub.console.pages import page, refused
+from crmhub.console.sessions import visible_accounts
 from crmhub.errors import HubError
 from crmhub.journal.history import SPANS, Part, history
 
@@ -23,6 +25,7 @@ _TIME_FORMATS = {"24h": "%H:%M", "7d": "%b %d %H:%M", "30d": "%b %d"}
 
 
 @blueprint.get("/activity/charts")
+@needs("activity")
 def charts() -> flask.Response:
     """Show the charts of an account, or of all accounts."""
     given = params("account", "span")
@@ -32,7 +35,7 @@ def charts() -> flask.Response:
         account = list_filters.account(given)
     except HubError as exc:
         return refused(exc, "activity/charts.html", given=given, chosen=span, spans=_SPAN_LABELS)
-    parts = history(hub().database, SPANS[span], account)
+    parts = history(hub().database, SPANS[span], account, account_ids=visible_accounts())
     return page(
         "activity/charts.html",
         given=given,

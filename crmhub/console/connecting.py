@@ -11,6 +11,7 @@ import flask
 
 from crmhub.accounts.accounts import CLIENT_ID
 from crmhub.api.http.authentication import hub
+from crmhub.console.access import needs, open_to_all
 from crmhub.console.blueprint import blueprint
 from crmhub.console.connection import (
     CALLBACK,
@@ -26,6 +27,7 @@ from crmhub.operations import connect_crm
 
 
 @blueprint.post("/accounts/<client_id>/crm/connect")
+@needs("change")
 def crm_connect(client_id: str) -> flask.Response:
     """Send the operator's browser to the CRM, to connect the account with the submitted values."""
     name = flask.request.form.get("adapter", "")
@@ -46,6 +48,7 @@ def crm_connect(client_id: str) -> flask.Response:
 
 
 @blueprint.post("/accounts/<client_id>/crm/link")
+@needs("change")
 def crm_link(client_id: str) -> flask.Response:
     """Make a link for a customer, and show it once."""
     name = flask.request.form.get("adapter", "")
@@ -67,6 +70,7 @@ def crm_link(client_id: str) -> flask.Response:
 
 
 @blueprint.get("/connect/<token>")
+@open_to_all
 def by_link(token: str) -> flask.Response:
     """Show a customer what the link is for, with the button that connects the account."""
     try:
@@ -77,6 +81,7 @@ def by_link(token: str) -> flask.Response:
 
 
 @blueprint.post("/connect/<token>")
+@open_to_all
 def connect_by_link(token: str) -> flask.Response:
     """Send the customer's browser to the CRM."""
     try:
@@ -89,6 +94,7 @@ def connect_by_link(token: str) -> flask.Response:
 
 
 @blueprint.get("/connect/callback")
+@open_to_all
 def connect_callback() -> flask.Response:
     """End a visit to the CRM, which has sent the browser back: store the tokens, or say why not."""
     given = flask.request.args

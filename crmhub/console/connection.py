@@ -14,6 +14,7 @@ import flask
 from crmhub.accounts.accounts import Account
 from crmhub.api.http.addresses import public_url
 from crmhub.api.http.authentication import hub
+from crmhub.console.access import needs
 from crmhub.console.account import account_context, installed
 from crmhub.console.blueprint import PREFIX, blueprint
 from crmhub.console.pages import done, page, refused, see
@@ -29,6 +30,7 @@ CALLBACK = f"{PREFIX}/connect/callback"
 
 
 @blueprint.get("/accounts/<client_id>/crm")
+@needs("data")
 def crm(client_id: str) -> flask.Response:
     """Show the form with the settings of the account's CRM.
 
@@ -40,6 +42,7 @@ def crm(client_id: str) -> flask.Response:
 
 
 @blueprint.post("/accounts/<client_id>/crm/fields")
+@needs("change")
 def crm_fields(client_id: str) -> flask.Response:
     """Redirect to the form for the chosen adapter; nothing is saved."""
     name = flask.request.form.get("adapter", "")
@@ -47,6 +50,7 @@ def crm_fields(client_id: str) -> flask.Response:
 
 
 @blueprint.post("/accounts/<client_id>/crm")
+@needs("change")
 def crm_save(client_id: str) -> flask.Response:
     """Save the submitted CRM settings; test the connection first, unless the form says not to."""
     form = flask.request.form
@@ -69,6 +73,7 @@ def crm_save(client_id: str) -> flask.Response:
 
 
 @blueprint.post("/accounts/<client_id>/crm/check")
+@needs("change")
 def crm_check(client_id: str) -> flask.Response:
     """Test a connection with the submitted CRM settings; nothing is saved."""
     name = flask.request.form.get("adapter", "")

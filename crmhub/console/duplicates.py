@@ -12,6 +12,7 @@ import flask
 from crmhub.accounts.accounts import Account
 from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
+from crmhub.console.access import needs
 from crmhub.console.account import installed, tabs
 from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import done, page, refused
@@ -31,6 +32,7 @@ _TAKE_PREFIX = "take."
 
 
 @blueprint.get(_PATH, endpoint="duplicates")
+@needs("data")
 def duplicates_list(client_id: str) -> flask.Response:
     """Show a page of the pairs with the selected state, the newest pair first."""
     account = hub().load_account(client_id)
@@ -54,6 +56,7 @@ def duplicates_list(client_id: str) -> flask.Response:
 
 
 @blueprint.get(_PAIR)
+@needs("data")
 def duplicates_pair(client_id: str, one: str, other: str) -> flask.Response:
     """Show a pair of contacts, and the result that their merge would have."""
     account = hub().load_account(client_id)
@@ -63,6 +66,7 @@ def duplicates_pair(client_id: str, one: str, other: str) -> flask.Response:
 
 
 @blueprint.post(f"{_PAIR}/merge")
+@needs("change")
 def duplicates_merge(client_id: str, one: str, other: str) -> flask.Response:
     """Merge a pair of contacts, unless a contact changed since the page was shown."""
     account = hub().load_account(client_id)
@@ -86,6 +90,7 @@ def duplicates_merge(client_id: str, one: str, other: str) -> flask.Response:
 
 
 @blueprint.post(f"{_PAIR}/unmerge")
+@needs("change")
 def duplicates_unmerge(client_id: str, one: str, other: str) -> flask.Response:
     """Undo the merge of a pair of contacts."""
     account = hub().load_account(client_id)
@@ -99,6 +104,7 @@ def duplicates_unmerge(client_id: str, one: str, other: str) -> flask.Response:
 
 
 @blueprint.post(f"{_PAIR}/dismiss")
+@needs("change")
 def duplicates_dismiss(client_id: str, one: str, other: str) -> flask.Response:
     """Close a pair of contacts.
 

@@ -9,6 +9,7 @@ from io import StringIO
 import flask
 
 from crmhub.api.http.authentication import hub
+from crmhub.console.access import needs
 from crmhub.console.blueprint import blueprint
 from crmhub.console.imports import csv_download
 from crmhub.console.records import filter_of, filter_rows, kind_of
@@ -20,6 +21,7 @@ _DELIMITERS = (",", ";", "\t", "|")
 
 
 @blueprint.get("/accounts/<client_id>/export")
+@needs("data")
 def imports_export(client_id: str) -> flask.Response:
     """Return the records of one kind that match the filters, as a CSV file."""
     args = flask.request.args

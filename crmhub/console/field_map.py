@@ -18,6 +18,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import KINDS, Faulty, FieldMap
 from crmhub.adapter import Described, Written
 from crmhub.api.http.authentication import hub
+from crmhub.console.access import needs
 from crmhub.console.account import account_context, installed
 from crmhub.console.blueprint import blueprint
 from crmhub.console.list_filters import text
@@ -58,6 +59,7 @@ class Section:
 
 
 @blueprint.get("/accounts/<client_id>/field-map")
+@needs("data")
 def fieldmap(client_id: str) -> flask.Response:
     """Show the form with the account's field map.
 
@@ -70,6 +72,7 @@ def fieldmap(client_id: str) -> flask.Response:
 
 
 @blueprint.post("/accounts/<client_id>/field-map")
+@needs("change")
 def fieldmap_save(client_id: str) -> flask.Response:
     """Save the submitted field map.
 
@@ -96,6 +99,7 @@ def fieldmap_save(client_id: str) -> flask.Response:
 
 
 @blueprint.post("/accounts/<client_id>/field-map/rows")
+@needs("change")
 def fieldmap_rows(client_id: str) -> flask.Response:
     """Show the submitted field map again, with one more rule; nothing is saved."""
     draft = Draft.typed(flask.request.form)
@@ -106,6 +110,7 @@ def fieldmap_rows(client_id: str) -> flask.Response:
 
 
 @blueprint.post("/accounts/<client_id>/field-map/preview")
+@needs("change")
 def fieldmap_preview(client_id: str) -> flask.Response:
     """Show the property values that a helper call would send to the CRM.
 

@@ -13,6 +13,7 @@ import flask
 
 from crmhub.accounts.accounts import Account
 from crmhub.api.http.authentication import hub
+from crmhub.console.access import needs
 from crmhub.console.account import account_context
 from crmhub.console.blueprint import MAX_UPLOAD_BYTES, blueprint
 from crmhub.console.list_filters import text
@@ -66,12 +67,14 @@ _FORM_WORDS = (
 
 
 @blueprint.get("/accounts/<client_id>/imports")
+@needs("data")
 def imports(client_id: str) -> flask.Response:
     """Show the forms for an upload and for an export, and the newest imports."""
     return page("account/imports.html", **_overview(client_id))
 
 
 @blueprint.post("/accounts/<client_id>/imports")
+@needs("change")
 def imports_upload(client_id: str) -> flask.Response:
     """Store an uploaded CSV file as a draft, and show its columns."""
     account = hub().load_account(client_id)
@@ -98,12 +101,14 @@ def imports_upload(client_id: str) -> flask.Response:
 
 
 @blueprint.get("/accounts/<client_id>/imports/<id>")
+@needs("data")
 def imports_job(client_id: str, id: str) -> flask.Response:
     """Show an import: a draft with its columns and first rows, else its progress or result."""
     return page("account/import.html", **_shown(client_id, id))
 
 
 @blueprint.post("/accounts/<client_id>/imports/<id>")
+@needs("change")
 def imports_start(client_id: str, id: str) -> flask.Response:
     """Save the form of a draft, and start a dry run or the import if its button was pressed."""
     account = hub().load_account(client_id)
@@ -125,6 +130,7 @@ def imports_start(client_id: str, id: str) -> flask.Response:
 
 
 @blueprint.post("/accounts/<client_id>/imports/<id>/state")
+@needs("change")
 def imports_state(client_id: str, id: str) -> flask.Response:
     """Stop or continue an import, or make a draft of it again, as the button says."""
     account = hub().load_account(client_id)
@@ -142,6 +148,7 @@ def imports_state(client_id: str, id: str) -> flask.Response:
 
 
 @blueprint.post("/accounts/<client_id>/imports/<id>/deleted")
+@needs("change")
 def imports_delete(client_id: str, id: str) -> flask.Response:
     """Delete an import with its file and its refused rows."""
     import_jobs.delete(hub(), hub().load_account(client_id), id)
@@ -150,6 +157,7 @@ def imports_delete(client_id: str, id: str) -> flask.Response:
 
 
 @blueprint.get("/accounts/<client_id>/imports/<id>/refused.csv")
+@needs("data")
 def imports_refused(client_id: str, id: str) -> flask.Response:
     """Return the refused rows of an import, with their lines and reasons, as a CSV file."""
     job = import_jobs.find(hub(), hub().load_account(client_id), id)

@@ -8,7 +8,7 @@ import flask
 
 from crmhub import durations
 from crmhub.accounts.accounts import Account
-from crmhub.api.http.authentication import hub
+from crmhub.console import sessions
 from crmhub.errors import BadRequest
 
 _MAX_LENGTH = 500
@@ -79,9 +79,9 @@ def account(given: dict[str, str]) -> Account | None:
     """Return the account whose client id is in `given["account"]`.
 
     `given` are query parameters. Returns None without this parameter. Raises NotFound for an
-    unknown account.
+    unknown account, and for one that the user does not see.
     """
-    return hub().load_account(given["account"]) if "account" in given else None
+    return sessions.load_account(given["account"]) if "account" in given else None
 
 
 def parse_id(given: str) -> int | None:

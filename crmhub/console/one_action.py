@@ -10,12 +10,13 @@ import flask
 from crmhub.adapter import BadConfig
 from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
+from crmhub.console.access import may_open, needs
 from crmhub.console.blueprint import blueprint
 from crmhub.console.list_filters import params
 from crmhub.console.pages import done, page, refused
-from crmhub.console.people import names_of
+from crmhub.console.people import names_of, visible_action, visible_standing
 from crmhub.console.rule_links import rule_links
-from crmhub.console.sessions import author
+from crmhub.console.sessions import author, signed_in, visible_accounts
 from crmhub.console.template_filters import counted
 from crmhub.errors import BadRequest, HubError
 from crmhub.identity.contact_names import ContactName
@@ -23,7 +24,6 @@ from crmhub.journal import action_queries
 from crmhub.journal import discard_action as discarding
 from crmhub.journal import retry_action as retrying
 from crmhub.journal.action_queries import Full, Wanted
-from crmhub.journal.blockers import standing
 from crmhub.operations import correct_action
 from crmhub.properties.kinds import CONTACTS, DEALS, TICKETS, Kind
 
@@ -32,6 +32,7 @@ _RECORDS: dict[str, Kind] = {"createDeal": DEALS, "createTicket": TICKETS}
 
 
 @blueprint.get("/activity/<action_id>")
+@needs("activity")
 def action(action_id: str) -> flask.Response:
     """Show an action with its request, its attempts and its result."""
     return page("activity/one.html", **_action_context(action_id))
@@ -42,14 +43,14 @@ def _action_context(action_id: str) -> dict[str, Any]:
 
     Raises NotFound if there is no action with this id.
     """
-    action = action_queries.shown(hub().database, action_id)
+    action = visible_action(action_queries.shown(hub().database, action_id))
     state = action.summary.state
     values = correct_action.values_of(action.summary.kind, action.request)
     return {
         "found": action,
         "name": _name_of([action]),
         "one": action.summary,
-        "standing": standing(hub().database, action.summary),
+        "standing": visible_standing(action.summary),
         "now": time.time_ns() // 1_000_000,
         "retriable": state in retrying.RETRIED,
         "correctable": state in correct_action.CORRECTED,
@@ -64,6 +65,7 @@ def _action_context(action_id: str) -> dict[str, Any]:
 
 
 @blueprint.get("/activity/contact")
+@needs("activity")
 def contact() -> flask.Response:
     """Show the actions of a contact, the newest action first."""
     given = params("account", "contact")
@@ -71,9 +73,11 @@ def contact() -> flask.Response:
     if given.keys() != {"account", "contact"}:
         raise BadRequest("A timeline is of a contact of an account; come here from one of theirs.")
     account = list_filters.account(given)
-    selection = Wanted(account=account, contact=given["contact"], after=after)
+    selection = Wanted(
+        account=account, contact=given["contact"], after=after, account_ids=visible_accounts()
+    )
     matches = action_queries.listed_whole(hub().database, selection, limit=_CONTACT_PAGE_SIZE + 1)
-    shown = matches[:_CONTACT_PAGE_SIZE]
+    shown = [visible_action(action) for action in matches[:_CONTACT_PAGE_SIZE]]
     name = _name_of(shown)
     return page(
         "activity/contact.html",
@@ -98,6 +102,7 @@ def _name_of(actions: list[Full]) -> ContactName | None:
 
 
 @blueprint.post("/activity/<action_id>/retry")
+@needs("decide")
 def retry_action(action_id: str) -> flask.Response:
     """Retry an action, and the actions that it blocks."""
     count = retrying.retry_one(hub().database, action_id, by=author())
@@ -105,6 +110,7 @@ def retry_action(action_id: str) -> flask.Response:
 
 
 @blueprint.post("/activity/<action_id>/edit")
+@needs("change")
 def edit_action(action_id: str) -> flask.Response:
     """Correct values in an action's request; then retry it and the actions that it blocks."""
     form = flask.request.form
@@ -133,6 +139,7 @@ def edit_action(action_id: str) -> flask.Response:
 
 
 @blueprint.post("/activity/<action_id>/discard")
+@needs("decide")
 def discard_action(action_id: str) -> flask.Response:
     """Discard an action, and the actions that it blocks."""
     reason = flask.request.form.get("reason", "")
@@ -177,7 +184,7 @@ def _record_links(action: Full) -> list[tuple[str, str]]:
         ids.append((CONTACTS, contact_id))
     crm_url = result.get("url") or ""
     addresses = [crm_url if crm_url.startswith(("https://", "http://")) else "", ""]
-    if _uses_hub_records(action.adapter):
+    if _uses_hub_records(action.adapter) and may_open(signed_in(), "console.records_one"):
         client_id = action.summary.client_id
         addresses = [
             flask.url_for("console.records_one", client_id=client_id, kind=kind.name, id=id)

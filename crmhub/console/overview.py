@@ -10,8 +10,11 @@ import flask
 from crmhub.accounts import accounts as stored
 from crmhub.api.http.authentication import hub
 from crmhub.console import banner, list_filters
+from crmhub.console.access import needs
 from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import page
+from crmhub.console.people import visible_states, visible_text
+from crmhub.console.sessions import signed_in, visible_accounts
 from crmhub.console.template_filters import counted
 from crmhub.journal import lead_counts
 from crmhub.journal.attention import Attention
@@ -41,17 +44,21 @@ class Problem:
 
 
 @blueprint.get("")
+@needs("activity")
 def home() -> flask.Response:
     """Show the landing page, with a page of the list of accounts, the oldest account first."""
     after = list_filters.parse_id(flask.request.args.get("after", "")) or 0
     with hub().database.reading() as db:
-        matches = stored.list_accounts(db, hub().plans, after=after, limit=_PAGE_SIZE + 1)
+        visible = visible_accounts()
+        matches = stored.search_accounts(
+            db, hub().plans, "", after=after, limit=_PAGE_SIZE + 1, among=visible
+        )
         shown = matches[:_PAGE_SIZE]
-        crms = crm_states.states_of(hub(), db, shown)
+        crms = visible_states(crm_states.states_of(hub(), db, shown))
         leads = lead_counts.of_accounts(db, [account.id for account in shown])
-        all_leads = lead_counts.of_all(db)
-        down = crm_states.down(hub(), db)
-    problems = [*_of_crms(down), *_of_alerts(banner.current())]
+        all_leads = lead_counts.of_all(db, visible)
+        down = [one for one in crm_states.down(hub(), db) if signed_in().sees(one.account_id)]
+    problems = [*_of_crms(down), *_of_alerts(banner.visible_alerts(signed_in()))]
     return page(
         "overview.html",
         accounts=shown,
@@ -70,7 +77,9 @@ def _of_crms(down: Sequence[Down]) -> Iterator[Problem]:
         title = f"{crm.title} (former CRM)" if crm.former else crm.title
         said = f"{title} refuses the credentials" if crm.refused else f"{title} is failing"
         address = flask.url_for("console.crm", client_id=crm.client_id)
-        yield Problem(crm.client_id, said, crm.reason, crm.since, True, "Check the CRM", address)
+        yield Problem(
+            crm.client_id, said, visible_text(crm.reason), crm.since, True, "Check the CRM", address
+        )
 
 
 def _of_alerts(alerts: Sequence[Alert]) -> Iterator[Problem]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -15,6 +16,7 @@ from crmhub.api.http import flask_proxies
 from crmhub.api.http.answers import failure
 from crmhub.api.http.authentication import hub
 from crmhub.console import banner, sessions
+from crmhub.console.access import may_open
 from crmhub.console.blueprint import PREFIX, is_ours
 from crmhub.console.sessions import NotSignedIn
 from crmhub.errors import HubError, Unauthorized
@@ -25,6 +27,8 @@ HEAD = (
     ("Accounts", "console.accounts", "accounts"),
     ("Activity", "console.activity", "activity"),
     ("Audit log", "console.audit_log", "audit"),
+    ("Users", "console.users", "users"),
+    ("Hub", "console.workers", "workers"),
 )
 """The pages that the header links to: label, endpoint, and the first segment of their paths."""
 
@@ -57,13 +61,16 @@ def page(template: str, status: int = 200, /, **context: Any) -> flask.Response:
 
     `context` has the template variables.
     """
+    user = flask.g.get("signed_in")
     text = flask.render_template(
         f"console/{template}",
-        user=flask.g.get("signed_in"),
-        banner=banner.banner() if _has_banner() else [],
+        user=user,
+        # Whether the user may open the view of an endpoint: pages offer nothing else.
+        may=partial(may_open, user),
+        banner=banner.banner(user) if user and _has_banner() else [],
         csrf=_csrf_field,
         said=_pending_message(),
-        head=HEAD,
+        head=[one for one in HEAD if may_open(user, one[1])],
         part=flask.request.path.removeprefix(f"{PREFIX}/").partition("/")[0],
         **context,
     )

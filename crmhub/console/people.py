@@ -1,25 +1,56 @@
-"""The names of the persons that actions are about, for the console's pages.
+"""What pages show of the persons that actions are about, as far as the user's role allows.
 
-All names that activity pages show come from here; what a bot sent is shown by the page of its
-action.
+All names that activity pages show come from here, and all actions with what a bot has sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from crmhub.api.http.authentication import hub
+from crmhub.console.sessions import signed_in
 from crmhub.identity import contact_names
 from crmhub.identity.contact_names import ContactName
-from crmhub.journal.action_queries import Summary
+from crmhub.journal.action_queries import Full, Summary
+from crmhub.journal.blockers import Standing, standing
+from crmhub.operations.crm_states import CrmState
+from crmhub.operations.personal_data import hide_in_action, hide_in_text
 
 
 def names_of(actions: Sequence[Summary]) -> dict[str, ContactName]:
     """Return the names of the contacts of actions, by action id.
 
-    An action whose contact has no known name is missing.
+    An action whose contact has no known name is missing, and all are for users who see no personal
+    data.
     """
+    if not signed_in().may("data"):
+        return {}
     keys = {one.id: (one.account_id, one.connection_id, one.hub_id) for one in actions}
     with hub().database.reading() as db:
         found = contact_names.names_of(db, keys.values())
     return {id: found[key] for id, key in keys.items() if key in found}
+
+
+def visible_action(action: Full) -> Full:
+    """Return an action as the user may see it: without personal data if their role says so."""
+    return action if signed_in().may("data") else hide_in_action(action)
+
+
+def visible_standing(action: Summary) -> Standing:
+    """Return the reasons why an action waits, as the user may see them."""
+    reasons = standing(hub().database, action)
+    return replace(reasons, away=visible_text(reasons.away))
+
+
+def visible_states(states: Mapping[int, list[CrmState]]) -> dict[int, list[CrmState]]:
+    """Return the states of CRMs, by account id, with reasons as the user may see them."""
+    return {
+        account_id: [replace(one, reason=visible_text(one.reason)) for one in several]
+        for account_id, several in states.items()
+    }
+
+
+def visible_text(text: str) -> str:
+    """Return a message of a CRM as the user may see it."""
+    return text if signed_in().may("data") else hide_in_text(text)

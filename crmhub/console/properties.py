@@ -16,6 +16,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.adapter import Adapter, AdapterError, Described
 from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
+from crmhub.console.access import needs
 from crmhub.console.account import account_context, installed
 from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import page
@@ -42,6 +43,7 @@ class CrmAnswer:
 
 
 @blueprint.get("/accounts/<client_id>/properties")
+@needs("data")
 def properties(client_id: str) -> flask.Response:
     """Show the properties, pipelines and owners of a kind of record, in the CRM or in the hub."""
     shared = account_context(client_id)

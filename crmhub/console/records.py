@@ -13,6 +13,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.api.http.authentication import hub
 from crmhub.api.record_paths import number
 from crmhub.api.records import search_limit
+from crmhub.console.access import needs
 from crmhub.console.account import tabs
 from crmhub.console.blueprint import blueprint
 from crmhub.console.list_filters import text
@@ -52,12 +53,14 @@ _FILTER_INDEX = re.compile(r"filters\[(\d+)\]\.?")
 
 
 @blueprint.get("/records/<client_id>")
+@needs("data")
 def records(client_id: str) -> flask.Response:
     """Redirect to the list of an account's contacts."""
     return see(flask.url_for("console.records_of", client_id=client_id, kind="contacts"))
 
 
 @blueprint.get("/records/<client_id>/<kind>")
+@needs("data")
 def records_of(client_id: str, kind: str) -> flask.Response:
     """Show a page of the records of one kind that match up to five filters."""
     account, record_kind = hub().load_account(client_id), kind_of(kind)
@@ -98,6 +101,7 @@ def records_of(client_id: str, kind: str) -> flask.Response:
 
 
 @blueprint.get("/records/<client_id>/<kind>/<id>")
+@needs("data")
 def records_one(client_id: str, kind: str, id: str) -> flask.Response:
     """Show a record with its properties and its associated records."""
     account, record_kind = hub().load_account(client_id), kind_of(kind)

@@ -13,6 +13,7 @@ from crmhub.console import (
     account,
     accounts,
     activity,
+    admin_tokens,
     audit_log,
     banner,
     bots,
@@ -25,13 +26,17 @@ from crmhub.console import (
     front_page,
     imports,
     keys,
+    links,
     one_action,
     overview,
+    plans,
+    profile,
     properties,
     records,
     setup,
     sign_in,
     template_filters,
+    users,
 )
 from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import ask_to_sign_in
@@ -41,6 +46,7 @@ __all__ = [
     "account",
     "accounts",
     "activity",
+    "admin_tokens",
     "audit_log",
     "bots",
     "charts",
@@ -52,13 +58,17 @@ __all__ = [
     "front_page",
     "imports",
     "keys",
+    "links",
     "one_action",
     "overview",
+    "plans",
+    "profile",
     "properties",
     "records",
     "register",
     "setup",
     "sign_in",
+    "users",
 ]
 
 

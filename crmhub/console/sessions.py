@@ -15,18 +15,25 @@ were loaded over https set such cookies.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import cast
 
 import flask
 from werkzeug.exceptions import RequestEntityTooLarge
 
-from crmhub.accounts.users import LONGEST_MS, SignedIn
-from crmhub.api.http.addresses import is_https
+from crmhub.accounts import accounts
+from crmhub.accounts.accounts import Account
+from crmhub.accounts.user_sessions import LONGEST_MS, SignedIn
+from crmhub.api.http.addresses import client_address, is_https
 from crmhub.api.http.authentication import hub
 from crmhub.audit import Author
+from crmhub.console.access import access_of
 from crmhub.console.blueprint import MAX_UPLOAD_BYTES, PREFIX, blueprint, is_upload
-from crmhub.errors import Forbidden, HubError, Unauthorized
-from crmhub.operations import users
+from crmhub.errors import Forbidden, HubError, NotFound, Unauthorized
+from crmhub.journal import action_queries
+from crmhub.journal.action_queries import Wanted
+from crmhub.operations import signing_in
+from crmhub.operations.signing_in import Browser, NewSession
 from crmhub.secrets import derive, new_secret, same, sign
 
 COOKIE = "crmhub_console"
@@ -35,19 +42,6 @@ _DEVICE_COOKIE = "crmhub_device_"
 _DEVICE_S = 365 * 24 * 3600
 _HOST_PREFIX = "__Host-"
 FIELD = "csrf"
-# Endpoints that need no session.
-OPEN = frozenset(
-    {
-        "console.static",
-        "console.sign_in",
-        "console.let_in",
-        "console.setup",
-        "console.create_by_link",
-        "console.by_link",
-        "console.connect_by_link",
-        "console.connect_callback",
-    }
-)
 _TOKEN = re.compile(r"[A-Za-z0-9]{43}", re.ASCII)
 
 
@@ -64,22 +58,52 @@ class FileTooLarge(HubError):
 
 @blueprint.before_request
 def guard() -> None:
-    """Check the session and the CSRF token before each view of the console.
+    """Check the session, the user's rights and the CSRF token before each view of the console.
 
-    Raises NotSignedIn without a valid session, unless the page needs none. Raises Forbidden for a
-    POST from another site or without a valid CSRF token.
+    Raises NotSignedIn without a valid session, unless the page needs none. Raises Forbidden if the
+    user's role does not include what the view requires, and for a POST from another site or without
+    a valid CSRF token. Raises NotFound if the path names an account that the user does not see, or
+    an action of such an account.
     """
     endpoint = flask.request.endpoint
     # Flask answers OPTIONS itself, and the list of methods is no secret.
     if endpoint == "console.static" or flask.request.method == "OPTIONS":
         return
     recognise()
-    if flask.g.signed_in is None and endpoint not in OPEN:
+    access = access_of(endpoint) if endpoint else None
+    if flask.g.signed_in is None and (access is None or access.session):
         raise NotSignedIn("Sign in at /console/sign-in: there is no session, or it has expired.")
+    # A view that declares nothing is refused, rather than open to everybody by mistake.
+    if access is None or not access.allows(flask.g.signed_in):
+        raise Forbidden("Your role does not allow this. Ask an owner of this hub.")
     if is_upload(flask.request.method, flask.request.path):
         _read_upload()
     if flask.request.method not in ("GET", "HEAD"):
         _require_console_form()
+    _require_visible(flask.request.view_args or {})
+
+
+def _require_visible(view_args: Mapping[str, str]) -> None:
+    """Raise NotFound if the path names an account that the user does not see, or its action."""
+    user: SignedIn | None = flask.g.signed_in
+    if user is None or user.accounts is None:
+        return
+    if client_id := view_args.get("client_id"):
+        load_account(client_id)
+    if action_id := view_args.get("action_id"):
+        wanted = Wanted(ids=(action_id,), account_ids=user.accounts)
+        if not action_queries.listed(hub().database, wanted, limit=1):
+            # The same message as for an action that does not exist.
+            raise NotFound(f"There is no action {action_id[:60]}.")
+
+
+def load_account(client_id: str) -> Account:
+    """Return the account with this client id; raises NotFound if the user sees no such account."""
+    account = hub().load_account(client_id)
+    if not signed_in().sees(account.id):
+        # The same message as for an account that does not exist.
+        raise accounts.unknown(client_id)
+    return account
 
 
 def _read_upload() -> None:
@@ -106,7 +130,7 @@ def recognise() -> None:
     flask.g.signed_in = None
     flask.g.cookie = token = _session_cookie()
     if token:
-        flask.g.signed_in = users.signed_in(hub(), token)
+        flask.g.signed_in = signing_in.signed_in(hub(), token)
     if flask.g.signed_in is not None:
         hub().database.bind_all_accounts()
 
@@ -132,6 +156,12 @@ def device(user_id: str) -> str:
     By this token a sign-in of the user recognises the browser.
     """
     return _cookie_value(f"{_DEVICE_COOKIE}{user_id}")
+
+
+def browser() -> Browser:
+    """Return the browser of this request, for a sign-in."""
+    address = client_address(flask.request, hub().settings.trusted_proxies)
+    return Browser(address, flask.g.cookie, device)
 
 
 def _require_console_form() -> None:
@@ -170,7 +200,7 @@ def csrf_token() -> str:
     return sign(key, flask.g.cookie.encode()).hex()
 
 
-def remember(session: users.NewSession) -> None:
+def remember(session: NewSession) -> None:
     """Make the response to this request set the session cookie and the device cookie."""
     flask.g.new_cookie = session.token
     flask.g.new_device = session
@@ -181,7 +211,7 @@ def set_cookies(response: flask.Response) -> None:
     value: str | None = flask.g.get("new_cookie")
     if value is not None:
         _set_cookie(response, COOKIE, value, LONGEST_MS // 1000)
-    session: users.NewSession | None = flask.g.get("new_device")
+    session: NewSession | None = flask.g.get("new_device")
     if session is not None:
         _set_cookie(response, f"{_DEVICE_COOKIE}{session.user_id}", session.device, _DEVICE_S)
 
@@ -212,6 +242,11 @@ def signed_in() -> SignedIn:
     Call this only in views that require a session.
     """
     return cast(SignedIn, flask.g.signed_in)
+
+
+def visible_accounts() -> frozenset[int] | None:
+    """Return the ids of the accounts that the signed-in user sees, None for all accounts."""
+    return signed_in().accounts
 
 
 def author() -> Author:

@@ -7,6 +7,7 @@ import flask
 from crmhub.accounts.passwords import SHORTEST
 from crmhub.api.http.authentication import hub
 from crmhub.console import sessions
+from crmhub.console.access import open_to_all
 from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import page, refused, see
 from crmhub.errors import HubError, NotFound, Semantic
@@ -14,6 +15,7 @@ from crmhub.operations import setup_link
 
 
 @blueprint.get("/setup/<token>")
+@open_to_all
 def setup(token: str) -> flask.Response:
     """Show the form for email and password; the link still works afterwards."""
     try:
@@ -24,6 +26,7 @@ def setup(token: str) -> flask.Response:
 
 
 @blueprint.post("/setup/<token>")
+@open_to_all
 def create_by_link(token: str) -> flask.Response:
     """Create the user, sign them in, and redirect to the landing page."""
     form = flask.request.form

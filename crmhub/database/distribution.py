@@ -21,9 +21,12 @@ COORDINATOR = (
     "admin_token",
     "alert",
     "audit",
+    "console_link",
+    "console_recovery_code",
     "console_session",
     "console_setup_link",
     "console_user",
+    "hub_process",
     "outbox",
 )
 """The tables that are only on the coordinator, such as those for operators and their alerts."""

@@ -115,6 +115,7 @@ api_key = sa.Table(
     sa.Column("expires_at", MS),
     sa.Column("revoked_at", MS),
     sa.Column("last_used_at", MS),
+    sa.Column("name", sa.Text, nullable=False, server_default=""),
     sa.UniqueConstraint("account_id", "id"),
 )
 """Keys of the public API; only the digest of a key is stored."""
@@ -155,8 +156,17 @@ console_user = sa.Table(
     sa.Column("created_at", MS, nullable=False),
     sa.Column("disabled_at", MS),
     sa.Column("last_sign_in_at", MS),
+    # A role of accounts/roles.py.
+    sa.Column("role", sa.Text, nullable=False, server_default="owner"),
+    # JSON list of the ids of the user's accounts; null: all accounts.
+    sa.Column("accounts", sa.Text),
+    # Until when an invited user may join; null once they have joined.
+    sa.Column("invited_until", MS),
+    # The sealed secret of the second factor, "" without one, and the last accepted time step.
+    sa.Column("totp", sa.Text, nullable=False, server_default=""),
+    sa.Column("totp_step", MS, nullable=False, server_default="0"),
 )
-"""People who may sign in to the console."""
+"""People who may sign in to the console; `password` is "" for a user without a password."""
 
 console_session = sa.Table(
     "console_session",
@@ -183,6 +193,46 @@ console_setup_link = sa.Table(
     sa.Column("ends_at", MS, nullable=False),
 )
 """The one-time link by which a console user is created; only the digest of its token is stored."""
+
+console_link = sa.Table(
+    "console_link",
+    metadata,
+    sa.Column("digest", KEY_TEXT, primary_key=True),
+    sa.Column(
+        "user_id", sa.Text, sa.ForeignKey("console_user.id", ondelete="CASCADE"), nullable=False
+    ),
+    sa.Column("purpose", sa.Text, nullable=False),
+    sa.Column("ends_at", MS, nullable=False),
+    sa.Index("ix_console_link_user_id", "user_id"),
+)
+"""One-time links by which a console user sets a password; only the digest is stored."""
+
+console_recovery_code = sa.Table(
+    "console_recovery_code",
+    metadata,
+    sa.Column(
+        "user_id",
+        sa.Text,
+        sa.ForeignKey("console_user.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    sa.Column("digest", KEY_TEXT, primary_key=True),
+)
+"""Unused recovery codes of second factors; only the digest of a code is stored."""
+
+hub_process = sa.Table(
+    "hub_process",
+    metadata,
+    sa.Column("id", KEY_TEXT, primary_key=True),
+    # serve or worker.
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("host", sa.Text, nullable=False),
+    sa.Column("pid", sa.Integer, nullable=False),
+    sa.Column("version", sa.Text, nullable=False),
+    sa.Column("started_at", MS, nullable=False),
+    sa.Column("seen_at", MS, nullable=False),
+)
+"""The running processes of the hub; each stores that it is alive every half minute."""
 
 audit = sa.Table(
     "audit",
@@ -778,6 +828,8 @@ ROUTING = frozenset(
         console_user,
         console_session,
         console_setup_link,
+        console_link,
+        console_recovery_code,
     )
 )
 """The tables by which a request finds its account, or the operator who sent it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,7 +66,8 @@ class Wanted:
     and `ended`: only actions that were accepted, or ended, from the first time until before the
     second (ms since 1970); 0 for no limit. `search`: an email, name, phone, contactToken, contact
     id or the beginning of an action's id (`journal.action_search`). `after`: only actions older
-    than the one with this id, the last of the previous page.
+    than the one with this id, the last of the previous page. `account_ids`: only
+    actions of the accounts with these ids, None for all accounts.
     """
 
     account: Account | None = None
@@ -83,6 +84,7 @@ class Wanted:
     search: str = ""
     ids: Sequence[str] = ()
     after: str = ""
+    account_ids: Collection[int] | None = None
 
     @property
     def narrows(self) -> bool:
@@ -111,6 +113,8 @@ def conditions_of(connection: Connection, wanted: Wanted) -> tuple[Conditions, d
 
     if wanted.account is not None:
         add(_a.account_id == param("account_id"), account_id=wanted.account.id)
+    if wanted.account_ids is not None:
+        add(in_list(_a.account_id, "visible"), visible=sorted(wanted.account_ids))
     if wanted.states:
         add(of_states(wanted.states))
         if set(wanted.states) <= set(STOPPED):

@@ -6,7 +6,7 @@ are counted separately, since the operator's decision on the failed action decid
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,8 +80,16 @@ def of_accounts(db: Connection, account_ids: Sequence[int]) -> Mapping[int, Atte
     return found
 
 
-def of_all(db: Connection) -> Attention:
-    """Return the numbers of failed and blocked actions of all accounts together."""
+def of_all(db: Connection, account_ids: Collection[int] | None = None) -> Attention:
+    """Return the numbers of failed and blocked actions of several accounts together.
+
+    `account_ids`: the ids of the accounts, None for all accounts.
+    """
+    if account_ids is not None:
+        counts_of = of_accounts(db, sorted(account_ids)).values()
+        return Attention(
+            sum(one.failed for one in counts_of), sum(one.blocked for one in counts_of)
+        )
     counts = {row.state: row.count for row in _rows_of_several(db, _OF_ALL_ACCOUNTS)}
     return Attention(int(counts.get("dead", 0)), int(counts.get("parked", 0)))
 

@@ -6,6 +6,7 @@ actions are deleted after 30 days, so the statistics go back no further.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +14,7 @@ import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
 from crmhub.database.connection import Connection, Database, now_ms
-from crmhub.database.statements import Statement, one_of, param
+from crmhub.database.statements import Statement, in_list, one_of, param
 from crmhub.database.tables import action
 
 _HOUR_MS = 3_600_000
@@ -72,18 +73,25 @@ class Part:
         return self.done / self.ended if self.ended else None
 
 
-def history(database: Database, span: Span, account: Account | None = None) -> list[Part]:
+def history(
+    database: Database,
+    span: Span,
+    account: Account | None = None,
+    *,
+    account_ids: Collection[int] | None = None,
+) -> list[Part]:
     """Return the statistics of each interval of the period `span`, the oldest interval first.
 
     The last interval is the present one, which ends in the future. `account`: count only its
-    actions; None for the actions of all accounts.
+    actions; None for the actions of all accounts. `account_ids`: if no account is given, count only
+    actions of the accounts with these ids; None for all accounts.
     """
     moment = now_ms()
     last = moment // span.part_ms
     first = last - span.parts + 1
     parts = [Part(number * span.part_ms) for number in range(first, last + 1)]
     with database.reading() as db:
-        rows = _counted(db, span, first, moment, account)
+        rows = _counted(db, span, first, moment, account, account_ids)
     for row in rows:
         # If another host's clock is ahead, an action may seem to be accepted in the future.
         begun = min(row.accepted_in - first, span.parts - 1)
@@ -127,7 +135,12 @@ def _percentile(part: Part, share: int) -> int | None:
 
 
 def _counted(
-    db: Connection, span: Span, first: int, moment: int, account: Account | None
+    db: Connection,
+    span: Span,
+    first: int,
+    moment: int,
+    account: Account | None,
+    account_ids: Collection[int] | None,
 ) -> list[Any]:
     """Return the numbers of actions by interval of acceptance, interval of end, state and duration.
 
@@ -137,12 +150,14 @@ def _counted(
     significant digits. Actions accepted before the period have the interval of acceptance `first -
     1`. Unfinished actions have the state `queued`, and their interval of end means nothing.
     """
-    values: dict[str, int] = {
+    values: dict[str, Any] = {
         "part": span.part_ms,
         "begin": first * span.part_ms,
         "before": first - 1,
         "now": moment,
     }
+    if account is None and account_ids is not None:
+        return db.rows(_COUNT_OF_SEVERAL, {**values, "account_ids": sorted(account_ids)})
     if account is None:
         return db.rows(_COUNT_OF_ALL_ACCOUNTS, values)
     return db.rows(_COUNT, values | {"account_id": account.id})
@@ -192,4 +207,5 @@ def _two_digits(value: Any) -> list[tuple[Any, Any]]:
 
 
 _COUNT = Statement(_build_count(action.c.account_id == param("account_id")))
+_COUNT_OF_SEVERAL = Statement(_build_count(in_list(action.c.account_id, "account_ids")))
 _COUNT_OF_ALL_ACCOUNTS = Statement(_build_count())

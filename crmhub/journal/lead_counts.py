@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -35,11 +35,15 @@ _OF_ACCOUNTS = Statement(
 )
 
 
-def of_all(db: Connection) -> list[int]:
-    """Return the numbers of leads of all accounts in each of the last 24 hours, the oldest first.
+def of_all(db: Connection, account_ids: Collection[int] | None = None) -> list[int]:
+    """Return the numbers of leads in each of the last 24 hours, the oldest hour first.
 
-    Hours begin at full hours (UTC); the last one is not over yet.
+    Hours begin at full hours (UTC); the last one is not over yet. `account_ids`: the ids of the
+    accounts, None for all accounts.
     """
+    if account_ids is not None:
+        several = of_accounts(db, sorted(account_ids)).values()
+        return [sum(hour) for hour in zip(*several, strict=True)] or [0] * HOURS
     first = _first_hour()
     bounds = {f"from_{i}": earliest_id((first + i) * _HOUR_MS) for i in range(HOURS + 1)}
     counts = [0] * HOURS

@@ -1,4 +1,4 @@
-"""Alerts for operators: refused credentials, old queues, failed actions.
+"""Alerts for operators: refused credentials, old queues, failed actions, keys that expire soon.
 
 Every worker compares the present alerts with the stored alerts every few seconds. A change is
 stored in one transaction with its message, so the message is sent once for each change, however
@@ -17,10 +17,11 @@ from typing import Any, Literal, get_args
 
 import sqlalchemy as sa
 
+from crmhub.accounts.scopes import WARN_MS
 from crmhub.database import tables
 from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.statements import Statement, one_of, param, params
-from crmhub.database.tables import account, action, outage
+from crmhub.database.tables import account, action, api_key, outage
 from crmhub.database.tables import alert as alert_table
 from crmhub.errors import Unavailable
 from crmhub.hub import Hub
@@ -28,19 +29,21 @@ from crmhub.journal import attention, outbox
 from crmhub.journal.attention import Attention
 from crmhub.records.search.filters import iso
 
-Kind = Literal["credentials", "queue", "dead"]
+Kind = Literal["credentials", "queue", "dead", "keys"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 STARTED: Mapping[Kind, str] = {
     "credentials": "credentials.refused",
     "queue": "queue.old",
     "dead": "actions.dead",
+    "keys": "keys.expiring",
 }
 """The type of the message that is sent when an alert starts, by kind of alert."""
 ENDED: Mapping[Kind, str] = {
     "credentials": "credentials.accepted",
     "queue": "queue.caught_up",
     "dead": "actions.decided",
+    "keys": "keys.settled",
 }
 """The type of the message that is sent when an alert ends, by kind of alert."""
 
@@ -118,6 +121,28 @@ _FAILED_ACTIONS = (
     .where(_counted.c.failed > 0)
     .subquery("failed")
 )
+# Of each account together, under its present connection; the conditions are `scopes.ends_soon`.
+_ENDING_KEYS = (
+    sa.select(
+        api_key.c.account_id,
+        account.c.connection_id,
+        (sa.func.min(api_key.c.expires_at) - WARN_MS).label("since"),
+        sa.func.count().label("actions"),
+        sa.func.min(api_key.c.expires_at).label("newest"),
+        sa.literal(0).label("blocked"),
+    )
+    .select_from(api_key)
+    .join(account, account.c.id == api_key.c.account_id)
+    .where(
+        api_key.c.revoked_at.is_(None),
+        account.c.disabled_at.is_(None),
+        api_key.c.expires_at > param("now"),
+        api_key.c.expires_at - param("now") < WARN_MS,
+        2 * (api_key.c.expires_at - param("now")) < api_key.c.expires_at - api_key.c.created_at,
+    )
+    .group_by(api_key.c.account_id, account.c.connection_id)
+    .subquery("ending")
+)
 _CURRENT_OF_ALL_ACCOUNTS: Mapping[Kind, Statement] = {
     "credentials": Statement(
         _with_names(_REFUSED_CREDENTIALS)
@@ -126,6 +151,7 @@ _CURRENT_OF_ALL_ACCOUNTS: Mapping[Kind, Statement] = {
     ),
     "queue": Statement(_with_names(_OLD_QUEUES)),
     "dead": Statement(_with_names(_FAILED_ACTIONS)),
+    "keys": Statement(_with_names(_ENDING_KEYS)),
 }
 _STORED_OF_ALL_ACCOUNTS = Statement(_with_names(alert_table))
 _COUNT_OF_ALL_ACCOUNTS = Statement(
@@ -152,10 +178,11 @@ _DELETE = Statement(
 class Alert:
     """An alert about one connection of an account.
 
-    `kind` is "credentials" (the CRM refuses them), "queue" (actions wait too long) or "dead"
-    (actions failed). `since` is the start of the alert and `newest` the time of its newest event,
-    both in ms since 1970. `count` is the number of waiting or failed actions, `blocked` the number
-    of actions that wait behind failed actions.
+    `kind` is "credentials" (the CRM refuses them), "queue" (actions wait too long), "dead" (actions
+    failed) or "keys" (API keys of the account expire soon). `since` is the start of the alert and
+    `newest` the time of its newest event, or the expiry of the first key, both in ms since 1970.
+    `count` is the number of waiting or failed actions, or of keys; `blocked` is the number of
+    actions that wait behind failed actions.
     """
 
     account_id: int
@@ -180,6 +207,14 @@ class Alert:
             return (
                 f"its CRM ({self.adapter}) refuses the credentials {since}; `crmhub account check"
                 f" {self.client_id}` tells why."
+            )
+        if self.kind == "keys":
+            keys = f"{self.count} API key{'s' * (self.count != 1)}"
+            day = iso(self.newest)[:10]
+            return (
+                f"{keys} of it expire{'s' * (self.count == 1)} soon, the first on {day};"
+                f" `crmhub key list {self.client_id}` shows which. Create another one in its place,"
+                " and revoke it."
             )
         if self.kind == "queue":
             actions = f"{self.count} action{'s' * (self.count != 1)} for {self.adapter}"
@@ -225,7 +260,11 @@ def current(db: Connection, *, old_ms: int) -> list[Alert]:
     A queue causes an alert if the oldest action in the queue has waited longer than `old_ms`
     milliseconds.
     """
-    params_by_kind: Mapping[Kind, Mapping[str, int]] = {"queue": {"before": now_ms() - old_ms}}
+    now = now_ms()
+    params_by_kind: Mapping[Kind, Mapping[str, int]] = {
+        "queue": {"before": now - old_ms},
+        "keys": {"now": now},
+    }
     alerts = [
         Alert(
             row.account_id,
@@ -274,7 +313,7 @@ def _store_changes(tx: Connection, *, old_ms: int, send: bool, public_url: str |
             row = {"since": alert.since, "told_of": alert.newest, "told_at": now_ms()}
             tx.run(_STORE, key | row)
         if send:
-            outbox.add(tx, message_type, _message_data(alert, public_url))
+            outbox.add(tx, message_type, message_data(alert, public_url))
 
 
 def _changes(db: Connection, alerts: Sequence[Alert]) -> list[tuple[str, Alert]]:
@@ -321,7 +360,16 @@ def fix_url(alert: Alert, public_url: str | None) -> str:
     return f"{public_url}/console/accounts/{alert.client_id}/crm"
 
 
-def _message_data(alert: Alert, public_url: str | None) -> dict[str, object]:
+def message_data(alert: Alert, public_url: str | None) -> dict[str, object]:
+    """Return what messages and `crmhub alert list --json` say about an alert."""
+    if alert.kind == "keys":
+        return {
+            "clientId": alert.client_id,
+            "since": iso(alert.since),
+            "keys": alert.count,
+            # An alert that has ended is about no key any more.
+            "expiresAt": iso(alert.newest) if alert.count else None,
+        }
     url = fix_url(alert, public_url)
     # Without the CRM's own message: it may quote personal data.
     return {

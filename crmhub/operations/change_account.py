@@ -112,20 +112,21 @@ def create_key(
     scopes: Sequence[str],
     expires_at: int | None,
     by: Author,
+    name: str = "",
     key_id: str | None = None,
 ) -> IssuedKey:
     """Create an API key for an account and return it.
 
-    Without `scopes` the key has all scopes. `expires_at` is in ms since 1970, None for never.
-    `key_id` is the id of the new key, None for a random id. Raises NotFound if there is no account
-    with this client id, Semantic if a scope is unknown or the expiry is past, BadRequest if
-    `key_id` is invalid, and Conflict if the account already has a key with this id, as after a
-    repeated call.
+    `name` says what the key is for. Without `scopes` the key has all scopes. `expires_at` is in ms
+    since 1970, None for never. `key_id` is the id of the new key, None for a random id. Raises
+    NotFound if there is no account with this client id, Semantic if the name, a scope or the expiry
+    is invalid, BadRequest if `key_id` is invalid, and Conflict if the account already has a key
+    with this id, as after a repeated call.
     """
     id = hub.load_account(client_id).id
-    issued = keys.create(tx, id, scopes=scopes, expires_at=expires_at, key_id=key_id)
+    issued = keys.create(tx, id, name=name, scopes=scopes, expires_at=expires_at, key_id=key_id)
     expiry = None if issued.expires_at is None else iso(issued.expires_at)
-    after = {"scopes": list(issued.scopes), "expiresAt": expiry}
+    after = {"name": issued.name, "scopes": list(issued.scopes), "expiresAt": expiry}
     audit.note(tx, by, "create", "key", issued.key_id, account_id=id, after=after)
     return issued
 

@@ -83,6 +83,7 @@ _OUTAGES = Statement(
 # A former CRM without work is never called again, so that its outage would never end.
 _OUTAGES_OF_ALL_ACCOUNTS = Statement(
     sa.select(
+        _o.account_id,
         account_table.c.client_id,
         account_table.c.name,
         (account_table.c.connection_id != _o.connection_id).label("former"),
@@ -151,6 +152,7 @@ class Down:
     `since` in ms since 1970; `former`: whether the account uses another CRM now.
     """
 
+    account_id: int
     client_id: str
     name: str
     title: str
@@ -238,6 +240,7 @@ def down(hub: Hub, db: Connection) -> list[Down]:
     """
     return [
         Down(
+            row.account_id,
             row.client_id,
             row.name,
             title_of(hub, row.adapter),

@@ -16,6 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from crmhub import audit
+from crmhub.accounts import second_factors
 from crmhub.accounts.accounts import account_ids
 from crmhub.audit import Author
 from crmhub.database.bulk import Row
@@ -62,14 +63,18 @@ SEALED = (
     SealedColumn("connection", "credentials", ("account_id", "id")),
     SealedColumn("connect_request", "request", ("account_id", "id")),
 )
-"""All columns with encrypted values; `reseal` would skip a column that is missing here."""
+"""All columns of accounts with encrypted values; `reseal` would skip one that is missing here.
+
+The second factors of console users, which belong to no account, are resealed too.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
     """An encrypted value that cannot be decrypted.
 
-    `client_id` is its account, `column` the name of its column, `reason` the error message.
+    `client_id` is its account, or the email of its console user; `column` is the name of its
+    column, `reason` the error message.
     """
 
     client_id: str
@@ -99,6 +104,8 @@ def counts(database: Database) -> Counter[str]:
             for account_id in ids:
                 for row in db.rows(count, {"account_id": account_id}):
                     counts[row.key_id] += row.n
+        for _, _, sealed in second_factors.sealed_secrets(db):
+            counts[sealed.split(".")[1]] += 1
     return counts
 
 
@@ -138,11 +145,35 @@ def reseal(
                 done += hub.database.transact(partial(_replace, column=column, values=values))
                 broken += faults
                 report(done)
+        count, faults = _reseal_users(hub)
+        broken += faults
+        if count:
+            done += count
+            report(done)
         if done == before:
             break
     if done:
         hub.database.transact(partial(_note, by=by, key_id=hub.vault.first, count=done))
     return Resealed(done, tuple(broken))
+
+
+def _reseal_users(hub: Hub) -> tuple[int, list[Broken]]:
+    """Encrypt the second factors of console users with the first key.
+
+    Return the number of replaced values, and the values that cannot be decrypted.
+    """
+    done, broken = 0, list[Broken]()
+    with hub.database.reading() as db:
+        listed = second_factors.sealed_secrets(db)
+    for user_id, email, sealed in listed:
+        if sealed.startswith(hub.vault.prefix):
+            continue
+        replace = partial(second_factors.reseal, vault=hub.vault, user_id=user_id, sealed=sealed)
+        try:
+            done += hub.database.transact(replace)
+        except SealBroken as exc:
+            broken.append(Broken(email, "totp", str(exc)))
+    return done, broken
 
 
 def _note(tx: Connection, *, by: Author, key_id: str, count: int) -> None:

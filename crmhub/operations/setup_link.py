@@ -10,7 +10,7 @@ from crmhub.audit import Author
 from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import NotFound, Semantic
 from crmhub.hub import Hub, in_transaction
-from crmhub.operations.users import NewSession, new_session
+from crmhub.operations.signing_in import NewSession, start_session
 
 PATH = "/console/setup"
 """The path of the page that the link opens; the token follows it."""
@@ -61,7 +61,7 @@ def check_link(hub: Hub, token: str) -> None:
 
 
 def create_user(hub: Hub, token: str, email: str, password: str) -> NewSession:
-    """Create a console user by the link with this token, and start a session of the user.
+    """Create a console user, an owner, by the link with this token; start a session of the user.
 
     The link no longer works then. Raises NotFound if the link does not work, Semantic if the email
     or the password is invalid, and Conflict if another user has the email. After Semantic and
@@ -69,26 +69,24 @@ def create_user(hub: Hub, token: str, email: str, password: str) -> NewSession:
     """
     # First, because hashing a password takes half a second, which strangers must not cause.
     check_link(hub, token)
-    stored_password = passwords.to_store(password)
-    user_id, session = _create_user(hub, token, email, stored_password)
-    return new_session(hub, user_id, stored_password, session)
+    return _create_user(hub, token, email, passwords.to_store(password))
 
 
 @in_transaction
 def _create_user(
     hub: Hub, tx: Connection, token: str, email: str, stored_password: str
-) -> tuple[str, str]:
-    """Create the user; return the user's id and the token of a new session."""
+) -> NewSession:
     link = setup_links.use(tx, token)
     if link is None:
         raise _no_link()
     user = users.create(tx, email, stored_password)
     by = Author("user", user.email, user.user_id)
-    after = {"email": user.email, "linkIssuedBy": link.issued_by}
+    after = {"email": user.email, "role": user.role, "linkIssuedBy": link.issued_by}
     audit.note(tx, by, "create", "user", user.user_id, after=after)
-    session = users.start_session(tx, user.user_id, stored_password)
+    login = users.login_by_id(tx, user.user_id)
+    session = start_session(hub, tx, login) if login else None
     assert session is not None, "the user was created in this transaction"
-    return user.user_id, session
+    return session
 
 
 def _no_link() -> NotFound:

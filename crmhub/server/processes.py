@@ -55,6 +55,7 @@ def load() -> Flask:
     from crmhub import logs, metrics
     from crmhub.app import create_app
     from crmhub.bounds import MAX_BODY_BYTES
+    from crmhub.operations.processes import Presence
     from crmhub.server.bodies import BodyBuffer
     from crmhub.server.connections import Connections
     from crmhub.settings import Settings
@@ -73,11 +74,19 @@ def load() -> Flask:
     )
     buffer = BodyBuffer(app.wsgi_app, MAX_BODY_BYTES, settings.threads, connections)
     app.wsgi_app = buffer  # type: ignore[method-assign]
+    hub = app.extensions["crmhub"]
+    presence = Presence(hub.database, "server")
+
+    def end() -> None:
+        presence.stop()
+        hub.close()
+
     # Not atexit, which multiprocessing's processes skip when they end.
-    close = multiprocessing.util.Finalize(None, app.extensions["crmhub"].close, exitpriority=1)
+    close = multiprocessing.util.Finalize(None, end, exitpriority=1)
     _exit_on_signal(buffer, close)
     stop_with_parent()
     connections.start_checks()
+    presence.start()
     # The objects loaded so far live as long as the process; the collector need not check them.
     gc.freeze()
     gc.enable()

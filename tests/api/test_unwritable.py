@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy
 
 from adapters.hubspot.fake.fake import FakeHubSpot, Options
-from crmhub.accounts.users import IDLE_MS
+from crmhub.accounts.user_sessions import IDLE_MS
 from crmhub.adapter import Unavailable
 from crmhub.hub import Hub
 from crmhub.journal import circuit_breaker

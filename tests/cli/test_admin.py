@@ -64,11 +64,12 @@ ENOUGH = "correct horse battery\n"
 
 def test_a_user_of_the_console_is_made_and_listed(crmhub):
     made = crmhub.json(*CREATE, stdin=ENOUGH)
-    assert list(made) == ["userId", "email", "createdAt", "disabledAt", "lastSignInAt"]
+    assert list(made)[:5] == ["userId", "email", "createdAt", "disabledAt", "lastSignInAt"]
     assert (made["email"], made["disabledAt"]) == ("ops@example.com", None)
+    assert (made["role"], made["accounts"], made["secondFactor"]) == ("owner", None, False)
     assert crmhub.json("admin", "user", "list") == [made]
     listed = crmhub("admin", "user", "list").stdout
-    assert re.search(rf"{made['userId']} +ops@example.com +live +never", listed)
+    assert re.search(rf"{made['userId']} +ops@example.com +owner +all +live +off +never", listed)
 
 
 def test_a_password_comes_from_a_file(crmhub, tmp_path):
@@ -92,15 +93,57 @@ def test_a_user_who_cannot_be_is_refused(crmhub):
 
 
 def test_what_is_done_to_users_is_in_the_audit_log(crmhub):
-    made = crmhub.json(*CREATE, stdin=ENOUGH)
+    made = crmhub.json(*CREATE, "--role", "support", stdin=ENOUGH)
     for verb in ("disable", "disable", "enable"):
         crmhub("admin", "user", verb, "ops@example.com")
     crmhub("admin", "user", "password", "ops@example.com", "--password-file", "-", stdin=ENOUGH)
     entries = crmhub.json("audit", "list", "--object", "user")
     assert [(one["verb"], one["after"]) for one in reversed(entries)] == [
-        ("create", {"email": "ops@example.com"}),
+        ("create", {"email": "ops@example.com", "role": "support", "accounts": "all"}),
         ("change", {"disabled": True}),
         ("change", {"disabled": False}),
         ("change", {"password": "set anew"}),
     ]
     assert {one["objectId"] for one in entries} == {made["userId"]}
+
+
+def test_the_last_owner_stays(crmhub):
+    crmhub(*CREATE, stdin=ENOUGH)
+    # An owner who has not joined yet cannot manage users.
+    crmhub("admin", "user", "invite", "next@example.com", "--role", "owner")
+    for command in (["disable"], ["remove", "--yes"], ["role"]):
+        words = ("admin", "user", *command, "ops@example.com")
+        words = (*words, "reader") if command == ["role"] else words
+        assert "ops@example.com is the last owner" in crmhub(*words, code=1).stderr
+    second = ("admin", "user", "create", "two@example.com", "--password-file", "-")
+    crmhub(*second, stdin=ENOUGH)
+    crmhub("admin", "user", "role", "ops@example.com", "reader")
+    crmhub("admin", "user", "remove", "--yes", "ops@example.com")
+    emails = [one["email"] for one in crmhub.json("admin", "user", "list")]
+    assert emails == ["next@example.com", "two@example.com"]
+
+
+def test_an_invitation_and_a_reset_print_a_link(crmhub):
+    crmhub("account", "create", "Acme")
+    invite = ("admin", "user", "invite", "ann@example.com", "--role", "operator")
+    made = crmhub.json(*invite, "--account", "acme", "--url", "https://hub.example.com/")
+    assert list(made) == ["email", "link", "expiresAt"]
+    assert re.fullmatch(r"https://hub.example.com/console/join/[0-9A-Za-z]{43}", made["link"])
+    (user,) = crmhub.json("admin", "user", "list")
+    assert (user["role"], user["accounts"]) == ("operator", ["acme"])
+    assert user["invitedUntil"] == made["expiresAt"]
+    crmhub(*CREATE, stdin=ENOUGH)
+    shown = crmhub("admin", "user", "reset", "ops@example.com").stdout
+    assert re.search(r"Link +http://127.0.0.1:8080/console/join/\w{43}\n", shown)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--role", "reader", "--account", "nobody"], "no account with the client id 'nobody'"),
+        (["--role", "owner", "--account", "acme"], "An owner sees all accounts"),
+    ],
+)
+def test_an_invitation_that_cannot_be_is_refused(crmhub, args, words):
+    crmhub("account", "create", "Acme")
+    assert words in crmhub("admin", "user", "invite", "a@example.com", *args, code=1).stderr

@@ -22,6 +22,14 @@ def test_create_prints_exactly_what_was_promised(acme):
     assert re.fullmatch(r"crmhub_\w{36}", made["apiKey"])
 
 
+def test_a_key_has_a_name(acme):
+    acme("key", "create", "acme", "--name", " Import  job ")
+    assert "Import job" in acme("key", "list", "acme").stdout
+    assert acme.json("key", "list", "acme")[-1]["name"] == "Import job"
+    too_long = ("key", "create", "acme", "--name", "n" * 101)
+    assert "at most 100" in acme(*too_long, code=1).stderr
+
+
 def test_without_scopes_a_key_may_do_everything(acme):
     assert len(acme.json("key", "create", "acme")["scopes"]) == 8
 

@@ -14,12 +14,14 @@ import pytest
 
 import crmhub
 from adapters.hubspot.fake.fake import FakeHubSpot, Options
+from crmhub.accounts import second_factors, users
 from crmhub.accounts.connections import open_credentials
 from crmhub.audit import Author
 from crmhub.database.connection import Database
 from crmhub.hub import Hub
 from crmhub.operations import reseal_secrets
 from crmhub.operations.reseal_secrets import SEALED
+from crmhub.operations.users import create_user
 from crmhub.settings import Settings
 from tests.cli.conftest import CRMHUB, environment
 from tests.server.servers import serving
@@ -142,8 +144,33 @@ def test_nothing_seals_but_what_is_known_to_it():
     assert sealing == {
         "accounts/connect_requests.py",
         "accounts/connections.py",
+        "accounts/second_factors.py",
         "operations/reseal_secrets.py",
+        # For a form, and not for the database.
+        "operations/second_factor.py",
     }
+
+
+def test_second_factors_are_resealed(keyed):
+    crmhub = keyed(K1)
+    hub = Hub.open(Settings.load(crmhub.env, crmhub.root))
+    by = Author("cli", "tests")
+    user = create_user(hub, "ops@example.com", "correct horse battery", by=by)
+    secret = second_factors.new_secret()
+    hub.database.transact(lambda tx: second_factors.turn_on(tx, hub.vault, user.user_id, secret, 0))
+    hub.close()
+    crmhub = keyed(K2, K1)
+    # One of them is the account's.
+    assert "k1: 2 (still needed)" in crmhub(*CHECK, code=1).stdout
+    assert crmhub.json("db", "reseal")["resealed"] == 2
+    hub = Hub.open(Settings.load(keyed(K2).env, crmhub.root))
+    with hub.database.reading() as db:
+        sealed = users.login_by_id(db, user.user_id).totp
+    column = second_factors.column_of(user.user_id)
+    assert hub.vault.open(sealed, account_id=0, column=column) == secret
+    hub.close()
+    told = keyed(K1)("db", "reseal", code=1)
+    assert "ops@example.com: console_user.totp/" in told.stderr
 
 
 def test_a_key_that_is_gone_is_named_and_the_others_go_on(keyed):

@@ -29,7 +29,7 @@ from crmhub.identity import possible_duplicates
 from crmhub.operations import change_account, map_fields, set_crm, setup_link
 from crmhub.operations.open_account import open_account
 from crmhub.operations.set_crm import Crm
-from crmhub.operations.users import create_user
+from crmhub.operations.users import create_token, create_user, invite
 from crmhub.settings import Settings
 from tests import databases
 from tests.adapters.hubspot.hubspot_crm import TOKEN, HubSpotCrm
@@ -81,6 +81,12 @@ PAGES = (
     ("charts-week", "/activity/charts?span=7d"),
     ("charts-empty", "/activity/charts?span=30d&account={acme}"),
     ("audit", "/audit"),
+    ("users", "/users"),
+    ("tokens", "/tokens"),
+    ("workers", "/workers"),
+    ("plans", "/plans"),
+    ("profile", "/profile"),
+    ("second-factor", "/profile/second-factor"),
     ("error", "/accounts/nobody"),
 )
 # Of one thing each: what stands in their paths comes from the samples.
@@ -95,6 +101,8 @@ OF_ONE = (
     ("duplicate-elsewhere", "/accounts/{acme}/duplicates/70812/70813"),
     ("record", "/records/{local}/contacts/{contact}"),
     ("record-deal", "/records/{local}/deals/{deal}"),
+    ("user", "/users/{user}"),
+    ("link", "/join/{link}"),
 )
 _EXPORT = """Record ID,First Name,Last Name,Email,Lead Status,Create Date,Shoe size,Company name
 51,Ada,Lovelace,ada@example.com,New,2024-05-01 10:00,38,Lovelace & Daughters
@@ -208,10 +216,18 @@ def photograph(camera: Camera, names: dict[str, str]) -> None:
     page.get_by_role("button", name="Preview").click()
     camera.shoot("account-field-map-preview")
     camera.open(f"/accounts/{names['acme']}/keys")
+    page.get_by_label("Name").fill("Import job")
     page.get_by_role("button", name="Create key").click()
     camera.shoot("account-key")
     photograph_import(camera, names["local"])
-
+    camera.open("/users")
+    page.get_by_label("Email").fill(f"new-{camera.width}@example.com")
+    page.get_by_role("button", name="Create the invitation").click()
+    camera.shoot("user-invited")
+    camera.open("/tokens")
+    page.get_by_label("Name").fill("Import job")
+    page.get_by_role("button", name="Create token").click()
+    camera.shoot("token-created")
     camera.open("/accounts/new")
     page.get_by_label("Name").fill(f"A new account on a {camera.width}")
     page.keyboard.press("Enter")
@@ -262,13 +278,20 @@ def sampled() -> Iterator[tuple[str, dict[str, str]]]:
 
 def _samples(hub: Hub, crm: str) -> dict[str, str]:
     create_user(hub, EMAIL, PASSWORD, by=TESTS)
+    link = invite(hub, "someone.with.a.long.name@customer.example.com", role="support", by=TESTS)
+    create_token(hub, "Night shift", scopes=["actions:read"], expires_at=None, by=TESTS)
     acme, _ = _account(hub, "Acme GmbH & Co. KG", plan="free")
     set_crm.set_crm(
         hub, acme.client_id, Crm("hubspot", {"base_url": crm}, TOKEN), by=TESTS, test=True
     )
     map_fields.set_field_map(hub, acme.client_id, field_maps.read(RULES), by=TESTS, test=False)
     change_account.create_key(
-        hub, acme.client_id, scopes=["contacts:read"], expires_at=1_924_992_000_000, by=TESTS
+        hub,
+        acme.client_id,
+        name="Reports",
+        scopes=["contacts:read"],
+        expires_at=1_924_992_000_000,
+        by=TESTS,
     )
     local, ids = _account(hub, "Bäckerei Müller")
     closed, _ = _account(hub, "A customer who has left")
@@ -278,10 +301,16 @@ def _samples(hub: Hub, crm: str) -> dict[str, str]:
     busy_week(hub, local)
     bot = Client(create_app(hub.settings), local, ids)
     link = setup_link.issue(hub, expires_at=now_ms() + HOUR, by=TESTS)
+    limited = [acme.client_id, local.client_id]
+    one = create_user(
+        hub, "reader@example.com", PASSWORD, role="reader", client_ids=limited, by=TESTS
+    )
     return {
         "setup": link.path.removeprefix("/console"),
         "acme": acme.client_id,
         "local": local.client_id,
+        "user": one.user_id,
+        "link": link,
         **_calls(bot),
         **_doubles(hub, bot, acme),
         **_stuck(hub, hub.load_account(acme.client_id)),

@@ -12,6 +12,7 @@ from crmhub import audit
 from crmhub.accounts.keys import list_keys, new_id
 from crmhub.audit import Wanted
 from crmhub.console import snippets
+from crmhub.database.connection import now_ms
 from crmhub.operations import change_account
 from tests.clients import TESTS
 from tests.consoles import text_of, value_of
@@ -109,9 +110,11 @@ def test_usage_is_told_beside_its_limit(hub, client, operator, path):
 
 
 def test_a_key_is_shown_once_works_and_is_revoked(hub, client, operator, path):
-    form = {"key_id": new_id(), "scope": ["contacts:read", "deals:write"], "life": "90"}
+    scopes = ["contacts:read", "deals:write"]
+    form = {"key_id": new_id(), "name": "Import job", "scope": scopes, "life": "90"}
     answer = operator.send(f"{path}/keys", form)
     assert answer.status_code == 201
+    assert "Import job" in text_of(operator.get(f"{path}/keys"))
     key = value_of(answer, "api-key")
     caller = hub.directory.by_api_key(key)
     assert caller.scopes == {"contacts:read", "deals:write"}
@@ -125,7 +128,7 @@ def test_a_key_is_shown_once_works_and_is_revoked(hub, client, operator, path):
 
 
 def test_a_scope_that_is_none_is_refused(operator, path):
-    answer = operator.send(f"{path}/keys", {"key_id": new_id(), "scope": "everything"})
+    answer = operator.send(f"{path}/keys", {"key_id": new_id(), "name": "x", "scope": "everything"})
     assert answer.status_code == 422
     assert "There is no scope everything" in text_of(answer)
 
@@ -133,6 +136,7 @@ def test_a_scope_that_is_none_is_refused(operator, path):
 def test_a_form_that_is_sent_twice_makes_one_key(hub, client, operator, path):
     page = operator.get(f"{path}/keys").text
     form = dict(re.findall(r'type="hidden" name="(key_id|csrf)" value="(.*?)"', page))
+    form["name"] = "Import job"
     answers = [operator.open("POST", f"{path}/keys", data=form) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [201, 409]
     assert f"The key {form['key_id']} was made already" in text_of(answers[1])
@@ -144,7 +148,24 @@ def test_a_form_that_is_sent_twice_makes_one_key(hub, client, operator, path):
 
 @pytest.mark.parametrize("key_id", ["", "key_short", "key_\x00aaaaaaaaaa"])
 def test_a_key_is_made_from_its_form_alone(operator, path, key_id):
-    assert operator.send(f"{path}/keys", {"key_id": key_id}).status_code == 400
+    assert operator.send(f"{path}/keys", {"key_id": key_id, "name": "x"}).status_code == 400
+
+
+def test_a_key_needs_a_name_and_ends_after_a_year_unless_chosen(hub, client, operator, path):
+    answer = operator.send(f"{path}/keys", {"key_id": new_id(), "name": " "})
+    assert answer.status_code == 422
+    assert "name: say what the key is for" in text_of(answer)
+    assert '<option value="365" selected>' in operator.get(f"{path}/keys").text
+    for life in ("365", "tomorrow", ""):
+        form = {"key_id": new_id(), "name": f"life {life}", "life": life}
+        assert operator.send(f"{path}/keys", form).status_code == 201
+    with hub.database.reading() as db:
+        ends = {one.name: one.expires_at for one in list_keys(db, client.account.id)}
+    in_a_year = now_ms() + 365 * 24 * 3600 * 1000
+    for name in ("life 365", "life tomorrow"):
+        assert abs(ends[name] - in_a_year) < 3_600_000
+    # A choice of its own, which the form sends as an empty text.
+    assert ends["life"] is None
 
 
 def test_a_key_of_another_account_cannot_be_revoked(app, hub, client, other, operator, path):

@@ -11,7 +11,9 @@ from crmhub.console import banner
 from crmhub.database.connection import now_ms
 from crmhub.errors import Unavailable
 from crmhub.operations.alerts import Alert
+from crmhub.operations.users import create_token, revoke_token
 from tests.api.helpers.helper_calls import known
+from tests.clients import TESTS
 from tests.consoles import Operator
 from tests.journal.working import change
 
@@ -108,3 +110,33 @@ def test_many_accounts_are_counted_and_not_all_named():
         (line,) = banner._lines(found)
     assert line.said == "The credentials of 9 CRMs are refused:"
     assert ([name for name, _ in line.accounts], line.others) == (["a0", "a1", "a2"], 6)
+
+
+def test_keys_that_end_soon_stand_there_with_a_link_to_them(client, hub, look, monkeypatch):
+    monkeypatch.setattr(banner, "_MAX_ACCOUNTS", 10_000)
+    name, day = client.account.client_id, 86_400_000
+    assert f"/accounts/{name}/keys" not in lines(look())
+    change(hub, client, "expires_at = :soon, created_at = :long_ago", "api_key",
+           soon=now_ms() + 10 * day, long_ago=now_ms() - 300 * day)  # fmt: skip
+    shown = lines(look())
+    assert f'href="/console/accounts/{name}/keys"' in shown
+    assert "soon:" in shown
+    assert "expires soon" in look(f"/accounts/{name}/keys").text
+
+
+def test_admin_tokens_that_end_soon_are_told_to_owners(hub, look):
+    day = 86_400_000
+    token = create_token(
+        hub, "Shift", scopes=[], expires_at=now_ms() + 100 * day, by=TESTS
+    ).token_id
+    assert "admin token" not in lines(look())
+    hub.database.transact(
+        lambda tx: tx.run(
+            "update admin_token set expires_at = expires_at - :ms, created_at = created_at - :ms"
+            " where id = :id",
+            {"ms": 90 * day, "id": token},
+        )
+    )
+    assert "1 admin token expires soon:" in lines(look())
+    revoke_token(hub, token, by=TESTS)
+    assert "admin token" not in lines(look())

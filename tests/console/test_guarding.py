@@ -130,7 +130,7 @@ def test_a_database_that_is_away_is_told_on_a_page(operator, monkeypatch):
     def away(*_args):
         raise Unavailable("The database is away.", retry_after=5)
 
-    monkeypatch.setattr("crmhub.console.sessions.users.signed_in", away)
+    monkeypatch.setattr("crmhub.console.sessions.signing_in.signed_in", away)
     answer = operator.get("/accounts")
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
     assert "The hub is unavailable The database is away." in text_of(answer)

@@ -47,6 +47,7 @@ def test_one_signs_in_opens_an_account_and_signs_out(
 def test_a_double_click_shows_the_one_key_it_makes(page: Page, served: Served) -> None:
     account, _ = open_account(served.hub, name=f"Acme {token(30, BASE36)}", by=TESTS)
     page.goto(f"/console/accounts/{account.client_id}/keys")
+    page.get_by_label("Name").fill("Import job")
     page.get_by_role("button", name="Create key").dblclick()
     key = page.get_by_label("API key").input_value()
     assert served.hub.directory.by_api_key(key) is not None

@@ -21,11 +21,11 @@ from crmhub.app import create_app
 from crmhub.database.connection import now_ms
 from crmhub.hub import Hub
 from crmhub.journal import outbox
-from crmhub.operations import alerts
+from crmhub.operations import alerts, change_account
 from crmhub.secrets import EncryptionKey, WebhookSecret, parse_webhook_secret
 from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import known, lead
-from tests.clients import Client
+from tests.clients import TESTS, Client
 from tests.fakes import FAKE, FakeCrm, adapters, fake_client
 from tests.journal.working import change, soon, working
 from tests.own_databases import KINDS, empty, own_database
@@ -182,6 +182,39 @@ def test_blocked_actions_are_told_of_beside_those_that_failed(hub, fake, receive
     change(hub, client, "state = 'discarded'")
     assert _look(hub) == []
     assert [each["type"] for each in receiver.told] == ["actions.dead", "actions.decided"]
+
+
+def test_keys_that_end_soon_are_told_of_until_they_are_revoked_or_over(hub, fake, receiver):
+    client, _ = fake
+    name, day = client.account.client_id, 86_400_000
+    key = change_account.create_key(
+        hub, name, name="Shop", scopes=[], expires_at=now_ms() + 365 * day, by=TESTS
+    )
+    short = change_account.create_key(
+        hub, name, scopes=[], expires_at=now_ms() + 20 * day, by=TESTS
+    )
+
+    def let_pass(key_id: str, days: int) -> None:
+        moved = "expires_at = expires_at - :ms, created_at = created_at - :ms where id = :key"
+        change(hub, client, moved, "api_key", ms=days * day, key=key_id)
+
+    assert _look(hub) == []
+    let_pass(key.key_id, 336)
+    # The one for 20 days is in the first half of its life.
+    assert _look(hub) == _look(hub) == [("keys", 1)]
+    let_pass(short.key_id, 19)
+    assert _look(hub) == [("keys", 2)]
+    (message,) = receiver.told
+    assert message["type"] == "keys.expiring"
+    assert message["data"].keys() == {"clientId", "since", "keys", "expiresAt"}
+    assert (message["data"]["clientId"], message["data"]["keys"]) == (name, 1)
+    with hub.database.reading() as db:
+        (alert,) = alerts.current(db, old_ms=_OLD_MS)
+    assert "2 API keys of it expire soon" in alert.in_words()
+    change_account.revoke_key(hub, name, key.key_id, by=TESTS)
+    change(hub, client, f"expires_at = 1 where id = '{short.key_id}'", "api_key")
+    assert _look(hub) == []
+    assert [each["type"] for each in receiver.told] == ["keys.expiring", "keys.settled"]
 
 
 def test_a_message_is_signed_as_standard_webhooks_has_it(hub, fake, receiver):

@@ -62,6 +62,7 @@ class KeyShown(Shown):
     """Schema of an existing API key; `hint` holds the last characters of the key itself."""
 
     key_id = fields.String(data_key="keyId", required=True)
+    name = fields.String(required=True, metadata={"description": "What it is for; may be empty."})
     hint = fields.String(required=True)
     scopes = fields.List(fields.String(), required=True, metadata=_SCOPES)
     created_at = _or_never("createdAt")

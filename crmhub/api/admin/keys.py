@@ -54,8 +54,12 @@ def _some(given: Any) -> None:
 
 
 class KeyInput(Strict):
-    """Schema of the scopes and the expiry time of a new API key."""
+    """Schema of the name, the scopes and the expiry time of a new API key."""
 
+    name = Text(
+        validate=ma.validate.Length(max=keys.LONGEST_NAME),
+        metadata={"description": "What it is for."},
+    )
     scopes = Words(
         keys.SCOPES,
         validate=_some,
@@ -97,6 +101,7 @@ def _create(body: dict[str, Any], client_id: str) -> flask.Response:
     issued = change_account.create_key(
         hub(),
         client_id,
+        name=body.get("name", ""),
         scopes=body.get("scopes", ()),
         expires_at=body.get("expires_at"),
         by=author(),

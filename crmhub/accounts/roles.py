@@ -1,0 +1,50 @@
+"""The roles of console users: which rights each role has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Literal, get_args
+
+from crmhub.errors import Semantic
+
+Role = Literal["owner", "operator", "support", "reader"]
+Right = Literal["activity", "decide", "data", "change", "people"]
+ROLES: tuple[Role, ...] = get_args(Role)
+RIGHTS: tuple[Right, ...] = get_args(Right)
+
+RIGHTS_OF: Mapping[Role, frozenset[Right]] = {
+    "owner": frozenset(RIGHTS),
+    "operator": frozenset({"activity", "decide", "data", "change"}),
+    "support": frozenset({"activity", "decide"}),
+    "reader": frozenset({"activity", "data"}),
+}
+"""The rights of each role.
+
+- `activity`: see accounts, their overview and their activity.
+- `decide`: retry and discard actions.
+- `data`: see names, emails, phones and all other values, records, settings and the audit log.
+- `change`: change accounts, CRMs, keys, records and queued values.
+- `people`: see and change console users and tokens of the admin API.
+"""
+
+EXPLAINED: Mapping[Role, str] = {
+    "owner": "Everything, including users and admin tokens, in all accounts.",
+    "operator": "Everything except users and admin tokens.",
+    "support": "Sees activity without personal data; retries and discards actions.",
+    "reader": "Sees everything except users and admin tokens; changes nothing.",
+}
+"""A sentence about each role, for the pages."""
+
+
+def parse_role(text: str) -> Role:
+    """Return the role with this name; raises Semantic if there is none."""
+    for role in ROLES:
+        if role == text:
+            return role
+    raise Semantic(f"There is no role {text[:40]!r}; choose {', '.join(ROLES)}.")
+
+
+def parse_accounts(stored: str | None) -> frozenset[int] | None:
+    """Return the account ids of a user that the database stores as `stored`; None: all accounts."""
+    return None if stored is None else frozenset(json.loads(stored))

@@ -1,0 +1,155 @@
+"""Second factors of console users: time-based codes (TOTP, RFC 6238) and recovery codes.
+
+The secret of the codes is stored encrypted, and of recovery codes only the digest. A code is
+accepted once: each code belongs to a time step of 30 s, and the last accepted step is stored.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pyotp
+import sqlalchemy as sa
+
+from crmhub.database.connection import Connection
+from crmhub.database.statements import Statement, param, params
+from crmhub.database.tables import console_recovery_code, console_user
+from crmhub.secrets import BASE36, Vault, digest, same, token
+
+RECOVERY_CODES = 10
+_STEP_S = 30
+# Codes of the step before and after are accepted, since clocks differ (RFC 6238, 5.2).
+_DRIFT = 1
+_CODE = re.compile(r"[0-9]{6}", re.ASCII)
+_RECOVERY_BITS = 80
+_SEPARATORS = re.compile(r"[\s-]+")
+
+_user, _recovery = console_user.c, console_recovery_code.c
+_IS_USER = _user.id == param("id")
+_SET = Statement(
+    sa.update(console_user).where(_IS_USER).values(**params("totp"), totp_step=param("step"))
+)
+_ACCEPT = Statement(
+    sa.update(console_user)
+    .where(_IS_USER, _user.totp == param("totp"), _user.totp_step < param("step"))
+    .values(totp_step=param("step"))
+)
+_SEALED = Statement(
+    sa.select(_user.id, _user.email, _user.totp).where(_user.totp != "").order_by(_user.id)
+)
+_RESEAL = Statement(
+    sa.update(console_user).where(_IS_USER, _user.totp == param("old")).values(totp=param("new"))
+)
+_ADD_RECOVERY = Statement(
+    sa.insert(console_recovery_code).values(params("user_id", "digest")).inline()
+)
+_DELETE_RECOVERY = Statement(
+    sa.delete(console_recovery_code).where(_recovery.user_id == param("user_id"))
+)
+_USE_RECOVERY = Statement(
+    sa.delete(console_recovery_code).where(
+        _recovery.user_id == param("user_id"), _recovery.digest == param("digest")
+    )
+)
+_COUNT_RECOVERY = Statement(
+    sa.select(sa.func.count())
+    .select_from(console_recovery_code)
+    .where(_recovery.user_id == param("user_id"))
+)
+
+
+def new_secret() -> str:
+    """Return a new random secret for time-based codes, in base32."""
+    return pyotp.random_base32()
+
+
+def uri(secret: str, email: str) -> str:
+    """Return the `otpauth://` URI that authenticator apps read from a QR code."""
+    return pyotp.TOTP(secret).provisioning_uri(name=email, issuer_name="crmhub")
+
+
+def matching_step(secret: str, code: str) -> int | None:
+    """Return the time step to which a code belongs, None for a wrong code.
+
+    Only the present step and its neighbours are tried.
+    """
+    code = _SEPARATORS.sub("", code)
+    if not _CODE.fullmatch(code):
+        return None
+    now = int(time.time()) // _STEP_S
+    codes = pyotp.TOTP(secret)
+    for step in (now, now - _DRIFT, now + _DRIFT):
+        if same(codes.generate_otp(step), code):
+            return step
+    return None
+
+
+def turn_on(tx: Connection, vault: Vault, user_id: str, secret: str, step: int) -> list[str]:
+    """Store the secret of a user's second factor, and return new recovery codes.
+
+    `step` is the time step of the code by which the user has confirmed the secret; this code is not
+    accepted again.
+    """
+    sealed = vault.seal(secret, account_id=0, column=column_of(user_id))
+    tx.run(_SET, {"id": user_id, "totp": sealed, "step": step})
+    return replace_recovery_codes(tx, user_id)
+
+
+def turn_off(tx: Connection, user_id: str) -> None:
+    """Delete the secret and the recovery codes of a user."""
+    tx.run(_SET, {"id": user_id, "totp": "", "step": 0})
+    tx.run(_DELETE_RECOVERY, {"user_id": user_id})
+
+
+def replace_recovery_codes(tx: Connection, user_id: str) -> list[str]:
+    """Store new recovery codes of a user in place of all earlier ones, and return them."""
+    tx.run(_DELETE_RECOVERY, {"user_id": user_id})
+    codes = [token(_RECOVERY_BITS, BASE36) for _ in range(RECOVERY_CODES)]
+    for code in codes:
+        tx.run(_ADD_RECOVERY, {"user_id": user_id, "digest": digest(code)})
+    return ["-".join(re.findall("....", code)) for code in codes]
+
+
+def count_recovery_codes(db: Connection, user_id: str) -> int:
+    """Return the number of unused recovery codes of a user."""
+    return int(db.scalar(_COUNT_RECOVERY, {"user_id": user_id}))
+
+
+def accept(tx: Connection, vault: Vault, user_id: str, sealed: str, code: str) -> bool:
+    """Return whether a code is right, and make sure that it is not accepted again.
+
+    `sealed` is the user's encrypted secret. `code` is a time-based code or a recovery code. Raises
+    SealBroken if the secret cannot be decrypted.
+    """
+    plain = _SEPARATORS.sub("", code).lower()
+    if not _CODE.fullmatch(plain):
+        used = {"user_id": user_id, "digest": digest(plain)}
+        return tx.run(_USE_RECOVERY, used) > 0
+    secret = vault.open(sealed, account_id=0, column=column_of(user_id))
+    step = matching_step(secret, plain)
+    return step is not None and tx.run(_ACCEPT, {"id": user_id, "totp": sealed, "step": step}) > 0
+
+
+# --- change of the encryption key --------------------------------------------------------------
+
+
+def column_of(user_id: str) -> str:
+    """Return the name under which a user's secret is encrypted; it binds the secret to the user."""
+    return f"console_user.totp/{user_id}"
+
+
+def sealed_secrets(db: Connection) -> list[tuple[str, str, str]]:
+    """Return (user id, email, encrypted secret) of all users with a second factor."""
+    return [(row.id, row.email, row.totp) for row in db.rows(_SEALED)]
+
+
+def reseal(tx: Connection, vault: Vault, user_id: str, sealed: str) -> bool:
+    """Encrypt a user's secret with the first key, unless the secret has changed.
+
+    Return whether the value was replaced. Raises SealBroken if the secret cannot be decrypted.
+    """
+    column = column_of(user_id)
+    plain = vault.open(sealed, account_id=0, column=column)
+    new = vault.seal(plain, account_id=0, column=column)
+    return tx.run(_RESEAL, {"id": user_id, "old": sealed, "new": new}) > 0

@@ -1,0 +1,58 @@
+"""How long API keys and admin tokens are valid: the choices in forms, and why one has ended."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+from crmhub.accounts.scopes import ends_soon
+
+_DAY_MS = 24 * 3600 * 1000
+CHOICES = (
+    ("30", "in 30 days"),
+    ("90", "in 90 days"),
+    ("365", "in a year"),
+    ("", "never"),
+)
+"""The choices of a form: the value, in days or "" for never, and its label."""
+DEFAULT = "365"
+
+
+class Expiring(Protocol):
+    """A key or token; times are in ms since 1970, None for never."""
+
+    @property
+    def created_at(self) -> int: ...
+    @property
+    def expires_at(self) -> int | None: ...
+    @property
+    def revoked_at(self) -> int | None: ...
+
+
+def expiry(choice: str) -> int | None:
+    """Return the expiry, in ms since 1970, that a choice of the form means; None for never.
+
+    Any text that is not a choice means the default, so that no key lives for ever by mistake.
+    """
+    known = choice if choice in dict(CHOICES) else DEFAULT
+    return _now() + int(known) * _DAY_MS if known else None
+
+
+def end_reason(one: Expiring) -> str:
+    """Return "revoked" or "expired" for a key or token that is no longer valid, else ""."""
+    if one.revoked_at is not None:
+        return "revoked"
+    return "expired" if one.expires_at is not None and one.expires_at <= _now() else ""
+
+
+def is_ending(one: Expiring) -> bool:
+    """Return whether a valid key or token expires soon."""
+    return (
+        one.expires_at is not None
+        and not end_reason(one)
+        and ends_soon(one.created_at, one.expires_at, _now())
+    )
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,135 @@
+"""The running processes of the hub: each stores that it is alive, and the console lists them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from crmhub import __version__
+from crmhub.database.connection import Connection, Database
+from crmhub.database.statements import Statement, param, params
+from crmhub.database.tables import hub_process
+from crmhub.secrets import token
+
+_BEAT_S = 30.0
+_ALIVE_MS = 75_000
+_KEPT_MS = 24 * 3600 * 1000
+_log = logging.getLogger("crmhub.processes")
+
+_process = hub_process.c
+_BEAT = Statement(
+    lambda insert: (
+        insert(hub_process)
+        .values(params("id", "kind", "host", "pid", "version", "started_at", "seen_at"))
+        .on_conflict_do_update(index_elements=["id"], set_=params("seen_at"))
+    )
+)
+_LEAVE = Statement(sa.delete(hub_process).where(_process.id == param("id")))
+_FORGET = Statement(sa.delete(hub_process).where(_process.seen_at < param("before")))
+_LIST = Statement(
+    sa.select(
+        _process.kind,
+        _process.host,
+        _process.pid,
+        _process.version,
+        _process.started_at,
+        _process.seen_at,
+    ).order_by(_process.kind, _process.started_at, _process.id)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process of the hub, as it has stored itself.
+
+    `kind` is "server" or "worker". Times are in ms since 1970. `alive`: whether the process was
+    seen in the last 75 seconds; it stores its time every 30 seconds.
+    """
+
+    kind: str
+    host: str
+    pid: int
+    version: str
+    started_at: int
+    seen_at: int
+    alive: bool
+
+
+def list_processes(database: Database) -> list[Process]:
+    """Return all processes of the last 24 hours, except those that have ended properly."""
+    with database.reading() as db:
+        now = db.now_ms()
+        rows = db.rows(_LIST)
+    return [
+        Process(
+            row.kind,
+            row.host,
+            row.pid,
+            row.version,
+            row.started_at,
+            row.seen_at,
+            alive=row.seen_at >= now - _ALIVE_MS,
+        )
+        for row in rows
+    ]
+
+
+class Presence:
+    """Stores in a background thread that this process is alive, from `start` until `stop`."""
+
+    def __init__(self, database: Database, kind: str) -> None:
+        self._database = database
+        self._values = {
+            "id": token(64),
+            "kind": kind,
+            "host": socket.gethostname()[:255],
+            "pid": os.getpid(),
+            "version": __version__,
+        }
+        self._started_at = 0
+        self._is_stored = False
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="presence", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, and remove this process from the list if the database is available."""
+        self._stopping.set()
+        self._thread.join()
+        if self._is_stored:
+            self._write(self._leave)
+
+    def _run(self) -> None:
+        while True:
+            self._is_stored = self._write(self._beat)
+            if self._stopping.wait(_BEAT_S):
+                return
+
+    def _write(self, work: Callable[[Connection], None]) -> bool:
+        try:
+            self._database.transact(work)
+        # Each driver has its own error for a schema that is not upgraded yet; other parts of the
+        # process report that, and an unavailable database.
+        except Exception as exc:
+            _log.debug("The list of processes cannot be written: %s.", type(exc).__name__)
+            return False
+        return True
+
+    def _beat(self, tx: Connection) -> None:
+        now = tx.now_ms()
+        if not self._started_at:
+            self._started_at = now
+            tx.run(_FORGET, {"before": now - _KEPT_MS})
+        tx.run(_BEAT, {**self._values, "started_at": self._started_at, "seen_at": now})
+
+    def _leave(self, tx: Connection) -> None:
+        tx.run(_LEAVE, {"id": self._values["id"]})
