@@ -16,6 +16,7 @@ from crmhub.accounts.plans import Plan
 from crmhub.accounts.switches import Switches
 from crmhub.database import tables
 from crmhub.database.connection import Connection
+from crmhub.database.several_accounts import rows_of_several
 from crmhub.database.statements import Statement, in_list, param
 from crmhub.errors import Internal, NotFound, Semantic
 
@@ -271,7 +272,7 @@ def search_accounts(
     size = min(limit or _AT_ONCE, _AT_ONCE)
     while ids and (limit is None or len(found) < limit):
         page, ids = ids[:size], ids[size:]
-        for row in _rows_of_several(db, _SOME_OF_ALL_ACCOUNTS, {"ids": page}):
+        for row in rows_of_several(db, _SOME_OF_ALL_ACCOUNTS, {"ids": page}):
             with suppress(Unreadable):
                 found.append(account_of(row, plans))
     return found[:limit]
@@ -312,7 +313,7 @@ def unreadable(db: Connection) -> dict[str, list[str]]:
     database, the columns of the connection are returned for the account.
     """
     found: dict[str, list[str]] = {}
-    for row in _rows_of_several(db, _TEXTS_OF_ALL_ACCOUNTS):
+    for row in rows_of_several(db, _TEXTS_OF_ALL_ACCOUNTS):
         texts = (row.switches, row.settings, row.field_map)
         for (column, read), text in zip(_READERS.items(), texts, strict=True):
             try:
@@ -320,13 +321,6 @@ def unreadable(db: Connection) -> dict[str, list[str]]:
             except _PARSE_ERRORS:
                 found.setdefault(row.client_id, []).append(column)
     return found
-
-
-def _rows_of_several(
-    db: Connection, statement: Statement, params: Mapping[str, Any] | None = None
-) -> list[Any]:
-    """Run a query that reads rows of several accounts; return its rows."""
-    return db.rows(statement, params)
 
 
 def _read_switches(text: str) -> None:

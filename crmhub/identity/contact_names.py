@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from crmhub.accounts.field_maps import WHOLE_NAME
 from crmhub.database.connection import Connection
+from crmhub.database.several_accounts import rows_of_several
 from crmhub.database.statements import Statement, in_list
 from crmhub.database.tables import binding
 
@@ -77,8 +78,9 @@ def names_of(db: Connection, keys: Iterable[Key]) -> dict[Key, ContactName]:
     if not wanted:
         return {}
     accounts, connections, contacts = zip(*wanted, strict=True)
-    rows = _rows_of_several(
+    rows = rows_of_several(
         db,
+        _OF_CONTACTS,
         {
             "account_ids": sorted(set(accounts)),
             "connection_ids": sorted(set(connections)),
@@ -101,8 +103,3 @@ def _name_of(row: Any) -> ContactName:
         values.get("email") or row.email or "",
         values.get("phone") or row.phone or "",
     )
-
-
-def _rows_of_several(db: Connection, params: Mapping[str, Any]) -> list[Any]:
-    """Read the bindings of contacts of several accounts; return the rows, the newest last."""
-    return db.rows(_OF_CONTACTS, params)

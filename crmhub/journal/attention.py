@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 
 from crmhub.database.connection import Connection
+from crmhub.database.several_accounts import rows_of_several
 from crmhub.database.statements import Statement, in_list, one_of
 from crmhub.database.tables import action
 
@@ -67,7 +67,7 @@ def of_connections(db: Connection, account_ids: Sequence[int]) -> dict[tuple[int
     """
     return {
         (row.account_id, row.connection_id): Attention(int(row.failed), int(row.blocked))
-        for row in _rows_of_several(db, _OF_ACCOUNTS, {"account_ids": account_ids})
+        for row in rows_of_several(db, _OF_ACCOUNTS, {"account_ids": account_ids})
     }
 
 
@@ -90,12 +90,5 @@ def of_all(db: Connection, account_ids: Collection[int] | None = None) -> Attent
         return Attention(
             sum(one.failed for one in counts_of), sum(one.blocked for one in counts_of)
         )
-    counts = {row.state: row.count for row in _rows_of_several(db, _OF_ALL_ACCOUNTS)}
+    counts = {row.state: row.count for row in rows_of_several(db, _OF_ALL_ACCOUNTS)}
     return Attention(int(counts.get("dead", 0)), int(counts.get("parked", 0)))
-
-
-def _rows_of_several(
-    db: Connection, statement: Statement, params: Mapping[str, Any] | None = None
-) -> list[Any]:
-    """Run a query on the actions of several accounts; return its rows."""
-    return db.rows(statement, params)

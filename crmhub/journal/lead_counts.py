@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
 import sqlalchemy as sa
 
 from crmhub.database.connection import Connection, now_ms
+from crmhub.database.several_accounts import rows_of_several
 from crmhub.database.statements import Statement, in_list, param
 from crmhub.database.tables import action
 from crmhub.journal.models import earliest_id
@@ -47,7 +47,7 @@ def of_all(db: Connection, account_ids: Collection[int] | None = None) -> list[i
     first = _first_hour()
     bounds = {f"from_{i}": earliest_id((first + i) * _HOUR_MS) for i in range(HOURS + 1)}
     counts = [0] * HOURS
-    for row in _rows_of_several(db, _OF_ALL_ACCOUNTS, bounds):
+    for row in rows_of_several(db, _OF_ALL_ACCOUNTS, bounds):
         counts[row.hour] = row.n
     return counts
 
@@ -63,7 +63,7 @@ def of_accounts(db: Connection, account_ids: Sequence[int]) -> dict[int, list[in
         "since": earliest_id(first * _HOUR_MS),
         "hour_ms": _HOUR_MS,
     }
-    for row in _rows_of_several(db, _OF_ACCOUNTS, values):
+    for row in rows_of_several(db, _OF_ACCOUNTS, values):
         # If another host's clock is ahead, a lead may seem to be accepted in the future.
         counts[row.account_id][min(row.hour - first, HOURS - 1)] += row.n
     return counts
@@ -72,10 +72,3 @@ def of_accounts(db: Connection, account_ids: Sequence[int]) -> dict[int, list[in
 def _first_hour() -> int:
     """Return the number of the first of the last 24 hours, counted from 1970."""
     return now_ms() // _HOUR_MS - HOURS + 1
-
-
-def _rows_of_several(
-    db: Connection, statement: Statement, params: Mapping[str, Any] | None = None
-) -> list[Any]:
-    """Run a query on the actions of several accounts; return its rows."""
-    return db.rows(statement, params)

@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from crmhub.accounts.scopes import WARN_MS
 from crmhub.database import tables
 from crmhub.database.connection import Connection, Database, now_ms
+from crmhub.database.several_accounts import rows_of_several
 from crmhub.database.statements import Statement, one_of, param, params
 from crmhub.database.tables import account, action, api_key, outage
 from crmhub.database.tables import alert as alert_table
@@ -278,7 +279,7 @@ def current(db: Connection, *, old_ms: int) -> list[Alert]:
             int(row.blocked),
         )
         for kind, statement in _CURRENT_OF_ALL_ACCOUNTS.items()
-        for row in _rows_of_all(db, statement, params_by_kind.get(kind))
+        for row in rows_of_several(db, statement, params_by_kind.get(kind))
     ]
     return sorted(alerts, key=lambda alert: (alert.since, alert.account_id, alert.kind))
 
@@ -324,7 +325,7 @@ def _changes(db: Connection, alerts: Sequence[Alert]) -> list[tuple[str, Alert]]
     """
     stored = {
         (row.account_id, row.connection_id, row.kind): row
-        for row in _rows_of_all(db, _STORED_OF_ALL_ACCOUNTS)
+        for row in rows_of_several(db, _STORED_OF_ALL_ACCOUNTS)
     }
     changes = []
     for alert in alerts:
@@ -341,13 +342,6 @@ def _changes(db: Connection, alerts: Sequence[Alert]) -> list[tuple[str, Alert]]
         ended = Alert(*key, row.since, 0, row.since, row.client_id, row.adapter)
         changes.append((ENDED[ended.kind], ended))
     return changes
-
-
-def _rows_of_all(
-    db: Connection, statement: Statement, params: Mapping[str, int] | None = None
-) -> list[Any]:
-    """Run a statement that reads rows of all accounts, and return its rows."""
-    return db.rows(statement, params)
 
 
 def fix_url(alert: Alert, public_url: str | None) -> str:
@@ -388,5 +382,5 @@ def count_by_kind(db: Connection) -> dict[str, int]:
 
     A kind without alerts has the number 0.
     """
-    rows = _rows_of_all(db, _COUNT_OF_ALL_ACCOUNTS)
+    rows = rows_of_several(db, _COUNT_OF_ALL_ACCOUNTS)
     return dict.fromkeys(KINDS, 0) | {row.kind: int(row.n) for row in rows}

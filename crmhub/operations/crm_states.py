@@ -6,7 +6,7 @@ and nothing has failed since. A few queries answer this for a whole page of acco
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.adapter import BadConfig
 from crmhub.database import tables
 from crmhub.database.connection import Connection, now_ms
+from crmhub.database.several_accounts import rows_of_several
 from crmhub.database.statements import Statement, in_list, one_of
 from crmhub.database.tables import account as account_table
 from crmhub.database.tables import action, outage
@@ -172,16 +173,16 @@ def states_of(hub: Hub, db: Connection, accounts: Sequence[Account]) -> dict[int
         return {}
     given = {"account_ids": [account.id for account in accounts]}
     queued = {
-        (row.account_id, row.connection_id): row for row in _rows_of_several(db, _QUEUED, given)
+        (row.account_id, row.connection_id): row for row in rows_of_several(db, _QUEUED, given)
     }
     outages = {
-        (row.account_id, row.connection_id): row for row in _rows_of_several(db, _OUTAGES, given)
+        (row.account_id, row.connection_id): row for row in rows_of_several(db, _OUTAGES, given)
     }
     needs = attention.of_connections(db, given["account_ids"])
-    successes = {row.id: row.at or 0 for row in _rows_of_several(db, _LAST_SUCCESS, given)}
+    successes = {row.id: row.at or 0 for row in rows_of_several(db, _LAST_SUCCESS, given)}
     by_account: dict[int, list[CrmState]] = {account.id: [] for account in accounts}
     present = {account.id: account for account in accounts}
-    for row in _rows_of_several(db, _CONNECTIONS, given):
+    for row in rows_of_several(db, _CONNECTIONS, given):
         account, key = present[row.account_id], (row.account_id, row.id)
         former = row.id != account.connection.id
         if former and key not in queued and key not in needs:
@@ -249,7 +250,7 @@ def down(hub: Hub, db: Connection) -> list[Down]:
             row.cause == "credentials",
             bool(row.former),
         )
-        for row in _rows_of_several(db, _OUTAGES_OF_ALL_ACCOUNTS)
+        for row in rows_of_several(db, _OUTAGES_OF_ALL_ACCOUNTS)
     ]
 
 
@@ -259,10 +260,3 @@ def title_of(hub: Hub, adapter: str) -> str:
         return hub.registry.load(adapter).title or adapter
     except BadConfig:
         return adapter
-
-
-def _rows_of_several(
-    db: Connection, statement: Statement, params: Mapping[str, Any] | None = None
-) -> list[Any]:
-    """Run a query on the CRMs of several accounts; return its rows."""
-    return db.rows(statement, params)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
-from crmhub.database.connection import Connection, Database, now_ms
+from crmhub.database.connection import Database, now_ms
+from crmhub.database.several_accounts import rows_of_several
 from crmhub.database.statements import Statement, in_list, one_of, param
 from crmhub.database.tables import account as account_table
 from crmhub.database.tables import action, outage
@@ -119,7 +119,7 @@ def waiting(database: Database, account_ids: Sequence[int]) -> dict[int, Waiting
     if not account_ids:
         return {}
     with database.reading() as connection:
-        rows = _rows_of_several(connection, _COUNT_OF_ACCOUNTS, {"account_ids": account_ids})
+        rows = rows_of_several(connection, _COUNT_OF_ACCOUNTS, {"account_ids": account_ids})
         queued = {row.account_id: row.n for row in rows}
         needs = attention.of_accounts(connection, account_ids)
     return {id: Waiting(queued.get(id, 0), needs[id]) for id in account_ids}
@@ -151,9 +151,9 @@ def outage_of(database: Database, account: Account) -> Outage | None:
 
 def _gauges(database: Database) -> list[Gauge]:
     with database.reading() as connection:
-        rows = _rows_of_several(connection, _COUNT_OF_ALL_ACCOUNTS)
+        rows = rows_of_several(connection, _COUNT_OF_ALL_ACCOUNTS)
         needs = attention.of_all(connection)
-        [outages] = _rows_of_several(connection, _OUTAGES_OF_ALL_ACCOUNTS)
+        [outages] = rows_of_several(connection, _OUTAGES_OF_ALL_ACCOUNTS)
         alerted = alerts.count_by_kind(connection)
     counts = dict.fromkeys(_STATES, 0) | {row.state: row.n for row in rows}
     counts |= {"dead": needs.failed, "parked": needs.blocked}
@@ -165,10 +165,3 @@ def _gauges(database: Database) -> list[Gauge]:
         Gauge("alerts", "What operators are alerted of, by kind.", alerted, label="kind"),
         Gauge("connections_away", "Connections whose CRM is thought to be away.", {"": outages[0]}),
     ]
-
-
-def _rows_of_several(
-    db: Connection, statement: Statement, params: Mapping[str, Any] | None = None
-) -> list[Any]:
-    """Run a statement that reads rows of several accounts, and return its rows."""
-    return db.rows(statement, params)

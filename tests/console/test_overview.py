@@ -59,7 +59,7 @@ def test_a_test_counts_until_the_settings_change(faked):
     state = states(hub, client)[0]
     assert (state.word, state.reason) == ("test failed", "the token is revoked")
     crm.failure = None
-    assert set_crm.check_crm(hub, client.account.client_id) == ""
+    assert set_crm.check_crm(hub, client.account.client_id) is None
     assert word(hub, client) == "connected"
 
 
@@ -67,7 +67,9 @@ def test_an_adapter_that_cannot_test_is_not_tested(app):
     with adapters(app, FAKE):
         client, _ = fake_client(app)
         hub = app.extensions["crmhub"]
-        assert "cannot check" in set_crm.check_crm(hub, client.account.client_id)
+        fault = set_crm.check_crm(hub, client.account.client_id)
+        assert fault is not None
+        assert "cannot check" in fault.message
         assert word(hub, client) == "untested"
 
 
