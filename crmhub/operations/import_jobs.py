@@ -213,13 +213,16 @@ def watch(hub: Hub, stopping: threading.Event) -> None:
 def run_next(hub: Hub, stopping: threading.Event) -> bool:
     """Claim the next queued import and run it; return False if there is none."""
     lease = token(_LEASE_BITS, BASE36)
-    for account_id, id in jobs.due(hub.database):
-        if not jobs.claim(hub.database, account_id, id, lease, lease_ms=_LEASE_MS):
-            continue
-        with hub.database.reading() as db:
-            job = jobs.find(db, account_id, id)
-        _run(hub, job, lease, stopping)
-        return True
+    with hub.database.across_accounts():
+        due = jobs.due(hub.database)
+    for account_id, id in due:
+        with hub.database.for_account(account_id):
+            if not jobs.claim(hub.database, account_id, id, lease, lease_ms=_LEASE_MS):
+                continue
+            with hub.database.reading() as db:
+                job = jobs.find(db, account_id, id)
+            _run(hub, job, lease, stopping)
+            return True
     return False
 
 
