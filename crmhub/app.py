@@ -61,6 +61,7 @@ class _App(flask.Flask):
         try:
             return super().wsgi_app(environ, start_response)
         finally:
+            database.bind_account(None)
             # Flask's teardown functions would take three times as long.
             account_id = environ.get(PLACE)
             if account_id is not None:

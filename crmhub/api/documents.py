@@ -33,7 +33,7 @@ def register(app: flask.Flask, built: Path = BUILT) -> None:
     app.extensions["crmhub-documents"] = built
     app.add_url_rule(PREFIX, view_func=_to_start, endpoint="documents.start")
     app.add_url_rule(f"{PREFIX}/", view_func=_document, endpoint="documents.index")
-    app.add_url_rule(f"{PREFIX}/<path:name>", view_func=_document, endpoint="documents.document")
+    app.add_url_rule(f"{PREFIX}/<path:path>", view_func=_document, endpoint="documents.document")
 
 
 def secure(response: flask.Response) -> flask.Response:
@@ -47,18 +47,18 @@ def _to_start() -> flask.Response:
     return _to(f"{PREFIX}/")
 
 
-def _document(name: str = "") -> flask.Response:
-    """Return the file `name` of the documents; a directory stands for its index.html.
+def _document(path: str = "") -> flask.Response:
+    """Return the file `path` of the documents; a directory stands for its index.html.
 
-    An unknown name is answered 404: in HTML for browsers, else in JSON.
+    An unknown path is answered 404: in HTML for browsers, else in JSON.
     """
     built: Path = flask.current_app.extensions["crmhub-documents"]
     if not (built / "index.html").is_file():
         return _error(Unavailable(_MISSING, retry_after=60), None)
-    if name and not name.endswith("/") and _is_page(built, f"{name}/"):
+    if path and not path.endswith("/") and _is_page(built, f"{path}/"):
         # The links of a page are relative to its directory.
-        return _to(f"{PREFIX}/{name}/")
-    file = f"{name}index.html" if name == "" or name.endswith("/") else name
+        return _to(f"{PREFIX}/{path}/")
+    file = f"{path}index.html" if path == "" or path.endswith("/") else path
     try:
         # Refuses names that lead out of the directory.
         response = flask.send_from_directory(built, file, conditional=True)

@@ -69,7 +69,7 @@ def crm_link(client_id: str) -> flask.Response:
     return page("account/crm_link.html", 201, link=url, expires_at=link.expires_at, **shown)
 
 
-@blueprint.get("/connect/<token>")
+@blueprint.get("/connect/link/<token>")
 @open_to_all
 def by_link(token: str) -> flask.Response:
     """Show a customer what the link is for, with the button that connects the account."""
@@ -80,7 +80,7 @@ def by_link(token: str) -> flask.Response:
     return page("connect/invitation.html", token=token, invitation=invitation)
 
 
-@blueprint.post("/connect/<token>")
+@blueprint.post("/connect/link/<token>")
 @open_to_all
 def connect_by_link(token: str) -> flask.Response:
     """Send the customer's browser to the CRM."""

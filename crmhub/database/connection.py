@@ -131,16 +131,15 @@ class Connection(BulkStatements):
             self._unsent = ""
             return
         # Row-level security: a rollback restores the former setting, and behind a pooler the
-        # setting ends with the transaction.
-        if self._secured and (statements != ("COMMIT",) or self._is_behind_pooler):
+        # setting ends with the transaction. The statements themselves need no account.
+        secured, self._secured = self._secured, False
+        if secured and (statements != ("COMMIT",) or self._is_behind_pooler):
             self._info["account"] = None
-        for each in statements:
-            self._control(each)
-
-    def _control(self, statement: str) -> None:
-        """Send a statement that begins or ends a transaction or a part of it."""
-        with self._database.mapped_errors():
-            self._driver.execute(statement)
+        try:
+            for each in statements:
+                self.run(each)
+        finally:
+            self._secured = secured
 
     def _send(self, sql: str, params: Any = None) -> Any:
         # Every statement comes by here; a context manager would take as long as all the rest.

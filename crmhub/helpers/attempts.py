@@ -173,8 +173,7 @@ def attempt(hub: Hub, account: Account, entry: Entry, action: Action, *, waits: 
     done: Done | None = None
     error: Exception | None = None
     mapped = Mapped({})
-    with ExitStack() as leases:
-        recorded = leases.enter_context(recording())
+    with recording() as recorded, ExitStack() as leases:
         try:
             mapped = action.mapped(account)
             leases.enter_context(action.exclusive(hub, account, mapped))

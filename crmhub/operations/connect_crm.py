@@ -84,7 +84,7 @@ class Link:
 
     def url(self, base: str) -> str:
         """Return the address of the link; `base` is the service's public address."""
-        return f"{base}/console/connect/{self.token}"
+        return f"{base}/console/connect/link/{self.token}"
 
 
 @dataclass(frozen=True, slots=True)

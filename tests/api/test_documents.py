@@ -115,8 +115,10 @@ def test_a_browser_gets_a_page_for_errors(app: flask.Flask) -> None:
         assert get(app, address).status_code == 200, address
 
 
-def test_missing_documents_are_told(app: flask.Flask, tmp_path: Path) -> None:
-    app.extensions["crmhub-documents"] = tmp_path
+def test_missing_documents_are_told(
+    app: flask.Flask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(app.extensions, "crmhub-documents", tmp_path)
     told = get(app, "/docs/")
     assert (told.status_code, told.mimetype) == (503, "text/plain")
     assert "make docs" in told.text

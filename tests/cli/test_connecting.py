@@ -23,7 +23,7 @@ def test_a_link_is_printed_for_the_public_address(acme: CommandLine) -> None:
     assert "CRMHUB_PUBLIC_URL" in missing
     acme.env["CRMHUB_PUBLIC_URL"] = "https://hub.example.com/"
     made = acme.json(*LINK, "--secret", "client_secret=@secret", "--days", "3")
-    assert made["url"].startswith("https://hub.example.com/console/connect/acme.")
+    assert made["url"].startswith("https://hub.example.com/console/connect/link/acme.")
     assert made.keys() == {"url", "expiresAt"}
     (entry,) = acme.json("audit", "list", "--object", "connectLink")
     assert entry["after"] == {"adapter": "hubspot", "expiresAt": made["expiresAt"]}

@@ -91,7 +91,7 @@ def test_a_link_shows_a_plain_page_to_anybody(
         made = operator.send(f"{path}/link", form(crm.url), at=path)
     assert made.status_code == 201
     link = value_of(made, "link")
-    assert link.startswith(f"{PUBLIC}/console/connect/{client.account.client_id}.")
+    assert link.startswith(f"{PUBLIC}/console/connect/link/{client.account.client_id}.")
     customer = Operator(app)
     place = link.removeprefix(f"{PUBLIC}/console")
     page = customer.get(place)
@@ -102,7 +102,7 @@ def test_a_link_shows_a_plain_page_to_anybody(
     assert customer.get(path).status_code == 303
 
 
-@pytest.mark.parametrize("place", ["/connect/x", "/connect/callback?state=x&code=y"])
+@pytest.mark.parametrize("place", ["/connect/link/x", "/connect/callback?state=x&code=y"])
 def test_what_is_no_link_and_no_approval_is_told(app: flask.Flask, place: str) -> None:
     page = Operator(app).get(place)
     assert page.status_code in (403, 404)
@@ -110,6 +110,6 @@ def test_what_is_no_link_and_no_approval_is_told(app: flask.Flask, place: str) -
 
 
 def test_a_form_without_its_token_connects_nothing(operator: Operator, path: str) -> None:
-    for place in (f"{path}/connect", f"{path}/link", "/connect/x"):
+    for place in (f"{path}/connect", f"{path}/link", "/connect/link/x"):
         answer = operator.open("POST", place, data=form("http://127.0.0.1:9"))
         assert answer.status_code == 403

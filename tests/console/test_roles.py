@@ -61,8 +61,8 @@ def test_every_route_declares_what_it_needs(app):
 
 
 def test_every_route_that_changes_data_needs_a_right_that_readers_lack(app):
-    # What users do to their own profile and session, and before they sign in.
-    own = re.compile(r"/console/(profile|sign-in|sign-out|join)\b")
+    # What users do to their own profile and session, and what anybody does with a link.
+    own = re.compile(r"/console/(profile|sign-in|sign-out|join|setup|connect/link)\b")
     with app.app_context():
         for endpoint, rule, methods in console_routes(app):
             if "POST" in methods and not own.match(rule):

@@ -62,7 +62,7 @@ def test_an_invited_user_joins_by_a_link_with_the_role_that_was_set(app, hub, op
     passwords = {"password": NEW, "again": NEW}
     assert browser.send(link, passwords).location == "/console/sign-in"
     assert browser.sign_in(NEW).status_code == 303
-    assert text_of(browser.get("/accounts")).count(" enabled ") == 1
+    assert text_of(browser.get("/accounts")).count(" stored in crmhub ") == 1
     assert browser.get("/users").status_code == 403
     user = user_of(hub, email)
     assert (user.role, user.accounts) == ("reader", {client.account.id})
