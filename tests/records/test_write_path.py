@@ -51,10 +51,11 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
     opened = Connection.__init__
     mine = threading.get_ident()
 
-    def noted(self: Connection, database: Any, driver: Any) -> None:
+    def noted(self: Connection, database: Any, pooled: Any) -> None:
+        opened(self, database, pooled)
         # Another thread writes now and then when keys were last used.
-        ours = threading.get_ident() == mine
-        opened(self, database, Noted(driver, sent) if ours else driver)
+        if threading.get_ident() == mine:
+            self._driver = Noted(self._driver, sent)
 
     monkeypatch.setattr(Connection, "__init__", noted)
     # Else each 200th record reserves the ids of the next ones.
