@@ -152,7 +152,7 @@ def test_the_landing_page_shows_problems_and_leads(app, faked):
     assert page.status_code == 200
     assert "Fake refuses the credentials" in words
     assert "the token is <revoked>" in words
-    assert re.search(r'aria-label="\d+ leads? in the last 24 hours', page.text)
+    assert re.search(r'aria-label="[\d,]+ leads? in the last 24 hours', page.text)
     assert 'aria-label="What is the matter"' not in page.text
 
 
