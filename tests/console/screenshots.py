@@ -199,6 +199,7 @@ def photograph(camera: Camera, names: dict[str, str]) -> None:
     camera.shoot("action-dead-decisions")
     camera.open(f"/accounts/{names['local']}/crm?adapter=hubspot")
     page.get_by_label("Access token").fill("pat-wrong")
+    page.get_by_text("More settings").click()
     page.get_by_label("API address").fill(names["hubspot"])
     page.get_by_role("button", name="Save", exact=True).click()
     camera.shoot("account-crm-refused")
