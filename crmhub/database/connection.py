@@ -182,9 +182,12 @@ class Connection(BulkStatements):
         account = self._database.account
         if not self._secured or self._info.get("account") == account:
             return begin
-        self._info["account"] = account
-        # A pooler keeps settings within a transaction alone.
-        return f"{begin}set {'local ' * self._is_behind_pooler}{ACCOUNT_SETTING} = '{account}';"
+        # A pooler keeps settings within a transaction alone, and a message outside of one is itself
+        # a transaction.
+        pooled = self._is_behind_pooler
+        ends_at_once = pooled and not begin and not self._is_in_transaction()
+        self._info["account"] = None if ends_at_once else account
+        return f"{begin}set {'local ' * pooled}{ACCOUNT_SETTING} = '{account}';"
 
     @property
     def _is_behind_pooler(self) -> bool:

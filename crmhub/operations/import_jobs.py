@@ -255,6 +255,7 @@ def _run(hub: Hub, job: ImportJob, lease: str, stopping: threading.Event) -> Non
         end("failed", exc.message)
     except OSError as exc:
         end("failed", f"The temporary file: {exc.strerror}. Continue once there is room.")
+    # A bug must not leave the import in progress: its state says so, and the log has the bug.
     except Exception:
         end("failed", "A bug of the hub; the log of the worker says more.")
         raise

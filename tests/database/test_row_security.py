@@ -131,6 +131,9 @@ def test_a_pooler_keeps_the_account_within_a_transaction(
             assert _count(service) == seen
             assert service.transact(lambda tx: tx.scalar(_COUNT)) == seen
             with service.reading() as db:
+                # A message of several statements is a transaction that ends with it.
+                assert db.now_ms() > 0
+                assert db.scalar(_COUNT) == seen
                 db._info["account"] = db._database.account
                 # Without what is sent before each statement the setting is gone.
                 with pytest.raises(psycopg.DataError):
