@@ -27,6 +27,8 @@ from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from tests import databases
 from tests.clients import Client, open_client
+from tests.console.test_imports import start, upload
+from tests.consoles import open_console
 from tests.journal.working import hurry, try_due
 from tests.statements import find_faults
 
@@ -218,12 +220,17 @@ def _probe(app: flask.Flask, monkeypatch: pytest.MonkeyPatch) -> _Probes:
     return probes
 
 
-def _probed(url: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> _Probes:
+def _app(url: str, root: Path) -> flask.Flask:
     key = EncryptionKey("k1", b"k" * 32)
-    settings = Settings(
-        root=root, database_url=url, secret_key="a secret of this test", encryption_keys=(key,)
+    return create_app(
+        Settings(
+            root=root, database_url=url, secret_key="a secret of this test", encryption_keys=(key,)
+        )
     )
-    app = create_app(settings)
+
+
+def _probed(url: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> _Probes:
+    app = _app(url, root)
     with closing(app.extensions["crmhub"]):
         return _probe(app, monkeypatch)
 
@@ -237,6 +244,22 @@ def test_without_account_clauses_statements_mix_accounts(
     with databases.postgresql_database() as url:
         probes = _probed(url, tmp_path, monkeypatch)
     assert len(probes.leaks) > 15, (probes.done, len(probes.leaks))
+
+
+def test_a_file_is_read_after_its_request(
+    secured_url: str, tmp_path: Path, quick_passwords: None
+) -> None:
+    app = _app(secured_url, tmp_path)
+    with closing(app.extensions["crmhub"]) as hub:
+        with hub.database.across_accounts():
+            client = open_client(app)
+            operator = open_console(app)
+        client.make(firstname="Grace", email="grace@example.org")
+        account = f"/accounts/{client.account.client_id}"
+        assert "grace@example.org" in operator.get(f"{account}/export?kind=contacts").text
+        at = upload(operator, client, "firstname,email\nAda,ada@example.org\nEve,none\n")
+        start(hub, operator, at)
+        assert "none" in operator.get(f"{at}/refused.csv").text
 
 
 def test_row_level_security_holds_without_account_clauses(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -22,6 +22,7 @@ from crmhub.console.sessions import author
 from crmhub.csv.columns import Choices, Column
 from crmhub.csv.jobs import ImportJob, JobSettings
 from crmhub.errors import BadRequest, HubError
+from crmhub.hub import Hub
 from crmhub.operations import import_jobs
 from crmhub.operations.import_jobs import Preview
 from crmhub.properties.catalogue import Catalogue
@@ -160,21 +161,31 @@ def imports_delete(client_id: str, id: str) -> flask.Response:
 @needs("data")
 def imports_refused(client_id: str, id: str) -> flask.Response:
     """Return the refused rows of an import, with their lines and reasons, as a CSV file."""
-    job = import_jobs.find(hub(), hub().load_account(client_id), id)
-    return csv_download(
-        import_jobs.refused_rows(hub(), job), f"{job.file_name.rpartition('.')[0]}.refused.csv"
-    )
+    account = hub().load_account(client_id)
+    job = import_jobs.find(hub(), account, id)
+    name = f"{job.file_name.rpartition('.')[0]}.refused.csv"
+    return csv_download(account, import_jobs.refused_rows(hub(), job), name)
 
 
-def csv_download(body: Any, name: str) -> flask.Response:
-    """Return a response with a CSV file that the browser saves under this name."""
+def csv_download(account: Account, parts: Iterator[bytes], name: str) -> flask.Response:
+    """Return a response with a CSV file of an account that the browser saves under this name."""
     plain = re.sub(r'[^ -~]|["\\]', "_", name)
     disposition = f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name)}"
     return flask.Response(
-        body,
+        _read_for(hub(), account, parts),
         content_type="text/csv; charset=utf-8",
         headers={"Content-Disposition": disposition},
     )
+
+
+def _read_for(here: Hub, account: Account, parts: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the parts, each read for the account: by then the request is over."""
+    while True:
+        with here.database.for_account(account.id):
+            part = next(parts, None)
+        if part is None:
+            return
+        yield part
 
 
 def _overview(client_id: str) -> dict[str, Any]:
