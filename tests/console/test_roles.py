@@ -153,6 +153,8 @@ def test_support_retries_and_discards_and_changes_nothing_else(app, client, fail
         assert support.get(f"{other}{path}").status_code in (403, 404)
     # Whoever may search for parts of a reason can find out its text.
     assert support.get("/activity?reason=zebedee").status_code == 403
+    assert support.get("/activity?q=zebedee").status_code == 403
+    assert 'name="q"' not in support.get("/activity").text
     assert "Reason contains" not in text_of(support.get("/activity"))
 
 
