@@ -13,6 +13,7 @@ from crmhub.accounts.roles import RIGHTS_OF, ROLES
 from crmhub.console.access import access_of
 from crmhub.database.connection import now_ms
 from crmhub.hub import Hub
+from crmhub.journal import action_queries
 from crmhub.operations import change_account
 from crmhub.operations.users import create_link, set_disabled, set_role
 from tests.api.helpers.helper_calls import known
@@ -296,3 +297,14 @@ def test_nothing_changes_with_the_same_role_and_accounts(app, hub, client):
     user = signed_in(app, "reader", client)
     set_role(hub, user.email, "reader", [client.account.client_id], by=TESTS)
     assert user.get("/accounts").status_code == 200
+
+
+def test_checkboxes_reach_no_action_of_another_account(app, hub, client, other, failed):
+    limited = signed_in(app, "operator", other)
+    chosen = f"selected=1&id={failed[0]}"
+    limited.send(f"/activity/retry?{chosen}", at="/activity")
+    limited.send(f"/activity/discard?{chosen}", {"reason": "none of theirs"}, at="/activity")
+    assert action_queries.shown(hub.database, failed[0]).summary.state == "dead"
+    owner = signed_in(app, "owner")
+    owner.send(f"/activity/discard?{chosen}", {"reason": "a test"}, at="/activity")
+    assert action_queries.shown(hub.database, failed[0]).summary.state == "discarded"
