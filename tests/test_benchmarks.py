@@ -69,6 +69,12 @@ def test_what_a_request_costs_is_told_by_layers(postgresql_url: str) -> None:
     assert len(rows) == 5 * 2, lines
 
 
+def test_leads_of_a_burst_are_accepted_while_the_crm_is_unavailable() -> None:
+    [line] = _printed("burst", "--sqlite", "--bots", "4", "--seconds", "1", "--workers", "1")
+    assert "leads/s" in line
+    assert "{202: " in line
+
+
 def test_what_row_level_security_costs_is_told(postgresql_url: str) -> None:
     lines = _printed("secured", "--records", "1000", "--rounds", "1", "--requests", "3")
     assert [line for line in lines if line.startswith("CONTAINS_TOKEN")]
