@@ -24,7 +24,7 @@ class Marks:
         """Let a test that is marked with `databases` run on those alone."""
         mark = metafunc.definition.get_closest_marker("databases")
         given = {one.args[0] for one in metafunc.definition.iter_markers("parametrize")}
-        for name in ("database_url", "served"):
+        for name in ("database_url", "own_url", "served"):
             if mark and name in metafunc.fixturenames and name not in given:
                 kinds = dict.fromkeys(_kind(kind) for kind in mark.args)
                 metafunc.definition.add_marker(

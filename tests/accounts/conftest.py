@@ -19,7 +19,7 @@ MakeAccount = Callable[..., tuple[Account, IssuedIds]]
 
 
 @pytest.fixture(scope="session", params=KINDS)
-def database_url(
+def own_url(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
     """Each database in turn, shared with no test of another directory."""
@@ -28,9 +28,9 @@ def database_url(
 
 
 @pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    empty(database_url)
-    database = Database(database_url)
+def database(own_url: str) -> Iterator[Database]:
+    empty(own_url)
+    database = Database(own_url)
     yield database
     database.close()
 

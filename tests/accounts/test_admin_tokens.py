@@ -74,8 +74,8 @@ def test_a_token_finds_its_scopes_until_it_ends(database, directory):
         assert directory.by_admin_token(wrong) is None
 
 
-def test_a_revoked_token_ends_in_other_processes_within_a_second(database, database_url, clock):
-    other = connection.Database(database_url)
+def test_a_revoked_token_ends_in_other_processes_within_a_second(database, own_url, clock):
+    other = connection.Database(own_url)
     directory = Directory(other, BUILT_IN)
     issued = create(database)
     assert directory.by_admin_token(issued.token)

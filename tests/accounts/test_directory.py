@@ -18,9 +18,9 @@ from tests.journal.working import soon
 
 
 @pytest.fixture
-def other_process(database_url):
+def other_process(own_url):
     """A directory with a memory and connections of its own, as another process has."""
-    database = connection.Database(database_url)
+    database = connection.Database(own_url)
     directory = Directory(database, BUILT_IN)
     yield directory
     directory.close()

@@ -20,7 +20,7 @@ CRMHUB = (sys.executable, "-m", "crmhub")
 
 
 @pytest.fixture(scope="session", params=KINDS)
-def database_url(
+def own_url(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
     """Each database in turn, shared with no test of another directory."""
@@ -64,8 +64,8 @@ class CommandLine:
 
 
 @pytest.fixture
-def crmhub(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
-    empty(database_url)
+def crmhub(own_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+    empty(own_url)
     for name in [name for name in os.environ if name.startswith("CRMHUB_")]:
         monkeypatch.delenv(name)
-    return CommandLine(tmp_path, {"CRMHUB_DATABASE_URL": database_url})
+    return CommandLine(tmp_path, {"CRMHUB_DATABASE_URL": own_url})

@@ -13,9 +13,9 @@ from crmhub.database.connection import Database
 
 
 @pytest.fixture
-def directory(database_url):
+def directory(own_url):
     """Who is calling, as a server process sees it."""
-    database = Database(database_url)
+    database = Database(own_url)
     directory = Directory(database, BUILT_IN, ttl=0)
     yield directory
     directory.close()
@@ -196,10 +196,10 @@ def test_check_tries_the_crm(crmhub):
     assert crmhub("account", "check", "acme").stdout == "local: connection test passed.\n"
 
 
-def test_an_account_that_cannot_be_read_is_named_beside_the_list(crmhub, database_url):
+def test_an_account_that_cannot_be_read_is_named_beside_the_list(crmhub, own_url):
     for name in ("Spoilt", "Sound"):
         crmhub("account", "create", name)
-    database = Database(database_url, pool_size=1)
+    database = Database(own_url, pool_size=1)
     database.transact(
         lambda tx: tx.run("update account set switches = '[]' where client_id = 'spoilt'")
     )

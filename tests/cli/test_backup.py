@@ -177,7 +177,7 @@ def test_a_backup_of_the_other_database_is_named(elsewhere):
     assert f"is no backup of a {'sqlite' if sqlite else 'postgresql'} database" in told
 
 
-@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("own_url", ["postgresql"], indirect=True)
 def test_programs_that_are_missing_are_named(crmhub, bot, tmp_path, monkeypatch):
     (tmp_path / "b").write_bytes(b"PGDMP")
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -185,7 +185,7 @@ def test_programs_that_are_missing_are_named(crmhub, bot, tmp_path, monkeypatch)
     assert not (crmhub.root / "c").exists()
 
 
-@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("own_url", ["postgresql"], indirect=True)
 def test_a_restore_that_pg_restore_does_not_finish_commits_nothing(
     crmhub, bot, elsewhere, tmp_path, monkeypatch
 ):
@@ -203,7 +203,7 @@ def test_a_restore_that_pg_restore_does_not_finish_commits_nothing(
     elsewhere("db", "restore", str(tmp_path / "b"))
 
 
-@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("own_url", ["postgresql"], indirect=True)
 def test_programs_that_are_newer_than_the_server_restore_too(
     crmhub, bot, elsewhere, tmp_path, monkeypatch
 ):
@@ -218,7 +218,7 @@ def test_programs_that_are_newer_than_the_server_restore_too(
     assert "Restored: 1 accounts" in elsewhere("db", "restore", str(tmp_path / "b")).stdout
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("own_url", ["sqlite"], indirect=True)
 def test_a_backup_on_a_disk_that_is_full_leaves_nothing(crmhub, bot, tmp_path, monkeypatch):
     def full(copy, _source):
         # A log is there while it is written, and stays where it cannot be.

@@ -54,9 +54,9 @@ def test_what_the_server_says_is_told(crmhub, bare_postgresql):
 
 
 @pytest.fixture
-def newer(database_url):
+def newer(own_url):
     """A database that a newer version has migrated."""
-    database = Database(database_url, pool_size=1)
+    database = Database(own_url, pool_size=1)
     with database.reading() as conn:
         now = conn.scalar("select version_num from alembic_version")
     _stamp(database, "9999")
@@ -93,8 +93,8 @@ def test_tables_of_another_schema_are_none_of_ours(crmhub, bare_postgresql):
     database.close()
 
 
-def test_the_index_of_trigrams_comes_and_goes(crmhub, database_url):
-    if database_url.startswith("sqlite"):
+def test_the_index_of_trigrams_comes_and_goes(crmhub, own_url):
+    if own_url.startswith("sqlite"):
         for option in ("--trigram", "--drop-trigram"):
             told = crmhub("db", "index", option, code=1).stderr
             assert told.startswith("crmhub: The index of trigrams is one of PostgreSQL")

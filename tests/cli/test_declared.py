@@ -57,11 +57,11 @@ def credentials(crmhub, client_id="acme"):
         hub.close()
 
 
-def test_the_example_opens_its_accounts_and_finds_nothing_to_do_afterwards(declare, database_url):
+def test_the_example_opens_its_accounts_and_finds_nothing_to_do_afterwards(declare, own_url):
     crmhub = declare(EXAMPLE.read_text(encoding="utf-8"))
     acme, field_sales = applied(crmhub)
     assert (acme["clientId"], acme["opened"]) == ("acme", True)
-    database = Database(database_url)
+    database = Database(own_url)
     directory = Directory(database, BUILT_IN)
     caller = directory.by_api_key(field_sales["apiKey"])
     assert caller.account.name == "Field sales"

@@ -35,8 +35,8 @@ def paste(lines):
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-def test_every_line_works_as_printed_and_again(crmhub, tmp_path, database_url):
-    with serving(tmp_path, database_url=database_url) as server:
+def test_every_line_works_as_printed_and_again(crmhub, tmp_path, own_url):
+    with serving(tmp_path, database_url=own_url) as server:
         crmhub.env["CRMHUB_PORT"] = str(server.port)
         lines = lines_to_paste(crmhub)
         assert [line.partition(" ")[0] for line in lines] == ["export", "curl", "curl", "curl"]

@@ -91,17 +91,17 @@ def test_a_database_that_is_away_fails_and_the_rest_is_still_told(crmhub):
     assert "migrations" not in found
 
 
-def test_a_database_that_takes_no_writes_fails(crmhub, database_url):
-    if database_url.startswith("sqlite"):
+def test_a_database_that_takes_no_writes_fails(crmhub, own_url):
+    if own_url.startswith("sqlite"):
         pytest.skip("SQLite has no standby")
-    with closing(Database(database_url)) as database, read_only(database):
+    with closing(Database(own_url)) as database, read_only(database):
         found = states(crmhub, code=1)
     assert found["database"]["state"] == "fail"
     assert "lead to the one that takes writes" in found["database"]["message"]
 
 
-def test_a_database_that_ends_what_takes_long_fails_and_says_so(crmhub, database_url):
-    if database_url.startswith("sqlite"):
+def test_a_database_that_ends_what_takes_long_fails_and_says_so(crmhub, own_url):
+    if own_url.startswith("sqlite"):
         pytest.skip("SQLite ends nothing")
     crmhub.env["CRMHUB_DATABASE_URL"] += "?options=-cstatement_timeout%3D500"
 
@@ -109,7 +109,7 @@ def test_a_database_that_ends_what_takes_long_fails_and_says_so(crmhub, database
         tx.run("lock table alembic_version")
         return [one["message"] for one in crmhub.json("doctor", code=1)["checks"]]
 
-    with closing(Database(database_url)) as database:
+    with closing(Database(own_url)) as database:
         assert "statement timeout" in database.transact(held_up)[-1]
 
 
@@ -153,10 +153,10 @@ def test_a_disk_that_is_full_fails(tmp_path, monkeypatch):
     assert (full.state, full.message.rpartition(": ")[2]) == ("fail", "No space left on device.")
 
 
-def test_more_connections_than_the_database_takes_are_a_warning(crmhub, database_url):
+def test_more_connections_than_the_database_takes_are_a_warning(crmhub, own_url):
     crmhub.env.update(CRMHUB_WORKERS="64", CRMHUB_THREADS="64")
     found = states(crmhub)["connections"]
-    if database_url.startswith("sqlite"):
+    if own_url.startswith("sqlite"):
         assert found["state"] == "ok"
     else:
         assert found["state"] == "warn"
@@ -164,10 +164,10 @@ def test_more_connections_than_the_database_takes_are_a_warning(crmhub, database
         assert found["message"].endswith("or raise max_connections.")
 
 
-def test_a_limit_of_the_database_alone_counts_too(crmhub, database_url):
-    if database_url.startswith("sqlite"):
+def test_a_limit_of_the_database_alone_counts_too(crmhub, own_url):
+    if own_url.startswith("sqlite"):
         pytest.skip("SQLite has no limit")
-    with closing(Database(database_url)) as database, database.reading() as conn:
+    with closing(Database(own_url)) as database, database.reading() as conn:
         conn.run(f'alter database "{database.url.database}" connection limit 30')
         message = states(crmhub)["connections"]["message"]
         conn.run(f'alter database "{database.url.database}" connection limit -1')
@@ -204,10 +204,10 @@ def test_clocks_are_compared(ahead, state, words):
     assert words in finding.message
 
 
-def test_wrong_counters_and_rows_are_told_and_mended(crmhub, database_url):
+def test_wrong_counters_and_rows_are_told_and_mended(crmhub, own_url):
     crmhub("account", "create", "Acme")
     crmhub("account", "create", "Other")
-    database = Database(database_url, pool_size=1)
+    database = Database(own_url, pool_size=1)
     with database.reading() as conn:
         acme = conn.scalar("select id from account where client_id = 'acme'")
         conn.run(f"update record_count set n = 7 where kind = 2 and account_id = {acme}")
@@ -228,9 +228,9 @@ def test_wrong_counters_and_rows_are_told_and_mended(crmhub, database_url):
     assert "those of all accounts counted, 1 of them compared" in found["records"]["message"]
 
 
-def test_two_records_with_one_unique_value_stay_for_a_person_to_settle(crmhub, database_url):
+def test_two_records_with_one_unique_value_stay_for_a_person_to_settle(crmhub, own_url):
     crmhub("account", "create", "Acme")
-    database = Database(database_url, pool_size=1)
+    database = Database(own_url, pool_size=1)
     with database.reading() as conn:
         acme = conn.scalar("select id from account where client_id = 'acme'")
         ada = '{"email": "ada@example.com"}'
@@ -254,11 +254,11 @@ def test_two_records_with_one_unique_value_stay_for_a_person_to_settle(crmhub, d
     ],
 )
 def test_an_account_that_cannot_be_read_is_named_and_the_rest_is_still_told(
-    crmhub, database_url, change, named
+    crmhub, own_url, change, named
 ):
     for name in ("Spoilt", "Sound"):
         crmhub("account", "create", name)
-    database = Database(database_url, pool_size=1)
+    database = Database(own_url, pool_size=1)
     with database.reading() as conn:
         spoilt = conn.scalar("select id from account where client_id = 'spoilt'")
         key = "account_id" if "connection" in change else "id"

@@ -19,12 +19,12 @@ from tests.fakes import connect as use
 
 
 @pytest.fixture
-def app(crmhub: CommandLine, database_url: str, tmp_path: Path) -> Iterator[flask.Flask]:
+def app(crmhub: CommandLine, own_url: str, tmp_path: Path) -> Iterator[flask.Flask]:
     crmhub("db", "upgrade")
     app = create_app(
         Settings(
             root=tmp_path,
-            database_url=database_url,
+            database_url=own_url,
             secret_key="the secret key of the tests alone",
             encryption_keys=(EncryptionKey("k1", b"k" * 32),),
         )

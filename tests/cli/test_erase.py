@@ -107,8 +107,8 @@ def test_json_asks_nothing(crmhub, client):
     assert "--yes or --dry-run" in told
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_sqlite_files_hold_nothing_of_the_person(app, crmhub, client, database_url):
+@pytest.mark.parametrize("own_url", ["sqlite"], indirect=True)
+def test_sqlite_files_hold_nothing_of_the_person(app, crmhub, client, own_url):
     planted = plant(app, client)
     # Rows that grow, shrink and make room leave copies behind where pages are rearranged.
     for i in range(60):
@@ -116,7 +116,7 @@ def test_sqlite_files_hold_nothing_of_the_person(app, crmhub, client, database_u
         props = {"city": f"{FIRST}{'-' * (i % 7 * 40)}", "jobtitle": FIRST * (i % 5)}
         client.helper(SET_PROPERTIES, {"contactToken": TOKEN, "props": props})
         client.patch(f"/contacts/{planted.contact_id}", {"properties": {"company": FIRST * i}})
-    path = database_url.removeprefix("sqlite:///")
+    path = own_url.removeprefix("sqlite:///")
     assert {EMAIL, PHONE[1:], FIRST, TOKEN} <= {text for text in PLANTED if where(path, text)}
     assert crmhub.json("erase", client.account.client_id, EMAIL, "--yes")["swept"]
     assert [text for text in PLANTED if where(path, text)] == []

@@ -54,18 +54,18 @@ def shared(server: Server) -> list[Path]:
 
 
 @pytest.fixture
-def here(database_url: str, tmp_path: Path) -> Iterator[Installation]:
-    emptied(database_url)
+def here(own_url: str, tmp_path: Path) -> Iterator[Installation]:
+    emptied(own_url)
     app = create_app(
         Settings(
             root=tmp_path,
-            database_url=database_url,
+            database_url=own_url,
             secret_key=SECRET,
             encryption_keys=(EncryptionKey("k1", KEY),),
         )
     )
     keys = f"k1:{base64.b64encode(KEY).decode()}"
-    settings = {"database_url": database_url, "secret_key": SECRET, "encryption_keys": keys}
+    settings = {"database_url": own_url, "secret_key": SECRET, "encryption_keys": keys}
     yield Installation(app, tmp_path, settings)
     app.extensions["crmhub"].close()
 

@@ -69,9 +69,9 @@ def opened(crmhub, client_id="acme"):
         hub.close()
 
 
-def everything(database_url):
+def everything(own_url):
     """Return every text that stands in the database."""
-    database = Database(database_url, pool_size=1)
+    database = Database(own_url, pool_size=1)
     with database.reading() as db:
         sql = (
             "select tablename from pg_tables where schemaname = 'public'"
@@ -83,7 +83,7 @@ def everything(database_url):
     return [value for row in rows for value in row if isinstance(value, str)]
 
 
-def test_what_another_key_sealed_is_sealed_with_the_first(keyed, database_url):
+def test_what_another_key_sealed_is_sealed_with_the_first(keyed, own_url):
     crmhub = keyed(K2, K1)
     assert crmhub(*CHECK, code=1).stdout == ("k2: 0 (the first key)\nk1: 1 (still needed)\n")
     done = crmhub("db", "reseal")
@@ -97,21 +97,21 @@ def test_what_another_key_sealed_is_sealed_with_the_first(keyed, database_url):
         "sealed": {"k2": 1, "k1": 0},
     }
     assert opened(keyed(K2)) == {"access_token": secret(0)}
-    assert not [text for text in everything(database_url) if text.startswith("v1.k1.")]
+    assert not [text for text in everything(own_url) if text.startswith("v1.k1.")]
     entries = crmhub.json("audit", "list", "--object", "encryptionKey")
     assert [(one["verb"], one["objectId"], one["after"]) for one in entries] == [
         ("rotate", "k2", {"resealed": 1})
     ]
 
 
-def test_every_sealed_column_is_known_to_it(keyed, database_url):
+def test_every_sealed_column_is_known_to_it(keyed, own_url):
     crmhub = keyed(K1)
     crmhub.env["CRMHUB_PUBLIC_URL"] = "https://hub.example.com"
     (crmhub.root / "app").write_text("an app's")
     app = ("--secret", "client_id=@app", "--secret", "client_secret=@app")
     crmhub("account", "link", "acme", "hubspot", *app)
     columns = {(one.table, one.column) for one in SEALED}
-    database = Database(database_url, pool_size=1)
+    database = Database(own_url, pool_size=1)
     found = set()
     with database.reading() as db:
         for table, column in _text_columns(db):
@@ -197,7 +197,7 @@ def test_doctor_tells_of_what_is_not_sealed_with_the_first_key(keyed):
 
 
 def test_many_are_done_in_small_steps_and_a_stop_in_between_loses_nothing(
-    keyed, monkeypatch, database_url
+    keyed, monkeypatch, own_url
 ):
     crmhub = keyed(K1)
     for n in range(1, 8):
@@ -299,7 +299,7 @@ def test_production_starts_with_good_keys_only(tmp_path, command, keys, words):
 
 
 @pytest.mark.databases("postgresql")
-def test_keys_change_while_fifty_requests_a_second_are_answered(crmhub, database_url):
+def test_keys_change_while_fifty_requests_a_second_are_answered(crmhub, own_url):
     """One service has the former key first still, the other one the new key, as while services
     are started again one by one; and the CRM gives a new refresh token every third second, each
     of which works once."""
@@ -316,7 +316,7 @@ def test_keys_change_while_fifty_requests_a_second_are_answered(crmhub, database
             (crmhub.root / name).write_text(value)
             options += ["--secret", f"{name}=@{name}"]
         crmhub("account", "adapter", "busy", "hubspot", *options)
-        settings = {"database_url": database_url, "secret_key": "s" * 40}
+        settings = {"database_url": own_url, "secret_key": "s" * 40}
         (crmhub.root / "other").mkdir()
         both = f"{K1},{K2}", f"{K2},{K1}"
         with (

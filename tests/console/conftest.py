@@ -10,7 +10,7 @@ from pathlib import Path
 
 import flask
 import pytest
-from playwright.sync_api import BrowserContext, Page
+from playwright.sync_api import BrowserContext, Page, expect
 
 from crmhub.hub import Hub
 from crmhub.settings import Settings
@@ -19,6 +19,9 @@ from tests.console.chromium import FLAGS
 from tests.consoles import Operator, open_console, start_session, unused_email
 from tests.own_databases import KINDS, own_database
 from tests.server.servers import HASTY, serving
+
+# A page is there when it is there, however busy the machine is.
+expect.set_options(timeout=60_000)
 
 _PACKAGES = ("node-red", "typescript@5", "@types/node@20", "axe-core")
 
