@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import cast
+from functools import cache
+from typing import Any, cast
 
 import sqlalchemy as sa
 
@@ -24,6 +25,7 @@ from crmhub.adapter import (
     Saved,
     is_record_id,
 )
+from crmhub.database.connection import Connection
 from crmhub.database.statements import Statement, in_list, param
 from crmhub.database.tables import ix_text, records
 from crmhub.errors import NotFound as NoRecord
@@ -70,6 +72,25 @@ _OLDEST_WITH_VALUE = Statement(
     .order_by(records.c.created_at, records.c.id)
     .limit(1)
 )
+
+
+@cache
+def _some_with_values(count: int) -> Statement:
+    """Return the statement that finds up to two records with one of `count` values.
+
+    Each value is compared on its own: until PostgreSQL has statistics of a table, it would read
+    all values of the property to compare them with a list.
+    """
+    parts = [
+        sa.select(ix_text.c.record_id).where(
+            ix_text.c.account_id == param("account_id"),
+            ix_text.c.prop_id == param(f"prop_id_{n}"),
+            ix_text.c.value == param(f"value_{n}"),
+            ix_text.c.full_value.is_(None),
+        )
+        for n in range(count)
+    ]
+    return Statement(sa.union_all(*parts).limit(2))
 
 
 class OwnRecords:
@@ -263,25 +284,40 @@ class OwnRecords:
         catalogue = self._records.catalogue(self._account, CONTACTS)
         emails = [values.for_search("email", email)] if email else []
         phones = forms(phone, self._account.switches.region) if phone else []
+        wanted = [
+            (known.prop_id, [text[:PREFIX] for text in texts])
+            for name, texts in (("email", emails), ("phone", phones), ("mobilephone", phones))
+            if texts and (known := catalogue.get(name)) and known.index == "ix_text"
+        ]
         with self._records.database.reading() as connection:
-            for name, wanted in (("email", emails), ("phone", phones), ("mobilephone", phones)):
-                known = catalogue.get(name)
-                if not wanted or known is None or known.index != "ix_text":
-                    continue
-                found: int | None = connection.scalar(
-                    _OLDEST_WITH_VALUE,
-                    {
-                        "account_id": self._account.id,
-                        "kind": CONTACTS.code,
-                        "prop_id": known.prop_id,
-                        "values": [text[:PREFIX] for text in wanted],
-                    },
-                )
-                if found is not None:
-                    return found
+            if found := self._oldest(connection, wanted):
+                return found
             if emails:
                 kept_id = merged_contacts.with_former_email(connection, self._account, emails[0])
                 return int(kept_id) if kept_id else None
+        return None
+
+    def _oldest(
+        self, connection: Connection, wanted: Sequence[tuple[int, Sequence[str]]]
+    ) -> int | None:
+        """Return the id of the oldest contact that has one of these values; None without one.
+
+        `wanted`: ids of properties, each with its values. A contact that has a value in an earlier
+        property comes before all others.
+        """
+        pairs = [(prop_id, text) for prop_id, texts in wanted for text in texts]
+        here: dict[str, Any] = {"account_id": self._account.id}
+        for n, (prop_id, text) in enumerate(pairs):
+            here |= {f"prop_id_{n}": prop_id, f"value_{n}": text}
+        ids = connection.rows(_some_with_values(len(pairs)), here) if pairs else []
+        if len(ids) < 2:
+            return ids[0].record_id if ids else None
+        here = {"account_id": self._account.id, "kind": CONTACTS.code}
+        for prop_id, texts in wanted:
+            here |= {"prop_id": prop_id, "values": texts}
+            found: int | None = connection.scalar(_OLDEST_WITH_VALUE, here)
+            if found is not None:
+                return found
         return None
 
 
