@@ -13,8 +13,8 @@ import flask_swagger_ui
 from markupsafe import Markup
 
 from crmhub.api.documents import PREFIX, secure
+from crmhub.api.http.document import Document
 from crmhub.api.http.document_parts import PARTS
-from crmhub.api.http.documentation import Document
 
 _OWN = Path(__file__).parent / "static"
 _SWAGGER_UI = Path(flask_swagger_ui.__file__).parent / "dist"

@@ -30,7 +30,7 @@ _PARAMETERS = [
 
 
 @blueprint.put(_PATH, parameters=_PARAMETERS)
-@documents("enrol", 204, None, "Note that a contact entered a workflow now; again: anew")
+@documents("enrolContact", 204, None, "Note that a contact entered a workflow now; again: anew")
 @needs("contacts:write")
 def _enrol(workflow_id: str, contact_id: str) -> flask.Response:
     get_type.enrol(hub(), account(), workflow_id=workflow_id, contact_id=contact_id)
@@ -38,7 +38,7 @@ def _enrol(workflow_id: str, contact_id: str) -> flask.Response:
 
 
 @blueprint.delete(_PATH, parameters=_PARAMETERS)
-@documents("unenrol", 204, None, "Forget that a contact entered a workflow")
+@documents("unenrolContact", 204, None, "Forget that a contact entered a workflow")
 @needs("contacts:write")
 def _unenrol(workflow_id: str, contact_id: str) -> flask.Response:
     get_type.unenrol(hub(), account(), workflow_id=workflow_id, contact_id=contact_id)

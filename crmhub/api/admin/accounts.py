@@ -244,7 +244,7 @@ def _list(query: dict[str, Any]) -> flask.Response:
 
 @blueprint.post("/accounts")
 @documented(
-    "openAccount", 201, OpenedAccountShown, "Open an account, with an API key for everything"
+    "createAccount", 201, OpenedAccountShown, "Open an account, with an API key for everything"
 )
 @needs("accounts:write")
 @blueprint.arguments(AccountInput())
@@ -261,7 +261,7 @@ def _get(client_id: str) -> flask.Response:
 
 
 @blueprint.patch("/accounts/<client_id>")
-@documented("changeAccount", 200, AccountShown, "Change an account's name, plan or switches")
+@documented("updateAccount", 200, AccountShown, "Change an account's name, plan or switches")
 @needs("accounts:write")
 @blueprint.arguments(AccountChange())
 def _change(body: dict[str, Any], client_id: str) -> flask.Response:

@@ -35,7 +35,7 @@ class AuditPageShown(PageOf):
 
 
 @blueprint.get("/audit")
-@documented("listAudit", 200, AuditPageShown, "List who changed what, the newest first")
+@documented("listAuditEntries", 200, AuditPageShown, "List who changed what, the newest first")
 @needs("audit:read")
 @blueprint.arguments(AuditQuery(), location="query")
 def _list(query: dict[str, Any]) -> flask.Response:

@@ -64,7 +64,9 @@ def _list(query: dict[str, Any], client_id: str) -> flask.Response:
 
 
 @blueprint.put(_PATH, parameters=_PARAMETERS)
-@documented("enrolContact", 204, None, "Note that a contact entered a workflow now; again: anew")
+@documented(
+    "enrolContactOfAccount", 204, None, "Note that a contact entered a workflow now; again: anew"
+)
 @needs("accounts:write")
 def _enrol(client_id: str, workflow_id: str, contact_id: str) -> flask.Response:
     account = hub().load_account(client_id)
@@ -73,7 +75,7 @@ def _enrol(client_id: str, workflow_id: str, contact_id: str) -> flask.Response:
 
 
 @blueprint.delete(_PATH, parameters=_PARAMETERS)
-@documented("unenrolContact", 204, None, "Forget that a contact entered a workflow")
+@documented("unenrolContactOfAccount", 204, None, "Forget that a contact entered a workflow")
 @needs("accounts:write")
 def _unenrol(client_id: str, workflow_id: str, contact_id: str) -> flask.Response:
     account = hub().load_account(client_id)

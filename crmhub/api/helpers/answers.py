@@ -44,11 +44,13 @@ _LONGEST_KEY = 255
 # Builders give up after 4 s; by then, the call must be stored.
 _PATIENCE_S = 2.0
 
+OPEN: list[dict[str, list[str]]] = [{}]
+"""The security of helpers that are about no account."""
 _KEY_OF_CALL = IDEMPOTENCY_KEY | {
     "description": "Names the call for 24 hours: sent again, it is not carried out again but"
     " answered as the first time, or `queued` while that is under way. Another call: 422."
 }
-_ERRORS = (400, 401, 402, 403, 404, 409, 413, 415, 422, 429, 500, 503)
+_ERRORS = (400, 413, 415, 422, 429, 500, 503)
 STATUSES = ("created", "updated", "unchanged", "queued", "ok", "error")
 
 
@@ -139,10 +141,7 @@ def _chatfuel(answer: dict[str, Any]) -> dict[str, Any]:
 FORMATS: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = MappingProxyType(
     {"flat": _flat, "chatfuel": _chatfuel}
 )
-"""The forms of an answer, by the value of the query parameter `format`.
-
-The OpenAPI document has `flat` alone: clients made from it would have to tell the forms apart.
-"""
+"""The forms of an answer, by the value of the query parameter `format`."""
 
 
 def requested_format() -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -226,6 +225,31 @@ class Answer(Shown):
     category = fields.String(metadata={"description": "Of an error, where errors are soft."})
 
 
+class ChatfuelAnswer(ma.Schema):
+    """Schema of a helper's answer with `format=chatfuel`: its keys, as Chatfuel stores them."""
+
+    class Meta:
+        unknown = ma.RAISE
+
+    set_attributes = fields.Dict(
+        keys=fields.String(),
+        values=fields.Raw(metadata={"type": ["string", "integer"]}),
+        required=True,
+    )
+
+
+SHAPES: Mapping[str, type[ma.Schema]] = MappingProxyType({"chatfuel": ChatfuelAnswer})
+"""The schema of each form but `flat`, which has a schema for each helper."""
+_FORMAT = {
+    "in": "query",
+    "name": "format",
+    "description": "The form of the answer: flat by default; others for the builders of that name.",
+    "required": False,
+    "schema": {"type": "string", "enum": ["flat", *SHAPES]},
+    "example": "flat",
+}
+
+
 def helper(
     operation_id: str,
     body: type[HelperBody],
@@ -237,12 +261,15 @@ def helper(
 ) -> Callable[[_F], _F]:
     """Return a decorator for a helper's view: it documents the view for OpenAPI and retries it.
 
-    `body` is the schema of the body, sent as JSON or as a form; `answer` is the schema of the
-    answer. With `writes`, the answer may be 202 (queued) and an Idempotency-Key is accepted. While
+    `body` is the schema of the body; the document has JSON alone, although forms are taken, too:
+    generators make a client for each media type. `answer` is the schema of the answer. With `writes`, the answer may be 202 (queued) and an Idempotency-Key is accepted. While
     the database is unavailable, the view is repeated for at most 2 seconds.
     """
-    form = {"schema": body, "encoding": body.form_encoding()}
-    content = {"application/json": {"schema": body}, "application/x-www-form-urlencoded": form}
+    content = {"application/json": {"schema": body}}
+    by_account = security != OPEN
+    errors = {*_ERRORS, *((401, 404) if by_account else ()), *((409,) if writes else ())}
+    errors |= {403} if {"ApiKey": []} in security else set()
+    parameters = [_FORMAT, *([_KEY_OF_CALL] if writes else [])]
 
     def decorator(view: _F) -> _F:
         @wraps(view)
@@ -254,13 +281,13 @@ def helper(
             documents(
                 operation_id,
                 200,
-                answer,
+                {"anyOf": [answer, *SHAPES.values()]},
                 summary,
                 security=security,
                 others={202: "Queued, and carried out once the CRM takes it"} if writes else None,
                 headers=[REPLAYED] if writes else [],
-                parameters=[_KEY_OF_CALL] if writes else [],
-                errors=_ERRORS,
+                parameters=parameters,
+                errors=sorted(errors),
                 body={"required": True, "content": content},
             )(patient),
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 import flask
@@ -131,32 +131,11 @@ def _inside(form: dict[str, Any], key: str, kind: type[T]) -> T:
 # The fields of the helpers' bodies.
 
 
-class _Several:
-    """Base class of the fields that hold several values.
-
-    `in_form` is the OpenAPI encoding of such a field in a form.
-    """
-
-    in_form: ClassVar[Mapping[str, Any]]
-
-
 class HelperBody(ma.Schema):
     """Base schema of the helpers' bodies; it ignores unknown keys."""
 
     class Meta:
         unknown = ma.EXCLUDE
-
-    @classmethod
-    def form_encoding(cls) -> dict[str, Mapping[str, Any]]:
-        """Return the OpenAPI `encoding` of the form fields that hold several values, by key.
-
-        Without it, OpenAPI would expect these fields as JSON text.
-        """
-        return {
-            str(each.data_key or each.name): each.in_form
-            for each in cls().fields.values()
-            if isinstance(each, _Several)
-        }
 
 
 class _Field(fields.Field[T]):
@@ -222,10 +201,8 @@ class Phone(_Field[str | None]):
         return text.removesuffix(".0") if isinstance(value, Decimal) else text
 
 
-class Names(_Field[list[str]], _Several):
+class Names(_Field[list[str]]):
     """Field for property names: a JSON array, or a text in which commas separate the names."""
-
-    in_form = {"style": "form", "explode": False}
 
     def __init__(self, **kwargs: Any) -> None:
         shown = {"type": ["array", "string"], "items": {"type": "string"}}
@@ -248,14 +225,12 @@ class Names(_Field[list[str]], _Several):
         return value
 
 
-class PropertyValues(fields.Field[Sent], _Several):
+class PropertyValues(fields.Field[Sent]):
     """Field for a JSON object of property names and values, loaded as texts.
 
     A property whose value is an array or an object gets the value None; the other properties stay
     usable.
     """
-
-    in_form = {"style": "deepObject", "explode": True}
 
     def __init__(self, **kwargs: Any) -> None:
         right = "an object of property names and values"

@@ -52,6 +52,8 @@ _MISSING_ROOM = 1200
 class LeadBody(HelperBody):
     """Schema of createLead's body: the person in the conversation."""
 
+    document_name = "LeadInput"
+
     contact_token = Said(data_key="contactToken", required=True, numbers=True, short=True)
     name = Said(required=True)
     email = Said(required=True)
@@ -94,6 +96,8 @@ def answer_lead(account: Account, posted: Posted) -> flask.Response:
 
 class GetBody(HelperBody):
     """Schema of getProperties' body: the conversation, and the names of the properties to read."""
+
+    document_name = "GetPropertiesInput"
 
     contact_token = Said(data_key="contactToken", required=True, numbers=True, short=True)
     names = Names(data_key="props", required=True)
@@ -160,6 +164,8 @@ def answer_properties(account: Account, posted: Posted) -> flask.Response:
 class SetBody(HelperBody):
     """Schema of setProperties' body: the values to write; a blank value clears its property."""
 
+    document_name = "SetPropertiesInput"
+
     contact_token = Said(data_key="contactToken", required=True, numbers=True, short=True)
     properties = PropertyValues(data_key="props", required=True)
 
@@ -208,6 +214,8 @@ class TypeBody(HelperBody):
     no helper call within the last `silence` hours.
     """
 
+    document_name = "GetTypeInput"
+
     phone = Said(data_key="contactnumber", required=True, numbers=True)
     look_back = Hours(data_key="interval", required=True)
     silence = Hours(data_key="lastChatInterval", required=True)
@@ -215,6 +223,8 @@ class TypeBody(HelperBody):
 
 class TypeAnswer(Answer):
     """Schema of getType's answer: the id of the active workflow, or the reason for none."""
+
+    document_name = "WorkflowAnswer"
 
     workflowId = fields.String(required=True)
     reason = fields.String(required=True)

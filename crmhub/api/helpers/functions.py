@@ -9,6 +9,7 @@ from marshmallow import fields
 
 from crmhub.accounts.accounts import Account
 from crmhub.api.helpers.answers import (
+    OPEN,
     Answer,
     Posted,
     answered,
@@ -34,12 +35,13 @@ blueprint = Blueprint(
     description="Helpers for chatbot builders.",
 )
 
-_OPEN: list[dict[str, list[str]]] = [{}]
 _BY_PATH: list[dict[str, list[str]]] = [{}, {"WebhookSecret": []}]
 
 
 class RangeBody(HelperBody):
     """Schema of getRandomInt's body: the range of the number, both ends included."""
+
+    document_name = "RandomIntInput"
 
     smallest = Whole(data_key="min", required=True)
     largest = Whole(data_key="max", required=True)
@@ -50,6 +52,8 @@ class AccountRangeBody(RangeBody):
 
     With a sticky rotation, a contact always gets the same number.
     """
+
+    document_name = "AccountRandomIntInput"
 
     contact_id = Said(data_key="contactId", load_default="", numbers=True, short=True)
     contact_token = Said(data_key="contactToken", load_default="", numbers=True, short=True)
@@ -68,7 +72,7 @@ class NumberAnswer(Answer):
     RangeBody,
     NumberAnswer,
     "Pick a random integer",
-    security=_OPEN,
+    security=OPEN,
 )
 def get_random_int() -> flask.Response:
     wrap = requested_format()
@@ -108,6 +112,8 @@ class RecordBody(HelperBody):
 
     The contact's id is the one that createLead answered, or the CRM's own id.
     """
+
+    document_name = "NewForContactInput"
 
     contact_id = Said(data_key="contactId", required=True, numbers=True, short=True)
     properties = PropertyValues(required=True)
