@@ -64,7 +64,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
         schemas.PageShown,
         f"List {name}",
         # 422: the search took too long.
-        errors=(400, 401, 403, 404, 422, 429, 500, 503),
+        errors=(400, 401, 403, 422, 429, 500, 503),
     )
     @read
     @blueprint.arguments(schemas.ListQuery(), location="query")
@@ -246,7 +246,13 @@ def records_blueprint(kind: Kind) -> Blueprint:
         return nothing()
 
     @blueprint.delete("/<record:id>/associations/<to>/<to_id>")
-    @documents(f"dissociate{single}", 204, None, f"Remove an association of a {one}")
+    @documents(
+        f"dissociate{single}",
+        204,
+        None,
+        f"Remove an association of a {one}",
+        errors=(400, 401, 403, 404, 429, 500, 503),
+    )
     @write
     def unlink(id: str, to: str, to_id: str) -> flask.Response:
         other = kind_in_path(to)

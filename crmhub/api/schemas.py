@@ -208,7 +208,7 @@ class LinkQuery(Strict):
 
 _NAMES = {"description": "Show these properties only."}
 _INCLUDE = {"description": "Show these fields as well."}
-_FIELDS = ("associations", "createdAt", "updatedAt")
+INCLUDED = ("associations", "createdAt", "updatedAt")
 
 
 class Sorting(Strict):
@@ -222,7 +222,7 @@ class ListQuery(LinkQuery, Sorting):
     """Schema of the query of a list of records: page, sort order, and the fields to show."""
 
     properties = Joined(metadata=_NAMES)
-    include = Joined(_FIELDS, metadata=_INCLUDE)
+    include = Joined(INCLUDED, metadata=_INCLUDE)
 
 
 class SearchInput(Sorting):
@@ -236,7 +236,7 @@ class SearchInput(Sorting):
     cursor = Text(metadata={"description": CURSOR})
     limit = Between(1, 100, metadata={"description": LIMIT})
     properties = Words(metadata=_NAMES)
-    include = Words(_FIELDS, metadata=_INCLUDE)
+    include = Words(INCLUDED, metadata=_INCLUDE)
     filters = Items(
         Inner(FilterInput),
         required=True,

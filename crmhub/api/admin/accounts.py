@@ -20,7 +20,7 @@ from crmhub.api.admin.account_answers import (
     issued_shown,
     moment,
 )
-from crmhub.api.admin.blueprint import blueprint, documented
+from crmhub.api.admin.blueprint import WITH_BODY, blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import Age, Listing, PageOf, PageQuery
 from crmhub.api.field_types import Choice, Flag, Inner, Scalar, Strict, Text
@@ -278,7 +278,13 @@ def _change(body: dict[str, Any], client_id: str) -> flask.Response:
 
 
 @blueprint.post("/accounts/<client_id>/webhook-ids/rotate")
-@documented("rotateWebhookId", 200, RotatedShown, "Replace a webhook id or the webhook secret")
+@documented(
+    "rotateWebhookId",
+    200,
+    RotatedShown,
+    "Replace a webhook id or the webhook secret",
+    errors=WITH_BODY,
+)
 @needs("accounts:write")
 @blueprint.arguments(RotateInput())
 def _rotate(body: dict[str, Any], client_id: str) -> flask.Response:

@@ -26,6 +26,7 @@ from crmhub.api.http.authentication import hub, take_place
 from crmhub.api.http.documentation import IDEMPOTENCY_KEY, documents
 from crmhub.api.http.failures import in_words
 from crmhub.api.http.idempotency_key import HEADER, REPLAYED
+from crmhub.api.http.shared_enums import name_enum
 from crmhub.api.schemas import Shown
 from crmhub.errors import BadRequest, HubError, listed
 from crmhub.helpers.attempts import Done
@@ -240,6 +241,8 @@ class ChatfuelAnswer(ma.Schema):
 
 SHAPES: Mapping[str, type[ma.Schema]] = MappingProxyType({"chatfuel": ChatfuelAnswer})
 """The schema of each form but `flat`, which has a schema for each helper."""
+name_enum("AnswerFormat", ["flat", *SHAPES])
+name_enum("AnswerStatus", STATUSES)
 _FORMAT = {
     "in": "query",
     "name": "format",
@@ -262,12 +265,13 @@ def helper(
     """Return a decorator for a helper's view: it documents the view for OpenAPI and retries it.
 
     `body` is the schema of the body; the document has JSON alone, although forms are taken, too:
-    generators make a client for each media type. `answer` is the schema of the answer. With `writes`, the answer may be 202 (queued) and an Idempotency-Key is accepted. While
-    the database is unavailable, the view is repeated for at most 2 seconds.
+    generators make a client for each media type. `answer` is the schema of the answer. With
+    `writes`, the answer may be 202 (queued) and an Idempotency-Key is accepted. While the database
+    is unavailable, the view is repeated for at most 2 seconds.
     """
     content = {"application/json": {"schema": body}}
     by_account = security != OPEN
-    errors = {*_ERRORS, *((401, 404) if by_account else ()), *((409,) if writes else ())}
+    errors = {*_ERRORS, *((401, 404, 409) if by_account else ())}
     errors |= {403} if {"ApiKey": []} in security else set()
     parameters = [_FORMAT, *([_KEY_OF_CALL] if writes else [])]
 
@@ -281,7 +285,7 @@ def helper(
             documents(
                 operation_id,
                 200,
-                {"anyOf": [answer, *SHAPES.values()]},
+                {"oneOf": [answer, *SHAPES.values()]},
                 summary,
                 security=security,
                 others={202: "Queued, and carried out once the CRM takes it"} if writes else None,

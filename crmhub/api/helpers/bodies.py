@@ -31,11 +31,6 @@ _MOST_FIELDS = 1000
 _FORM_TYPE = "application/x-www-form-urlencoded"
 _PARTS_TYPE = "multipart/form-data"
 _NESTED = re.compile(r"(props|properties)\[([^\[\]]*)\]", re.DOTALL)
-# Patterns in the OpenAPI document for numbers that are sent as text.
-_TEXTS = {
-    "number": r"^\s*[+-]?[0-9]{1,30}(\.[0-9]{1,30})?\s*$",
-    "integer": r"^\s*[+-]?[0-9]{1,15}(\.0{1,30})?\s*$",
-}
 _NUMBER = re.compile(r"[+-]?[0-9]{1,30}(?:\.[0-9]{1,30})?", re.ASCII)
 
 
@@ -141,12 +136,12 @@ class HelperBody(ma.Schema):
 class _Field(fields.Field[T]):
     """Base class of the fields of helper bodies; null is read as "".
 
-    `right` describes a valid value in error messages; `shown` is the field's OpenAPI description.
+    `right` describes a valid value in error messages. `shown` is the field's OpenAPI description:
+    the type that generated clients send, since bots send others, too.
     """
 
     def __init__(self, right: str, shown: Mapping[str, Any], **kwargs: Any) -> None:
         super().__init__(
-            allow_none=True,
             error_messages={"required": f"is missing; send {right}"},
             metadata=dict(shown),
             **kwargs,
@@ -166,9 +161,7 @@ class Said(_Field[str]):
     """
 
     def __init__(self, *, numbers: bool = False, short: bool = False, **kwargs: Any) -> None:
-        super().__init__(
-            "a string", {"type": ["string", "integer"] if numbers else "string"}, **kwargs
-        )
+        super().__init__("a string", {"type": "string"}, **kwargs)
         self._numbers = numbers
         self._short = short
 
@@ -190,7 +183,10 @@ class Phone(_Field[str | None]):
     """
 
     def __init__(self, **kwargs: Any) -> None:
-        shown = {"description": "A string or a number. Anything else is named in `refused`."}
+        shown = {
+            "type": "string",
+            "description": "In any common notation. Anything else is named in `refused`.",
+        }
         super().__init__("a phone", shown, **kwargs)
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str | None:
@@ -205,11 +201,10 @@ class Names(_Field[list[str]]):
     """Field for property names: a JSON array, or a text in which commas separate the names."""
 
     def __init__(self, **kwargs: Any) -> None:
-        shown = {"type": ["array", "string"], "items": {"type": "string"}}
+        shown = {"type": "array", "items": {"type": "string"}}
         super().__init__(
             'property names, such as ["email", "phone"] or "email, phone"', shown, **kwargs
         )
-        self.allow_none = False
 
     def deserialize(self, value: Any, attr: Any = None, data: Any = None, **kwargs: Any) -> Any:
         """Load the names as a list; raises ValidationError for null and other wrong types."""
@@ -267,8 +262,7 @@ class Hours(_Field[Decimal]):
     def __init__(
         self, right: str = "a number", type: str = "number", *, shown: Any = None, **kwargs: Any
     ) -> None:
-        described = {"type": [type, "string"], "pattern": _TEXTS[type], **(shown or {})}
-        super().__init__(right, described, **kwargs)
+        super().__init__(right, {"type": type, **(shown or {})}, **kwargs)
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
         if isinstance(value, str):

@@ -57,7 +57,7 @@ class LeadBody(HelperBody):
     contact_token = Said(data_key="contactToken", required=True, numbers=True, short=True)
     name = Said(required=True)
     email = Said(required=True)
-    phone = Phone(load_default="")
+    phone = Phone(load_default=str)
 
 
 class ContactAnswer(Answer):

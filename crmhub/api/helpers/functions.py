@@ -55,8 +55,8 @@ class AccountRangeBody(RangeBody):
 
     document_name = "AccountRandomIntInput"
 
-    contact_id = Said(data_key="contactId", load_default="", numbers=True, short=True)
-    contact_token = Said(data_key="contactToken", load_default="", numbers=True, short=True)
+    contact_id = Said(data_key="contactId", load_default=str, numbers=True, short=True)
+    contact_token = Said(data_key="contactToken", load_default=str, numbers=True, short=True)
 
 
 class NumberAnswer(Answer):

@@ -1,8 +1,9 @@
-"""Build the OpenAPI documents of all views: /openapi.json, and /openapi-admin.json for operators."""
+"""Build the OpenAPI documents of all views: /openapi.json, and /openapi-admin.json for admins."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import flask
@@ -22,6 +23,7 @@ from crmhub.api.http.document_parts import part_of
 from crmhub.api.http.documentation import operation
 from crmhub.api.http.examples import add_examples
 from crmhub.api.http.kind_schemas import name_for_kinds
+from crmhub.api.http.shared_enums import share_enums
 
 if TYPE_CHECKING:
     from crmhub.api.http.reading import Blueprint
@@ -89,9 +91,11 @@ class Document:
 
     def _document(self, part: str) -> dict[str, Any]:
         """Return the document of a part, without its servers."""
-        whole = self._spec.to_dict()
+        # A copy, since what follows changes it.
+        whole = deepcopy(self._spec.to_dict())
         name_for_kinds(whole)
         add_examples(whole)
+        share_enums(whole)
         found = part_of(whole, part)
         found["info"] = {
             "title": _TITLES[part],

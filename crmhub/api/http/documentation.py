@@ -35,6 +35,9 @@ ADMIN_TOKEN: list[dict[str, list[str]]] = [{"AdminToken": []}]
 
 _ANYWHERE = (400, 401, 429, 500, 503)
 _OF_BODIES = (413, 415, 422)
+_OF_WRITES = {"post": (409, 422), "patch": (409, 422), "put": (422,), "delete": (409,)}
+# Routes whose body names records by their ids, all of which must exist.
+_BY_ID = ("/batch/update", "/batch/archive")
 _PLACEHOLDER = re.compile(r"{(\w+)}")
 # The first words of the ids of operations that make records, which a plan may limit.
 _MAKING = ("create", "upsert")
@@ -171,8 +174,8 @@ def _possible(doc: dict[str, Any], documented: Documented, method: str, path: st
     if "requestBody" in doc:
         possible.update(_OF_BODIES)
     if writes:
-        possible.update((409, 422) if method != "delete" else (409,))
-        if "/batch/" in path:
+        possible.update(_OF_WRITES.get(method, ()))
+        if path.endswith(_BY_ID):
             possible.add(404)
     if documented.operation_id.startswith(_MAKING) and doc["tags"][0] in KINDS:
         possible.add(402)
