@@ -22,7 +22,8 @@ from crmhub.accounts.accounts import Account
 from crmhub.adapter import Problem
 from crmhub.api.helpers.bodies import HelperBody
 from crmhub.api.http.answers import as_json
-from crmhub.api.http.authentication import hub, take_place
+from crmhub.api.http.authentication import HEADER as API_KEY
+from crmhub.api.http.authentication import SECRET, hub, take_place
 from crmhub.api.http.documentation import IDEMPOTENCY_KEY, documents
 from crmhub.api.http.failures import in_words
 from crmhub.api.http.idempotency_key import HEADER, REPLAYED
@@ -45,8 +46,24 @@ _LONGEST_KEY = 255
 # Builders give up after 4 s; by then, the call must be stored.
 _PATIENCE_S = 2.0
 
-OPEN: list[dict[str, list[str]]] = [{}]
-"""The security of helpers that are about no account."""
+_CREDENTIALS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        SECRET: {
+            "in": "header",
+            "name": SECRET,
+            "description": "The account's webhook secret; needed where the account demands it.",
+            "required": False,
+            "schema": {"type": "string"},
+        },
+        API_KEY: {
+            "in": "header",
+            "name": API_KEY,
+            "description": "An API key of the account, in place of an id in the path.",
+            "required": False,
+            "schema": {"type": "string"},
+        },
+    }
+)
 _KEY_OF_CALL = IDEMPOTENCY_KEY | {
     "description": "Names the call for 24 hours: sent again, it is not carried out again but"
     " answered as the first time, or `queued` while that is under way. Another call: 422."
@@ -259,21 +276,26 @@ def helper(
     answer: type[Answer],
     summary: str,
     *,
-    security: Sequence[dict[str, list[str]]],
+    credentials: Sequence[str] = (),
     writes: bool = False,
 ) -> Callable[[_F], _F]:
     """Return a decorator for a helper's view: it documents the view for OpenAPI and retries it.
 
     `body` is the schema of the body; the document has JSON alone, although forms are taken, too:
-    generators make a client for each media type. `answer` is the schema of the answer. With
-    `writes`, the answer may be 202 (queued) and an Idempotency-Key is accepted. While the database
-    is unavailable, the view is repeated for at most 2 seconds.
+    generators make a client for each media type. `answer` is the schema of the answer.
+    `credentials` are the headers that may identify the account; () if the helper needs no account.
+    With `writes`, the answer may be 202 (queued) and an Idempotency-Key is accepted. While the
+    database is unavailable, the view is repeated for at most 2 seconds.
     """
     content = {"application/json": {"schema": body}}
-    by_account = security != OPEN
-    errors = {*_ERRORS, *((401, 404, 409) if by_account else ())}
-    errors |= {403} if {"ApiKey": []} in security else set()
-    parameters = [_FORMAT, *([_KEY_OF_CALL] if writes else [])]
+    errors = {*_ERRORS, *((401, 404, 409) if credentials else ())}
+    errors |= {403} if API_KEY in credentials else set()
+    key = _KEY_OF_CALL | {"example": f"{operation_id}-1"}
+    parameters = [
+        _FORMAT,
+        *([key] if writes else []),
+        *(_CREDENTIALS[each] for each in credentials),
+    ]
 
     def decorator(view: _F) -> _F:
         @wraps(view)
@@ -287,7 +309,8 @@ def helper(
                 200,
                 {"oneOf": [answer, *SHAPES.values()]},
                 summary,
-                security=security,
+                # None is needed, as generated clients understand `security`.
+                security=(),
                 others={202: "Queued, and carried out once the CRM takes it"} if writes else None,
                 headers=[REPLAYED] if writes else [],
                 parameters=parameters,

@@ -9,7 +9,6 @@ from marshmallow import fields
 
 from crmhub.accounts.accounts import Account
 from crmhub.api.helpers.answers import (
-    OPEN,
     Answer,
     Posted,
     answered,
@@ -22,7 +21,7 @@ from crmhub.api.helpers.answers import (
 from crmhub.api.helpers.bodies import HelperBody, PropertyValues, Said, Whole, body, load
 from crmhub.api.helpers.callers import of_portal_id
 from crmhub.api.http.answers import as_json
-from crmhub.api.http.authentication import hub
+from crmhub.api.http.authentication import SECRET, hub
 from crmhub.api.http.reading import Blueprint
 from crmhub.helpers import create_linked, random_int
 from crmhub.helpers.deadlines import is_deferred
@@ -32,10 +31,8 @@ blueprint = Blueprint(
     "functions",
     __name__,
     url_prefix="/crm-api-interface",
-    description="Helpers for chatbot builders.",
+    description="Webhook helpers for agent rotation, deals and tickets.",
 )
-
-_BY_PATH: list[dict[str, list[str]]] = [{}, {"WebhookSecret": []}]
 
 
 class RangeBody(HelperBody):
@@ -72,7 +69,6 @@ class NumberAnswer(Answer):
     RangeBody,
     NumberAnswer,
     "Pick a random integer",
-    security=OPEN,
 )
 def get_random_int() -> flask.Response:
     wrap = requested_format()
@@ -85,7 +81,7 @@ def get_random_int() -> flask.Response:
     AccountRangeBody,
     NumberAnswer,
     "Pick an integer by the account's rotation",
-    security=_BY_PATH,
+    credentials=[SECRET],
 )
 def get_random_int_of(portal_id: str) -> flask.Response:
     return answer_int(of_portal_id(portal_id), body)
@@ -133,7 +129,7 @@ class DealAnswer(Answer):
     RecordBody,
     DealAnswer,
     "Create a deal for a contact",
-    security=_BY_PATH,
+    credentials=[SECRET],
     writes=True,
 )
 def create_deal(portal_id: str) -> flask.Response:
@@ -165,7 +161,7 @@ class TicketAnswer(Answer):
     RecordBody,
     TicketAnswer,
     "Create a ticket for a contact",
-    security=_BY_PATH,
+    credentials=[SECRET],
     writes=True,
 )
 def create_ticket(portal_id: str) -> flask.Response:

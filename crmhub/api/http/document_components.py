@@ -7,7 +7,7 @@ from typing import Any
 
 from apispec import APISpec
 
-from crmhub.api.http.authentication import HEADER, SECRET
+from crmhub.api.http.authentication import HEADER
 from crmhub.api.http.idempotency_key import HEADER as IDEMPOTENCY
 from crmhub.api.http.idempotency_key import KEY, REPLAYED
 from crmhub.api.schemas import HIGHEST_ID, ErrorSchema
@@ -34,12 +34,16 @@ ERRORS = {
 _EXAMPLES = {
     400: ("BadRequestError", "limit: must be a whole number from 1 to 100"),
     401: ("UnauthorizedError", "Send the account's API key in the header service-apikey."),
-    402: ("LimitExceededError", "The plan allows 1000 contacts."),
+    402: (
+        "LimitExceededError",
+        "The plan allows 1000 contacts; 1000 are stored and 1 more were sent. Nothing was written.",
+    ),
     403: ("ForbiddenError", "This key lacks the scope contacts:write; create one that has it."),
     404: ("NotFoundError", "There is no contact 481516234219."),
     409: (
         "ConflictError",
-        "properties.email: a contact with this email exists already. Existing ID: 481516234211",
+        "properties.email: another contact, 481516234211, has this value."
+        " Existing ID: 481516234211",
     ),
     413: ("BadRequestError", "The body is larger than 1 MiB; send less at a time."),
     415: (
@@ -184,15 +188,6 @@ def add_components(spec: APISpec) -> None:
             "in": "header",
             "name": HEADER,
             "description": "An API key of the account in the path.",
-        },
-    )
-    components.security_scheme(
-        "WebhookSecret",
-        {
-            "type": "apiKey",
-            "in": "header",
-            "name": SECRET,
-            "description": "The account's webhook secret, where the account demands it.",
         },
     )
     components.security_scheme(

@@ -175,6 +175,9 @@ def _possible(doc: dict[str, Any], documented: Documented, method: str, path: st
         possible.update(_OF_BODIES)
     if writes:
         possible.update(_OF_WRITES.get(method, ()))
+        if "/associations/" in path:
+            # Nothing else is at stake: associating or dissociating again changes nothing.
+            possible.discard(409)
         if path.endswith(_BY_ID):
             possible.add(404)
     if documented.operation_id.startswith(_MAKING) and doc["tags"][0] in KINDS:

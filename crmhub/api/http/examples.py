@@ -14,6 +14,13 @@ _FILE = Path(__file__).with_name("examples.json")
 _JSON = "application/json"
 # Of query parameters, by name; an empty cursor is the first page.
 _QUERY: dict[str, Any] = {"limit": 20, "cursor": "", "sort": "createdAt", "order": "asc"}
+# Of the parameter `properties`, by tag.
+_PROPERTIES = {
+    "contacts": ["email", "firstname"],
+    "companies": ["name", "domain"],
+    "deals": ["dealname", "amount"],
+    "tickets": ["subject", "content"],
+}
 
 
 def add_examples(document: dict[str, Any]) -> None:
@@ -39,6 +46,8 @@ def _add_to_parameters(operation: dict[str, Any]) -> None:
             parameter["example"] = schema["enum"][0]
         if parameter["in"] == "query" and name in _QUERY:
             parameter.setdefault("example", _QUERY[name])
+        if parameter["in"] == "query" and name == "properties":
+            parameter["example"] = _PROPERTIES[operation["tags"][0]]
 
 
 def _add(operation: dict[str, Any], example: dict[str, Any]) -> None:

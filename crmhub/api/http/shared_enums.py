@@ -23,17 +23,14 @@ def name_enum(name: str, values: Iterable[str]) -> None:
     _names[tuple(values)] = name
 
 
-for _name, _values in {
-    "SortField": SORTS,
-    "SortOrder": ORDERS,
-    "RecordKind": KINDS,
-    "PipelineKind": [name for name, kind in KINDS.items() if kind.pipeline],
-    "FilterOperator": OPERATORS,
-    "IncludedField": INCLUDED,
-    "PropertyType": TYPES,
-    "Switch": ("true", "false"),
-}.items():
-    name_enum(_name, _values)
+name_enum("SortField", SORTS)
+name_enum("SortOrder", ORDERS)
+name_enum("RecordKind", KINDS)
+name_enum("PipelineKind", [name for name, kind in KINDS.items() if kind.pipeline])
+name_enum("FilterOperator", OPERATORS)
+name_enum("IncludedField", INCLUDED)
+name_enum("PropertyType", TYPES)
+name_enum("Switch", ("true", "false"))
 
 
 def share_enums(document: dict[str, Any]) -> None:
