@@ -65,7 +65,9 @@ def register(app: flask.Flask, document: Document) -> None:
     prefix = f"{PREFIX}/api"
     for part in PARTS:
         app.add_url_rule(f"{prefix}/{part}/", f"reference.{part}", _view(part))
-        app.add_url_rule(f"{prefix}/{part}.json", f"reference.{part}_json", document.view(part))
+        # The page may call its own origin alone, whatever the public address is.
+        view = document.view(part, server="/")
+        app.add_url_rule(f"{prefix}/{part}.json", f"reference.{part}_json", view)
     app.add_url_rule(f"{prefix}/files/<name>", "reference.file", _file)
 
 

@@ -146,7 +146,8 @@ def test_the_reference_shows_its_part_of_the_document(app: flask.Flask, part: st
     whole = app.test_client().get(PATHS[part]).json
     assert shown is not None
     assert whole is not None
-    assert shown == whole
+    assert shown.pop("servers") == [{"url": "/"}]
+    assert shown.items() < whole.items()
     assert {path.startswith("/admin/") for path in shown["paths"]} == {part == "admin"}
     references = set(re.findall(r'"#/components/(\w+)/([^"]+)"', flask.json.dumps(shown)))
     for group, name in references:

@@ -77,14 +77,17 @@ class Document:
         for name, description in blueprint.tags.items():
             self._spec.tag({"name": name, "description": description})
 
-    def view(self, part: str) -> Callable[[], flask.Response]:
-        """Return a view of the document of `part`, one of PATHS."""
+    def view(self, part: str, server: str = "") -> Callable[[], flask.Response]:
+        """Return a view of the document of `part`, one of PATHS.
+
+        `server` is the address of the service in the document; "" for the one that the caller used.
+        """
 
         def openapi_json() -> flask.Response:
             # Made once, because only the address of the server differs from request to request.
             if part not in self._written:
                 self._written[part] = orjson.dumps(self._document(part))
-            servers = orjson.dumps({"servers": [{"url": _server()}]})
+            servers = orjson.dumps({"servers": [{"url": server or _server()}]})
             return JsonAnswer(servers[:-1] + b"," + self._written[part][1:])
 
         return openapi_json
