@@ -48,14 +48,17 @@ def said(printed: str) -> None:
 def test_the_typescript_client_of_the_documents_is_strict_and_works(
     described: Served, npm_programs: Path, tmp_path: Path
 ) -> None:
-    [program] = re.findall(r"```ts\n(.*?)```", _PAGE.read_text("utf-8"), re.DOTALL)
+    page = _PAGE.read_text("utf-8")
+    [program] = re.findall(r"```ts\n(.*?)```", page, re.DOTALL)
+    [options] = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "tsconfig.json").write_text(options)
     (tmp_path / "main.ts").write_text(program)
     (tmp_path / "package.json").write_text('{"type": "module"}')
     (tmp_path / "node_modules").symlink_to(npm_programs.parent)
     document = described.documents / "openapi.json"
     run([npm_programs / "openapi-ts", "-i", document, "-o", "crmhub"], tmp_path)
-    options = [*_TSC, "--module", "nodenext", "--types", "node"]
-    run([npm_programs / "tsc", *options, "main.ts"], tmp_path)
+    assert json.loads(options)["compilerOptions"]["strict"]
+    run([npm_programs / "tsc"], tmp_path)
     said(run(["node", "out/main.js"], tmp_path, **described.account("TypeScript")))
 
 
