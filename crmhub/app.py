@@ -21,7 +21,8 @@ from crmhub.api.admin.actions import ActionId
 from crmhub.api.helpers import chatbot, functions
 from crmhub.api.http import failures, flask_proxies
 from crmhub.api.http.authentication import PLACE, PUBLIC_API, authenticate
-from crmhub.api.http.documentation import Document, Documented
+from crmhub.api.http.document import Document
+from crmhub.api.http.documentation import Documented
 from crmhub.api.http.reading import ARRIVED, check_request
 from crmhub.api.record_paths import RecordId
 from crmhub.api.records import records_blueprint

@@ -14,17 +14,17 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import flask
-from werkzeug.test import TestResponse
 
 import crmhub.api.http
-from crmhub.accounts.changes import IssuedIds
 from crmhub.app import create_app
 from crmhub.hub import Hub
 from crmhub.operations.open_account import open_account
 from crmhub.settings import Settings
 from tests import databases
 from tests.admin import open_admin
-from tests.clients import TESTS
+from tests.api.admin.test_admin_actions import end
+from tests.clients import TESTS, Client
+from tests.duplicates import listed_pair
 
 FILE = Path(crmhub.api.http.__file__).with_name("examples.json")
 
@@ -67,20 +67,28 @@ _RANDOM = (
     (re.compile(r"\badm_\w+"), "adm_5t0v7qk2"),
 )
 _CURSORS = {"next": "JYvNkQxHwSmpq6aZ", "nextLink": "?cursor=JYvNkQxHwSmpq6aZ"}
+# What differs from run to run, by its key.
+_VARYING: dict[str, Any] = {**_CURSORS, "hint": "4f2a", "ms": 12}
 _SECRETS = re.compile(r"\b(crmhub_|crmhub_admin_|whsec_)\w+")
 
 
 class Recorder:
     """Sends requests, and keeps each with its answer under the id of its operation."""
 
-    def __init__(self, app: flask.Flask, client_id: str, issued: IssuedIds, token: str) -> None:
-        self.examples: Examples = {}
-        self.generated, self.portal = issued.generated_id, issued.portal_id
+    def __init__(self, app: flask.Flask, client: Client, token: str) -> None:
+        self._sent: dict[str, tuple[Any, int, Any]] = {}
+        self.hub: Hub = app.extensions["crmhub"]
+        self.client = client
+        self.generated, self.portal = client.ids.generated_id, client.ids.portal_id
         self._http = app.test_client()
-        self._base = f"/{client_id}/api/v1"
-        self._key, self._token = issued.api_key, token
+        self._base = client.base
+        self._key, self._token = client.key, token
         self._names: dict[str, str] = {}
         self._ids: dict[int, int] = {}
+
+    def examples(self) -> Examples:
+        """Return the requests and answers so far, in which everything is the same in each run."""
+        return {id: self._shown(*sent) for id, sent in self._sent.items()}
 
     def rename(self, text: str, shown: str) -> None:
         """Show `shown` wherever an answer holds `text`, such as a secret."""
@@ -90,9 +98,15 @@ class Recorder:
         headers = {"service-apikey": self._key}
         return self._send(operation, method, self._base + path, body, headers)
 
-    def admin(self, operation: str, method: str, path: str, body: Any = None) -> Any:
+    def admin(
+        self, operation: str, method: str, path: str, body: Any = None, *, last: bool = False
+    ) -> Any:
+        """Call the admin API; with `last`, the example has the last item of the page alone."""
         headers = {"Authorization": f"Bearer {self._token}"}
-        return self._send(operation, method, f"/admin/v1{path}", body, headers)
+        answer = self._send(operation, method, f"/admin/v1{path}", body, headers)
+        if last:
+            del answer["results"][:-1]
+        return answer
 
     def helper(self, operation: str, path: str, body: Any) -> Any:
         return self._send(operation, "POST", path, body, {})
@@ -103,20 +117,21 @@ class Recorder:
         answer = self._http.open(path, method=method, json=body, headers=headers)
         if answer.status_code >= 300:
             raise AssertionError(f"{operation}: {answer.status_code} {answer.text}")
-        self.examples[operation] = self._shown(body, answer)
-        return answer.json if answer.data else None
+        found = answer.json if answer.data else None
+        self._sent[operation] = (body, answer.status_code, found)
+        return found
 
-    def _shown(self, body: Any, answer: TestResponse) -> dict[str, Any]:
+    def _shown(self, body: Any, status: int, answer: Any) -> dict[str, Any]:
         shown: dict[str, Any] = {} if body is None else {"request": self._stable(body)}
-        if answer.data:
-            shown |= {"status": answer.status_code, "answer": self._stable(answer.json)}
+        if answer is not None:
+            shown |= {"status": status, "answer": self._stable(answer)}
         return shown
 
     def _stable(self, value: Any) -> Any:
         """Return a JSON value in which ids, times and secrets are the same in each run."""
         if isinstance(value, dict):
             return {
-                name: _CURSORS[name] if name in _CURSORS and member else self._stable(member)
+                name: _VARYING[name] if name in _VARYING and member else self._stable(member)
                 for name, member in value.items()
             }
         if isinstance(value, list):
@@ -143,10 +158,11 @@ class Recorder:
 def _recorder() -> Iterator[Recorder]:
     with TemporaryDirectory(prefix="crmhub-examples-") as root:
         url = databases.sqlite_database(Path(root))
-        app = create_app(Settings.load({"CRMHUB_DATABASE_URL": url}, Path(root)))
+        given = {"CRMHUB_DATABASE_URL": url, "CRMHUB_PUBLIC_URL": "https://hub.example.com"}
+        app = create_app(Settings.load(given, Path(root)))
         hub: Hub = app.extensions["crmhub"]
-        _, issued = open_account(hub, name="Demo", client_id="demo", by=TESTS)
-        recorder = Recorder(app, "demo", issued, open_admin(app).token)
+        account, issued = open_account(hub, name="Demo", client_id="demo", by=TESTS)
+        recorder = Recorder(app, Client(app, account, issued), open_admin(app).token)
         recorder.rename(issued.generated_id, "s37cq478zh06sakm00ge21z1q7")
         recorder.rename(issued.portal_id, "ztt33x0dmo31arx31ph4vvd2yi")
         yield recorder
@@ -160,7 +176,10 @@ def record() -> Examples:
         _record_catalogue(recorder)
         _record_helpers(recorder)
         _record_admin(recorder)
-        return dict(sorted(recorder.examples.items()))
+        _record_accounts(recorder)
+        _record_actions(recorder)
+        _record_duplicates(recorder)
+        return dict(sorted(recorder.examples().items()))
 
 
 def _record_records(recorder: Recorder) -> None:
@@ -190,7 +209,12 @@ def _record_records(recorder: Recorder) -> None:
         )
         if kind == "contacts":
             upsert = {"idProperty": "email", "id": "grace@example.com", "properties": changes}
-            recorder.api("upsertBatchOfContacts", "POST", f"{batch}/upsert", {"inputs": [upsert]})
+        else:
+            # None of their properties is unique before an account makes it so.
+            number = {"name": "reference", "type": "string", "unique": True}
+            recorder.api("createProperty", "POST", f"/properties/{kind}", number)
+            upsert = {"idProperty": "reference", "id": "A-17", "properties": {**other, **changes}}
+        recorder.api(f"upsertBatchOf{plural}", "POST", f"{batch}/upsert", {"inputs": [upsert]})
         recorder.api(
             f"archiveBatchOf{plural}",
             "POST",
@@ -199,7 +223,7 @@ def _record_records(recorder: Recorder) -> None:
         )
     contact = f"/contacts/{ids['contacts']}"
     recorder.api("listAssociationsOfContact", "GET", f"{contact}/associations/deals")
-    recorder.api("enrol", "PUT", f"/workflows/welcome/enrolments/{ids['contacts']}")
+    recorder.api("enrolContact", "PUT", f"/workflows/welcome/enrolments/{ids['contacts']}")
     recorder.api("getUsage", "GET", "/usage")
 
 
@@ -208,6 +232,7 @@ def _record_catalogue(recorder: Recorder) -> None:
     level = {"name": "level", "label": "Level", "type": "enumeration", "options": options}
     recorder.api("createProperty", "POST", "/properties/contacts", level)
     recorder.api("getProperty", "GET", "/properties/contacts/level")
+    recorder.api("listProperties", "GET", "/properties/tickets")
     recorder.api(
         "updateProperty", "PATCH", "/properties/contacts/level", {"label": "Customer level"}
     )
@@ -219,7 +244,7 @@ def _record_catalogue(recorder: Recorder) -> None:
     recorder.api("createPipeline", "POST", "/pipelines/deals", pipeline)
     recorder.api("getPipeline", "GET", "/pipelines/deals/orders")
     recorder.api("updatePipeline", "PATCH", "/pipelines/deals/orders", {"label": "Web orders"})
-    recorder.api("listPipelines", "GET", "/pipelines/tickets")
+    recorder.api("listPipelines", "GET", "/pipelines/deals")
 
 
 def _record_helpers(recorder: Recorder) -> None:
@@ -239,7 +264,7 @@ def _record_helpers(recorder: Recorder) -> None:
     recorder.helper("getPropertiesOfAccount", f"/chatbot/getProperties/{generated}", asked)
     recorder.helper("setProperties", "/chatbot/setProperties", said)
     recorder.helper("setPropertiesOfAccount", f"/chatbot/setProperties/{generated}", said)
-    recorder.api("enrol", "PUT", f"/workflows/welcome/enrolments/{contact}")
+    recorder.api("enrolContact", "PUT", f"/workflows/welcome/enrolments/{contact}")
     spoken = {"contactnumber": "+1 202-555-0188", "interval": 24, "lastChatInterval": 0}
     recorder.helper("getType", f"/chatbot/getType/{generated}", spoken)
     functions = "/crm-api-interface"
@@ -257,7 +282,7 @@ def _record_helpers(recorder: Recorder) -> None:
 def _record_admin(recorder: Recorder) -> None:
     recorder.admin("listActions", "GET", "/actions?account=demo&helper=createDeal&limit=1")
     recorder.admin("listAccounts", "GET", "/accounts?limit=1")
-    recorder.admin("changeAccount", "PATCH", "/accounts/demo", {"switches": {"region": "US"}})
+    recorder.admin("updateAccount", "PATCH", "/accounts/demo", {"switches": {"region": "US"}})
     recorder.admin("getConnection", "GET", "/accounts/demo/connection")
     connection = {"adapter": "local", "settings": {}}
     recorder.admin("checkConnection", "POST", "/accounts/demo/connection/check", connection)
@@ -269,11 +294,71 @@ def _record_admin(recorder: Recorder) -> None:
     recorder.admin("getAccountUsage", "GET", "/accounts/demo/usage")
     recorder.admin("listEnrolments", "GET", "/accounts/demo/enrolments?limit=1")
     recorder.admin("listPlans", "GET", "/plans")
-    recorder.admin("listAudit", "GET", "/audit?object=account&verb=change&limit=1")
+    recorder.admin("listAuditEntries", "GET", "/audit?object=account&verb=change&limit=1")
     some = {"account": "demo", "reason": "no such stage"}
     recorder.admin("retryActions", "POST", "/actions/retry", some)
     gone = {"account": "demo", "state": ["queued"], "reason": "sent by mistake"}
     recorder.admin("discardActions", "POST", "/actions/discard", gone)
+
+
+def _record_accounts(recorder: Recorder) -> None:
+    opened = recorder.admin("createAccount", "POST", "/accounts", {"name": "Acme"})
+    recorder.rename(opened["generatedId"], "w82jq0ahk5d7u3m1rcz6n9t4xe")
+    recorder.rename(opened["portalId"], "c5n0y7g2vq8r1kd4jx9ms6whtb")
+    recorder.rename(opened["webhookSecret"], "…")
+    recorder.admin("getAccount", "GET", "/accounts/acme")
+    rotated = recorder.admin(
+        "rotateWebhookId", "POST", "/accounts/acme/webhook-ids/rotate", {"what": "portal"}
+    )
+    recorder.rename(rotated["portal"], "p4t8z1k6w3xm9d0c7vhq2yb5ra")
+    key = {"name": "Website", "scopes": ["contacts:read"], "expiresAt": "2031-12-31"}
+    made = recorder.admin("createKey", "POST", "/accounts/acme/keys", key)
+    recorder.rename(made["keyId"], "key_7x0c2m4q")
+    listed = recorder.admin("listKeys", "GET", "/accounts/acme/keys")
+    recorder.rename(listed["results"][0]["keyId"], "key_2f9t5b8n")
+    recorder.admin("setConnection", "PUT", "/accounts/acme/connection", {"adapter": "local"})
+    oauth = {"adapter": "hubspot", "secrets": {"client_id": "7b1c…", "client_secret": "0a4d…"}}
+    link = recorder.admin("createConnectLink", "POST", "/accounts/acme/connection/link", oauth)
+    recorder.rename(link["url"], "https://hub.example.com/console/connect/…")
+    # Of the others, linters take some settings for faulty schemas: they have a type and a default.
+    recorder.admin("listAdapters", "GET", "/adapters", last=True)
+    recorder.admin("getAdapter", "GET", "/adapters/local")
+
+
+def _record_actions(recorder: Recorder) -> None:
+    ids = [_failed_deal(recorder) for _ in range(3)]
+    recorder.admin("getAction", "GET", f"/actions/{ids[0]}")
+    recorder.admin("retryAction", "POST", f"/actions/{ids[0]}/retry")
+    fixed = {"properties": {"amount": "120"}}
+    recorder.admin("editAction", "POST", f"/actions/{ids[1]}/edit", fixed)
+    recorder.admin("discardAction", "POST", f"/actions/{ids[2]}/discard", {"reason": "test data"})
+
+
+def _failed_deal(recorder: Recorder) -> str:
+    """Return the id of an action that creates a deal and has failed."""
+    contact = recorder.client.make(firstname="Mary")
+    call = {"contactId": str(contact), "properties": {"dealname": "A second order"}}
+    answer = recorder.client.helper(f"/crm-api-interface/createDeal/{recorder.portal}", call)
+    id: str = answer.get_json()["actionId"]
+    end(recorder.hub, recorder.client, id, "dead", "The CRM refused the amount.")
+    return id
+
+
+def _record_duplicates(recorder: Recorder) -> None:
+    contacts = "/accounts/demo/duplicates"
+    pairs = []
+    for given, other in (("Ann", "Anne"), ("Joe", "Joseph")):
+        ids = [
+            str(recorder.client.make(firstname=name, email=f"{name.lower()}@example.com"))
+            for name in (given, other)
+        ]
+        listed_pair(recorder.hub, recorder.client, *ids)
+        pairs.append(f"{contacts}/{'/'.join(ids)}")
+    recorder.admin("listDuplicates", "GET", f"{contacts}?limit=1")
+    seen = recorder.admin("previewDuplicate", "GET", pairs[0])
+    recorder.admin("mergeDuplicate", "POST", f"{pairs[0]}/merge", {"version": seen["version"]})
+    recorder.admin("unmergeDuplicate", "POST", f"{pairs[0]}/unmerge")
+    recorder.admin("dismissDuplicate", "POST", f"{pairs[1]}/dismiss", {"reason": "different"})
 
 
 if __name__ == "__main__":

@@ -61,6 +61,8 @@ def of_kind(
                 raise lacks_scope(caller, scope)
             return view(*args, kind=kinds[resource], **kwargs)
 
+        # For the OpenAPI document.
+        wrapper.scope = f"{{resource}}:{right}"  # type: ignore[attr-defined]
         return cast(_F, wrapper)
 
     return decorator

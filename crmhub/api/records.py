@@ -64,7 +64,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
         schemas.PageShown,
         f"List {name}",
         # 422: the search took too long.
-        errors=(400, 401, 403, 404, 422, 429, 500, 503),
+        errors=(400, 401, 403, 422, 429, 500, 503),
     )
     @read
     @blueprint.arguments(schemas.ListQuery(), location="query")

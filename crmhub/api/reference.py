@@ -13,8 +13,7 @@ import flask_swagger_ui
 from markupsafe import Markup
 
 from crmhub.api.documents import PREFIX, secure
-from crmhub.api.http.document_parts import PARTS
-from crmhub.api.http.documentation import Document
+from crmhub.api.http.document import PATHS, Document
 
 _OWN = Path(__file__).parent / "static"
 _SWAGGER_UI = Path(flask_swagger_ui.__file__).parent / "dist"
@@ -42,13 +41,13 @@ _PAGE = Markup(
 <nav aria-label="API reference">
 <a href="../../">Documents</a>
 {links}
-<a href="../{part}.json">OpenAPI document</a>
+<a href="{path}">OpenAPI document</a>
 </nav>
 </header>
 <div>
 <div id="reference" data-document="../{part}.json"></div>
 <noscript><h1>{title}</h1>
-<p>This page needs JavaScript. The <a href="../{part}.json">OpenAPI document</a> holds the same.</p>
+<p>This page needs JavaScript. The <a href="{path}">OpenAPI document</a> holds the same.</p>
 </noscript>
 </div>
 <script src="../files/swagger-ui-bundle.js"></script>
@@ -63,9 +62,11 @@ _LINK = Markup('<a href="../{part}/"{current}>{title}</a>')
 def register(app: flask.Flask, document: Document) -> None:
     """Add the pages, their files and the documents of both parts to the app."""
     prefix = f"{PREFIX}/api"
-    for part in PARTS:
+    for part in PATHS:
         app.add_url_rule(f"{prefix}/{part}/", f"reference.{part}", _view(part))
-        app.add_url_rule(f"{prefix}/{part}.json", f"reference.{part}_json", document.view(part))
+        # The page may call its own origin alone, whatever the public address is.
+        view = document.view(part, server="/")
+        app.add_url_rule(f"{prefix}/{part}.json", f"reference.{part}_json", view)
     app.add_url_rule(f"{prefix}/files/<name>", "reference.file", _file)
 
 
@@ -78,7 +79,7 @@ def _view(part: str) -> Callable[[], flask.Response]:
         )
         for other, title in _TITLES.items()
     )
-    text = _PAGE.format(part=part, title=_TITLES[part], links=links)
+    text = _PAGE.format(part=part, path=PATHS[part], title=_TITLES[part], links=links)
     return lambda: secure(flask.Response(text, content_type="text/html; charset=utf-8"))
 
 

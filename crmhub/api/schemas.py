@@ -45,7 +45,7 @@ SORTS = {
 }
 ORDERS = {"desc": True, "asc": False}
 
-LIMIT = "Records per page."
+LIMIT = "Records per page, 1 to 100; 20 unless the cursor says otherwise."
 CURSOR = "`cursor.next` of the page before; it brings limit, sort and order along."
 
 
@@ -90,6 +90,8 @@ def _not_empty(given: list[Any]) -> None:
 class BatchCreate(Strict):
     """Schema of a batch of records to create; all are created or none."""
 
+    document_name = "RecordBatchCreate"
+
     inputs = _batch(Inner(RecordInput))
 
 
@@ -109,6 +111,8 @@ class BatchRead(Strict):
     Records that do not exist are left out of the answer.
     """
 
+    document_name = "RecordBatchRead"
+
     inputs = _batch(Inner(ReadItem))
     id_property = Text(data_key="idProperty")
     properties = Words()
@@ -122,6 +126,8 @@ class UpdateItem(RecordChange):
 
 class BatchUpdate(Strict):
     """Schema of a batch of records to change; all are changed or none."""
+
+    document_name = "RecordBatchUpdate"
 
     inputs = _batch(Inner(UpdateItem))
 
@@ -140,6 +146,8 @@ class UpsertItem(RecordChange):
 class BatchUpsert(Strict):
     """Schema of a batch of records to change or create; all inputs are stored or none."""
 
+    document_name = "RecordBatchUpsert"
+
     inputs = _batch(Inner(UpsertItem))
 
 
@@ -152,11 +160,15 @@ class ArchiveItem(Strict):
 class BatchArchive(Strict):
     """Schema of a batch of records to archive; all are archived or none."""
 
+    document_name = "RecordBatchArchive"
+
     inputs = _batch(Inner(ArchiveItem))
 
 
 class FilterInput(Strict):
     """Schema of a search filter, a condition for one property; records must match all filters."""
+
+    document_name = "Filter"
 
     property_name = Text(
         data_key="propertyName", required=True, metadata={"description": "Property to test."}
@@ -190,27 +202,27 @@ class FilterInput(Strict):
 class LinkQuery(Strict):
     """Schema of the query of a list of linked records' ids: page size and cursor."""
 
-    limit = Between(1, 100, in_query=True, metadata={"description": LIMIT, "default": 20})
+    limit = Between(1, 100, in_query=True, metadata={"description": LIMIT})
     cursor = Text(metadata={"description": CURSOR})
 
 
 _NAMES = {"description": "Show these properties only."}
 _INCLUDE = {"description": "Show these fields as well."}
-_FIELDS = ("associations", "createdAt", "updatedAt")
+INCLUDED = ("associations", "createdAt", "updatedAt")
 
 
 class Sorting(Strict):
     """Base schema of the sort order of a list of records."""
 
-    sort = Choice(SORTS, metadata={"description": "What to sort by.", "default": "date_modified"})
-    order = Choice(ORDERS, metadata={"description": "Direction.", "default": "desc"})
+    sort = Choice(SORTS, metadata={"description": "What to sort by; date_modified by default."})
+    order = Choice(ORDERS, metadata={"description": "Direction; desc by default."})
 
 
 class ListQuery(LinkQuery, Sorting):
     """Schema of the query of a list of records: page, sort order, and the fields to show."""
 
     properties = Joined(metadata=_NAMES)
-    include = Joined(_FIELDS, metadata=_INCLUDE)
+    include = Joined(INCLUDED, metadata=_INCLUDE)
 
 
 class SearchInput(Sorting):
@@ -219,10 +231,12 @@ class SearchInput(Sorting):
     All but the filters may also be given in the query string.
     """
 
+    document_name = "RecordSearch"
+
     cursor = Text(metadata={"description": CURSOR})
-    limit = Between(1, 100, metadata={"description": LIMIT, "default": 20})
+    limit = Between(1, 100, metadata={"description": LIMIT})
     properties = Words(metadata=_NAMES)
-    include = Words(_FIELDS, metadata=_INCLUDE)
+    include = Words(INCLUDED, metadata=_INCLUDE)
     filters = Items(
         Inner(FilterInput),
         required=True,
@@ -334,6 +348,8 @@ class RecordShown(Shown):
 class UpsertedShown(RecordShown):
     """Schema of a record in the answer to an upsert; `new` is true for a created record."""
 
+    document_name = "UpsertedRecord"
+
     new = fields.Boolean(required=True)
 
 
@@ -342,6 +358,8 @@ class ListedShown(Exactly):
 
     The record's associations and times are left out unless the request includes them.
     """
+
+    document_name = "ListedRecord"
 
     id = fields.Integer(required=True, metadata=ID)
     properties = _values()
@@ -360,6 +378,8 @@ class CursorShown(Exactly):
 class PageShown(Exactly):
     """Schema of a page of records."""
 
+    document_name = "RecordPage"
+
     total = fields.Integer(required=True, metadata={"minimum": 0})
     results = fields.List(fields.Nested(ListedShown), required=True)
     cursor = fields.Nested(CursorShown, required=True)
@@ -368,6 +388,8 @@ class PageShown(Exactly):
 
 class LinkPageShown(Exactly):
     """Schema of a page of ids of linked records."""
+
+    document_name = "AssociationPage"
 
     total = fields.Integer(required=True, metadata={"minimum": 0})
     results = fields.List(fields.Integer(metadata=ID), required=True)

@@ -28,9 +28,17 @@ _PARAMETERS = [
     in_path("contact_id", minLength=1, maxLength=LONGEST),
 ]
 
+_ERRORS = (400, 401, 403, 404, 429, 500, 503)
+
 
 @blueprint.put(_PATH, parameters=_PARAMETERS)
-@documents("enrol", 204, None, "Note that a contact entered a workflow now; again: anew")
+@documents(
+    "enrolContact",
+    204,
+    None,
+    "Note that a contact entered a workflow now; again: anew",
+    errors=_ERRORS,
+)
 @needs("contacts:write")
 def _enrol(workflow_id: str, contact_id: str) -> flask.Response:
     get_type.enrol(hub(), account(), workflow_id=workflow_id, contact_id=contact_id)
@@ -38,7 +46,7 @@ def _enrol(workflow_id: str, contact_id: str) -> flask.Response:
 
 
 @blueprint.delete(_PATH, parameters=_PARAMETERS)
-@documents("unenrol", 204, None, "Forget that a contact entered a workflow")
+@documents("unenrolContact", 204, None, "Forget that a contact entered a workflow", errors=_ERRORS)
 @needs("contacts:write")
 def _unenrol(workflow_id: str, contact_id: str) -> flask.Response:
     get_type.unenrol(hub(), account(), workflow_id=workflow_id, contact_id=contact_id)

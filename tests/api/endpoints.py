@@ -9,6 +9,7 @@ from typing import Any
 
 import flask
 
+from crmhub.api.http.document import PATHS
 from tests.clients import Client
 
 Schema = Mapping[str, Any]
@@ -65,7 +66,10 @@ class Endpoint:
 
     def path(self, client: Client, **given: str) -> str:
         """Return the path for this caller; `given` replaces single parts, percent-encoded."""
-        listed = {each["name"]: each["schema"].get("enum") for each in self.path_parameters}
+        listed = {
+            each["name"]: resolved(each["schema"], self.document).get("enum")
+            for each in self.path_parameters
+        }
         values = {
             **_USUAL,
             **{name: words[0] for name, words in listed.items() if words},
@@ -89,9 +93,21 @@ class Endpoint:
         return [each for each in self.operation.get("parameters", ()) if each["in"] == "query"]
 
 
+def whole_document(app: flask.Flask) -> dict[str, Any]:
+    """Return the OpenAPI documents of all parts as one."""
+    parts = [app.test_client().get(path).get_json() for path in PATHS.values()]
+    whole: dict[str, Any] = {**parts[0], "paths": {}, "tags": [], "components": {}}
+    for part in parts:
+        whole["paths"] |= part["paths"]
+        whole["tags"] += part["tags"]
+        for group, shapes in part["components"].items():
+            whole["components"].setdefault(group, {}).update(shapes)
+    return whole
+
+
 def endpoints(app: flask.Flask) -> list[Endpoint]:
     """Return every method of every path of the application but HEAD and OPTIONS."""
-    document: Schema = app.test_client().get("/openapi.json").get_json()
+    document = whole_document(app)
     found = []
     for rule in app.url_map.iter_rules():
         path = document["paths"].get(_PLACEHOLDER.sub(r"{\1}", rule.rule), {})

@@ -20,7 +20,7 @@ from crmhub.api.admin.account_answers import (
     issued_shown,
     moment,
 )
-from crmhub.api.admin.blueprint import blueprint, documented
+from crmhub.api.admin.blueprint import WITH_BODY, blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import Age, Listing, PageOf, PageQuery
 from crmhub.api.field_types import Choice, Flag, Inner, Scalar, Strict, Text
@@ -244,7 +244,7 @@ def _list(query: dict[str, Any]) -> flask.Response:
 
 @blueprint.post("/accounts")
 @documented(
-    "openAccount", 201, OpenedAccountShown, "Open an account, with an API key for everything"
+    "createAccount", 201, OpenedAccountShown, "Open an account, with an API key for everything"
 )
 @needs("accounts:write")
 @blueprint.arguments(AccountInput())
@@ -261,7 +261,7 @@ def _get(client_id: str) -> flask.Response:
 
 
 @blueprint.patch("/accounts/<client_id>")
-@documented("changeAccount", 200, AccountShown, "Change an account's name, plan or switches")
+@documented("updateAccount", 200, AccountShown, "Change an account's name, plan or switches")
 @needs("accounts:write")
 @blueprint.arguments(AccountChange())
 def _change(body: dict[str, Any], client_id: str) -> flask.Response:
@@ -278,7 +278,13 @@ def _change(body: dict[str, Any], client_id: str) -> flask.Response:
 
 
 @blueprint.post("/accounts/<client_id>/webhook-ids/rotate")
-@documented("rotateWebhookId", 200, RotatedShown, "Replace a webhook id or the webhook secret")
+@documented(
+    "rotateWebhookId",
+    200,
+    RotatedShown,
+    "Replace a webhook id or the webhook secret",
+    errors=WITH_BODY,
+)
 @needs("accounts:write")
 @blueprint.arguments(RotateInput())
 def _rotate(body: dict[str, Any], client_id: str) -> flask.Response:

@@ -16,7 +16,7 @@ from crmhub.api.admin.action_answers import (
     action_shown,
     summary_shown,
 )
-from crmhub.api.admin.blueprint import blueprint, documented
+from crmhub.api.admin.blueprint import WITH_BODY, WITHOUT_BODY, blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import Age, Filled, Listing, PageOf, PageQuery, account_named
 from crmhub.api.field_types import Items, Joined, Properties, Strict, Words
@@ -209,6 +209,7 @@ class DiscardedShown(Shown):
     200,
     ActionPageShown,
     "List what helpers accepted, the newest first",
+    errors=WITHOUT_BODY,
 )
 @needs("actions:read")
 @blueprint.arguments(ActionsQuery(), location="query")
@@ -273,6 +274,7 @@ def _discard_one(body: dict[str, Any], action_id: str) -> flask.Response:
     200,
     RetriedShown,
     "Retry actions, with what is blocked behind them",
+    errors=WITH_BODY,
 )
 @needs("actions:write")
 @blueprint.arguments(RetryInput())
@@ -286,6 +288,7 @@ def _retry(body: dict[str, Any]) -> flask.Response:
     200,
     DiscardedShown,
     "Discard actions, with what is blocked behind them",
+    errors=WITH_BODY,
 )
 @needs("actions:write")
 @blueprint.arguments(DiscardsInput())

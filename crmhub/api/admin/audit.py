@@ -9,7 +9,7 @@ from marshmallow import fields
 
 from crmhub import audit
 from crmhub.api.admin.account_answers import EntryShown
-from crmhub.api.admin.blueprint import blueprint, documented
+from crmhub.api.admin.blueprint import WITHOUT_BODY, blueprint, documented
 from crmhub.api.admin.lists import Age, Filled, Listing, PageOf, PageQuery, account_named
 from crmhub.api.field_types import Choice
 from crmhub.api.http.authentication import hub, needs
@@ -35,7 +35,13 @@ class AuditPageShown(PageOf):
 
 
 @blueprint.get("/audit")
-@documented("listAudit", 200, AuditPageShown, "List who changed what, the newest first")
+@documented(
+    "listAuditEntries",
+    200,
+    AuditPageShown,
+    "List who changed what, the newest first",
+    errors=WITHOUT_BODY,
+)
 @needs("audit:read")
 @blueprint.arguments(AuditQuery(), location="query")
 def _list(query: dict[str, Any]) -> flask.Response:

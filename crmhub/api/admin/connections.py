@@ -9,7 +9,7 @@ from marshmallow import fields
 
 from crmhub.api.admin.account_answers import AdapterShown, connection_shown
 from crmhub.api.admin.accounts import ConnectionShown
-from crmhub.api.admin.blueprint import blueprint, documented
+from crmhub.api.admin.blueprint import WITH_BODY, blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import PageOf, all_of
 from crmhub.api.field_types import Between, Choice, Flag, Properties, Strict, Text
@@ -136,7 +136,11 @@ def _set(query: dict[str, Any], body: dict[str, Any], client_id: str) -> flask.R
 
 @blueprint.post("/accounts/<client_id>/connection/check")
 @documented(
-    "checkConnection", 200, CheckedShown, "Ask an account's CRM, as it is set or would be set"
+    "checkConnection",
+    200,
+    CheckedShown,
+    "Ask an account's CRM, as it is set or would be set",
+    errors=WITH_BODY,
 )
 @needs("accounts:write")
 @blueprint.arguments(CheckInput())

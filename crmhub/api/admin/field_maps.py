@@ -14,7 +14,7 @@ from marshmallow import fields
 from crmhub.accounts import field_maps
 from crmhub.accounts.field_maps import KINDS, LONGEST_NAME, LONGEST_VALUE, WHEN
 from crmhub.api.admin.account_answers import preview_shown
-from crmhub.api.admin.blueprint import blueprint, documented
+from crmhub.api.admin.blueprint import WITH_BODY, blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.connections import SaveQuery
 from crmhub.api.field_types import Choice, Inner, Properties, Strict
@@ -161,6 +161,7 @@ def _get(client_id: str) -> flask.Response:
     200,
     SavedFieldMapShown,
     "Set the field map of an account's CRM, once it fits that CRM's properties",
+    errors=WITH_BODY,
 )
 @needs("accounts:write")
 @blueprint.arguments(SaveQuery(), location="query")

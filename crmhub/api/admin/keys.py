@@ -12,7 +12,7 @@ from marshmallow import fields
 
 from crmhub.accounts import keys
 from crmhub.api.admin.account_answers import IssuedKeyShown, KeyShown
-from crmhub.api.admin.blueprint import blueprint, documented
+from crmhub.api.admin.blueprint import WITH_BODY, WITHOUT_BODY, blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import PageOf, all_of
 from crmhub.api.field_types import Strict, Text, Words
@@ -94,7 +94,9 @@ def _list(client_id: str) -> flask.Response:
 
 
 @blueprint.post("/accounts/<client_id>/keys")
-@documented("createKey", 201, IssuedKeyShown, "Make an API key, which is shown this once")
+@documented(
+    "createKey", 201, IssuedKeyShown, "Make an API key, which is shown this once", errors=WITH_BODY
+)
 @needs("accounts:write")
 @blueprint.arguments(KeyInput())
 def _create(body: dict[str, Any], client_id: str) -> flask.Response:
@@ -110,7 +112,9 @@ def _create(body: dict[str, Any], client_id: str) -> flask.Response:
 
 
 @blueprint.delete("/accounts/<client_id>/keys/<key_id>")
-@documented("revokeKey", 204, None, "End an API key, within a second in every process")
+@documented(
+    "revokeKey", 204, None, "End an API key, within a second in every process", errors=WITHOUT_BODY
+)
 @needs("accounts:write")
 def _revoke(client_id: str, key_id: str) -> flask.Response:
     change_account.revoke_key(hub(), client_id, key_id, by=author())

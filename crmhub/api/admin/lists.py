@@ -72,7 +72,9 @@ class PageQuery(Strict):
         1,
         100,
         in_query=True,
-        metadata={"description": "Items per page.", "default": _DEFAULT_LIMIT},
+        metadata={
+            "description": f"Items per page; {_DEFAULT_LIMIT} unless the cursor says otherwise."
+        },
     )
     cursor = Text(metadata={"description": _CURSOR})
 

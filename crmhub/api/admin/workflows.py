@@ -11,7 +11,7 @@ import flask
 from marshmallow import fields
 
 from crmhub.api.admin.account_answers import EnrolmentShown
-from crmhub.api.admin.blueprint import blueprint, documented
+from crmhub.api.admin.blueprint import WITHOUT_BODY, blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import Filled, Listing, PageOf, PageQuery
 from crmhub.api.http.answers import nothing
@@ -64,7 +64,9 @@ def _list(query: dict[str, Any], client_id: str) -> flask.Response:
 
 
 @blueprint.put(_PATH, parameters=_PARAMETERS)
-@documented("enrolContact", 204, None, "Note that a contact entered a workflow now; again: anew")
+@documented(
+    "enrolContactOfAccount", 204, None, "Note that a contact entered a workflow now; again: anew"
+)
 @needs("accounts:write")
 def _enrol(client_id: str, workflow_id: str, contact_id: str) -> flask.Response:
     account = hub().load_account(client_id)
@@ -73,7 +75,13 @@ def _enrol(client_id: str, workflow_id: str, contact_id: str) -> flask.Response:
 
 
 @blueprint.delete(_PATH, parameters=_PARAMETERS)
-@documented("unenrolContact", 204, None, "Forget that a contact entered a workflow")
+@documented(
+    "unenrolContactOfAccount",
+    204,
+    None,
+    "Forget that a contact entered a workflow",
+    errors=WITHOUT_BODY,
+)
 @needs("accounts:write")
 def _unenrol(client_id: str, workflow_id: str, contact_id: str) -> flask.Response:
     account = hub().load_account(client_id)

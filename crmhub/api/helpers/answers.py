@@ -22,10 +22,12 @@ from crmhub.accounts.accounts import Account
 from crmhub.adapter import Problem
 from crmhub.api.helpers.bodies import HelperBody
 from crmhub.api.http.answers import as_json
-from crmhub.api.http.authentication import hub, take_place
+from crmhub.api.http.authentication import HEADER as API_KEY
+from crmhub.api.http.authentication import SECRET, hub, take_place
 from crmhub.api.http.documentation import IDEMPOTENCY_KEY, documents
 from crmhub.api.http.failures import in_words
 from crmhub.api.http.idempotency_key import HEADER, REPLAYED
+from crmhub.api.http.shared_enums import name_enum
 from crmhub.api.schemas import Shown
 from crmhub.errors import BadRequest, HubError, listed
 from crmhub.helpers.attempts import Done
@@ -44,11 +46,29 @@ _LONGEST_KEY = 255
 # Builders give up after 4 s; by then, the call must be stored.
 _PATIENCE_S = 2.0
 
+_CREDENTIALS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        SECRET: {
+            "in": "header",
+            "name": SECRET,
+            "description": "The account's webhook secret; needed where the account demands it.",
+            "required": False,
+            "schema": {"type": "string"},
+        },
+        API_KEY: {
+            "in": "header",
+            "name": API_KEY,
+            "description": "An API key of the account, in place of an id in the path.",
+            "required": False,
+            "schema": {"type": "string"},
+        },
+    }
+)
 _KEY_OF_CALL = IDEMPOTENCY_KEY | {
     "description": "Names the call for 24 hours: sent again, it is not carried out again but"
     " answered as the first time, or `queued` while that is under way. Another call: 422."
 }
-_ERRORS = (400, 401, 402, 403, 404, 409, 413, 415, 422, 429, 500, 503)
+_ERRORS = (400, 413, 415, 422, 429, 500, 503)
 STATUSES = ("created", "updated", "unchanged", "queued", "ok", "error")
 
 
@@ -139,10 +159,7 @@ def _chatfuel(answer: dict[str, Any]) -> dict[str, Any]:
 FORMATS: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = MappingProxyType(
     {"flat": _flat, "chatfuel": _chatfuel}
 )
-"""The forms of an answer, by the value of the query parameter `format`.
-
-The OpenAPI document has `flat` alone: clients made from it would have to tell the forms apart.
-"""
+"""The forms of an answer, by the value of the query parameter `format`."""
 
 
 def requested_format() -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -226,23 +243,59 @@ class Answer(Shown):
     category = fields.String(metadata={"description": "Of an error, where errors are soft."})
 
 
+class ChatfuelAnswer(ma.Schema):
+    """Schema of a helper's answer with `format=chatfuel`: its keys, as Chatfuel stores them."""
+
+    class Meta:
+        unknown = ma.RAISE
+
+    set_attributes = fields.Dict(
+        keys=fields.String(),
+        values=fields.Raw(metadata={"type": ["string", "integer"]}),
+        required=True,
+    )
+
+
+SHAPES: Mapping[str, type[ma.Schema]] = MappingProxyType({"chatfuel": ChatfuelAnswer})
+"""The schema of each form but `flat`, which has a schema for each helper."""
+name_enum("AnswerFormat", ["flat", *SHAPES])
+name_enum("AnswerStatus", STATUSES)
+_FORMAT = {
+    "in": "query",
+    "name": "format",
+    "description": "The form of the answer: flat by default; others for the builders of that name.",
+    "required": False,
+    "schema": {"type": "string", "enum": ["flat", *SHAPES]},
+    "example": "flat",
+}
+
+
 def helper(
     operation_id: str,
     body: type[HelperBody],
     answer: type[Answer],
     summary: str,
     *,
-    security: Sequence[dict[str, list[str]]],
+    credentials: Sequence[str] = (),
     writes: bool = False,
 ) -> Callable[[_F], _F]:
     """Return a decorator for a helper's view: it documents the view for OpenAPI and retries it.
 
-    `body` is the schema of the body, sent as JSON or as a form; `answer` is the schema of the
-    answer. With `writes`, the answer may be 202 (queued) and an Idempotency-Key is accepted. While
-    the database is unavailable, the view is repeated for at most 2 seconds.
+    `body` is the schema of the body; the document has JSON alone, although forms are taken, too:
+    generators make a client for each media type. `answer` is the schema of the answer.
+    `credentials` are the headers that may identify the account; () if the helper needs no account.
+    With `writes`, the answer may be 202 (queued) and an Idempotency-Key is accepted. While the
+    database is unavailable, the view is repeated for at most 2 seconds.
     """
-    form = {"schema": body, "encoding": body.form_encoding()}
-    content = {"application/json": {"schema": body}, "application/x-www-form-urlencoded": form}
+    content = {"application/json": {"schema": body}}
+    errors = {*_ERRORS, *((401, 404, 409) if credentials else ())}
+    errors |= {403} if API_KEY in credentials else set()
+    key = _KEY_OF_CALL | {"example": f"{operation_id}-1"}
+    parameters = [
+        _FORMAT,
+        *([key] if writes else []),
+        *(_CREDENTIALS[each] for each in credentials),
+    ]
 
     def decorator(view: _F) -> _F:
         @wraps(view)
@@ -254,13 +307,14 @@ def helper(
             documents(
                 operation_id,
                 200,
-                answer,
+                {"oneOf": [answer, *SHAPES.values()]},
                 summary,
-                security=security,
+                # None is needed, as generated clients understand `security`.
+                security=(),
                 others={202: "Queued, and carried out once the CRM takes it"} if writes else None,
                 headers=[REPLAYED] if writes else [],
-                parameters=[_KEY_OF_CALL] if writes else [],
-                errors=_ERRORS,
+                parameters=parameters,
+                errors=sorted(errors),
                 body={"required": True, "content": content},
             )(patient),
         )

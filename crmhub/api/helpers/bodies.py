@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 import flask
@@ -31,11 +31,6 @@ _MOST_FIELDS = 1000
 _FORM_TYPE = "application/x-www-form-urlencoded"
 _PARTS_TYPE = "multipart/form-data"
 _NESTED = re.compile(r"(props|properties)\[([^\[\]]*)\]", re.DOTALL)
-# Patterns in the OpenAPI document for numbers that are sent as text.
-_TEXTS = {
-    "number": r"^\s*[+-]?[0-9]{1,30}(\.[0-9]{1,30})?\s*$",
-    "integer": r"^\s*[+-]?[0-9]{1,15}(\.0{1,30})?\s*$",
-}
 _NUMBER = re.compile(r"[+-]?[0-9]{1,30}(?:\.[0-9]{1,30})?", re.ASCII)
 
 
@@ -131,43 +126,22 @@ def _inside(form: dict[str, Any], key: str, kind: type[T]) -> T:
 # The fields of the helpers' bodies.
 
 
-class _Several:
-    """Base class of the fields that hold several values.
-
-    `in_form` is the OpenAPI encoding of such a field in a form.
-    """
-
-    in_form: ClassVar[Mapping[str, Any]]
-
-
 class HelperBody(ma.Schema):
     """Base schema of the helpers' bodies; it ignores unknown keys."""
 
     class Meta:
         unknown = ma.EXCLUDE
 
-    @classmethod
-    def form_encoding(cls) -> dict[str, Mapping[str, Any]]:
-        """Return the OpenAPI `encoding` of the form fields that hold several values, by key.
-
-        Without it, OpenAPI would expect these fields as JSON text.
-        """
-        return {
-            str(each.data_key or each.name): each.in_form
-            for each in cls().fields.values()
-            if isinstance(each, _Several)
-        }
-
 
 class _Field(fields.Field[T]):
     """Base class of the fields of helper bodies; null is read as "".
 
-    `right` describes a valid value in error messages; `shown` is the field's OpenAPI description.
+    `right` describes a valid value in error messages. `shown` is the field's OpenAPI description:
+    the type that generated clients send, since bots send others, too.
     """
 
     def __init__(self, right: str, shown: Mapping[str, Any], **kwargs: Any) -> None:
         super().__init__(
-            allow_none=True,
             error_messages={"required": f"is missing; send {right}"},
             metadata=dict(shown),
             **kwargs,
@@ -187,9 +161,7 @@ class Said(_Field[str]):
     """
 
     def __init__(self, *, numbers: bool = False, short: bool = False, **kwargs: Any) -> None:
-        super().__init__(
-            "a string", {"type": ["string", "integer"] if numbers else "string"}, **kwargs
-        )
+        super().__init__("a string", {"type": "string"}, **kwargs)
         self._numbers = numbers
         self._short = short
 
@@ -211,7 +183,10 @@ class Phone(_Field[str | None]):
     """
 
     def __init__(self, **kwargs: Any) -> None:
-        shown = {"description": "A string or a number. Anything else is named in `refused`."}
+        shown = {
+            "type": "string",
+            "description": "In any common notation. Anything else is named in `refused`.",
+        }
         super().__init__("a phone", shown, **kwargs)
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str | None:
@@ -222,17 +197,14 @@ class Phone(_Field[str | None]):
         return text.removesuffix(".0") if isinstance(value, Decimal) else text
 
 
-class Names(_Field[list[str]], _Several):
+class Names(_Field[list[str]]):
     """Field for property names: a JSON array, or a text in which commas separate the names."""
 
-    in_form = {"style": "form", "explode": False}
-
     def __init__(self, **kwargs: Any) -> None:
-        shown = {"type": ["array", "string"], "items": {"type": "string"}}
+        shown = {"type": "array", "items": {"type": "string"}}
         super().__init__(
             'property names, such as ["email", "phone"] or "email, phone"', shown, **kwargs
         )
-        self.allow_none = False
 
     def deserialize(self, value: Any, attr: Any = None, data: Any = None, **kwargs: Any) -> Any:
         """Load the names as a list; raises ValidationError for null and other wrong types."""
@@ -248,14 +220,12 @@ class Names(_Field[list[str]], _Several):
         return value
 
 
-class PropertyValues(fields.Field[Sent], _Several):
+class PropertyValues(fields.Field[Sent]):
     """Field for a JSON object of property names and values, loaded as texts.
 
     A property whose value is an array or an object gets the value None; the other properties stay
     usable.
     """
-
-    in_form = {"style": "deepObject", "explode": True}
 
     def __init__(self, **kwargs: Any) -> None:
         right = "an object of property names and values"
@@ -292,8 +262,7 @@ class Hours(_Field[Decimal]):
     def __init__(
         self, right: str = "a number", type: str = "number", *, shown: Any = None, **kwargs: Any
     ) -> None:
-        described = {"type": [type, "string"], "pattern": _TEXTS[type], **(shown or {})}
-        super().__init__(right, described, **kwargs)
+        super().__init__(right, {"type": type, **(shown or {})}, **kwargs)
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
         if isinstance(value, str):

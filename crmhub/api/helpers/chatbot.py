@@ -31,7 +31,7 @@ from crmhub.api.helpers.bodies import (
     load,
 )
 from crmhub.api.helpers.callers import of_conversation, of_generated_id
-from crmhub.api.http.authentication import hub
+from crmhub.api.http.authentication import HEADER, SECRET, hub
 from crmhub.api.http.reading import Blueprint
 from crmhub.bounds import MAX_ASKED_PROPERTIES
 from crmhub.helpers import contact_properties
@@ -40,11 +40,12 @@ from crmhub.helpers import get_type as workflows
 from crmhub.helpers.inputs import filled
 
 blueprint = Blueprint(
-    "chatbot", __name__, url_prefix="/chatbot", description="Helpers for chatbot builders."
+    "chatbot",
+    __name__,
+    url_prefix="/chatbot",
+    description="Webhook helpers for the contact of a conversation: lead, properties, workflow.",
 )
 
-_BY_PATH: list[dict[str, list[str]]] = [{}, {"WebhookSecret": []}]
-_BY_ANYTHING: list[dict[str, list[str]]] = [*_BY_PATH, {"ApiKey": []}]
 # More than NAMES_ROOM, for answers without refused properties.
 _MISSING_ROOM = 1200
 
@@ -52,10 +53,12 @@ _MISSING_ROOM = 1200
 class LeadBody(HelperBody):
     """Schema of createLead's body: the person in the conversation."""
 
+    document_name = "LeadInput"
+
     contact_token = Said(data_key="contactToken", required=True, numbers=True, short=True)
     name = Said(required=True)
     email = Said(required=True)
-    phone = Phone(load_default="")
+    phone = Phone(load_default=str)
 
 
 class ContactAnswer(Answer):
@@ -71,7 +74,7 @@ class ContactAnswer(Answer):
     LeadBody,
     ContactAnswer,
     "Create or update the contact of a conversation",
-    security=_BY_PATH,
+    credentials=[SECRET],
     writes=True,
 )
 def create_lead(generated_id: str) -> flask.Response:
@@ -94,6 +97,8 @@ def answer_lead(account: Account, posted: Posted) -> flask.Response:
 
 class GetBody(HelperBody):
     """Schema of getProperties' body: the conversation, and the names of the properties to read."""
+
+    document_name = "GetPropertiesInput"
 
     contact_token = Said(data_key="contactToken", required=True, numbers=True, short=True)
     names = Names(data_key="props", required=True)
@@ -119,7 +124,7 @@ class PropertiesAnswer(Answer):
     GetBody,
     PropertiesAnswer,
     "Read properties of the contact of a conversation",
-    security=_BY_ANYTHING,
+    credentials=[SECRET, HEADER],
 )
 def get_properties() -> flask.Response:
     return answer_properties(_of_conversation(None, "contacts:read"), body)
@@ -131,7 +136,7 @@ def get_properties() -> flask.Response:
     GetBody,
     PropertiesAnswer,
     "Read properties of the contact of a conversation of this account",
-    security=_BY_ANYTHING,
+    credentials=[SECRET, HEADER],
 )
 def get_properties_of(generated_id: str) -> flask.Response:
     return answer_properties(_of_conversation(generated_id, "contacts:read"), body)
@@ -160,6 +165,8 @@ def answer_properties(account: Account, posted: Posted) -> flask.Response:
 class SetBody(HelperBody):
     """Schema of setProperties' body: the values to write; a blank value clears its property."""
 
+    document_name = "SetPropertiesInput"
+
     contact_token = Said(data_key="contactToken", required=True, numbers=True, short=True)
     properties = PropertyValues(data_key="props", required=True)
 
@@ -170,7 +177,7 @@ class SetBody(HelperBody):
     SetBody,
     ContactAnswer,
     "Change properties of the contact of a conversation",
-    security=_BY_ANYTHING,
+    credentials=[SECRET, HEADER],
     writes=True,
 )
 def set_properties() -> flask.Response:
@@ -183,7 +190,7 @@ def set_properties() -> flask.Response:
     SetBody,
     ContactAnswer,
     "Change properties of the contact of a conversation of this account",
-    security=_BY_ANYTHING,
+    credentials=[SECRET, HEADER],
     writes=True,
 )
 def set_properties_of(generated_id: str) -> flask.Response:
@@ -208,6 +215,8 @@ class TypeBody(HelperBody):
     no helper call within the last `silence` hours.
     """
 
+    document_name = "GetTypeInput"
+
     phone = Said(data_key="contactnumber", required=True, numbers=True)
     look_back = Hours(data_key="interval", required=True)
     silence = Hours(data_key="lastChatInterval", required=True)
@@ -215,6 +224,8 @@ class TypeBody(HelperBody):
 
 class TypeAnswer(Answer):
     """Schema of getType's answer: the id of the active workflow, or the reason for none."""
+
+    document_name = "WorkflowAnswer"
 
     workflowId = fields.String(required=True)
     reason = fields.String(required=True)
@@ -226,7 +237,7 @@ class TypeAnswer(Answer):
     TypeBody,
     TypeAnswer,
     "Tell the active workflow of a contact",
-    security=_BY_PATH,
+    credentials=[SECRET],
 )
 def get_type(generated_id: str) -> flask.Response:
     return answer_type(of_generated_id(generated_id), body)

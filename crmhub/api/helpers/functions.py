@@ -21,7 +21,7 @@ from crmhub.api.helpers.answers import (
 from crmhub.api.helpers.bodies import HelperBody, PropertyValues, Said, Whole, body, load
 from crmhub.api.helpers.callers import of_portal_id
 from crmhub.api.http.answers import as_json
-from crmhub.api.http.authentication import hub
+from crmhub.api.http.authentication import SECRET, hub
 from crmhub.api.http.reading import Blueprint
 from crmhub.helpers import create_linked, random_int
 from crmhub.helpers.deadlines import is_deferred
@@ -31,15 +31,14 @@ blueprint = Blueprint(
     "functions",
     __name__,
     url_prefix="/crm-api-interface",
-    description="Helpers for chatbot builders.",
+    description="Webhook helpers for agent rotation, deals and tickets.",
 )
-
-_OPEN: list[dict[str, list[str]]] = [{}]
-_BY_PATH: list[dict[str, list[str]]] = [{}, {"WebhookSecret": []}]
 
 
 class RangeBody(HelperBody):
     """Schema of getRandomInt's body: the range of the number, both ends included."""
+
+    document_name = "RandomIntInput"
 
     smallest = Whole(data_key="min", required=True)
     largest = Whole(data_key="max", required=True)
@@ -51,8 +50,10 @@ class AccountRangeBody(RangeBody):
     With a sticky rotation, a contact always gets the same number.
     """
 
-    contact_id = Said(data_key="contactId", load_default="", numbers=True, short=True)
-    contact_token = Said(data_key="contactToken", load_default="", numbers=True, short=True)
+    document_name = "AccountRandomIntInput"
+
+    contact_id = Said(data_key="contactId", load_default=str, numbers=True, short=True)
+    contact_token = Said(data_key="contactToken", load_default=str, numbers=True, short=True)
 
 
 class NumberAnswer(Answer):
@@ -68,7 +69,6 @@ class NumberAnswer(Answer):
     RangeBody,
     NumberAnswer,
     "Pick a random integer",
-    security=_OPEN,
 )
 def get_random_int() -> flask.Response:
     wrap = requested_format()
@@ -81,7 +81,7 @@ def get_random_int() -> flask.Response:
     AccountRangeBody,
     NumberAnswer,
     "Pick an integer by the account's rotation",
-    security=_BY_PATH,
+    credentials=[SECRET],
 )
 def get_random_int_of(portal_id: str) -> flask.Response:
     return answer_int(of_portal_id(portal_id), body)
@@ -109,6 +109,8 @@ class RecordBody(HelperBody):
     The contact's id is the one that createLead answered, or the CRM's own id.
     """
 
+    document_name = "NewForContactInput"
+
     contact_id = Said(data_key="contactId", required=True, numbers=True, short=True)
     properties = PropertyValues(required=True)
 
@@ -127,7 +129,7 @@ class DealAnswer(Answer):
     RecordBody,
     DealAnswer,
     "Create a deal for a contact",
-    security=_BY_PATH,
+    credentials=[SECRET],
     writes=True,
 )
 def create_deal(portal_id: str) -> flask.Response:
@@ -159,7 +161,7 @@ class TicketAnswer(Answer):
     RecordBody,
     TicketAnswer,
     "Create a ticket for a contact",
-    security=_BY_PATH,
+    credentials=[SECRET],
     writes=True,
 )
 def create_ticket(portal_id: str) -> flask.Response:

@@ -114,6 +114,8 @@ def needs(scope: str) -> Callable[[_F], _F]:
                 raise lacks_scope(caller, scope)
             return view(*args, **kwargs)
 
+        # For the OpenAPI document.
+        wrapper.scope = scope  # type: ignore[attr-defined]
         return cast(_F, wrapper)
 
     return decorator

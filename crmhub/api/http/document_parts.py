@@ -1,4 +1,4 @@
-"""The parts of the OpenAPI document that the API reference shows one at a time."""
+"""The parts of the OpenAPI document: the public API with the helpers, and the admin API."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from typing import Any
 
 import orjson
 
-PARTS = ("public", "admin")
-"""The public API with the webhook helpers, and the admin API."""
 _ADMIN = "/admin/"
 _REFERENCE = re.compile(r'"\$ref":"#/components/(\w+)/([^"]+)"')
 
 
 def part_of(whole: dict[str, Any], part: str) -> dict[str, Any]:
-    """Return the OpenAPI document with the operations of `part`, one of PARTS.
+    """Return the OpenAPI document with the operations of `part`, `public` or `admin`.
 
     It has only the tags and components that these operations use.
     """

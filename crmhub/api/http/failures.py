@@ -75,6 +75,8 @@ def in_words(error: HTTPException) -> HubError:
     status = error.code or 500
     kind = _OURS.get(status) or (Internal if status >= 500 else BadRequest)
     message = _WORDS.get(status) or _described(error)
+    if status == 404 and flask.request.path.startswith("/admin/"):
+        message = message.replace("/openapi.json", "/openapi-admin.json")
     if status == 404 and (helpers := _helpers_named(flask.request.path)):
         message = f"There is nothing at this path; did you mean {' or '.join(helpers)}?"
     if status in (404, 405) and "idProperty" in flask.request.args:

@@ -287,7 +287,8 @@ class Blueprint(flask.Blueprint):
 
     def __init__(self, name: str, import_name: str, *, url_prefix: str, description: str) -> None:
         super().__init__(name, import_name, url_prefix=url_prefix)
-        self.description = description
+        self.tags: dict[str, str] = {name: description}
+        """The tags of the routes in the OpenAPI document, with their descriptions."""
         self.routes: list[Route] = []
         """The registered routes, in the order of the OpenAPI document."""
         self._refuses_queries = "/v1" in url_prefix
@@ -315,6 +316,10 @@ class Blueprint(flask.Blueprint):
         super().add_url_rule(rule, endpoint, view_func, provide_automatic_options, **options)
         methods = options.get("methods", ["GET"])
         self.routes.append(Route(endpoint, view_func, methods, parameters))
+
+    def tag_of(self, path: str) -> str:
+        """Return the tag of the route with this path; by default, all routes have the same one."""
+        return next(iter(self.tags))
 
     def arguments(
         self, schema: ma.Schema | type[ma.Schema], *, location: str = "json"

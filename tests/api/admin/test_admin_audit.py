@@ -63,8 +63,8 @@ def of_account(admin: Admin, client: Client, **params: str) -> list[Json]:
 
 CHANGES: dict[str, tuple[str, str, Json, str]] = {
     # Operation, then path, body, and what the audit log says.
-    "openAccount": ("POST", "/accounts", {"name": "x"}, "open account"),
-    "changeAccount": ("PATCH", "{account}", {"switches": {"strict": True}}, "change account"),
+    "createAccount": ("POST", "/accounts", {"name": "x"}, "open account"),
+    "updateAccount": ("PATCH", "{account}", {"switches": {"strict": True}}, "change account"),
     "rotateWebhookId": (
         "POST",
         "{account}/webhook-ids/rotate",
@@ -91,8 +91,13 @@ CHANGES: dict[str, tuple[str, str, Json, str]] = {
         {"adapter": "hubspot", "secrets": {"client_id": "x", "client_secret": "y"}},
         "create connectLink",
     ),
-    "enrolContact": ("PUT", "{account}/workflows/w/enrolments/{contact}", None, "enrol workflow"),
-    "unenrolContact": (
+    "enrolContactOfAccount": (
+        "PUT",
+        "{account}/workflows/w/enrolments/{contact}",
+        None,
+        "enrol workflow",
+    ),
+    "unenrolContactOfAccount": (
         "DELETE",
         "{account}/workflows/w/enrolments/{contact}",
         None,
@@ -164,7 +169,7 @@ def test_each_change_has_one_entry(hub: Hub, admin: Admin, client: Client, opera
     assert f"{entry['verb']} {entry['object']}" == what
     assert (entry["by"]["kind"], entry["by"]["name"]) == ("token", "tests")
     assert re.fullmatch("adm_[0-9A-Za-z]+", entry["by"]["id"])
-    if operation != "openAccount":
+    if operation != "createAccount":
         assert entry["clientId"] == client.account.client_id
     assert list(entry) == [
         "id", "at", "by", "verb", "object", "objectId", "clientId", "before", "after",

@@ -186,7 +186,7 @@ def test_what_the_rotation_cannot_serve_is_refused(
 def test_the_document_names_the_optional_keys(app: flask.Flask) -> None:
     document = app.test_client().get("/openapi.json").get_json()
     schemas = document["components"]["schemas"]
-    body = schemas["AccountRangeBody"]
+    body = schemas["AccountRandomIntInput"]
     assert set(body["properties"]) == {"min", "max", "contactId", "contactToken"}
     assert sorted(body["required"]) == ["max", "min"]
-    assert set(schemas["RangeBody"]["properties"]) == {"min", "max"}
+    assert set(schemas["RandomIntInput"]["properties"]) == {"min", "max"}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import flask
 import jsonschema_rs
 import pytest
 
 from tests import made_examples
+from tests.api.endpoints import whole_document
 
 pytestmark = pytest.mark.databases("sqlite")
 
@@ -21,7 +21,7 @@ def test_the_hub_answers_as_the_examples_say() -> None:
 
 
 def test_examples_fit_the_document(app: flask.Flask) -> None:
-    document: dict[str, Any] = app.test_client().get("/openapi.json").get_json()
+    document = whole_document(app)
     shown = 0
     for item in document["paths"].values():
         for operation in item.values():

@@ -1,0 +1,144 @@
+"""Build the OpenAPI documents of all views: /openapi.json, and /openapi-admin.json for admins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+import flask
+import orjson
+from apispec import APISpec
+from apispec.ext.marshmallow import MarshmallowPlugin
+from apispec.ext.marshmallow.common import resolve_schema_cls
+from flask_smorest.spec import FlaskPlugin
+
+from crmhub import __version__
+from crmhub.api.field_types import Joined
+from crmhub.api.http import addresses, flask_proxies
+from crmhub.api.http.answers import JsonAnswer
+from crmhub.api.http.authentication import hub
+from crmhub.api.http.document_components import PATH_PARAMETERS, add_components
+from crmhub.api.http.document_parts import part_of
+from crmhub.api.http.documentation import operation
+from crmhub.api.http.examples import add_examples
+from crmhub.api.http.kind_schemas import name_for_kinds
+from crmhub.api.http.shared_enums import share_enums
+
+if TYPE_CHECKING:
+    from crmhub.api.http.reading import Blueprint
+
+PATHS: Mapping[str, str] = {"public": "/openapi.json", "admin": "/openapi-admin.json"}
+"""Where each part of the document is served."""
+_TITLES = {"public": "crmhub", "admin": "crmhub admin API"}
+_DESCRIPTIONS = {
+    "public": "The hub between chatbots and integrators and the CRMs: the public API for contacts,"
+    " deals, companies and tickets, and the webhook helpers for chatbot builders.\n\n"
+    "The public API takes an API key of the account in the header `service-apikey`. Helpers are"
+    " called without a key; the id in their path stands for the account.\n\n"
+    "Every error has the same body, the schema `Error`.",
+    "admin": "For operators: accounts, their keys, their CRM, and what helpers have accepted.\n\n"
+    "Every request takes an admin token as `Authorization: Bearer …`;"
+    " `crmhub admin token create` makes one.\n\n"
+    "Every error has the same body, the schema `Error`.",
+}
+
+
+class Document:
+    """The OpenAPI descriptions of all views, served in two documents (PATHS)."""
+
+    def __init__(self, app: flask.Flask) -> None:
+        self._app = app
+        self._written: dict[str, bytes] = {}
+        schemas = MarshmallowPlugin(schema_name_resolver=_schema_name)
+        self._spec = APISpec("crmhub", __version__, "3.1.0", plugins=[_Paths(), schemas])
+        converter: Any = schemas.converter
+        converter.add_parameter_attribute_function(_joined_by_commas)
+        add_components(self._spec)
+        pages = flask.Blueprint("api-docs", __name__)
+        for part, path in PATHS.items():
+            pages.add_url_rule(path, f"openapi_json_{part}", self.view(part))
+        app.register_blueprint(pages)
+
+    def register_blueprint(self, blueprint: Blueprint) -> None:
+        """Register a blueprint with the app, and add its views to the document."""
+        self._app.register_blueprint(blueprint)
+        for route in blueprint.routes:
+            rule = next(self._app.url_map.iter_rules(f"{blueprint.name}.{route.endpoint}"))
+            path = FlaskPlugin.flaskpath2openapi(rule.rule)
+            operations = {
+                method.lower(): operation(
+                    route.view, method.lower(), path=path, tag=blueprint.tag_of(path)
+                )
+                for method in route.methods
+            }
+            parameters = [dict(each) for each in route.parameters]
+            self._spec.path(rule=rule, operations=operations, parameters=parameters)
+        for name, description in blueprint.tags.items():
+            self._spec.tag({"name": name, "description": description})
+
+    def view(self, part: str, server: str = "") -> Callable[[], flask.Response]:
+        """Return a view of the document of `part`, one of PATHS.
+
+        `server` is the address of the service in the document; "" for the one that the caller used.
+        """
+
+        def openapi_json() -> flask.Response:
+            # Made once, because only the address of the server differs from request to request.
+            if part not in self._written:
+                self._written[part] = orjson.dumps(self._document(part))
+            servers = orjson.dumps({"servers": [{"url": server or _server()}]})
+            return JsonAnswer(servers[:-1] + b"," + self._written[part][1:])
+
+        return openapi_json
+
+    def _document(self, part: str) -> dict[str, Any]:
+        """Return the document of a part, without its servers."""
+        # A copy, since what follows changes it.
+        whole = deepcopy(self._spec.to_dict())
+        name_for_kinds(whole)
+        add_examples(whole)
+        share_enums(whole)
+        found = part_of(whole, part)
+        found["info"] = {
+            "title": _TITLES[part],
+            "version": __version__,
+            "description": _DESCRIPTIONS[part],
+            "contact": {"name": "The operator of this hub"},
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        }
+        return found
+
+
+def _server() -> str:
+    """Return the address of the service as its caller reaches it."""
+    settings, request = hub().settings, flask_proxies.request()
+    if settings.public_url:
+        return settings.public_url.rstrip("/")
+    scheme = "https" if addresses.is_https(request, settings.trusted_proxies) else "http"
+    host = request.host
+    if scheme == "http" and host.partition(":")[0] == "localhost":
+        # Node.js may take localhost for ::1, where the service does not listen by default.
+        host = "127.0.0.1" + host.removeprefix("localhost")
+    return f"{scheme}://{host}"
+
+
+class _Paths(FlaskPlugin):
+    """An apispec plugin that describes path parameters by PATH_PARAMETERS."""
+
+    def rule_to_params(self, rule: Any) -> list[dict[str, Any]]:
+        return [
+            {**found, **PATH_PARAMETERS.get(found["name"], {})}
+            for found in super().rule_to_params(rule)
+        ]
+
+
+def _joined_by_commas(_converter: Any, field: Any, **_: Any) -> dict[str, Any]:
+    return {"style": "form", "explode": False} if isinstance(field, Joined) else {}
+
+
+def _schema_name(schema: Any) -> str:
+    """Return the name of a schema in the document: its `document_name`, or its class's name."""
+    found: Any = resolve_schema_cls(schema)
+    name: str = vars(found).get("document_name", found.__name__)
+    return name.removesuffix("Schema").removesuffix("Shown")
