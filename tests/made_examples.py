@@ -94,6 +94,22 @@ class Recorder:
         headers = {"Authorization": f"Bearer {self._token}"}
         return self._send(operation, method, f"/admin/v1{path}", body, headers)
 
+    def other(self, operation: str, path: str, body: Any) -> None:
+        """Send a request that is answered with another status; keep the answer beside the first."""
+        headers = {"service-apikey": self._key}
+        answer = self._http.post(self._base + path, json=body, headers=headers)
+        others = self.examples[operation].setdefault("others", {})
+        others[str(answer.status_code)] = self._stable(answer.json)
+
+    def read(self, path: str, body: Any) -> Any:
+        """Send a request that is no example, and return its answer."""
+        headers = {"service-apikey": self._key}
+        return self._http.post(self._base + path, json=body, headers=headers).json
+
+    def rename_id(self, id: int) -> None:
+        """Show an id in messages as it is shown in answers."""
+        self.rename(str(id), str(self._id(id)))
+
     def helper(self, operation: str, path: str, body: Any) -> Any:
         return self._send(operation, "POST", path, body, {})
 
@@ -160,6 +176,7 @@ def record() -> Examples:
         _record_catalogue(recorder)
         _record_helpers(recorder)
         _record_admin(recorder)
+        _record_partial(recorder)
         return dict(sorted(recorder.examples.items()))
 
 
@@ -252,6 +269,33 @@ def _record_helpers(recorder: Recorder) -> None:
     recorder.helper("createDealForContact", f"{functions}/createDeal/{portal}", deal)
     ticket = {"contactId": contact, "properties": {"subject": "A question"}}
     recorder.helper("createTicketForContact", f"{functions}/createTicket/{portal}", ticket)
+
+
+def _record_partial(recorder: Recorder) -> None:
+    """Record the 207 of partial batches: a good input, and one with another contact's email."""
+    emails = ("ada@example.com", "mary@example.com")
+    inputs: list[dict[str, Any]] = [{"properties": {"email": email}} for email in emails]
+    found = {"idProperty": "email", "inputs": [{"id": email} for email in emails]}
+    ada = recorder.read("/contacts/batch/read", found)[0]["id"]
+    recorder.rename_id(ada)
+    recorder.other(
+        "createBatchOfContacts", "/contacts/batch/create?partial=true", {"inputs": inputs}
+    )
+    mary = recorder.read("/contacts/batch/read", found)[1]["id"]
+    changes: list[dict[str, Any]] = [
+        {"id": mary, "properties": {"firstname": "Mary"}},
+        {"id": ada, "properties": {"email": "no address"}},
+    ]
+    recorder.other(
+        "updateBatchOfContacts", "/contacts/batch/update?partial=true", {"inputs": changes}
+    )
+    upserts = [
+        {"idProperty": "email", "id": "mary@example.com", "properties": {"lastname": "Somerville"}},
+        {"idProperty": "email", "id": "no address", "properties": {}},
+    ]
+    recorder.other(
+        "upsertBatchOfContacts", "/contacts/batch/upsert?partial=true", {"inputs": upserts}
+    )
 
 
 def _record_admin(recorder: Recorder) -> None:

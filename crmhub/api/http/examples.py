@@ -15,7 +15,7 @@ _JSON = "application/json"
 
 
 def add_examples(document: dict[str, Any]) -> None:
-    """Add the example of each operation that has one: to its JSON body, and to its answer."""
+    """Add the example of each operation that has one: to its JSON body, and to its answers."""
     examples: dict[str, dict[str, Any]] = json.loads(_FILE.read_text("utf-8"))
     for item in document["paths"].values():
         for operation in item.values():
@@ -29,5 +29,6 @@ def _add(operation: dict[str, Any], example: dict[str, Any]) -> None:
     if "request" in example:
         operation["requestBody"]["content"][_JSON]["example"] = example["request"]
     if "answer" in example:
-        answer = operation["responses"][str(example["status"])]
-        answer["content"][_JSON]["example"] = example["answer"]
+        answers = {str(example["status"]): example["answer"], **example.get("others", {})}
+        for status, answer in answers.items():
+            operation["responses"][status]["content"][_JSON]["example"] = answer
