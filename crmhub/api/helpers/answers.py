@@ -7,9 +7,8 @@ itself take less than 2,000 bytes together, since builders limit the size of an 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
-from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 import flask
@@ -21,6 +20,7 @@ from werkzeug.exceptions import HTTPException
 from crmhub.accounts.accounts import Account
 from crmhub.adapter import Problem
 from crmhub.api.helpers.bodies import HelperBody
+from crmhub.api.helpers.formats import format_of_error, requested_format
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub, take_place
 from crmhub.api.http.documentation import IDEMPOTENCY_KEY, documents
@@ -97,15 +97,16 @@ def answered(
 
     The status is 202 for a queued action, else 200. An error is raised, unless the account has the
     switch `soft_errors`: then the error is answered with status 200, and the helper's own keys,
-    which `keys` returns, are blank. The query parameter `format` chooses the answer's form, one of
-    FORMATS.
+    which `keys` returns, are blank. The account or the query parameter `format` chooses the
+    answer's form (`formats.py`).
     """
     try:
-        wrap = requested_format()
+        wrap = requested_format(account)
         placed = take_place(flask.request.environ, hub(), account)
         with since(flask.g.began, deferred=not placed):
             answer = _patiently(work, account.switches.deadline_s)
         replayed = bool(answer.pop(REPLAYED, False))
+        flask.g.action_id = answer["actionId"]
         response = as_json(wrap(answer), 202 if answer["status"] == "queued" else 200)
         if replayed:
             response.headers[REPLAYED] = "true"
@@ -116,41 +117,12 @@ def answered(
         # Flask raises an HTTPException for a body that it cannot read (too large).
         failed = exc if isinstance(exc, HubError) else in_words(exc)
         flask.g.failed_with = failed.status
+        flask.g.action_id = failed.action_id
         own = told("error", message=failed.message, action_id=failed.action_id)
         answer = {**dict.fromkeys(keys(), ""), **own, "category": failed.category}
-        response = as_json(FORMATS.get(flask.request.args.get("format", ""), _flat)(answer))
+        response = as_json(format_of_error(account)(answer))
         response.headers.extend(failed.headers)
         return response
-
-
-def _flat(answer: dict[str, Any]) -> dict[str, Any]:
-    return answer
-
-
-def _chatfuel(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer for Chatfuel's JSON API block, which stores `set_attributes`.
-
-    An attribute is a text or a number, so the object `properties` is left out: its values are keys
-    of the answer, too.
-    """
-    return {"set_attributes": {key: value for key, value in answer.items() if key != "properties"}}
-
-
-FORMATS: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = MappingProxyType(
-    {"flat": _flat, "chatfuel": _chatfuel}
-)
-"""The forms of an answer, by the value of the query parameter `format`.
-
-The OpenAPI document has `flat` alone: clients made from it would have to tell the forms apart.
-"""
-
-
-def requested_format() -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Return the function for the requested form. Raises BadRequest for an unknown form."""
-    named = flask.request.args.get("format", "flat")
-    if named not in FORMATS:
-        raise BadRequest(f"format: is one of {', '.join(FORMATS)}")
-    return FORMATS[named]
 
 
 def _patiently(work: Callable[[], _T], deadline_s: float = math.inf) -> _T:

@@ -31,6 +31,7 @@ from crmhub.api.helpers.bodies import (
     load,
 )
 from crmhub.api.helpers.callers import of_conversation, of_generated_id
+from crmhub.api.helpers.cors import allow_pages
 from crmhub.api.http.authentication import hub
 from crmhub.api.http.reading import Blueprint
 from crmhub.bounds import MAX_ASKED_PROPERTIES
@@ -42,6 +43,7 @@ from crmhub.helpers.inputs import filled
 blueprint = Blueprint(
     "chatbot", __name__, url_prefix="/chatbot", description="Helpers for chatbot builders."
 )
+allow_pages(blueprint)
 
 _BY_PATH: list[dict[str, list[str]]] = [{}, {"WebhookSecret": []}]
 _BY_ANYTHING: list[dict[str, list[str]]] = [*_BY_PATH, {"ApiKey": []}]
