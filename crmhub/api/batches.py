@@ -35,9 +35,9 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
     @documents(
         f"createBatchOf{several}",
         201,
-        partial_schemas.either(schemas.RecordShown(many=True), partial_schemas.PartialShown),
+        partial_schemas.either(schemas.RecordShown(many=True), partial_schemas.PartialBatchShown),
         f"Create up to 100 {name}, all or none",
-        others={207: (_PARTIAL, partial_schemas.PartialShown)},
+        others={207: (_PARTIAL, partial_schemas.PartialBatchShown)},
     )
     @write
     @blueprint.arguments(schemas.BatchCreate())
@@ -76,9 +76,9 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
     @documents(
         f"updateBatchOf{several}",
         200,
-        partial_schemas.either(schemas.RecordShown(many=True), partial_schemas.PartialShown),
+        partial_schemas.either(schemas.RecordShown(many=True), partial_schemas.PartialBatchShown),
         f"Change up to 100 {name}, all or none",
-        others={207: (_PARTIAL, partial_schemas.PartialShown)},
+        others={207: (_PARTIAL, partial_schemas.PartialBatchShown)},
     )
     @write
     @blueprint.arguments(schemas.BatchUpdate())

@@ -54,7 +54,7 @@ class RefusedInput(Shown):
     )
 
 
-class PartialShown(Shown):
+class PartialBatchShown(Shown):
     """Schema of the answer to a partial batch: records and errors, both in input order."""
 
     results = fields.List(
@@ -68,7 +68,7 @@ class PartialShown(Shown):
     errors = fields.List(fields.Nested(RefusedInput), required=True)
 
 
-class PartialUpsertShown(PartialShown):
+class PartialUpsertShown(PartialBatchShown):
     """Schema of the answer to a partial batch of upserts."""
 
     results = fields.List(fields.Nested(UpsertedShown), required=True)
