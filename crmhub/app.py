@@ -145,7 +145,7 @@ def _end(response: flask.Response) -> flask.Response:
     )
     status = f"{response.status_code // 100}xx"
     metrics.answered(operation, seconds, resource=resource, status=status)
-    if helper:
+    if helper and request.method == "POST":
         # A helper may answer a failure with 200; `failed_with` is the failure's own status.
         code = g.get("failed_with") or response.status_code
         metrics.helper_answered(helper, str(code) if code < 300 else f"{code // 100}xx")

@@ -53,6 +53,7 @@ _REFUSALS = Statement(
     sa.select(
         _answer.key,
         sa.case((_answer.status >= 400, _answer.body), else_="").label("refusal"),
+        sa.case((_answer.status == 207, _answer.body), else_="").label("partial"),
     )
     .where(_OF_ACCOUNT, _answer.key > param("after"))
     .order_by(_answer.key)
@@ -196,13 +197,15 @@ def erase(
 def _delete_mentioning(tx: Connection, account_id: int, texts: Collection[str]) -> int:
     """Delete the account's stored answers whose Idempotency-Key contains one of `texts`.
 
-    Error answers that contain one of `texts` are deleted, too. Return the number of deleted
-    answers.
+    Error answers that contain one of `texts` are deleted, too. Answers to partial batches stay, but
+    their errors that contain one of `texts` lose their messages. Return the number of deleted and
+    changed answers.
     """
     changed = 0
     page = {"account_id": account_id, "after": "", "limit": _BATCH}
     while rows := tx.rows(_REFUSALS, page):
         page["after"] = rows[-1].key
+        changed += sum(_redact_errors(tx, account_id, row.key, row.partial, texts) for row in rows)
         keys = [
             row.key
             for row in rows
@@ -211,6 +214,29 @@ def _delete_mentioning(tx: Connection, account_id: int, texts: Collection[str]) 
         if keys:
             changed += tx.run(_DELETE, {"account_id": account_id, "keys": keys})
     return changed
+
+
+def _redact_errors(
+    tx: Connection, account_id: int, key: str, body: str, texts: Collection[str]
+) -> int:
+    """Remove the messages that contain one of `texts` from a stored answer to a partial batch.
+
+    `body` is the answer's body, "" for other answers. Return 1 if the answer was changed, else 0.
+    """
+    if not any(text in body.casefold() for text in texts):
+        return 0
+    answer = json.loads(body)
+    mentions = [
+        error
+        for error in answer["errors"]
+        if any(text in error["message"].casefold() for text in texts)
+    ]
+    for error in mentions:
+        error["message"] = "This message was erased together with a person's data."
+    if not mentions:
+        return 0
+    body = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
+    return tx.run(_SET_BODY, {"account_id": account_id, "key": key, "body": body})
 
 
 def _redact(value: Any, ids: Collection[int], moment: str) -> Any:

@@ -77,6 +77,7 @@ class Recorder:
 
     def __init__(self, app: flask.Flask, client: Client, token: str) -> None:
         self._sent: dict[str, tuple[Any, int, Any]] = {}
+        self._others: dict[str, dict[str, Any]] = {}
         self.hub: Hub = app.extensions["crmhub"]
         self.client = client
         self.generated, self.portal = client.ids.generated_id, client.ids.portal_id
@@ -88,7 +89,10 @@ class Recorder:
 
     def examples(self) -> Examples:
         """Return the requests and answers so far, in which everything is the same in each run."""
-        return {id: self._shown(*sent) for id, sent in self._sent.items()}
+        shown = {id: self._shown(*sent) for id, sent in self._sent.items()}
+        for id, others in self._others.items():
+            shown[id]["others"] = self._stable(others)
+        return shown
 
     def rename(self, text: str, shown: str) -> None:
         """Show `shown` wherever an answer holds `text`, such as a secret."""
@@ -107,6 +111,21 @@ class Recorder:
         if last:
             del answer["results"][:-1]
         return answer
+
+    def other(self, operation: str, path: str, body: Any) -> None:
+        """Send a request that is answered with another status; keep the answer beside the first."""
+        headers = {"service-apikey": self._key}
+        answer = self._http.post(self._base + path, json=body, headers=headers)
+        self._others.setdefault(operation, {})[str(answer.status_code)] = answer.json
+
+    def read(self, path: str, body: Any) -> Any:
+        """Send a request that is no example, and return its answer."""
+        headers = {"service-apikey": self._key}
+        return self._http.post(self._base + path, json=body, headers=headers).json
+
+    def rename_id(self, id: int) -> None:
+        """Show an id in messages as it is shown in answers."""
+        self.rename(str(id), str(self._id(id)))
 
     def helper(self, operation: str, path: str, body: Any) -> Any:
         return self._send(operation, "POST", path, body, {})
@@ -179,6 +198,7 @@ def record() -> Examples:
         _record_accounts(recorder)
         _record_actions(recorder)
         _record_duplicates(recorder)
+        _record_partial(recorder)
         return dict(sorted(recorder.examples().items()))
 
 
@@ -277,6 +297,33 @@ def _record_helpers(recorder: Recorder) -> None:
     recorder.helper("createDealForContact", f"{functions}/createDeal/{portal}", deal)
     ticket = {"contactId": contact, "properties": {"subject": "A question"}}
     recorder.helper("createTicketForContact", f"{functions}/createTicket/{portal}", ticket)
+
+
+def _record_partial(recorder: Recorder) -> None:
+    """Record the 207 of partial batches: a good input, and one with another contact's email."""
+    emails = ("ada@example.com", "mary@example.com")
+    inputs: list[dict[str, Any]] = [{"properties": {"email": email}} for email in emails]
+    found = {"idProperty": "email", "inputs": [{"id": email} for email in emails]}
+    ada = recorder.read("/contacts/batch/read", found)[0]["id"]
+    recorder.rename_id(ada)
+    recorder.other(
+        "createBatchOfContacts", "/contacts/batch/create?partial=true", {"inputs": inputs}
+    )
+    mary = recorder.read("/contacts/batch/read", found)[1]["id"]
+    changes: list[dict[str, Any]] = [
+        {"id": mary, "properties": {"firstname": "Mary"}},
+        {"id": ada, "properties": {"email": "no address"}},
+    ]
+    recorder.other(
+        "updateBatchOfContacts", "/contacts/batch/update?partial=true", {"inputs": changes}
+    )
+    upserts = [
+        {"idProperty": "email", "id": "mary@example.com", "properties": {"lastname": "Somerville"}},
+        {"idProperty": "email", "id": "no address", "properties": {}},
+    ]
+    recorder.other(
+        "upsertBatchOfContacts", "/contacts/batch/upsert?partial=true", {"inputs": upserts}
+    )
 
 
 def _record_admin(recorder: Recorder) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
+from crmhub.accounts.origins import read_origins
 from crmhub.accounts.rotations import read_rotation
 from crmhub.errors import Semantic, listed
 
@@ -36,6 +37,11 @@ class Switches:
     """The way in which getRandomInt chooses numbers; `accounts.rotations` parses the text."""
     phone_identifies: bool = False
     """Identify a lead by its phone first and by its conversation second."""
+
+    answer_format: Literal["flat", "chatfuel", "manychat"] = "flat"
+    """The form of the helpers' answers; the query parameter `format` of a call takes precedence."""
+    allowed_origins: str = ""
+    """The web origins whose pages may call the helpers, joined by commas; `accounts.origins`."""
 
     @classmethod
     def from_json(cls, text: str) -> Switches:
@@ -155,5 +161,7 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "auto_define_properties": _bool,
     "rotation": _rotation,
     "phone_identifies": _bool,
+    "answer_format": _one_of("flat", "chatfuel", "manychat"),
+    "allowed_origins": read_origins,
 }
 """The parsers of switch values; they raise ValueError for an invalid value."""

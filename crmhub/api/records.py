@@ -13,6 +13,7 @@ import flask
 import orjson
 
 from crmhub.api import schemas
+from crmhub.api.batches import add_batches, new_record
 from crmhub.api.field_types import scalar
 from crmhub.api.http import flask_proxies
 from crmhub.api.http.answers import (
@@ -28,8 +29,9 @@ from crmhub.api.http.documentation import ID_OR_VALUE, IF_MATCH, documents
 from crmhub.api.http.failures import duplicate
 from crmhub.api.http.idempotency_key import Rebuild, writes
 from crmhub.api.http.reading import HUNG_UP, Blueprint
+from crmhub.api.kept_answers import with_values, without_values
 from crmhub.api.record_paths import if_match, kind_in_path, linkable_number, number
-from crmhub.api.schemas import HIGHEST_ID, ORDERS, SORTS
+from crmhub.api.schemas import ORDERS, SORTS
 from crmhub.errors import BadRequest, NotFound
 from crmhub.properties.kinds import Kind
 from crmhub.properties.validation import DuplicateValue
@@ -37,7 +39,7 @@ from crmhub.records.search.cursor import Cursor
 from crmhub.records.search.filters import Filter
 from crmhub.records.search.pages import PageRequest
 from crmhub.records.search.query import Query
-from crmhub.records.writing import Change, NewRecord, Record, Stored, Upsert, missing
+from crmhub.records.writing import Change, Record, Stored, missing
 from crmhub.search_limits import SearchLimit
 
 _DEFAULT_LIMIT = 20
@@ -53,7 +55,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
         description=f"{name.capitalize()} of the hub.",
     )
     blueprint.register_error_handler(DuplicateValue, lambda error: duplicate(error, name))
-    rebuild = Rebuild(_without_values, lambda kept: _with_values(kind, kept))
+    rebuild = Rebuild(without_values, lambda kept: with_values(kind, kept))
     read, write = needs(f"{name}:read"), writes(f"{name}:write", rebuild)
     several, single = name.capitalize(), one.capitalize()
 
@@ -91,7 +93,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @write
     @blueprint.arguments(schemas.RecordInput())
     def create(body: dict[str, Any]) -> flask.Response:
-        [record] = hub().records.create(account(), kind, [_new(body, "")])
+        [record] = hub().records.create(account(), kind, [new_record(body, "")])
         return _record_answer(record, 201, requested=body.get("associations", ()))
 
     @blueprint.get("/<record:id>")
@@ -141,82 +143,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
         hub().records.archive(account(), kind, [(number(kind, id), "")], if_match=if_match())
         return nothing()
 
-    @blueprint.post("/batch/create")
-    @documents(
-        f"createBatchOf{several}",
-        201,
-        schemas.RecordShown(many=True),
-        f"Create up to 100 {name}, all or none",
-    )
-    @write
-    @blueprint.arguments(schemas.BatchCreate())
-    def batch_create(body: dict[str, Any]) -> flask.Response:
-        inputs = body["inputs"]
-        new = [_new(each, f"inputs[{i}].") for i, each in enumerate(inputs)]
-        created = hub().records.create(account(), kind, new)
-        return as_json(
-            [
-                record_shown(record, requested=each.get("associations", ()))
-                for record, each in zip(created, inputs, strict=True)
-            ],
-            201,
-        )
-
-    @blueprint.post("/batch/read")
-    @documents(
-        f"readBatchOf{several}",
-        200,
-        schemas.RecordShown(many=True),
-        f"Read up to 100 {name}",
-    )
-    @read
-    @blueprint.arguments(schemas.BatchRead())
-    def batch_read(body: dict[str, Any]) -> flask.Response:
-        names = body.get("properties")
-        with hub().slots.long_answers:
-            found = _batch_read(kind, body)
-            return as_json([record_shown(record, properties=names) for record in found])
-
-    @blueprint.post("/batch/update")
-    @documents(
-        f"updateBatchOf{several}",
-        200,
-        schemas.RecordShown(many=True),
-        f"Change up to 100 {name}, all or none",
-    )
-    @write
-    @blueprint.arguments(schemas.BatchUpdate())
-    def batch_update(body: dict[str, Any]) -> flask.Response:
-        changes = [
-            Change(each["id"], each["properties"], path) for path, each in _numbered(body["inputs"])
-        ]
-        return as_json([record_shown(r) for r in hub().records.update(account(), kind, changes)])
-
-    @blueprint.post("/batch/upsert")
-    @documents(
-        f"upsertBatchOf{several}",
-        200,
-        schemas.UpsertedShown(many=True),
-        f"Change or create up to 100 {name}, all or none",
-    )
-    @write
-    @blueprint.arguments(schemas.BatchUpsert())
-    def batch_upsert(body: dict[str, Any]) -> flask.Response:
-        inputs = [
-            Upsert(each["id_property"], each["id"], each["properties"], path)
-            for path, each in _numbered(body["inputs"])
-        ]
-        done = hub().records.upsert(account(), kind, inputs)
-        return as_json([{**record_shown(record), "new": new} for record, new in done])
-
-    @blueprint.post("/batch/archive")
-    @documents(f"archiveBatchOf{several}", 204, None, f"Archive up to 100 {name}, all or none")
-    @write
-    @blueprint.arguments(schemas.BatchArchive())
-    def batch_archive(body: dict[str, Any]) -> flask.Response:
-        ids = [(each["id"], path) for path, each in _numbered(body["inputs"])]
-        hub().records.archive(account(), kind, ids)
-        return nothing()
+    add_batches(blueprint, kind, read=read, write=write)
 
     @blueprint.get("/<record:id>/associations/<to>")
     @documents(
@@ -264,44 +191,6 @@ def _record_answer(
 ) -> flask.Response:
     shown = record_shown(record, properties=properties, requested=requested)
     return as_json(shown, status, {"ETag": f'"{record.version}"'})
-
-
-def _without_values(answer: Any) -> Any:
-    """Return the JSON of a record, or of a list of records, without its values.
-
-    The properties and the lists of linked ids become empty, because this JSON is stored for an
-    Idempotency-Key.
-    """
-    if isinstance(answer, list):
-        return [_without_values(each) for each in answer]
-    # Which links are shown depends on the request.
-    links: dict[str, list[int]] = {name: [] for name in answer["associations"]}
-    return {**answer, "properties": {}, "associations": links}
-
-
-def _with_values(kind: Kind, kept: Any) -> Any:
-    """Return JSON that `_without_values` made, filled with the records' present values.
-
-    `kept` is that JSON. A record that was archived since then stays without values.
-    """
-    if not isinstance(kept, list):
-        return _with_values(kind, [kept])[0]
-    found = hub().records.stored(account(), kind, [each["id"] for each in kept])
-    shown = {each.id: each for each in found}
-    return [
-        {**each, **record_shown(shown[each["id"]], requested=each["associations"])}
-        if each["id"] in shown
-        else each
-        for each in kept
-    ]
-
-
-def _new(body: dict[str, Any], path: str) -> NewRecord:
-    return NewRecord(body["properties"], body.get("associations", {}), path)
-
-
-def _numbered(inputs: Sequence[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
-    return [(f"inputs[{i}].", each) for i, each in enumerate(inputs)]
 
 
 def search_limit() -> SearchLimit:
@@ -375,25 +264,3 @@ def _filter(given: dict[str, Any]) -> Filter:
         None if value is None else scalar(value),
         None if several is None else tuple(several),
     )
-
-
-def _batch_read(kind: Kind, body: dict[str, Any]) -> list[Stored]:
-    by = body.get("id_property")
-    ids = [each["id"] for each in body["inputs"]]
-    if by is not None:
-        return hub().records.stored_by(account(), kind, by, _texts(ids))
-    for i, id in enumerate(ids):
-        if isinstance(id, bool) or not isinstance(id, int):
-            raise BadRequest(
-                f"inputs[{i}].id: must be an integer; with idProperty it may be a value of that."
-            )
-    return hub().records.stored(account(), kind, [id for id in ids if 0 < id <= HIGHEST_ID])
-
-
-def _texts(ids: Sequence[Any]) -> list[str]:
-    texts = []
-    for i, id in enumerate(ids):
-        if id is None or isinstance(id, dict | list):
-            raise BadRequest(f"inputs[{i}].id: must be a value of the idProperty.")
-        texts.append(scalar(id))
-    return texts

@@ -13,10 +13,10 @@ from crmhub.console import test_call
 from crmhub.console.access import needs
 from crmhub.console.account import account_context
 from crmhub.console.blueprint import blueprint
-from crmhub.console.pages import page
+from crmhub.console.pages import done, page, refused
 from crmhub.console.sessions import author
-from crmhub.console.snippets import BUILDERS, HELPERS, Helper
-from crmhub.errors import BadRequest
+from crmhub.console.snippets import BUILDERS, HELPERS, Helper, with_format
+from crmhub.errors import BadRequest, HubError
 from crmhub.operations import change_account, crm_states
 from crmhub.operations.change_account import Detail
 
@@ -27,6 +27,12 @@ _OLD_VALID = {
     "30d": ("for 30 days", 30 * _DAY_MS),
     "0": ("not at all", 0),
 }
+_ANSWER_SWITCHES = ("answer_format", "allowed_origins")
+_FORMATS = (
+    ("flat", "Flat JSON, for most builders"),
+    ("chatfuel", "Chatfuel: set_attributes"),
+    ("manychat", "Manychat: actions of a dynamic block"),
+)
 _ROTATABLE_LABELS: dict[Rotatable, str] = {
     "generated": "Generated id",
     "portal": "Portal id",
@@ -39,6 +45,22 @@ _ROTATABLE_LABELS: dict[Rotatable, str] = {
 def bots(client_id: str) -> flask.Response:
     """Show the URLs of all helpers, and snippets that call the selected helper."""
     return page("account/bots.html", **_context(client_id, flask.request.args.get("helper", "")))
+
+
+@blueprint.post("/accounts/<client_id>/bots/answers")
+@needs("change")
+def bots_answers(client_id: str) -> flask.Response:
+    """Save the form of the answers and the allowed origins, where the user has edited them."""
+    form = flask.request.form
+    given = {name: form.get(name, "").strip() for name in _ANSWER_SWITCHES}
+    edited = {name: text for name, text in given.items() if text != form.get(f"shown.{name}")}
+    try:
+        change_account.change(hub(), client_id, edited, by=author())
+    except HubError as exc:
+        return refused(exc, "account/bots.html", **{**_context(client_id, ""), "given": given})
+    return done(
+        "Saved. The change takes effect within a second.", "console.bots", client_id=client_id
+    )
 
 
 @blueprint.post("/accounts/<client_id>/bots/test")
@@ -56,7 +78,8 @@ def _context(client_id: str, helper_name: str) -> dict[str, Any]:
     shared = account_context(client_id)
     detail: Detail = shared["detail"]
     helper = next((one for one in HELPERS if one.name == helper_name), HELPERS[0])
-    secret = detail.account.switches.require_secret
+    switches = detail.account.switches
+    shown = {name: getattr(switches, name) for name in _ANSWER_SWITCHES}
     url = _url(helper, detail)
     return dict(
         **shared,
@@ -65,7 +88,21 @@ def _context(client_id: str, helper_name: str) -> dict[str, Any]:
         title=crm_states.title_of(hub(), detail.account.connection.adapter),
         addresses=[(candidate, _url(candidate, detail)) for candidate in HELPERS],
         helper=helper,
-        snippets=[(name, use, make(helper, url, secret=secret)) for name, use, make in BUILDERS],
+        snippets=[
+            (
+                name,
+                use,
+                make(
+                    helper,
+                    with_format(url, wanted, own=switches.answer_format),
+                    secret=switches.require_secret,
+                ),
+            )
+            for name, use, make, wanted in BUILDERS
+        ],
+        formats=_FORMATS,
+        given=shown,
+        shown=shown,
         ids=[(_ROTATABLE_LABELS[what], _ids(detail, what)) for what in get_args(Rotatable)[:2]],
         alias=_ids(detail, "alias"),
         what=list(_ROTATABLE_LABELS.items()),

@@ -355,24 +355,50 @@ def javascript(value: Any, source: str) -> str:
     return json.dumps(value)
 
 
+def with_format(url: str, wanted: str, *, own: str) -> str:
+    """Return the URL of a helper whose answer has the form `wanted`; "" takes any form.
+
+    `own` is the form of the account, which needs no query parameter.
+    """
+    return url if wanted in ("", own) else f"{url}?format={wanted}"
+
+
 BUILDERS = (
-    ("curl", "In a shell. It writes to this account: the values are samples.", curl),
+    ("curl", "In a shell. It writes to this account: the values are samples.", curl, ""),
     (
         "HTTP block",
         "For builders with a block for HTTP requests. Replace {{…}} by the variables of your bot.",
         http_block,
+        "flat",
+    ),
+    (
+        "Chatfuel",
+        "For the block JSON API. It stores the answer's keys as attributes.",
+        http_block,
+        "chatfuel",
+    ),
+    (
+        "Manychat",
+        "For a dynamic block. Custom fields with the names of the answer's keys must exist; the"
+        " documents say which. Or use an External Request with the HTTP block above.",
+        http_block,
+        "manychat",
     ),
     (
         "n8n",
         "Copy it, click on the canvas of a workflow, and paste. Wire it behind a Webhook node, or"
         " behind another of these snippets.",
         n8n,
+        "flat",
     ),
     (
         "Node-RED",
         "Menu, Import, paste. Wire it behind a node whose payload has these values, or the answer"
         " of one of these snippets to the body of the next.",
         node_red,
+        "flat",
     ),
 )
-"""The tools that snippets are made for: name, instructions, and function that makes the snippet."""
+"""The tools that snippets are made for: name, instructions, function that makes the snippet, and
+the form of the answer that the tool needs, "" for any.
+"""

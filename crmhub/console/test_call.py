@@ -89,4 +89,4 @@ def call(account: Account, helper: Helper, text: str) -> Answered:
         answer = failure(exc)
     value: Any = json.loads(answer.get_data())
     shown = json.dumps(value, indent=2, ensure_ascii=False)
-    return Answered(answer.status_code, shown, str(value.get("actionId") or ""))
+    return Answered(answer.status_code, shown, flask.g.get("action_id", ""))

@@ -129,6 +129,18 @@ def require(tx: Connection, account_id: int, wanted: Sequence[tuple[str, Kind, i
     Each item of `wanted` is the JSON path of a record id in the request, the record's kind, and the
     id. Raises Semantic, with the paths of all missing records, if a record does not exist.
     """
+    problems = missing(tx, account_id, wanted)
+    if problems:
+        raise Semantic(listed(problems))
+
+
+def missing(
+    tx: Connection, account_id: int, wanted: Sequence[tuple[str, Kind, int]]
+) -> list[tuple[str, str]]:
+    """Lock the `wanted` records like `require`; return an error for each that does not exist.
+
+    An error is a pair of the JSON path of the record's id and a description.
+    """
     problems = []
     for kind in KINDS.values():
         there = hold(tx, account_id, kind, [id for _, to, id in wanted if to is kind])
@@ -137,8 +149,7 @@ def require(tx: Connection, account_id: int, wanted: Sequence[tuple[str, Kind, i
             for path, to, id in wanted
             if to is kind and id not in there
         ]
-    if problems:
-        raise Semantic(listed(problems))
+    return problems
 
 
 def hold(tx: Connection, account_id: int, kind: Kind, ids: Collection[int]) -> set[int]:

@@ -33,11 +33,20 @@ from crmhub.properties.validation import (
     check,
     definable,
 )
-from crmhub.records import associations, marks, merging, upserts, writing
+from crmhub.records import (
+    associations,
+    batch_choice,
+    marks,
+    merging,
+    partial_batches,
+    upserts,
+    writing,
+)
 from crmhub.records.associations import Links
 from crmhub.records.ids import Ids
 from crmhub.records.index import unique_key
 from crmhub.records.merging import Merge, Undo
+from crmhub.records.partial_batches import Outcome, PartialBatch, Written
 from crmhub.records.search.cursor import Cursor, unseal
 from crmhub.records.search.filters import Condition, parse
 from crmhub.records.search.pages import Listing, Page, PageRequest
@@ -375,6 +384,54 @@ class RecordStore:
                     raise
         # Others go on creating and archiving them: now nobody may until this is written.
         return self._write(account, kind, names, prepare, write, tries=0)
+
+    def create_valid(self, account: Account, kind: Kind, inputs: Sequence[NewRecord]) -> Outcome:
+        """Create the valid ones of these records; return them and an error for each of the others.
+
+        All are stored in one transaction. If nothing is wrong, this is the same as `create`.
+        """
+        with suppress(*batch_choice.REFUSALS):
+            created = self.create(account, kind, inputs)
+            return Outcome([Written(i, record, True) for i, record in enumerate(created)])
+        ids = self._ids.take(account.id, kind.code, len(inputs))
+        names = {name for each in inputs for name in each.properties}
+        batch = partial_batches.Creation(account, kind, ids, inputs)
+        return self._write_valid(account, kind, names, batch)
+
+    def update_valid(self, account: Account, kind: Kind, changes: Sequence[Change]) -> Outcome:
+        """Make the valid ones of these changes; return them and an error for each of the others.
+
+        All are stored in one transaction. If nothing is wrong, this is the same as `update`.
+        """
+        with suppress(*batch_choice.REFUSALS):
+            updated = self.update(account, kind, changes)
+            return Outcome([Written(i, record, False) for i, record in enumerate(updated)])
+        names = {name for each in changes for name in each.properties}
+        batch = partial_batches.Update(account, kind, changes)
+        return self._write_valid(account, kind, names, batch)
+
+    def upsert_valid(self, account: Account, kind: Kind, inputs: Sequence[Upsert]) -> Outcome:
+        """Store the valid ones of these upserts; return them and an error for each of the others.
+
+        All are stored in one transaction. If nothing is wrong, this is the same as `upsert`.
+        """
+        with suppress(*batch_choice.REFUSALS):
+            done = self.upsert(account, kind, inputs)
+            return Outcome([Written(i, record, new) for i, (record, new) in enumerate(done)])
+        ids = self._ids.take(account.id, kind.code, len(inputs))
+        names = {name for each in inputs for name in each.properties}
+        batch = partial_batches.Upserting(account, kind, ids, inputs)
+        return self._write_valid(account, kind, names, batch)
+
+    def _write_valid(
+        self, account: Account, kind: Kind, names: Iterable[str], batch: PartialBatch[T]
+    ) -> Outcome:
+        for _ in range(_TRIES):
+            # After the examination another caller took what an input needs: examine again.
+            with suppress(*batch_choice.REFUSALS):
+                return self._write(account, kind, names, batch.check, batch.write)
+        # Under the account's exclusive lock nobody can.
+        return self._write(account, kind, names, batch.check, batch.write, tries=0)
 
     def archive(
         self,

@@ -215,12 +215,16 @@ def refuse_twins(catalogue: Catalogue, inputs: Sequence[tuple[str, Mapping[str, 
             if not value:
                 continue
             if value in seen:
-                twin = property_path(seen[value], known.name)
-                reason = f"the same value as {twin}, but it must be unique"
+                reason = same_value_as(seen[value], known.name)
                 problems.append((property_path(path, known.name), reason))
             seen.setdefault(value, path)
     if problems:
         raise Conflict(listed(problems))
+
+
+def same_value_as(path: str, name: str) -> str:
+    """Return the error message for a unique value that the input at `path` has, too."""
+    return f"the same value as {property_path(path, name)}, but it must be unique"
 
 
 def create(
@@ -342,13 +346,13 @@ def update(
     _require(kind, current, [(each.id, each.path) for each in changes])
     for each in changes:
         _check_match(kind, current[each.id], each.if_match)
-        _check_found(kind, current[each.id], each)
+        check_found(kind, current[each.id], each)
     index = IndexChange(catalogue)
     problems: list[Problem] = []
     updated: dict[int, Record] = {}
     for i, each in enumerate(changes):
         old = current[each.id]
-        new = _merged(catalogue, old, each, i, problems)
+        new = merged(catalogue, old, each, i, problems)
         updated[each.id] = old
         if new != old.properties:
             moment = max(now, old.updated_at + 1)
@@ -400,6 +404,11 @@ def _require(kind: Kind, current: Mapping[int, Record], ids: Sequence[tuple[int,
         raise NotFound(listed([(f"{path}id", _no_such(kind, id)) for id, path in unknown]))
 
 
+def missing_at(kind: Kind, id: int, path: str) -> str:
+    """Return the error message for a missing record that the input at `path` names."""
+    return listed([(f"{path}id", _no_such(kind, id))])
+
+
 def _check_match(kind: Kind, current: Record, allowed: frozenset[int] | None) -> None:
     if allowed is not None and current.version not in allowed:
         raise Conflict(
@@ -408,7 +417,8 @@ def _check_match(kind: Kind, current: Record, allowed: frozenset[int] | None) ->
         )
 
 
-def _check_found(kind: Kind, current: Record, change: Change) -> None:
+def check_found(kind: Kind, current: Record, change: Change) -> None:
+    """Raise NotFound if the record has lost the unique value by which an upsert has found it."""
     name = change.found_by
     if not name:
         return
@@ -418,11 +428,16 @@ def _check_found(kind: Kind, current: Record, change: Change) -> None:
         raise NotFound(missing(kind, change.properties[name]))
 
 
-def _merged(
+def merged(
     catalogue: Catalogue, old: Record, change: Change, index: int, problems: list[Problem]
 ) -> dict[str, str]:
-    merged = {**old.properties, **change.properties}
-    new = {name: value for name, value in merged.items() if value}
+    """Return the properties of the record `old` after a change.
+
+    Appends to `problems` what makes the change impossible, such as a required value that it clears.
+    `index` is the position of the change in its batch.
+    """
+    both = {**old.properties, **change.properties}
+    new = {name: value for name, value in both.items() if value}
     if new == old.properties:
         return new
     # What the record lacked before, it may go on lacking: a property can become required later.
@@ -556,8 +571,13 @@ def _taken(
             return Deadlocked("A record that held the same value was archived just now; try again.")
         if holder != record_id:
             taken.append((paths[record_id], names[prop_id], holder))
+    return duplicate_values(catalogue.kind, taken)
+
+
+def duplicate_values(kind: Kind, taken: Sequence[tuple[str, str, int]]) -> DuplicateValue:
+    """Return the error for unique values that other records have; `taken` as in DuplicateValue."""
     words = "; ".join(
-        f"{property_path(path, name)}: another {catalogue.kind.singular}, {holder}, has this value"
+        f"{property_path(path, name)}: another {kind.singular}, {holder}, has this value"
         for path, name, holder in taken
     )
     return DuplicateValue(f"{words}.", taken)
@@ -617,8 +637,13 @@ def same_record_twice(inputs: Sequence[tuple[int, str]]) -> None:
     seen: dict[int, str] = {}
     for id, path in inputs:
         if id in seen:
-            raise BadRequest(f"{path}id: the same record as {seen[id]}id; send each once.")
+            raise BadRequest(f"{path}id: {same_as(seen[id])}")
         seen[id] = path
+
+
+def same_as(path: str) -> str:
+    """Return the error message for a record that the input at `path` names, too."""
+    return f"the same record as {path}id; send each once."
 
 
 def holders(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +13,7 @@ from crmhub.accounts import accounts, changes, webhook_ids
 from crmhub.accounts.accounts import Unreadable
 from crmhub.accounts.changes import RESERVED
 from crmhub.accounts.plans import BUILT_IN, Plan
-from crmhub.accounts.switches import Switches
+from crmhub.accounts.switches import READERS, Switches
 from crmhub.errors import Conflict, NotFound, Semantic
 
 
@@ -297,3 +300,18 @@ def test_an_alias_belongs_to_one_account(database, make_account):
         change(database, two, portal_alias="12345", strict=True)
     with database.reading() as conn:
         assert not accounts.load(conn, "two", BUILT_IN).switches.strict
+
+
+def test_the_page_of_settings_lists_each_with_its_default():
+    page = Path("docs/operator/account-settings.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| .*? \| (.*?) \| ", page, re.MULTILINE))
+    assert list(rows)[: len(READERS)] == list(READERS)
+    for name, default in asdict(Switches()).items():
+        shown = (
+            str(default).lower()
+            if isinstance(default, bool)
+            else f"{default:g}"
+            if isinstance(default, float)
+            else default
+        )
+        assert rows[name].strip("`") == (shown or "none"), name

@@ -74,6 +74,20 @@ def test_list_shows_every_account(crmhub):
     assert [one["clientId"] for one in crmhub.json("account", "list")] == ["one", "two"]
 
 
+def test_answers_and_origins_are_set_and_shown(crmhub):
+    crmhub("account", "create", "Acme")
+    origins = "allowed_origins=https://A.example:443 http://localhost:3000"
+    crmhub("account", "set", "acme", "answer_format=manychat", origins)
+    printed = crmhub("account", "show", "acme").stdout
+    assert re.search(r"(?i)answer.format +manychat\n", printed)
+    assert re.search(r"(?i)allowed.origins +https://a.example,http://localhost:3000\n", printed)
+    refused = crmhub("account", "set", "acme", "allowed_origins=*", code=1)
+    assert "'*' is not an origin" in refused.stderr
+    crmhub("account", "set", "acme", "answer_format=flat", "allowed_origins=")
+    switches = crmhub.json("account", "show", "acme")["switches"]
+    assert (switches["answer_format"], switches["allowed_origins"]) == ("flat", "")
+
+
 def test_show_tells_everything_but_secrets(crmhub):
     made = crmhub.json("account", "create", "Acme")
     crmhub("account", "set", "acme", "portal_alias=12345", "region=de")
@@ -92,6 +106,8 @@ def test_show_tells_everything_but_secrets(crmhub):
         "auto_define_properties": False,
         "rotation": "random",
         "phone_identifies": False,
+        "answer_format": "flat",
+        "allowed_origins": "",
         "portal_alias": "12345",
     }
     printed = crmhub("account", "show", "acme").stdout

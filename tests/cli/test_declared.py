@@ -124,6 +124,21 @@ def test_what_is_not_named_stays(declare):
     )
 
 
+def test_answers_and_origins_are_declared_once(declare):
+    text = '[acme.switches]\nanswer_format = "chatfuel"\nallowed_origins = "https://A.example"\n'
+    crmhub = declare(text)
+    crmhub("account", "create", "Acme")
+    assert len(applied(crmhub)) == 1
+    switches = crmhub.json("account", "show", "acme")["switches"]
+    assert (switches["answer_format"], switches["allowed_origins"]) == (
+        "chatfuel",
+        "https://a.example",
+    )
+    assert applied(crmhub) == []
+    exported = crmhub("account", "export").stdout
+    assert 'allowed_origins = "https://a.example"' in exported
+
+
 def test_settings_are_all_there_are_and_an_empty_secret_goes(declare):
     crmhub = declare(ACME)
     applied(crmhub)

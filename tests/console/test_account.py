@@ -178,6 +178,46 @@ def test_a_key_of_another_account_cannot_be_revoked(app, hub, client, other, ope
 # --- bots ----------------------------------------------------------------------------------------
 
 
+def test_the_form_of_answers_decides_which_snippets_name_it(hub, client, operator, path):
+    page = operator.get(f"{path}/bots")
+    assert page.text.count("?format=chatfuel") == page.text.count("?format=manychat") == 1
+    assert "?format=flat" not in page.text
+    form = {
+        "answer_format": "chatfuel",
+        "allowed_origins": "https://a.example",
+        "shown.answer_format": "flat",
+        "shown.allowed_origins": "",
+    }
+    operator.send(f"{path}/bots/answers", form, at=f"{path}/bots")
+    account = hub.directory.by_client_id(client.account.client_id)
+    assert account.switches.answer_format == "chatfuel"
+    assert account.switches.allowed_origins == "https://a.example"
+    page = operator.get(f"{path}/bots")
+    assert "?format=chatfuel" not in page.text
+    # An HTTP block, n8n and Node-RED read the flat answer.
+    assert page.text.count("?format=flat") == 3
+    assert page.text.count("?format=manychat") == 1
+
+
+def test_only_what_was_edited_is_saved(hub, client, operator, path):
+    change_account.change(hub, client.account.client_id, {"answer_format": "manychat"}, by=TESTS)
+    form = {"answer_format": "flat", "shown.answer_format": "flat", "allowed_origins": ""}
+    form["shown.allowed_origins"] = ""
+    operator.send(f"{path}/bots/answers", form, at=f"{path}/bots")
+    account = hub.directory.by_client_id(client.account.client_id)
+    assert account.switches.answer_format == "manychat"
+
+
+def test_a_test_call_finds_its_action_in_each_form(hub, client, operator, path):
+    change_account.change(hub, client.account.client_id, {"answer_format": "manychat"}, by=TESTS)
+    body = json.dumps({"contactToken": "t", "name": "Crmhub Test", "email": "t@example.com"})
+    page = operator.send(
+        f"{path}/bots/test", {"helper": "createLead", "body": body}, at=f"{path}/bots"
+    )
+    assert "set_field_value" in page.text
+    assert "See what happened" in page.text
+
+
 def rotate(operator, path, what, kept):
     return operator.send(f"{path}/bots/rotate", {"what": what, "kept": kept}, at=f"{path}/bots")
 

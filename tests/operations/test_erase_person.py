@@ -144,6 +144,27 @@ def test_an_answer_that_is_made_anew_does_not_bring_the_person_back(
     assert client.get("/contacts").json["total"] == 0  # type: ignore[index]
 
 
+def test_the_answer_to_a_partial_batch_stays_without_the_person(hub: Hub, client: Client) -> None:
+    other = {"email": "other@example.com", "firstname": "Other"}
+    inputs = [
+        {"properties": {"email": EMAIL, "city": CITY}},
+        {"properties": {"email": f"not an address {EMAIL}"}},
+        {"properties": {"email": "neither this"}},
+        {"properties": other},
+    ]
+    path, headers = "/contacts/batch/create?partial=true", {"Idempotency-Key": "some"}
+    first: Any = client.post(path, {"inputs": inputs}, headers=headers)
+    assert EMAIL in first.json["errors"][0]["message"]
+    erase(hub, client, EMAIL)
+    again: Any = client.post(path, {"inputs": inputs}, headers=headers)
+    assert again.status_code == 207
+    assert EMAIL not in again.text
+    assert CITY not in again.text
+    assert [each["index"] for each in again.json["errors"]] == [1, 2]
+    assert again.json["errors"][1] == first.json["errors"][1]
+    assert again.json["results"][1] == first.json["results"][1]
+
+
 def everything(hub: Hub, client: Client) -> list[Any]:
     tables = ("records", "archived_record", "ix_text", "unique_value", "association", "binding")
     tables += ("action", "action_try", "enrolment", "kept_number", "idempotency", "record_count")

@@ -86,6 +86,16 @@ class SwitchesInput(Strict):
     phone_identifies = Flag(
         metadata={"description": "A lead's phone decides before its conversation."}
     )
+    answer_format = Choice(
+        {"flat": None, "chatfuel": None, "manychat": None},
+        metadata={"description": "The form of the helpers' answers."},
+    )
+    allowed_origins = Text(
+        metadata={
+            "description": "Origins whose pages may call the helpers, such as"
+            ' "https://www.example.com", joined by commas; "" for none.'
+        }
+    )
     portal_alias = Text(
         metadata={"description": "The CRM's portal id, taken with the secret; empty for none."}
     )
@@ -139,6 +149,8 @@ class SwitchesShown(Shown):
     auto_define_properties = fields.Boolean(required=True)
     rotation = fields.String(required=True)
     phone_identifies = fields.Boolean(required=True)
+    answer_format = fields.String(required=True)
+    allowed_origins = fields.String(required=True)
     portal_alias = fields.String(required=True)
 
 

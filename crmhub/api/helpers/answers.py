@@ -21,6 +21,7 @@ from werkzeug.exceptions import HTTPException
 from crmhub.accounts.accounts import Account
 from crmhub.adapter import Problem
 from crmhub.api.helpers.bodies import HelperBody
+from crmhub.api.helpers.formats import format_of_error, requested_format
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import HEADER as API_KEY
 from crmhub.api.http.authentication import SECRET, hub, take_place
@@ -117,15 +118,16 @@ def answered(
 
     The status is 202 for a queued action, else 200. An error is raised, unless the account has the
     switch `soft_errors`: then the error is answered with status 200, and the helper's own keys,
-    which `keys` returns, are blank. The query parameter `format` chooses the answer's form, one of
-    FORMATS.
+    which `keys` returns, are blank. The account or the query parameter `format` chooses the
+    answer's form (`formats.py`).
     """
     try:
-        wrap = requested_format()
+        wrap = requested_format(account)
         placed = take_place(flask.request.environ, hub(), account)
         with since(flask.g.began, deferred=not placed):
             answer = _patiently(work, account.switches.deadline_s)
         replayed = bool(answer.pop(REPLAYED, False))
+        flask.g.action_id = answer["actionId"]
         response = as_json(wrap(answer), 202 if answer["status"] == "queued" else 200)
         if replayed:
             response.headers[REPLAYED] = "true"
@@ -136,38 +138,12 @@ def answered(
         # Flask raises an HTTPException for a body that it cannot read (too large).
         failed = exc if isinstance(exc, HubError) else in_words(exc)
         flask.g.failed_with = failed.status
+        flask.g.action_id = failed.action_id
         own = told("error", message=failed.message, action_id=failed.action_id)
         answer = {**dict.fromkeys(keys(), ""), **own, "category": failed.category}
-        response = as_json(FORMATS.get(flask.request.args.get("format", ""), _flat)(answer))
+        response = as_json(format_of_error(account)(answer))
         response.headers.extend(failed.headers)
         return response
-
-
-def _flat(answer: dict[str, Any]) -> dict[str, Any]:
-    return answer
-
-
-def _chatfuel(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer for Chatfuel's JSON API block, which stores `set_attributes`.
-
-    An attribute is a text or a number, so the object `properties` is left out: its values are keys
-    of the answer, too.
-    """
-    return {"set_attributes": {key: value for key, value in answer.items() if key != "properties"}}
-
-
-FORMATS: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = MappingProxyType(
-    {"flat": _flat, "chatfuel": _chatfuel}
-)
-"""The forms of an answer, by the value of the query parameter `format`."""
-
-
-def requested_format() -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Return the function for the requested form. Raises BadRequest for an unknown form."""
-    named = flask.request.args.get("format", "flat")
-    if named not in FORMATS:
-        raise BadRequest(f"format: is one of {', '.join(FORMATS)}")
-    return FORMATS[named]
 
 
 def _patiently(work: Callable[[], _T], deadline_s: float = math.inf) -> _T:
@@ -256,7 +232,34 @@ class ChatfuelAnswer(ma.Schema):
     )
 
 
-SHAPES: Mapping[str, type[ma.Schema]] = MappingProxyType({"chatfuel": ChatfuelAnswer})
+class ManychatAction(ma.Schema):
+    """Schema of an action of Manychat: a field gets the value, or loses the one that it had."""
+
+    action = fields.String(
+        required=True, metadata={"enum": ["set_field_value", "unset_field_value"]}
+    )
+    field_name = fields.String(required=True)
+    value = fields.Raw(metadata={"type": ["string", "integer"]})
+
+
+class ManychatContent(ma.Schema):
+    """Schema of the content of Manychat's dynamic block: actions alone."""
+
+    messages = fields.List(fields.Dict(), required=True)
+    actions = fields.List(fields.Nested(ManychatAction), required=True)
+    quick_replies = fields.List(fields.Dict(), required=True)
+
+
+class ManychatAnswer(ma.Schema):
+    """Schema of a helper's answer with `format=manychat`: a dynamic block that stores its keys."""
+
+    version = fields.String(required=True, metadata={"enum": ["v2"]})
+    content = fields.Nested(ManychatContent, required=True)
+
+
+SHAPES: Mapping[str, type[ma.Schema]] = MappingProxyType(
+    {"chatfuel": ChatfuelAnswer, "manychat": ManychatAnswer}
+)
 """The schema of each form but `flat`, which has a schema for each helper."""
 name_enum("AnswerFormat", ["flat", *SHAPES])
 name_enum("AnswerStatus", STATUSES)

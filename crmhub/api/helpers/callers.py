@@ -8,7 +8,7 @@ this address get 429. Successful calls are never refused for this reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import flask
 
@@ -19,6 +19,9 @@ from crmhub.api.http.authentication import HEADER, SECRET, hub
 from crmhub.errors import Forbidden, HubError, NotFound, Unauthorized
 from crmhub.identity import bindings
 
+_GENERATED: tuple[str, tuple[Purpose, ...]] = ("generated_id", ("generated",))
+_PORTAL: tuple[str, tuple[Purpose, ...]] = ("portal_id", ("portal", "alias"))
+
 
 def of_generated_id(generated_id: str) -> Account:
     """Return the account with this `generated_id`; check the webhook secret if required.
@@ -26,7 +29,7 @@ def of_generated_id(generated_id: str) -> Account:
     Raises NotFound for an unknown id, Unauthorized for a wrong or missing secret, and
     TooManyRequests after too many such failures.
     """
-    account, _ = _by_path(generated_id, "generated_id", ("generated",))
+    account, _ = _by_path(generated_id, *_GENERATED)
     return _proved(account)
 
 
@@ -37,7 +40,7 @@ def of_portal_id(portal_id: str) -> Account:
     webhook secret. Raises NotFound for an unknown id, Unauthorized for a wrong or missing secret,
     and TooManyRequests after too many such failures.
     """
-    account, purpose = _by_path(portal_id, "portal_id", ("portal", "alias"))
+    account, purpose = _by_path(portal_id, *_PORTAL)
     return _proved(account, always=purpose == "alias")
 
 
@@ -53,11 +56,31 @@ def of_conversation(generated_id: str | None, token: Callable[[], str], *, scope
     """
     account = _by_headers(scope)
     if generated_id is not None:
-        named, _ = _by_path(generated_id, "generated_id", ("generated",))
+        named, _ = _by_path(generated_id, *_GENERATED)
         if account is not None and account.id != named.id:
             raise _missed(Unauthorized(f"{SECRET} or {HEADER}: not of the account in the path."))
         account = named
     return _proved(account or hub().directory.only_account() or _by_token(token()))
+
+
+def account_in_path(ids: Mapping[str, str]) -> Account:
+    """Return the account of the webhook id in a path, without a check of the webhook secret.
+
+    `ids` has the id under its name, `generated_id` or `portal_id`. Raises NotFound for an unknown
+    id, and TooManyRequests after too many such failures.
+    """
+    name, purposes = _GENERATED if "generated_id" in ids else _PORTAL
+    account, _ = _by_path(ids[name], name, purposes)
+    return account
+
+
+def found_account(account: Account) -> Account:
+    """Return the account, and keep it in `flask.g`: the helper's answer depends on it.
+
+    It may not be authenticated yet: browsers must be able to read the refusal, too.
+    """
+    flask.g.helper_account = account
+    return account
 
 
 def _by_path(value: str, name: str, purposes: tuple[Purpose, ...]) -> tuple[Account, Purpose]:
@@ -68,6 +91,7 @@ def _by_path(value: str, name: str, purposes: tuple[Purpose, ...]) -> tuple[Acco
     if found[1] not in purposes:
         other = "generated_id" if found[1] == "generated" else "portal_id"
         raise _missed(NotFound(f"{name}: this is the account's {other}; send its {name} here."))
+    found_account(found[0])
     return found
 
 
@@ -113,6 +137,7 @@ def _proved(account: Account, *, always: bool = False) -> Account:
     Raises Unauthorized for a wrong secret, and for a missing one if the account requires it or
     `always` is true.
     """
+    found_account(account)
     secret = flask.request.headers.get(SECRET)
     if secret:
         owner = hub().directory.by_secret(secret)

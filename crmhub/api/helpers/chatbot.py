@@ -31,6 +31,7 @@ from crmhub.api.helpers.bodies import (
     load,
 )
 from crmhub.api.helpers.callers import of_conversation, of_generated_id
+from crmhub.api.helpers.cors import allow_pages
 from crmhub.api.http.authentication import HEADER, SECRET, hub
 from crmhub.api.http.reading import Blueprint
 from crmhub.bounds import MAX_ASKED_PROPERTIES
@@ -45,6 +46,7 @@ blueprint = Blueprint(
     url_prefix="/chatbot",
     description="Webhook helpers for the contact of a conversation: lead, properties, workflow.",
 )
+allow_pages(blueprint)
 
 # More than NAMES_ROOM, for answers without refused properties.
 _MISSING_ROOM = 1200

@@ -15,11 +15,12 @@ from crmhub.api.helpers.answers import (
     helper,
     idempotency_key,
     of_done,
-    requested_format,
     told,
 )
 from crmhub.api.helpers.bodies import HelperBody, PropertyValues, Said, Whole, body, load
 from crmhub.api.helpers.callers import of_portal_id
+from crmhub.api.helpers.cors import allow_pages
+from crmhub.api.helpers.formats import requested_format
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import SECRET, hub
 from crmhub.api.http.reading import Blueprint
@@ -33,6 +34,7 @@ blueprint = Blueprint(
     url_prefix="/crm-api-interface",
     description="Webhook helpers for agent rotation, deals and tickets.",
 )
+allow_pages(blueprint)
 
 
 class RangeBody(HelperBody):

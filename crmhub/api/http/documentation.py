@@ -52,7 +52,7 @@ class Documented:
     schema: Any
     summary: str
     security: Sequence[dict[str, list[str]]]
-    others: Mapping[int, str]
+    others: Mapping[int, str | tuple[str, Any]]
     headers: Sequence[str]
     parameters: Sequence[Shape]
     errors: Sequence[int]
@@ -62,16 +62,19 @@ class Documented:
 
     def responses(self) -> dict[int, dict[str, Any]]:
         """Return the OpenAPI objects of all answers except errors, by status."""
-        words = {self.status: self.summary, **self.others}
-        return {status: self._response(words[status]) for status in words}
+        answers = {self.status: self._response(self.summary, self.schema)}
+        for status, other in self.others.items():
+            words, schema = (other, self.schema) if isinstance(other, str) else other
+            answers[status] = self._response(words, schema)
+        return answers
 
-    def _response(self, words: str) -> dict[str, Any]:
+    def _response(self, words: str, schema: Any) -> dict[str, Any]:
         shape: dict[str, Any] = {
             "description": words,
             "headers": header_references(self.headers),
         }
-        if self.schema is not None:
-            shape["content"] = {"application/json": {"schema": self.schema}}
+        if schema is not None:
+            shape["content"] = {"application/json": {"schema": schema}}
         return shape
 
 
@@ -82,7 +85,7 @@ def documents(
     summary: str,
     *,
     security: Sequence[dict[str, list[str]]] = API_KEY,
-    others: Mapping[int, str] | None = None,
+    others: Mapping[int, str | tuple[str, Any]] | None = None,
     headers: Sequence[str] = (),
     parameters: Sequence[Shape] = (),
     errors: Sequence[int] = (),
@@ -91,11 +94,11 @@ def documents(
     """Return a decorator that describes a view for the OpenAPI document.
 
     `operation_id` is a verb and a noun, such as `createContact`, unique among all operations.
-    `status`, `schema` and `summary` describe the usual answer. `others` maps further statuses with
-    the same schema to their descriptions. `headers` are response headers besides those of all
-    answers. `parameters` and `body` are OpenAPI objects of inputs that the view reads without a
-    schema. `errors` are the possible error statuses; by default they follow from the method, the
-    path, the body and the scope.
+    `status`, `schema` and `summary` describe the usual answer. `others` maps further statuses to
+    their descriptions, or to pairs of a description and another schema. `headers` are response
+    headers besides those of all answers. `parameters` and `body` are OpenAPI objects of inputs that
+    the view reads without a schema. `errors` are the possible error statuses; by default they
+    follow from the method, the path, the body and the scope.
     """
     carried = (*(UNDER_API if security is API_KEY else ALWAYS), *headers)
 

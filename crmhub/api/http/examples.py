@@ -54,5 +54,6 @@ def _add(operation: dict[str, Any], example: dict[str, Any]) -> None:
     if "request" in example:
         operation["requestBody"]["content"][_JSON]["example"] = example["request"]
     if "answer" in example:
-        answer = operation["responses"][str(example["status"])]
-        answer["content"][_JSON]["example"] = example["answer"]
+        answers = {str(example["status"]): example["answer"], **example.get("others", {})}
+        for status, answer in answers.items():
+            operation["responses"][status]["content"][_JSON]["example"] = answer

@@ -1,0 +1,96 @@
+"""The forms of a helper's answer: flat JSON, or what Chatfuel or Manychat stores by itself.
+
+The forms are those of the account's switch `answer_format`. They are for answers with a status of
+2xx, which includes errors of accounts with soft errors. Other errors have the same body in each
+form, because neither Chatfuel nor Manychat reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import flask
+
+from crmhub.accounts.accounts import Account
+from crmhub.errors import BadRequest
+
+Wrap = Callable[[dict[str, Any]], dict[str, Any]]
+"""A function that returns a flat answer in another form."""
+
+# https://manychat.github.io/dynamic_block_docs/: with more, Manychat refuses the answer.
+_MOST_ACTIONS = 5
+# After the helper's own keys, in the order in which a bot is likely to need them.
+_SHARED = ("status", "message", "category", "refused", "actionId", "stale", "missing", "url")
+
+
+def _flat(answer: dict[str, Any]) -> dict[str, Any]:
+    return answer
+
+
+def _chatfuel(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer for Chatfuel's JSON API block, which stores `set_attributes`.
+
+    An attribute is a text or a number, so the object `properties` is left out: its values are keys
+    of the answer, too.
+    """
+    return {"set_attributes": {key: value for key, value in answer.items() if key != "properties"}}
+
+
+def _manychat(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer for Manychat's dynamic block, which stores the values of its actions.
+
+    Manychat takes at most five actions, and each field must exist in the bot. The query parameter
+    `fields` names the keys to store; without it, these are the helper's own keys, then `status`,
+    `message` and so on. A blank value clears its field, lest the field keep the value of an earlier
+    call.
+    """
+    own = [key for key in answer if key not in _SHARED and key != "properties"]
+    keys = _requested_fields() or [*own, *(key for key in _SHARED if key in answer)]
+    actions: list[dict[str, Any]] = [
+        {"action": "unset_field_value", "field_name": key}
+        if answer[key] == ""
+        else {"action": "set_field_value", "field_name": key, "value": answer[key]}
+        for key in keys
+        if key in answer and key != "properties"
+    ]
+    return {
+        "version": "v2",
+        "content": {"messages": [], "actions": actions[:_MOST_ACTIONS], "quick_replies": []},
+    }
+
+
+def _requested_fields() -> list[str]:
+    text = flask.request.args.get("fields", "")
+    return list(dict.fromkeys(name for each in text.split(",") if (name := each.strip())))
+
+
+FORMATS: Mapping[str, Wrap] = MappingProxyType(
+    {"flat": _flat, "chatfuel": _chatfuel, "manychat": _manychat}
+)
+"""The forms of an answer, by the values of `answer_format` and of the query parameter `format`."""
+
+
+def requested_format(account: Account | None = None) -> Wrap:
+    """Return the function for the form of this call's answer.
+
+    The query parameter `format` chooses it, otherwise the account; without an account it is `flat`.
+    Raises BadRequest for an unknown form, and for too many `fields` of a Manychat answer.
+    """
+    named = flask.request.args.get("format") or _format_of(account)
+    if named not in FORMATS:
+        raise BadRequest(f"format: is one of {', '.join(FORMATS)}")
+    if named == "manychat" and len(_requested_fields()) > _MOST_ACTIONS:
+        raise BadRequest(f"fields: Manychat stores at most {_MOST_ACTIONS} fields of an answer")
+    return FORMATS[named]
+
+
+def format_of_error(account: Account) -> Wrap:
+    """Return the function for the form of an error's answer, whatever the query says."""
+    named = flask.request.args.get("format", "")
+    return FORMATS.get(named) or FORMATS[_format_of(account)]
+
+
+def _format_of(account: Account | None) -> str:
+    return account.switches.answer_format if account is not None else "flat"
