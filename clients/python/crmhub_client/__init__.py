@@ -1,78 +1,11 @@
 """Client of a crmhub, synchronous (`Hub`) and asynchronous (`AsyncHub`)."""
 
-from crmhub_client.errors import (
-    ApiError,
-    BadRequestError,
-    ConflictError,
-    ConnectionFailedError,
-    ForbiddenError,
-    HubClientError,
-    InternalError,
-    InvalidSignatureError,
-    LimitExceededError,
-    ManyRequestError,
-    NoAnswerError,
-    NotFoundError,
-    ProxyFailedError,
-    SemanticError,
-    TimedOutError,
-    UnauthorizedError,
-    UnavailableError,
-    UnexpectedAnswerError,
-)
-from crmhub_client.events import verify_event
-from crmhub_client.hubs import AsyncHub, Hub
-from crmhub_client.records import New
-from crmhub_client.results import (
-    Batch,
-    Event,
-    HelperAnswer,
-    ItemError,
-    Page,
-    Pipeline,
-    PropertyDefinition,
-    Record,
-    Stage,
-    Subscription,
-    Usage,
-)
-from crmhub_client.retries import Retry
+from crmhub_client.errors import *  # noqa: F403
+from crmhub_client.events import verify_event as verify_event
+from crmhub_client.hubs import AsyncHub as AsyncHub
+from crmhub_client.hubs import Hub as Hub
+from crmhub_client.records import New as New
+from crmhub_client.results import *  # noqa: F403
+from crmhub_client.retries import Retry as Retry
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "ApiError",
-    "AsyncHub",
-    "BadRequestError",
-    "Batch",
-    "ConflictError",
-    "ConnectionFailedError",
-    "Event",
-    "ForbiddenError",
-    "HelperAnswer",
-    "Hub",
-    "HubClientError",
-    "InternalError",
-    "InvalidSignatureError",
-    "ItemError",
-    "LimitExceededError",
-    "ManyRequestError",
-    "New",
-    "NoAnswerError",
-    "NotFoundError",
-    "Page",
-    "Pipeline",
-    "PropertyDefinition",
-    "ProxyFailedError",
-    "Record",
-    "Retry",
-    "SemanticError",
-    "Stage",
-    "Subscription",
-    "TimedOutError",
-    "UnauthorizedError",
-    "UnavailableError",
-    "UnexpectedAnswerError",
-    "Usage",
-    "verify_event",
-]

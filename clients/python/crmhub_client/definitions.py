@@ -1,11 +1,13 @@
-"""Definitions of properties, and pipelines with their stages."""
+"""Definitions of properties, and pipelines with their stages: both are read and changed alike."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import builtins
+from typing import Generic, Literal, TypeVar
 
 from crmhub_client.operations import (
     AsyncGroup,
+    Driver,
     Group,
     Steps,
     SyncGroup,
@@ -15,103 +17,71 @@ from crmhub_client.operations import (
 )
 from crmhub_client.results import Kind, Pipeline, PropertyDefinition
 
+K = TypeVar("K", bound=str)
+D = TypeVar("D")
 PipelineKind = Literal["deals", "tickets"]
 
 
-class PropertyOperations(Group):
-    """The definitions of properties, of each kind of record."""
+class DefinitionOperations(Group, Generic[K, D]):
+    """The definitions of properties, or the pipelines, of each kind of record.
+
+    A property is named by its `name`, a pipeline by its `id`.
+    """
+
+    def __init__(self, driver: Driver, path: str) -> None:
+        super().__init__(driver)
+        self._path = path
 
     @operation
-    def list(self, kind: Kind) -> Steps[list[PropertyDefinition]]:
-        """Return all properties of a kind of record."""
-        answer = yield from self._api("GET", f"properties/{in_path(kind)}")
-        return answer["results"]  # type: ignore[no-any-return]
+    def list(self, kind: K) -> Steps[builtins.list[D]]:
+        """Return all definitions of a kind of record."""
+        answer = yield from self._api("GET", self._at(kind))
+        found: builtins.list[D] = answer["results"]
+        return found
 
     @operation
-    def get(self, kind: Kind, name: str) -> Steps[PropertyDefinition]:
-        """Return the definition of a property."""
-        answer = yield from self._api("GET", _property(kind, name))
-        return answer  # type: ignore[no-any-return]
+    def get(self, kind: K, name: str) -> Steps[D]:
+        """Return a definition."""
+        found: D = yield from self._api("GET", self._at(kind, name))
+        return found
 
     @operation
-    def create(
-        self, kind: Kind, definition: PropertyDefinition, *, idempotency_key: str | None = None
-    ) -> Steps[PropertyDefinition]:
-        """Define a property and return its definition."""
-        path, key = f"properties/{in_path(kind)}", new_key(idempotency_key)
-        answer = yield from self._api("POST", path, definition, key=key)
-        return answer  # type: ignore[no-any-return]
+    def create(self, kind: K, definition: D, *, idempotency_key: str | None = None) -> Steps[D]:
+        """Add a definition and return it; a pipeline has then an id, and so has each stage."""
+        key = new_key(idempotency_key)
+        created: D = yield from self._api("POST", self._at(kind), definition, key=key)
+        return created
 
     @operation
-    def update(
-        self, kind: Kind, name: str, changes: PropertyDefinition
-    ) -> Steps[PropertyDefinition]:
-        """Change what `changes` names, and return the definition."""
-        answer = yield from self._api("PATCH", _property(kind, name), changes)
-        return answer  # type: ignore[no-any-return]
+    def update(self, kind: K, name: str, changes: D) -> Steps[D]:
+        """Change what `changes` has, and return the definition; a list is replaced as a whole."""
+        changed: D = yield from self._api("PATCH", self._at(kind, name), changes)
+        return changed
 
     @operation
-    def delete(self, kind: Kind, name: str, *, force: bool = False) -> Steps[None]:
-        """Delete a property; `force`: also the values that records have, else ConflictError."""
+    def delete(self, kind: K, name: str, *, force: bool = False) -> Steps[None]:
+        """Delete a definition. Raises ConflictError while records use it.
+
+        `force`: delete the values that records have of a property, too.
+        """
         params = {"force": "true"} if force else {}
-        yield from self._api("DELETE", _property(kind, name), params=params)
+        yield from self._api("DELETE", self._at(kind, name), params=params)
+
+    def _at(self, *segments: str) -> str:
+        return "/".join((self._path, *map(in_path, segments)))
 
 
-class PipelineOperations(Group):
-    """The pipelines of deals and of tickets."""
-
-    @operation
-    def list(self, kind: PipelineKind) -> Steps[list[Pipeline]]:
-        """Return all pipelines; new records start in the first one."""
-        answer = yield from self._api("GET", f"pipelines/{in_path(kind)}")
-        return answer["results"]  # type: ignore[no-any-return]
-
-    @operation
-    def get(self, kind: PipelineKind, id: str) -> Steps[Pipeline]:
-        """Return a pipeline."""
-        answer = yield from self._api("GET", _pipeline(kind, id))
-        return answer  # type: ignore[no-any-return]
-
-    @operation
-    def create(
-        self, kind: PipelineKind, pipeline: Pipeline, *, idempotency_key: str | None = None
-    ) -> Steps[Pipeline]:
-        """Add a pipeline and return it, with the ids of its stages."""
-        path, key = f"pipelines/{in_path(kind)}", new_key(idempotency_key)
-        answer = yield from self._api("POST", path, pipeline, key=key)
-        return answer  # type: ignore[no-any-return]
-
-    @operation
-    def update(self, kind: PipelineKind, id: str, changes: Pipeline) -> Steps[Pipeline]:
-        """Change a pipeline and return it; `stages` is the whole list."""
-        answer = yield from self._api("PATCH", _pipeline(kind, id), changes)
-        return answer  # type: ignore[no-any-return]
-
-    @operation
-    def delete(self, kind: PipelineKind, id: str) -> Steps[None]:
-        """Delete a pipeline. Raises ConflictError while records are in it."""
-        yield from self._api("DELETE", _pipeline(kind, id))
-
-
-class Properties(PropertyOperations, SyncGroup):
+class Properties(DefinitionOperations[Kind, PropertyDefinition], SyncGroup):
     """The definitions of properties, for Hub."""
 
 
-class AsyncProperties(PropertyOperations, AsyncGroup):
+class AsyncProperties(DefinitionOperations[Kind, PropertyDefinition], AsyncGroup):
     """The definitions of properties, for AsyncHub."""
 
 
-class Pipelines(PipelineOperations, SyncGroup):
+class Pipelines(DefinitionOperations[PipelineKind, Pipeline], SyncGroup):
     """The pipelines, for Hub."""
 
 
-class AsyncPipelines(PipelineOperations, AsyncGroup):
+class AsyncPipelines(DefinitionOperations[PipelineKind, Pipeline], AsyncGroup):
     """The pipelines, for AsyncHub."""
-
-
-def _property(kind: str, name: str) -> str:
-    return f"properties/{in_path(kind)}/{in_path(name)}"
-
-
-def _pipeline(kind: str, id: Any) -> str:
-    return f"pipelines/{in_path(kind)}/{in_path(id)}"

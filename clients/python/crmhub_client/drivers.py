@@ -75,9 +75,15 @@ class _Driver:
 class SyncDriver(_Driver):
     """Carries out effects in the caller's thread."""
 
-    def __init__(self, http: httpx.Client, url: str, key: str, settings: Settings) -> None:
+    def __init__(self, http: httpx.Client | None, url: str, key: str, settings: Settings) -> None:
         super().__init__(url, key, settings)
-        self._http = http
+        self._http = http or httpx.Client()
+        self._is_owner = http is None
+
+    def close(self) -> None:
+        """Close the connections, unless the client is the caller's own."""
+        if self._is_owner:
+            self._http.close()
 
     def run(self, steps: Steps[T]) -> T:
         """Carry out an operation and return its result."""
@@ -120,9 +126,17 @@ class SyncDriver(_Driver):
 class AsyncDriver(_Driver):
     """Carries out effects under asyncio or trio."""
 
-    def __init__(self, http: httpx.AsyncClient, url: str, key: str, settings: Settings) -> None:
+    def __init__(
+        self, http: httpx.AsyncClient | None, url: str, key: str, settings: Settings
+    ) -> None:
         super().__init__(url, key, settings)
-        self._http = http
+        self._http = http or httpx.AsyncClient()
+        self._is_owner = http is None
+
+    async def aclose(self) -> None:
+        """Close the connections, unless the client is the caller's own."""
+        if self._is_owner:
+            await self._http.aclose()
 
     async def run(self, steps: Steps[T]) -> T:
         """Carry out an operation and return its result."""

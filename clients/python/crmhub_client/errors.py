@@ -30,6 +30,13 @@ import httpx
 
 from crmhub_client.results import Batch, ItemError
 
+__all__ = [
+    "ApiError", "BadRequestError", "ConflictError", "ConnectionFailedError", "ForbiddenError",
+    "HubClientError", "InternalError", "InvalidSignatureError", "LimitExceededError",
+    "ManyRequestError", "NoAnswerError", "NotFoundError", "ProxyFailedError", "SemanticError",
+    "TimedOutError", "UnauthorizedError", "UnavailableError", "UnexpectedAnswerError",
+]  # fmt: skip
+
 _INPUT = re.compile(r"inputs\[(\d+)\]")
 _PROBLEM = re.compile(r"(?:^|; )(?=inputs\[\d+\])")
 _EXISTING = re.compile(r"Existing ID: (\d+)\.?\Z")
@@ -49,9 +56,6 @@ class HubClientError(Exception):
         self.message = message
         self.uncertain = uncertain
         self.done: Batch | None = None
-
-    def __str__(self) -> str:
-        return self.message
 
 
 class ApiError(HubClientError):
@@ -93,6 +97,7 @@ class ApiError(HubClientError):
         `offset`: how many inputs were sent in earlier requests.
         """
         self.message = _INPUT.sub(lambda one: f"inputs[{int(one[1]) + offset}]", self.message)
+        self.args = (self.message,)
         problems = [part for part in _PROBLEM.split(self.message) if _INPUT.match(part)]
         self.errors = tuple(
             ItemError(int(_INPUT.match(each)[1]), self.category, each, self.existing_id)  # type: ignore[index]

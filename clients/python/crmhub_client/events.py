@@ -141,9 +141,10 @@ def _signature(secret: str, signed: bytes) -> str:
 
 
 def _event(body: bytes) -> Event:
-    raw = json.loads(body)
-    created = moment(raw.get("createdAt"))
-    return Event(raw["id"], raw["type"], created, raw.get("clientId", ""), raw.get("data", {}), raw)
+    raw: dict[str, Any] = json.loads(body)
+    texts = (str(raw.get(name, "")) for name in ("id", "type", "clientId"))
+    id, type, client_id = texts
+    return Event(id, type, moment(raw.get("createdAt")), client_id, raw.get("data", {}), raw)
 
 
 def _path(id: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Callable
+from typing import Generic, Self, TypeVar
 
 import httpx
 
@@ -10,26 +11,74 @@ from crmhub_client.definitions import AsyncPipelines, AsyncProperties, Pipelines
 from crmhub_client.drivers import AsyncDriver, SyncDriver
 from crmhub_client.events import AsyncEvents, Events
 from crmhub_client.helpers import AsyncHelpers, Helpers
-from crmhub_client.operations import AsyncGroup, Group, Settings, Steps, SyncGroup, operation
+from crmhub_client.operations import (
+    AsyncGroup,
+    Driver,
+    Group,
+    Settings,
+    Steps,
+    SyncGroup,
+    operation,
+)
 from crmhub_client.records import AsyncRecords, Records
-from crmhub_client.results import Usage
+from crmhub_client.results import Kind, Usage
 from crmhub_client.retries import Retry
+
+R = TypeVar("R")
+P = TypeVar("P")
+L = TypeVar("L")
+E = TypeVar("E")
+H = TypeVar("H")
 
 _TIMEOUT_S = 30.0
 _RETRY = Retry()
 
 
-class _Account(Group):
-    """What both hubs share."""
+class _Account(Group, Generic[R, P, L, E, H]):
+    """What both hubs share: the groups of operations, made by the classes that they hand on."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        records: Callable[[Driver, Kind], R],
+        properties: Callable[[Driver, str], P],
+        pipelines: Callable[[Driver, str], L],
+        events: Callable[[Driver], E],
+        helpers: Callable[[Driver, str | None, str | None, str | None], H],
+    ) -> None:
+        super().__init__(driver)
+        self.contacts: R = records(driver, "contacts")
+        self.deals: R = records(driver, "deals")
+        self.companies: R = records(driver, "companies")
+        self.tickets: R = records(driver, "tickets")
+        self.properties: P = properties(driver, "properties")
+        self.pipelines: L = pipelines(driver, "pipelines")
+        self.events: E = events(driver)
+        self._helpers = helpers
 
     @operation
     def usage(self) -> Steps[Usage]:
         """Return the account's plan, its limits, and what is used."""
-        answer = yield from self._api("GET", "usage")
-        return answer  # type: ignore[no-any-return]
+        usage: Usage = yield from self._api("GET", "usage")
+        return usage
+
+    def helpers(
+        self,
+        *,
+        generated_id: str | None = None,
+        portal_id: str | None = None,
+        secret: str | None = None,
+    ) -> H:
+        """Return the webhook helpers; the ids and the webhook secret are those of the account."""
+        return self._helpers(self._driver, generated_id, portal_id, secret)
+
+    def __repr__(self) -> str:
+        # httpx shows a password in the URL, of a proxy before the hub, as [secure].
+        url, client_id = httpx.URL(self._driver.url), self._driver.settings.client_id
+        return f"{type(self).__name__}({url!r}, {client_id!r})"
 
 
-class Hub(_Account, SyncGroup):
+class Hub(_Account[Records, Properties, Pipelines, Events, Helpers], SyncGroup):
     """An account of a hub; use it in a `with` statement, or call `close`. Threads may share it.
 
     `url`: the hub's address. `client_id` and `key`: the account and its API key. `retry`: how
@@ -47,32 +96,9 @@ class Hub(_Account, SyncGroup):
         timeout: float = _TIMEOUT_S,
         http: httpx.Client | None = None,
     ) -> None:
-        self._http = httpx.Client() if http is None else http
-        self._is_owner = http is None
-        driver = SyncDriver(self._http, url, key, Settings(client_id, retry, timeout))
-        super().__init__(driver)
-        self.contacts = Records(driver, "contacts")
-        self.deals = Records(driver, "deals")
-        self.companies = Records(driver, "companies")
-        self.tickets = Records(driver, "tickets")
-        self.properties = Properties(driver)
-        self.pipelines = Pipelines(driver)
-        self.events = Events(driver)
-
-    def helpers(
-        self,
-        *,
-        generated_id: str | None = None,
-        portal_id: str | None = None,
-        secret: str | None = None,
-    ) -> Helpers:
-        """Return the webhook helpers; the ids and the webhook secret are those of the account."""
-        return Helpers(self._driver, generated_id, portal_id, secret)
-
-    def close(self) -> None:
-        """Close the connections."""
-        if self._is_owner:
-            self._http.close()
+        driver = SyncDriver(http, url, key, Settings(client_id, retry, timeout))
+        super().__init__(driver, Records, Properties, Pipelines, Events, Helpers)
+        self.close = driver.close
 
     def __enter__(self) -> Self:
         return self
@@ -80,11 +106,10 @@ class Hub(_Account, SyncGroup):
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def __repr__(self) -> str:
-        return _shown(self)
 
-
-class AsyncHub(_Account, AsyncGroup):
+class AsyncHub(
+    _Account[AsyncRecords, AsyncProperties, AsyncPipelines, AsyncEvents, AsyncHelpers], AsyncGroup
+):
     """The same as Hub for asyncio and trio: methods are awaited, iterators are asynchronous.
 
     Use it in an `async with` statement, or await `aclose`. `http`: an httpx.AsyncClient.
@@ -100,44 +125,14 @@ class AsyncHub(_Account, AsyncGroup):
         timeout: float = _TIMEOUT_S,
         http: httpx.AsyncClient | None = None,
     ) -> None:
-        self._http = httpx.AsyncClient() if http is None else http
-        self._is_owner = http is None
-        driver = AsyncDriver(self._http, url, key, Settings(client_id, retry, timeout))
-        super().__init__(driver)
-        self.contacts = AsyncRecords(driver, "contacts")
-        self.deals = AsyncRecords(driver, "deals")
-        self.companies = AsyncRecords(driver, "companies")
-        self.tickets = AsyncRecords(driver, "tickets")
-        self.properties = AsyncProperties(driver)
-        self.pipelines = AsyncPipelines(driver)
-        self.events = AsyncEvents(driver)
-
-    def helpers(
-        self,
-        *,
-        generated_id: str | None = None,
-        portal_id: str | None = None,
-        secret: str | None = None,
-    ) -> AsyncHelpers:
-        """Return the webhook helpers; the ids and the webhook secret are those of the account."""
-        return AsyncHelpers(self._driver, generated_id, portal_id, secret)
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        if self._is_owner:
-            await self._http.aclose()
+        driver = AsyncDriver(http, url, key, Settings(client_id, retry, timeout))
+        super().__init__(
+            driver, AsyncRecords, AsyncProperties, AsyncPipelines, AsyncEvents, AsyncHelpers
+        )
+        self.aclose = driver.aclose
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         await self.aclose()
-
-    def __repr__(self) -> str:
-        return _shown(self)
-
-
-def _shown(hub: Hub | AsyncHub) -> str:
-    driver = hub._driver
-    # A password in the URL, of a proxy before the hub, is shown by httpx as [secure].
-    return f"{type(hub).__name__}({httpx.URL(driver.url)!r}, {driver.settings.client_id!r})"

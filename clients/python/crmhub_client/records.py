@@ -170,12 +170,11 @@ class RecordOperations(Group):
         sort: Sort | None = None,
         order: Order | None = None,
         properties: Iterable[str] | None = None,
-        limit: int = 100,
-    ) -> Steps[Sequence[Record]]:
-        """Return the first `limit` records that pass all filters, at most 100 (else `all`)."""
+        limit: int | None = None,
+    ) -> Steps[Page]:
+        """Return the first page of the records that pass all filters; `all` walks on."""
         body = _query(filters, sort, order, _list(properties), None, limit, "")
-        page = yield from self._page(body)
-        return page.results
+        return (yield from self._page(body))
 
     @operation
     def count(self, filters: Sequence[Filter] | None = None) -> Steps[int]:

@@ -12,6 +12,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NotRequired, TypedDict
 
+__all__ = [
+    "Batch", "Event", "HelperAnswer", "ItemError", "Option", "Page", "Pipeline",
+    "PropertyDefinition", "Record", "Stage", "Subscription", "Usage", "Used",
+]  # fmt: skip
+
 Kind = Literal["contacts", "deals", "companies", "tickets"]
 
 

@@ -22,7 +22,8 @@ _TRANSIENT = (429, 502, 503, 504)
 _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 # Of settings, not of the moment.
 _PERMANENT = (httpx.ProxyError, httpx.UnsupportedProtocol, httpx.LocalProtocolError)
-_RUNNING_S = 1.0
+# The last attempt has a chance, too.
+_LEAST_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def attempts(request: Request, retry: Retry) -> Generator[Any, Any, httpx.Respon
     end = monotonic() + retry.total
     attempt, uncertain = 1, False
     while True:
-        left = max(end - monotonic(), 0.001)
+        left = max(end - monotonic(), _LEAST_S)
         reply = yield replace(request, timeout=min(request.timeout, left))
         failed = isinstance(reply, httpx.RequestError)
         if not failed and (reply.is_success or _is_gone(request, reply, uncertain)):
