@@ -55,7 +55,7 @@ def test_each_error_of_the_hub_has_a_class_named_after_its_category(kind: str) -
         name = type(raised.value).__name__
         assert name == ("UnavailableError" if error.status == 503 else error.category)
         seen.add(error.status)
-    assert seen == {400, 401, 402, 403, 404, 409, 422, 429, 500, 503}
+    assert seen >= {400, 401, 402, 403, 404, 409, 422, 429, 500, 503}
 
 
 def test_an_error_holds_what_the_answer_says() -> None:
@@ -81,20 +81,20 @@ def test_statuses_of_http_itself_are_bad_requests(status: int) -> None:
 @pytest.mark.parametrize(
     ("response", "words"),
     [
-        (httpx.Response(404, html="<h1>nginx</h1>"), "Check the URL"),
-        (httpx.Response(200, html="<h1>Welcome</h1>"), "Check the URL"),
-        (httpx.Response(301, headers={"Location": "https://x.test/"}), "another address"),
-        (httpx.Response(400, json=["no"]), "Check the URL"),
+        ({"status_code": 404, "html": "<h1>nginx</h1>"}, "Check the URL"),
+        ({"status_code": 200, "html": "<h1>Welcome</h1>"}, "Check the URL"),
+        ({"status_code": 301, "headers": {"Location": "https://x.test/"}}, "another address"),
+        ({"status_code": 400, "json": ["no"]}, "Check the URL"),
     ],
     ids=["not found", "no JSON", "redirected", "no object"],
 )
 def test_an_answer_of_another_service_says_so(
-    kind: str, response: httpx.Response, words: str
+    kind: str, response: dict[str, Any], words: str
 ) -> None:
-    caller = fake(kind, answers(response))
+    caller = fake(kind, answers(httpx.Response(**response)))
     with pytest.raises(UnexpectedAnswerError, match=words) as raised:
         caller.call(lambda hub: hub.usage())
-    assert raised.value.status == response.status_code
+    assert raised.value.status == response["status_code"]
 
 
 def test_a_proxys_page_is_unavailability() -> None:
@@ -114,9 +114,8 @@ def test_a_proxys_page_is_unavailability() -> None:
         (httpx.ReadTimeout("silence"), TimedOutError, 12),
         (httpx.PoolTimeout(""), TimedOutError, 12),
         (httpx.ProxyError("407 Proxy Authentication Required"), ProxyFailedError, 1),
-        (httpx.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED]"), ConnectionFailedError, 1),
     ],
-    ids=["connect", "disconnected", "read", "pool", "proxy", "certificate"],
+    ids=["connect", "disconnected", "read", "pool", "proxy"],
 )
 def test_a_lost_answer_has_a_class_and_is_retried_where_that_may_help(
     kind: str, failure: httpx.RequestError, expected: type[NoAnswerError], attempts: int
@@ -146,21 +145,18 @@ def test_a_refused_certificate_is_recognised_by_its_cause() -> None:
 
 def test_no_secret_is_in_a_repr_an_error_or_a_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    secrets = ("crmhub_topsecret", "gen-secret", "por-secret", "hook-secret", "pass-secret")
+    secrets = ("crmhub_topsecret", "gen-secret", "por-secret", "hook-secret")
     body = {"status": "ok", "message": "", "actionId": "", "stale": "", "refused": ""}
-    shown: list[object] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
-        shown.append(request)
         if "usage" in request.url.path:
             raise httpx.ConnectError("refused", request=request)
         return httpx.Response(200, json=body if request.method == "POST" else {})
 
     transport = httpx.MockTransport(answer)
-    url = "http://user:pass-secret@hub.test"
     with (
         httpx.Client(transport=transport) as http,
-        Hub(url, "acme", "crmhub_topsecret", retry=ONCE, http=http) as hub,
+        Hub("http://hub.test", "acme", "crmhub_topsecret", retry=ONCE, http=http) as hub,
     ):
         helpers = hub.helpers(
             generated_id="gen-secret", portal_id="por-secret", secret="hook-secret"
@@ -171,19 +167,22 @@ def test_no_secret_is_in_a_repr_an_error_or_a_log(caplog: pytest.LogCaptureFixtu
             hub.usage()
         with pytest.raises(KeyError):
             hub.contacts.get("person@example.com", id_property="email")
-        shown += [hub, helpers, hub.contacts, hub._driver, raised.value, vars(hub)]
+        shown = [hub, helpers, hub.contacts, hub._driver, raised.value, vars(hub)]
     text = repr(shown) + str(raised.value) + caplog.text
     assert "HTTP Request: POST" in caplog.text
     assert "/chatbot/getProperties/" in caplog.text
     for secret in (*secrets, "person@example.com"):
-        assert secret not in text.replace(repr(shown[:4]), ""), secret
+        assert secret not in text, secret
 
 
 @pytest.mark.parametrize("client", [Hub, AsyncHub])
-@pytest.mark.parametrize("url", ["hub.example.com", "ftp://hub.example.com", "http://", ""])
+@pytest.mark.parametrize(
+    "url", ["hub.example.com", "ftp://hub.example.com", "http://", "", "https://a:secret@hub.test"]
+)
 def test_an_unusable_address_is_refused_at_once(client: Any, url: str) -> None:
-    with pytest.raises(ValueError, match="URL"):
+    with pytest.raises(ValueError, match="URL") as raised:
         client(url, "acme", "k")
+    assert "secret" not in str(raised.value)
 
 
 @pytest.mark.parametrize("key", ["", "clé-secret", "k\nsecret"])

@@ -196,7 +196,7 @@ def _store_good_ones(request: httpx.Request) -> httpx.Response:
         for each in good
     ]
     errors = [
-        {"index": i, "category": "ConflictError", "message": "no", "existingId": 7}
+        {"index": i, "category": "ConflictError", "message": f"inputs[{i}]: no", "existingId": 7}
         for i, each in enumerate(inputs)
         if each["properties"]["firstname"] == "bad"
     ]
@@ -212,7 +212,9 @@ def test_a_partial_batch_numbers_errors_as_its_caller_does(kind: str, verb: str)
     options = {"by": "email"} if verb == "upsert_many" else {}
     caller = fake(kind, _store_good_ones)
     batch = caller.call(lambda hub: getattr(hub.contacts, verb)(inputs, partial=True, **options))
-    assert batch.errors == [ItemError(i, "ConflictError", "no", 7) for i in sorted(refused)]
+    assert batch.errors == [
+        ItemError(i, "ConflictError", f"inputs[{i}]: no", 7) for i in sorted(refused)
+    ]
     assert batch.indexes == [each.id for each in batch.results]
     assert batch.sent == 210 == len(batch.results) + len(batch.errors)
 

@@ -171,12 +171,13 @@ def _cutting(port: int, *, after: int) -> Iterator[int]:
 
 
 def _pump(source: socket.socket, target: socket.socket, most: int | None) -> None:
-    """Copy bytes until an end is closed; at most so many."""
+    """Copy bytes until an end is closed, or once at most so many; then end the target, too."""
     with suppress(OSError):
         while data := source.recv(65536):
             target.sendall(data[:most])
             if most is not None:
-                return
+                break
+        target.shutdown(socket.SHUT_WR)
 
 
 @pytest.mark.parametrize("after", [0, 40, 300])

@@ -54,6 +54,10 @@ class _Driver:
         address = httpx.URL(url)
         if address.scheme not in ("http", "https") or not address.host:
             raise ValueError("the URL must be such as https://hub.example.com")
+        if address.userinfo:
+            raise ValueError(
+                "the URL must hold no password; send it by an httpx client of your own"
+            )
         self.settings = settings
         self.url = url.rstrip("/")
         self._auth = _Key(key)

@@ -28,7 +28,7 @@ from typing import Any, ClassVar
 
 import httpx
 
-from crmhub_client.results import Batch, ItemError
+from crmhub_client.results import INPUT, Batch, ItemError, shifted
 
 __all__ = [
     "ApiError", "BadRequestError", "ConflictError", "ConnectionFailedError", "ForbiddenError",
@@ -37,7 +37,6 @@ __all__ = [
     "TimedOutError", "UnauthorizedError", "UnavailableError", "UnexpectedAnswerError",
 ]  # fmt: skip
 
-_INPUT = re.compile(r"inputs\[(\d+)\]")
 _PROBLEM = re.compile(r"(?:^|; )(?=inputs\[\d+\])")
 _EXISTING = re.compile(r"Existing ID: (\d+)\.?\Z")
 _SHOWN = 200
@@ -96,12 +95,12 @@ class ApiError(HubClientError):
 
         `offset`: how many inputs were sent in earlier requests.
         """
-        self.message = _INPUT.sub(lambda one: f"inputs[{int(one[1]) + offset}]", self.message)
+        self.message = shifted(self.message, offset)
         self.args = (self.message,)
-        problems = [part for part in _PROBLEM.split(self.message) if _INPUT.match(part)]
         self.errors = tuple(
-            ItemError(int(_INPUT.match(each)[1]), self.category, each, self.existing_id)  # type: ignore[index]
-            for each in problems
+            ItemError(int(named[1]), self.category, problem, self.existing_id)
+            for problem in _PROBLEM.split(self.message)
+            if (named := INPUT.match(problem))
         )
 
 

@@ -73,9 +73,7 @@ class _Account(Group, Generic[R, P, L, E, H]):
         return self._helpers(self._driver, generated_id, portal_id, secret)
 
     def __repr__(self) -> str:
-        # httpx shows a password in the URL, of a proxy before the hub, as [secure].
-        url, client_id = httpx.URL(self._driver.url), self._driver.settings.client_id
-        return f"{type(self).__name__}({url!r}, {client_id!r})"
+        return f"{type(self).__name__}({self._driver.url!r}, {self._driver.settings.client_id!r})"
 
 
 class Hub(_Account[Records, Properties, Pipelines, Events, Helpers], SyncGroup):

@@ -7,6 +7,7 @@ and send back, are TypedDicts: the JSON itself.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,6 +17,8 @@ __all__ = [
     "Batch", "Event", "HelperAnswer", "ItemError", "Option", "Page", "Pipeline",
     "PropertyDefinition", "Record", "Stage", "Subscription", "Usage", "Used",
 ]  # fmt: skip
+
+INPUT = re.compile(r"inputs\[(\d+)\]")
 
 Kind = Literal["contacts", "deals", "companies", "tickets"]
 
@@ -101,7 +104,10 @@ class Batch:
         records = answer["results"] if isinstance(answer, dict) else answer
         errors = [
             ItemError(
-                each["index"] + self.sent, each["category"], each["message"], each.get("existingId")
+                each["index"] + self.sent,
+                each["category"],
+                shifted(each["message"], self.sent),
+                each.get("existingId"),
             )
             for each in (answer["errors"] if isinstance(answer, dict) else ())
         ]
@@ -249,6 +255,11 @@ class Usage(TypedDict):
 def moment(text: str | None) -> datetime | None:
     """Return the time of an ISO text of the hub, in UTC; None for None."""
     return datetime.fromisoformat(text) if text else None
+
+
+def shifted(message: str, offset: int) -> str:
+    """Return a message in which the indexes of inputs are greater by so many."""
+    return INPUT.sub(lambda one: f"inputs[{int(one[1]) + offset}]", message)
 
 
 def names(joined: str) -> tuple[str, ...]:
