@@ -13,14 +13,14 @@ from tests.server.servers import Server
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "clients" / "python" / "README.md", ROOT / "docs" / "integrator" / "python.md"]
+DOCUMENTS = [ROOT / "clients" / "python" / "README.md", ROOT / "docs" / "integrator" / "python.md"]
 _PROGRAM = re.compile(r"```python\n(.*?)```", re.DOTALL)
 _PRINTED = re.compile(r"^ *print\(.*\)  # (.*)$", re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: file.stem)
 def test_the_examples_print_what_they_say(
-    page: Path,
+    document: Path,
     service: Server,
     account: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
@@ -34,9 +34,9 @@ def test_the_examples_print_what_they_say(
         "PORTAL_ID": account["portalId"],
     }.items():
         monkeypatch.setenv(f"CRMHUB_{name}", value)
-    program = "".join(_PROGRAM.findall(page.read_text()))
-    names: dict[str, Any] = {"__name__": page.stem}
-    exec(compile(program, str(page), "exec"), names)
+    program = "".join(_PROGRAM.findall(document.read_text()))
+    names: dict[str, Any] = {"__name__": document.stem}
+    exec(compile(program, str(document), "exec"), names)
     names["hub"].close()
     printed = capsys.readouterr().out.splitlines()
     assert printed == _PRINTED.findall(program)
