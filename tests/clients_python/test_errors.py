@@ -165,7 +165,7 @@ def test_no_secret_is_in_a_repr_an_error_or_a_log(caplog: pytest.LogCaptureFixtu
         helpers.create_deal("1", {"dealname": "D"})
         with pytest.raises(ConnectionFailedError) as raised:
             hub.usage()
-        with pytest.raises(KeyError):
+        with pytest.raises(UnexpectedAnswerError):
             hub.contacts.get("person@example.com", id_property="email")
         shown = [hub, helpers, hub.contacts, hub._driver, raised.value, vars(hub)]
     text = repr(shown) + str(raised.value) + caplog.text

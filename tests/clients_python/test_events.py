@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from crmhub_client import InvalidSignatureError, verify_event
+from crmhub_client import InvalidSignatureError, NoAnswerError, verify_event
 from tests.clients_python.callers import fake
 
 # The reference vector of Standard Webhooks.
@@ -92,10 +92,15 @@ def test_an_event_is_read() -> None:
 
 
 class _Subscriptions:
-    """Answers as `/events/subscriptions` is documented, and keeps what was sent."""
+    """Answers as `/events/subscriptions` is documented, and keeps what was sent.
 
-    def __init__(self) -> None:
+    The first `lost` answers with a secret get lost.
+    """
+
+    def __init__(self, lost: int = 0) -> None:
+        self.lost = lost
         self.sent: list[tuple[str, str, Any]] = []
+        self.keys: set[str] = set()
         self.shown = {"id": "sub_1", "url": "https://x.test", "types": ["*"], "state": "active"}
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
@@ -106,11 +111,19 @@ class _Subscriptions:
         if request.method == "DELETE":
             return httpx.Response(204)
         if (request.method, path) == ("POST", ""):
-            return httpx.Response(201, json={**self.shown, **body, "secret": SECRET})
+            key = request.headers["Idempotency-Key"]
+            secret = "" if key in self.keys else SECRET
+            self.keys.add(key)
+            if secret and self.lost:
+                self.lost -= 1
+                raise httpx.ReadError("cut", request=request)
+            return httpx.Response(201, json={**self.shown, **body, "secret": secret})
         if (request.method, path) == ("GET", ""):
             cursor = {"next": "", "nextLink": ""}
             page = {"total": 1, "results": [self.shown], "cursor": cursor, "hasMore": False}
             return httpx.Response(200, json=page)
+        if path.endswith("/replay"):
+            return httpx.Response(200, json={"events": 3})
         return httpx.Response(200, json={**self.shown, **(body or {})})
 
 
@@ -128,12 +141,27 @@ def test_subscriptions_are_managed(kind: str) -> None:
     assert (changed.state, changed.types) == ("paused", ["a"])
     since = datetime(2026, 1, 2, tzinfo=UTC)
     caller.call(lambda hub: hub.events.test("sub_1"))
-    caller.call(lambda hub: hub.events.replay("sub_1", since=since, until=since))
+    assert caller.call(lambda hub: hub.events.replay("sub_1", since=since, until=since)) == 3
+    caller.call(lambda hub: hub.events.replay("sub_1", event_ids=["evt_1"]))
     caller.call(lambda hub: hub.events.remove("sub_1"))
     moment = "2026-01-02T00:00:00.000Z"
     assert hub.sent[3:] == [
         ("PATCH", "/sub_1", {"types": ["a"], "state": "paused"}),
         ("POST", "/sub_1/test", {}),
         ("POST", "/sub_1/replay", {"since": moment, "until": moment}),
+        ("POST", "/sub_1/replay", {"eventIds": ["evt_1"]}),
         ("DELETE", "/sub_1", None),
     ]
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_subscription_whose_secret_got_lost_is_made_anew(kind: str) -> None:
+    hub = _Subscriptions(lost=2)
+    made = fake(kind, hub).call(lambda hub: hub.events.add("https://x.test", ["deal.created"]))
+    assert made.secret == SECRET
+    again = ["POST", "POST", "DELETE"]
+    assert [method for method, _, _ in hub.sent] == [*again, *again, "POST"]
+    hub = _Subscriptions(lost=99)
+    with pytest.raises(NoAnswerError, match="secret"):
+        fake(kind, hub).call(lambda hub: hub.events.add("https://x.test", []))
+    assert hub.sent[-1][0] == "DELETE"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from crmhub_client.operations import (
     AsyncGroup,
@@ -35,9 +35,7 @@ class DefinitionOperations(Group, Generic[K, D]):
     @operation
     def list(self, kind: K) -> Steps[builtins.list[D]]:
         """Return all definitions of a kind of record."""
-        answer = yield from self._api("GET", self._at(kind))
-        found: builtins.list[D] = answer["results"]
-        return found
+        return (yield from self._api("GET", self._at(kind), parse=_results))
 
     @operation
     def get(self, kind: K, name: str) -> Steps[D]:
@@ -85,3 +83,8 @@ class Pipelines(DefinitionOperations[PipelineKind, Pipeline], SyncGroup):
 
 class AsyncPipelines(DefinitionOperations[PipelineKind, Pipeline], AsyncGroup):
     """The pipelines, for AsyncHub."""
+
+
+def _results(raw: Any) -> list[Any]:
+    found: list[Any] = raw["results"]
+    return found

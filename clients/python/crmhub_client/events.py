@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from crmhub_client.errors import InvalidSignatureError
+from crmhub_client.errors import InvalidSignatureError, NoAnswerError
 from crmhub_client.operations import (
     AsyncGroup,
     Group,
@@ -21,11 +21,12 @@ from crmhub_client.operations import (
     new_key,
     operation,
 )
-from crmhub_client.results import Event, Subscription, moment
+from crmhub_client.results import Event, Subscription, TestDelivery, moment
 from crmhub_client.values import time_text
 
 _PREFIX = "whsec_"
 _BASE = "events/subscriptions"
+_MAX_ADDITIONS = 5
 
 
 class EventOperations(Group):
@@ -34,22 +35,32 @@ class EventOperations(Group):
     @operation
     def list(self) -> Steps[Sequence[Subscription]]:
         """Return all subscriptions, without their secrets."""
-        answer = yield from self._api("GET", _BASE)
-        found = answer["results"] if isinstance(answer, dict) else answer
-        return [Subscription.parse(each) for each in found]
+        return (yield from self._api("GET", _BASE, parse=_subscriptions))
 
     @operation
     def get(self, id: str) -> Steps[Subscription]:
         """Return a subscription, without its secret."""
-        return Subscription.parse((yield from self._api("GET", _path(id))))
+        return (yield from self._api("GET", _path(id), parse=Subscription.parse))
 
     @operation
     def add(
         self, url: str, types: Iterable[str], *, idempotency_key: str | None = None
     ) -> Steps[Subscription]:
-        """Subscribe an https address to types of events; the answer alone has the `secret`."""
-        body, key = {"url": url, "types": [*types]}, new_key(idempotency_key)
-        return Subscription.parse((yield from self._api("POST", _BASE, body, key=key)))
+        """Subscribe an https address to types of events; only this answer has the `secret`.
+
+        With an `idempotency_key` that was used before, the `secret` is "".
+        """
+        body = {"url": url, "types": [*types]}
+        for _ in range(_MAX_ADDITIONS):
+            key = new_key(idempotency_key)
+            made = yield from self._api("POST", _BASE, body, key=key, parse=Subscription.parse)
+            if made.secret or idempotency_key is not None:
+                break
+            # The first answer got lost, and the hub does not show the secret again.
+            yield from self._api("DELETE", _path(made.id))
+        else:
+            raise NoAnswerError("Each answer with the secret got lost. Nothing is subscribed.")
+        return made
 
     @operation
     def change(
@@ -63,7 +74,7 @@ class EventOperations(Group):
         """Change what is given, and return the subscription."""
         given = {"url": url, "types": None if types is None else [*types], "state": state}
         body = {name: value for name, value in given.items() if value is not None}
-        return Subscription.parse((yield from self._api("PATCH", _path(id), body)))
+        return (yield from self._api("PATCH", _path(id), body, parse=Subscription.parse))
 
     @operation
     def remove(self, id: str) -> Steps[None]:
@@ -71,26 +82,29 @@ class EventOperations(Group):
         yield from self._api("DELETE", _path(id))
 
     @operation
-    def test(self, id: str, *, idempotency_key: str | None = None) -> Steps[Any]:
-        """Send a test event, and return what the hub says of its delivery."""
-        key = new_key(idempotency_key)
-        return (yield from self._api("POST", f"{_path(id)}/test", {}, key=key))
+    def test(self, id: str, *, idempotency_key: str | None = None) -> Steps[TestDelivery]:
+        """Send a test event now, and return what the address answered."""
+        path, key = f"{_path(id)}/test", new_key(idempotency_key)
+        result: TestDelivery = yield from self._api("POST", path, {}, key=key)
+        return result
 
     @operation
     def replay(
         self,
         id: str,
         *,
-        since: datetime,
+        since: datetime | None = None,
         until: datetime | None = None,
+        event_ids: Iterable[str] | None = None,
         idempotency_key: str | None = None,
-    ) -> Steps[Any]:
-        """Deliver the events between two times once more, and return what the hub says of it."""
-        body = {"since": time_text(since)}
-        if until is not None:
-            body["until"] = time_text(until)
-        key = new_key(idempotency_key)
-        return (yield from self._api("POST", f"{_path(id)}/replay", body, key=key))
+    ) -> Steps[int]:
+        """Deliver the events of a period, or those with these ids, again; return how many."""
+        times = {"since": since, "until": until}
+        body: dict[str, Any] = {n: time_text(time) for n, time in times.items() if time}
+        if event_ids is not None:
+            body["eventIds"] = [*event_ids]
+        path, key = f"{_path(id)}/replay", new_key(idempotency_key)
+        return (yield from self._api("POST", path, body, key=key, parse=_count))
 
 
 class Events(EventOperations, SyncGroup):
@@ -145,6 +159,14 @@ def _event(body: bytes) -> Event:
     texts = (str(raw.get(name, "")) for name in ("id", "type", "clientId"))
     id, type, client_id = texts
     return Event(id, type, moment(raw.get("createdAt")), client_id, raw.get("data", {}), raw)
+
+
+def _count(raw: Any) -> int:
+    return int(raw["events"])
+
+
+def _subscriptions(raw: Any) -> list[Subscription]:
+    return [Subscription.parse(each) for each in raw["results"]]
 
 
 def _path(id: str) -> str:

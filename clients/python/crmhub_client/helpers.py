@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from crmhub_client.errors import helper_error, unexpected
+from crmhub_client.errors import helper_error
 from crmhub_client.operations import (
     AsyncGroup,
     Driver,
     Group,
     Steps,
     SyncGroup,
-    answer_json,
     in_path,
     new_key,
     operation,
+    parsed,
 )
 from crmhub_client.results import HelperAnswer
 from crmhub_client.values import Properties, properties_json
@@ -142,12 +142,9 @@ class HelperOperations(Group):
         response = yield from self._send(
             "POST", path, body, params=params, headers=headers, key=key, has_key=has_key
         )
-        answer = answer_json(response)
-        if not isinstance(answer, dict) or "status" not in answer:
-            raise unexpected(response)
-        if answer["status"] == "error":
-            raise helper_error(answer, response)
-        return HelperAnswer.parse(answer)
+        if parsed(response, lambda raw: raw["status"]) == "error":
+            raise helper_error(response.json(), response)
+        return parsed(response, HelperAnswer.parse)
 
 
 class Helpers(HelperOperations, SyncGroup):

@@ -73,6 +73,10 @@ Inputs = Iterable[T] | AsyncIterable[T]
 """The inputs of a batch: any iterable; for AsyncHub an asynchronous one, too."""
 
 
+def _same(value: Any) -> Any:
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Where the account is, and how patiently it is called. `timeout`: seconds of silence."""
@@ -132,10 +136,21 @@ class Group:
         request = Request(method, path, settings.timeout, params or {}, content, sent, has_key)
         return (yield from attempts(request, settings.retry))
 
-    def _api(self, method: str, path: str, body: Any = None, **options: Any) -> Steps[Any]:
-        """Call the public API; return the answer's JSON, None for an answer without a body."""
+    def _api(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        parse: Callable[[Any], T] = _same,
+        **options: Any,
+    ) -> Steps[T]:
+        """Call the public API; return the answer's JSON as `parse` reads it.
+
+        The JSON of an answer without a body is None.
+        """
         response = yield from self._api_response(method, path, body, **options)
-        return answer_json(response)
+        return parsed(response, parse)
 
     def _api_response(
         self, method: str, path: str, body: Any = None, **options: Any
@@ -205,11 +220,13 @@ def opened(inputs: Inputs[T]) -> Iterator[T] | AsyncIterator[T]:
     return aiter(inputs) if isinstance(inputs, AsyncIterable) else iter(inputs)
 
 
-def answer_json(response: httpx.Response) -> Any:
-    """Return an answer's JSON, None without a body. Raises UnexpectedAnswerError for no JSON."""
-    if response.status_code == 204 or not response.is_success:
-        return None
+def parsed(response: httpx.Response, parse: Callable[[Any], T]) -> T:
+    """Return what `parse` reads in an answer's JSON, which is None without a body.
+
+    Raises UnexpectedAnswerError for no JSON, or that of another service.
+    """
+    has_body = response.is_success and response.status_code != 204
     try:
-        return response.json()
-    except ValueError:
+        return parse(response.json() if has_body else None)
+    except (ValueError, LookupError, TypeError, AttributeError):
         raise unexpected(response) from None

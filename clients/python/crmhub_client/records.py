@@ -21,6 +21,7 @@ from crmhub_client.operations import (
     new_key,
     opened,
     operation,
+    parsed,
     walk,
 )
 from crmhub_client.results import Batch, Kind, Page, Record
@@ -270,7 +271,7 @@ class RecordOperations(Group):
         """Iterate over the ids of all records of the kind `to` with which a record is linked."""
         params = {"limit": "100"}
         while True:
-            page = yield from self._api("GET", self._links(id, to), params=params)
+            page: Any = yield from self._api("GET", self._links(id, to), params=params)
             yield Found(page["results"])
             if not page["hasMore"]:
                 return
@@ -281,22 +282,23 @@ class RecordOperations(Group):
 
     def _record(self, method: str, path: str, body: Any = None, **options: Any) -> Steps[Record]:
         response = yield from self._api_response(method, path, body, **options)
-        return Record.parse(response.json(), response.headers.get("ETag", ""))
+        etag = response.headers.get("ETag", "")
+        return parsed(response, lambda raw: Record.parse(raw, etag))
 
     def _page(self, query: Mapping[str, Any]) -> Steps[Page]:
         if "filters" in query:
-            answer = yield from self._api("POST", f"{self.kind}/search", query)
-        else:
-            answer = yield from self._api("GET", self.kind, params=_params(query))
-        return Page.parse(answer)
+            path = f"{self.kind}/search"
+            return (yield from self._api("POST", path, query, parse=Page.parse))
+        params = _params(query)
+        return (yield from self._api("GET", self.kind, params=params, parse=Page.parse))
 
     def _read(
         self, ids: Sequence[int | str], by: str | None, properties: Iterable[str] | None
     ) -> Steps[list[Record]]:
         body: dict[str, Any] = {"inputs": [{"id": each} for each in ids]}
         body |= _given({"idProperty": by, "properties": _list(properties)})
-        answer = yield from self._api("POST", f"{self.kind}/batch/read", body)
-        return [Record.parse(each) for each in answer]
+        path = f"{self.kind}/batch/read"
+        return (yield from self._api("POST", path, body, parse=_records))
 
     def _batch(
         self,
@@ -313,7 +315,7 @@ class RecordOperations(Group):
             for part in _parts([as_json(each) for each in taken]):
                 body = {"inputs": part}
                 try:
-                    answer = yield from self._api(
+                    answer: Any = yield from self._api(
                         "POST", path, body, params=params, key=f"{key}/{batch.sent}"
                     )
                 except HubClientError as exc:
@@ -369,6 +371,10 @@ def _list(names: Iterable[str] | None) -> list[str] | None:
 
 def _if_match(etag: str | None) -> dict[str, str]:
     return {} if etag is None else {"If-Match": etag}
+
+
+def _records(raw: Any) -> list[Record]:
+    return [Record.parse(each) for each in raw]
 
 
 def _new_json(new: Properties | New) -> dict[str, Any]:

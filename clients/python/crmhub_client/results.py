@@ -15,7 +15,8 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 __all__ = [
     "Batch", "Event", "HelperAnswer", "ItemError", "Option", "Page", "Pipeline",
-    "PropertyDefinition", "Record", "Stage", "Subscription", "Usage", "Used",
+    "PropertyDefinition", "Record", "Stage", "Subscription",
+    "TestDelivery", "Usage", "Used",
 ]  # fmt: skip
 
 INPUT = re.compile(r"inputs\[(\d+)\]")
@@ -171,20 +172,35 @@ class HelperAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A subscription to events. `secret` is given once, when the subscription is created."""
+    """A subscription to events. `secret` is given once, when the subscription is created.
+
+    `reason`: why it is not active, or what was wrong with the last delivery.
+    """
 
     id: str
     url: str
     types: Sequence[str]
     state: str
+    reason: str = ""
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
     secret: str = field(default="", repr=False)
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> Subscription:
         """Return the subscription of an answer's JSON."""
-        fields = (raw["url"], raw["types"], raw["state"], raw.get("secret", ""))
-        return cls(str(raw["id"]), *fields, raw)
+        return cls(
+            str(raw["id"]),
+            raw["url"],
+            raw["types"],
+            raw["state"],
+            raw.get("reason", ""),
+            moment(raw.get("createdAt")),
+            moment(raw.get("updatedAt")),
+            raw.get("secret", ""),
+            raw,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +213,15 @@ class Event:
     client_id: str
     data: Mapping[str, Any]
     raw: Mapping[str, Any] = field(repr=False, compare=False)
+
+
+class TestDelivery(TypedDict):
+    """What came of a test event. `status`: the address's HTTP status, None without an answer."""
+
+    eventId: str
+    delivered: bool
+    status: int | None
+    message: str
 
 
 class Option(TypedDict):
