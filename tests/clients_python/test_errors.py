@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import logging
+import pickle
 import ssl
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from crmhub_client import (
     ApiError,
     AsyncHub,
     BadRequestError,
+    ConflictError,
     ConnectionFailedError,
     Hub,
     InternalError,
@@ -67,6 +69,16 @@ def test_an_error_holds_what_the_answer_says() -> None:
     assert (error.existing_id, error.location) == (12, "/acme/api/v1/contacts/12")
     assert str(error) == error.message == "properties.email: taken. Existing ID: 12"
     assert error.body["timestamp"] == "t"
+
+
+def test_an_error_is_whole_in_another_process() -> None:
+    caller = fake("sync", answers(_refusal(409, "ConflictError")))
+    with pytest.raises(ApiError) as raised:
+        caller.call(lambda hub: hub.contacts.create_many([{"email": "a@example.com"}]))
+    copy = pickle.loads(pickle.dumps(raised.value))
+    assert type(copy) is ConflictError
+    assert vars(copy) == vars(raised.value)
+    assert str(copy) == str(raised.value)
 
 
 @pytest.mark.parametrize("status", [405, 413, 415, 418])

@@ -20,6 +20,7 @@ from crmhub_client import (
     SemanticError,
 )
 from tests.clients_python.callers import Caller, fake
+from tests.server.servers import Server
 
 pytestmark = pytest.mark.process
 
@@ -217,6 +218,25 @@ def test_a_partial_batch_numbers_errors_as_its_caller_does(kind: str, verb: str)
     ]
     assert batch.indexes == [each.id for each in batch.results]
     assert batch.sent == 210 == len(batch.results) + len(batch.errors)
+
+
+def test_the_hub_stores_what_is_good(caller: Caller, service: Server) -> None:
+    rows = [{"email": f"p{i}@example.com"} for i in range(210)]
+    rows[150] = rows[3]
+    _, _, described = service.answer(path="/openapi.json")
+    path = "/{client_id}/api/v1/contacts/batch/create"
+    if "partial" not in str(json.loads(described)["paths"][path]["post"].get("parameters")):
+        # An older hub says so, and nothing is stored.
+        with pytest.raises(BadRequestError, match="partial"):
+            caller.call(lambda hub: hub.contacts.create_many(rows, partial=True))
+        return
+    batch = caller.call(lambda hub: hub.contacts.create_many(rows, partial=True))
+    [refused] = batch.errors
+    assert (refused.index, refused.existing_id) == (150, batch.results[3].id)
+    assert [rows[i]["email"] for i in batch.indexes] == [
+        each.properties["email"] for each in batch.results
+    ]
+    assert caller.call(lambda hub: hub.contacts.count()) == 209
 
 
 def test_an_input_without_its_unique_value_is_refused_here(caller: Caller) -> None:

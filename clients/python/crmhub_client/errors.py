@@ -72,7 +72,8 @@ class ApiError(HubClientError):
         self,
         message: str,
         *,
-        status: int,
+        # With a default, as unpickling gives the message alone; the rest is restored.
+        status: int = 0,
         category: str = "",
         headers: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
@@ -85,8 +86,7 @@ class ApiError(HubClientError):
         self.request_id = headers.get("X-Request-Id", "")
         self.retry_after = retry_after(headers)
         self.location = headers.get("Location", "")
-        existing = _EXISTING.search(message)
-        self.existing_id = int(existing[1]) if existing else None
+        self.existing_id = _existing_id(message)
         self.body = dict(body or {})
         self.errors: tuple[ItemError, ...] = ()
 
@@ -98,7 +98,7 @@ class ApiError(HubClientError):
         self.message = shifted(self.message, offset)
         self.args = (self.message,)
         self.errors = tuple(
-            ItemError(int(named[1]), self.category, problem, self.existing_id)
+            ItemError(int(named[1]), self.category, problem, _existing_id(problem))
             for problem in _PROBLEM.split(self.message)
             if (named := INPUT.match(problem))
         )
@@ -147,7 +147,7 @@ class UnavailableError(InternalError):
 class UnexpectedAnswerError(HubClientError):
     """The answer is not the hub's. `status`: its HTTP status."""
 
-    def __init__(self, message: str, *, status: int, uncertain: bool = False) -> None:
+    def __init__(self, message: str, *, status: int = 0, uncertain: bool = False) -> None:
         super().__init__(message, uncertain=uncertain)
         self.status = status
 
@@ -248,6 +248,11 @@ def no_answer(exc: httpx.RequestError, *, uncertain: bool = False) -> NoAnswerEr
     elif isinstance(exc, httpx.TimeoutException):
         kind = TimedOutError
     return kind(f"No answer from the hub ({reason}).", uncertain=uncertain)
+
+
+def _existing_id(message: str) -> int | None:
+    named = _EXISTING.search(message)
+    return int(named[1]) if named else None
 
 
 def _json_object(response: httpx.Response) -> dict[str, Any]:
