@@ -233,10 +233,11 @@ def test_retry_after_wins_and_the_total_time_bounds_it() -> None:
 
 
 def test_a_running_request_is_waited_for_without_end_of_attempts() -> None:
-    steps = attempts(_REQUEST, Retry(attempts=1, total=1000))
+    steps = attempts(_REQUEST, Retry(attempts=2, total=1000))
     effect = next(steps)
-    for _ in range(50):
-        effect = steps.send(httpx.Response(409, headers={"Retry-After": "1"}))
+    running = httpx.Response(409, headers={"Retry-After": "1"})
+    for reply in [*[running] * 50, httpx.ReadError("cut")]:
+        effect = steps.send(reply)
         assert isinstance(effect, Sleep)
         effect = next(steps)
     with pytest.raises(StopIteration) as end:
