@@ -1,0 +1,415 @@
+"""Contacts, deals, companies and tickets: one group of operations serves all four."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from crmhub_client.errors import ApiError, HubClientError, NotFoundError
+from crmhub_client.operations import (
+    AsyncGroup,
+    Driver,
+    Found,
+    Group,
+    Inputs,
+    Steps,
+    SyncGroup,
+    Take,
+    Walk,
+    in_path,
+    new_key,
+    opened,
+    operation,
+    parsed,
+    walk,
+)
+from crmhub_client.results import Batch, Kind, Page, Record
+from crmhub_client.values import (
+    Filter,
+    Order,
+    Properties,
+    Sort,
+    Value,
+    encode,
+    filter_json,
+    properties_json,
+)
+
+T = TypeVar("T")
+Links = Mapping[Kind, Sequence[int]]
+
+_MAX_INPUTS = 100
+# The hub takes bodies of 1 MiB.
+_MAX_BYTES = 1_000_000
+# What cannot be a segment of a path is read by a batch of one.
+_NO_SEGMENTS = ("", ".", "..", "search")
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """A record to create in a batch, with links to existing records."""
+
+    properties: Properties
+    associations: Links = field(default_factory=dict)
+
+
+class RecordOperations(Group):
+    """The records of one kind. Methods raise the errors of `crmhub_client.errors`.
+
+    A POST that writes carries an Idempotency-Key, so that a retry is never carried out twice. Give
+    an `idempotency_key` of your own to repeat a call in another process.
+    """
+
+    def __init__(self, driver: Driver, kind: Kind) -> None:
+        super().__init__(driver)
+        self.kind: Kind = kind
+
+    @operation
+    def create(
+        self,
+        properties: Properties,
+        *,
+        associations: Links | None = None,
+        idempotency_key: str | None = None,
+    ) -> Steps[Record]:
+        """Create a record and return it, with its `etag`."""
+        body = _new_json(New(properties, associations or {}))
+        return (yield from self._record("POST", self.kind, body, key=new_key(idempotency_key)))
+
+    @operation
+    def get(
+        self,
+        id: int | str,
+        *,
+        id_property: str | None = None,
+        properties: Iterable[str] | None = None,
+        associations: Iterable[Kind] | None = None,
+    ) -> Steps[Record]:
+        """Return a record by its id or, with `id_property`, by a value of that unique property.
+
+        `properties`: return these only. `associations`: kinds of links to return even if there are
+        none. A value with a slash is read by a batch, whose records have no `etag`.
+        """
+        path = f"{self.kind}/{in_path(id)}"
+        asked = {"idProperty": id_property, "properties": properties, "associations": associations}
+        if id_property is None or not (str(id) in _NO_SEGMENTS or "/" in str(id)):
+            return (yield from self._record("GET", path, params=_params(asked)))
+        found = yield from self._read([id], id_property, properties)
+        if not found:
+            message = f"There is no record of {self.kind} with this {id_property}."
+            raise NotFoundError(message, status=404, category="NotFoundError")
+        return found[0]
+
+    @operation
+    def update(
+        self, id: int, properties: Properties, *, if_match: str | None = None
+    ) -> Steps[Record]:
+        """Change the named properties of a record and return it; None or "" clears one.
+
+        `if_match`: the `etag` of the record as it was read. Raises ConflictError if the record has
+        changed since then; with its `uncertain`, an earlier attempt of this call may have changed
+        it.
+        """
+        body = {"properties": properties_json(properties)}
+        path, headers = f"{self.kind}/{in_path(id)}", _if_match(if_match)
+        return (yield from self._record("PATCH", path, body, headers=headers))
+
+    @operation
+    def archive(self, id: int, *, if_match: str | None = None) -> Steps[None]:
+        """Archive a record: it is in no answer any more. `if_match` as in `update`."""
+        path = f"{self.kind}/{in_path(id)}"
+        yield from self._api("DELETE", path, headers=_if_match(if_match))
+
+    @walk
+    def all(
+        self,
+        *,
+        filters: Sequence[Filter] | None = None,
+        sort: Sort = "createdAt",
+        order: Order = "asc",
+        properties: Iterable[str] | None = None,
+        include: Iterable[str] | None = None,
+        cursor: str = "",
+        page_size: int = 100,
+    ) -> Walk[Record]:
+        """Iterate over all records that pass all filters, page by page.
+
+        Sorted by `createdAt`, each record that exists at the first page and stays comes exactly
+        once. `include`: associations, createdAt, updatedAt. `cursor`: begin behind that page.
+        """
+        names, fields = _list(properties), _list(include)
+        while True:
+            body = _query(filters, sort, order, names, fields, page_size, cursor)
+            page = yield from self._page(body)
+            yield Found(page.results)
+            if not page.has_more:
+                return
+            cursor = page.cursor
+
+    @operation
+    def page(
+        self,
+        *,
+        filters: Sequence[Filter] | None = None,
+        sort: Sort | None = None,
+        order: Order | None = None,
+        properties: Iterable[str] | None = None,
+        include: Iterable[str] | None = None,
+        limit: int | None = None,
+        cursor: str = "",
+    ) -> Steps[Page]:
+        """Return one page. A `cursor` continues its listing; with `filters`, send these again."""
+        names, fields = _list(properties), _list(include)
+        return (yield from self._page(_query(filters, sort, order, names, fields, limit, cursor)))
+
+    @operation
+    def search(
+        self,
+        filters: Sequence[Filter],
+        *,
+        sort: Sort | None = None,
+        order: Order | None = None,
+        properties: Iterable[str] | None = None,
+        limit: int | None = None,
+    ) -> Steps[Page]:
+        """Return the first page of the records that pass all filters; `all` walks on."""
+        body = _query(filters, sort, order, _list(properties), None, limit, "")
+        return (yield from self._page(body))
+
+    @operation
+    def count(self, filters: Sequence[Filter] | None = None) -> Steps[int]:
+        """Return how many records pass all filters."""
+        page = yield from self._page(_query(filters, None, None, None, None, 1, ""))
+        return page.total
+
+    @operation
+    def create_many(
+        self,
+        inputs: Inputs[Properties | New],
+        *,
+        partial: bool = False,
+        idempotency_key: str | None = None,
+    ) -> Steps[Batch]:
+        """Create records, a hundred in a request; each hundred is stored as a whole or not at all.
+
+        With `partial`, the good inputs are stored, and the others are in the result's `errors`.
+        Without, the first refused hundred raises: the error's `done` is what was stored before,
+        `errors` are the problems. Both number the inputs as the caller does.
+        """
+        return (
+            yield from self._batch("create", inputs, _new_json, partial, new_key(idempotency_key))
+        )
+
+    @operation
+    def update_many(
+        self,
+        inputs: Inputs[tuple[int, Properties]],
+        *,
+        partial: bool = False,
+        idempotency_key: str | None = None,
+    ) -> Steps[Batch]:
+        """Change records, given as `(id, properties)`; the rest as in `create_many`."""
+        key = new_key(idempotency_key)
+        return (yield from self._batch("update", inputs, _change_json, partial, key))
+
+    @operation
+    def upsert_many(
+        self,
+        inputs: Inputs[Properties | tuple[Value, Properties]],
+        *,
+        by: str,
+        partial: bool = False,
+        idempotency_key: str | None = None,
+    ) -> Steps[Batch]:
+        """Change or create records; `by` is the unique property that finds them.
+
+        An input has that property among its properties, or is `(value, properties)`. The results'
+        `is_new` says which were created; the rest as in `create_many`. Raises ValueError for an
+        input without `by`.
+        """
+        key = new_key(idempotency_key)
+        return (
+            yield from self._batch("upsert", inputs, lambda i: _upsert_json(i, by), partial, key)
+        )
+
+    @operation
+    def archive_many(self, ids: Inputs[int], *, idempotency_key: str | None = None) -> Steps[int]:
+        """Archive records and return how many; a hundred with an unknown id is refused whole."""
+        key = new_key(idempotency_key)
+        batch = yield from self._batch("archive", ids, lambda id: {"id": id}, False, key)
+        return batch.sent
+
+    @walk
+    def read_many(
+        self,
+        ids: Inputs[int | str],
+        *,
+        id_property: str | None = None,
+        properties: Iterable[str] | None = None,
+    ) -> Walk[Record]:
+        """Iterate over the records with these ids, or with these values of `id_property`.
+
+        Those that do not exist are left out.
+        """
+        source, names = opened(ids), _list(properties)
+        while taken := (yield Take(source, _MAX_INPUTS)):
+            yield Found((yield from self._read(taken, id_property, names)))
+
+    @operation
+    def link(self, id: int, to: Kind, to_id: int) -> Steps[None]:
+        """Link a record with a record of the kind `to`; both ends show it."""
+        yield from self._api("PUT", f"{self._links(id, to)}/{in_path(to_id)}")
+
+    @operation
+    def unlink(self, id: int, to: Kind, to_id: int) -> Steps[None]:
+        """Remove a link. Raises NotFoundError if there is none."""
+        yield from self._api("DELETE", f"{self._links(id, to)}/{in_path(to_id)}")
+
+    @walk
+    def associations(self, id: int, to: Kind) -> Walk[int]:
+        """Iterate over the ids of all records of the kind `to` with which a record is linked."""
+        params = {"limit": "100"}
+        while True:
+            page: Any = yield from self._api("GET", self._links(id, to), params=params)
+            yield Found(page["results"])
+            if not page["hasMore"]:
+                return
+            params = {"cursor": page["cursor"]["next"]}
+
+    def _links(self, id: int, to: Kind) -> str:
+        return f"{self.kind}/{in_path(id)}/associations/{in_path(to)}"
+
+    def _record(self, method: str, path: str, body: Any = None, **options: Any) -> Steps[Record]:
+        response = yield from self._api_response(method, path, body, **options)
+        etag = response.headers.get("ETag", "")
+        return parsed(response, lambda raw: Record.parse(raw, etag))
+
+    def _page(self, query: Mapping[str, Any]) -> Steps[Page]:
+        if "filters" in query:
+            path = f"{self.kind}/search"
+            return (yield from self._api("POST", path, query, parse=Page.parse))
+        params = _params(query)
+        return (yield from self._api("GET", self.kind, params=params, parse=Page.parse))
+
+    def _read(
+        self, ids: Sequence[int | str], by: str | None, properties: Iterable[str] | None
+    ) -> Steps[list[Record]]:
+        body: dict[str, Any] = {"inputs": [{"id": each} for each in ids]}
+        body |= _given({"idProperty": by, "properties": _list(properties)})
+        path = f"{self.kind}/batch/read"
+        return (yield from self._api("POST", path, body, parse=_records))
+
+    def _batch(
+        self,
+        verb: str,
+        inputs: Inputs[T],
+        as_json: Callable[[T], dict[str, Any]],
+        partial: bool,
+        key: str,
+    ) -> Steps[Batch]:
+        """Send inputs of any number in requests that the hub takes. `key` begins their keys."""
+        batch, source = Batch(), opened(inputs)
+        path, params = f"{self.kind}/batch/{verb}", {"partial": "true"} if partial else {}
+        while taken := (yield Take(source, _MAX_INPUTS)):
+            for part in _parts([as_json(each) for each in taken]):
+                body = {"inputs": part}
+                try:
+                    answer: Any = yield from self._api(
+                        "POST", path, body, params=params, key=f"{key}/{batch.sent}"
+                    )
+                except HubClientError as exc:
+                    exc.done = batch
+                    if isinstance(exc, ApiError):
+                        exc.shift(batch.sent)
+                    raise
+                batch.add(answer, len(part))
+        return batch
+
+
+class Records(RecordOperations, SyncGroup):
+    """The records of one kind, for Hub."""
+
+
+class AsyncRecords(RecordOperations, AsyncGroup):
+    """The records of one kind, for AsyncHub."""
+
+
+def _query(
+    filters: Sequence[Filter] | None,
+    sort: Sort | None,
+    order: Order | None,
+    properties: Sequence[str] | None,
+    include: Sequence[str] | None,
+    limit: int | None,
+    cursor: str,
+) -> dict[str, Any]:
+    """Return the options of a page as JSON. A cursor brings sort, order and names along."""
+    given = {"limit": limit, "cursor": cursor or None}
+    if not cursor:
+        given |= {"sort": sort, "order": order, "properties": properties, "include": include}  # type: ignore[dict-item]
+    if filters is not None:
+        given["filters"] = [filter_json(each) for each in filters]  # type: ignore[assignment]
+    return _given(given)
+
+
+def _params(options: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        name: str(value) if isinstance(value, str | int) else ",".join(value)
+        for name, value in _given(options).items()
+    }
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _list(names: Iterable[str] | None) -> list[str] | None:
+    # A text is an iterable of its letters.
+    return [names] if isinstance(names, str) else None if names is None else list(names)
+
+
+def _if_match(etag: str | None) -> dict[str, str]:
+    return {} if etag is None else {"If-Match": etag}
+
+
+def _records(raw: Any) -> list[Record]:
+    return [Record.parse(each) for each in raw]
+
+
+def _new_json(new: Properties | New) -> dict[str, Any]:
+    if not isinstance(new, New):
+        return {"properties": properties_json(new)}
+    links = {kind: list(ids) for kind, ids in new.associations.items()}
+    body: dict[str, Any] = {"properties": properties_json(new.properties)}
+    return body | ({"associations": links} if links else {})
+
+
+def _change_json(change: tuple[int, Properties]) -> dict[str, Any]:
+    id, properties = change
+    return {"id": id, "properties": properties_json(properties)}
+
+
+def _upsert_json(given: Properties | tuple[Value, Properties], by: str) -> dict[str, Any]:
+    if isinstance(given, tuple):
+        value, properties = given
+    elif by in given:
+        value, properties = given[by], {k: v for k, v in given.items() if k != by}
+    else:
+        raise ValueError(f"an input of upsert_many has no {by!r}, by which it would be found")
+    id = properties_json({by: value})[by]
+    return {"idProperty": by, "id": id, "properties": properties_json(properties)}
+
+
+def _parts(items: Sequence[dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:
+    """Cut items into lists whose JSON is small enough for a request each."""
+    part: list[dict[str, Any]] = []
+    size = 0
+    for item in items:
+        length = len(encode(item)) + 1
+        if part and size + length > _MAX_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(item)
+        size += length
+    yield part
