@@ -186,8 +186,8 @@ def resolve_binding(
 ) -> Resolution:
     """Assign the conversation of a lead to the lead's binding, and store the lead's values.
 
-    `token`: the contactToken of the conversation. `values`: the lead's properties. getProperties
-    reads them from the binding as long as the CRM does not have them.
+    `token`: the contactToken of the conversation, "" for a lead without one. `values`: the lead's
+    properties. getProperties reads them from the binding as long as the CRM does not have them.
 
     The binding is found by the conversation or by the email; without one, it is created. An email
     that differs from the conversation's former email may belong to another contact, which only the
@@ -203,6 +203,8 @@ def resolve_binding(
     # A new or first email may mean another contact.
     if before is not None and said.get("email", before.email) == before.email:
         binding = before
+    elif theirs is not None and not token:
+        binding = theirs
     elif theirs is not None and theirs.free:
         binding = theirs
         _detach_token(tx, account, token)
