@@ -80,10 +80,10 @@ class Journal:
         due in `wait_s` seconds. `key`: the caller's Idempotency-Key.
 
         A repeated call stores nothing and returns the earlier action. A call with a key is repeated
-        if an action was accepted with this key in the last 24 hours, or in the last `key_ms` and
-        was not refused. A call without a key is
-        repeated if an equal action is unfinished or succeeded in the last minute. Raises the errors
-        of `prepare`, and Semantic if `key` belongs to a different action.
+        if an action was accepted with this key in the last 24 hours. With another `key_ms`, the key
+        is valid for so many ms, and an action that was refused does not count. A call without a key
+        is repeated if an equal action is unfinished or succeeded in the last minute. Raises the
+        errors of `prepare`, and Semantic if `key` belongs to a different action.
         """
         return accepting.accept(
             self._database,
