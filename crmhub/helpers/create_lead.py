@@ -76,6 +76,7 @@ def demand(account: Account, lead: CreateLead) -> None:
 
 
 _LEASE_S = 60.0
+_NO_IDENTITY = "Neither email nor phone can be used."
 
 
 def lease_key(phone: str) -> str:
@@ -109,6 +110,8 @@ class CreateLead(Action):
         """
         mapped = self.mapped(account)
         email, phone = mapped.properties.get("email", ""), mapped.properties.get("phone", "")
+        if not (email or phone or self.contact_token):
+            raise refusal(mapped.refused, _NO_IDENTITY)
         resolved = resolution.resolve_binding(
             tx,
             account,
@@ -119,7 +122,7 @@ class CreateLead(Action):
         )
         if not (email or phone or resolved.before):
             # Without email and phone, the name cannot be assigned to a contact.
-            raise refusal(mapped.refused, "Neither email nor phone can be used.")
+            raise refusal(mapped.refused, _NO_IDENTITY)
         request = asdict(replace(self, before=resolved.before))
         if not self.properties:
             del request["properties"]
@@ -135,7 +138,7 @@ class CreateLead(Action):
 
         def write(properties: Mapping[str, str]) -> SavedLead:
             if not (lead.contact_id or properties.get("email") or properties.get("phone")):
-                raise Rejected([], "Neither email nor phone can be used.")
+                raise Rejected([], _NO_IDENTITY)
             # The lead keeps an email or phone that the CRM refuses: it shows which contacts are not
             # meant.
             return upsert_contact(
