@@ -132,8 +132,8 @@ LIST_PROPERTIES = Tool(
     name="list_properties",
     title="List properties",
     description=(
-        "List the properties that contacts, deals, companies or tickets have: name, label, type,"
-        " whether a value is required, and the options of a choice. Use it before you write or"
+        "List the properties that contacts, deals, companies or tickets have. Answers name, label,"
+        " type, whether a value is required, and the options of a choice. Use it before you write or"
         " filter by a property whose name or options you do not know; write the value of an option,"
         " not its label. Send query to narrow the list, or name for one property with all its"
         " options. It does not show values of records: use get_record."
@@ -209,7 +209,8 @@ LIST_PIPELINES = Tool(
     name="list_pipelines",
     title="List pipelines",
     description=(
-        "List the pipelines for deals or tickets with their stages in order. Use it before"
+        "List the pipelines for deals or tickets. Answers their ids and labels with the stages in"
+        " order. Use it before"
         " create_deal, create_ticket or set_properties name a pipeline or a stage: they take the"
         " ids, not the labels. New records start in the first stage of the first pipeline, so you"
         " need not name these. Contacts and companies have no pipelines."
