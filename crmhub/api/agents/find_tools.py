@@ -194,10 +194,11 @@ SEARCH_RECORDS = Tool(
     description=(
         "List or search the hub's own contacts, deals, companies or tickets by any properties. All"
         " filters must match; without filters all records are listed, the newest change first. Use"
-        " it to count, to make lists, and to find deals, companies and tickets. Date values are YYYY-MM-DD. CONTAINS_TOKEN ignores case; EQ and IN are exact. Use"
-        " list_properties first when you do not know a property's name or its options. For one"
-        " person, find_contacts is quicker. Answers the total and a page of records; continue with"
-        " the cursor. Records that exist only in another CRM are not searched."
+        " it to count, to make lists, and to find deals, companies and tickets. Dates are"
+        " YYYY-MM-DD. CONTAINS_TOKEN ignores case; EQ and IN are exact. Call list_properties first"
+        " when you do not know a property's name or its options. For one person, find_contacts is"
+        " quicker. Answers the total and a page of records; continue with the cursor. Records that"
+        " exist only in another CRM are not searched."
     ),
     takes=s.takes(
         ("resource",),

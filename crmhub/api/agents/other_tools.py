@@ -116,11 +116,12 @@ PICK_AGENT = Tool(
     title="Pick one of several people",
     description=(
         "Draw a whole number from min to max by the account's rotation, to pick the person who"
-        " takes a lead: number your agents and send their range. Answers the number. Use it once for each lead, with"
-        " its contactId: within the same ten minutes the same contact gets the same number, and"
-        " always if the account's rotation is sticky. Without contactId each call draws the next"
-        " number. It assigns nothing by itself: write the result with set_properties. Do not use it"
-        " as a random source for anything else, since each call moves the rotation on."
+        " takes a lead: number your agents and send their range. Answers the number. Use it once"
+        " for each lead, with its contactId: within the same ten minutes the same contact gets the"
+        " same number, and always if the account's rotation is sticky. Without contactId each call"
+        " draws the next number. It assigns nothing by itself: write the result with"
+        " set_properties. Do not use it as a random source for anything else, since each call moves"
+        " the rotation on."
     ),
     takes=s.takes(
         ("min", "max"),
