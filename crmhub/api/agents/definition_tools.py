@@ -135,8 +135,8 @@ LIST_PROPERTIES = Tool(
         "List the properties that contacts, deals, companies or tickets have. Answers name, label,"
         " type, whether a value is required, and the options of a choice. Use it before you write"
         " or filter by a property whose name or options you do not know; write the value of an"
-        " option, not its label. Send query to narrow the list, or name for one property with all its"
-        " options. It does not show values of records: use get_record."
+        " option, not its label. Send query to narrow the list, or name for one property with all"
+        " its options. It does not show values of records: use get_record."
     ),
     takes=s.takes(
         ("resource",),
