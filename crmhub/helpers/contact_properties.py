@@ -216,8 +216,9 @@ class SetProperties(Action):
         if binding is None:
             # A contact without a binding is named by its id; the CRM checks whether it exists.
             return New(self.kind, self.contact_id, self.contact_id, request)
+        person = resolution.person_now(tx, account, binding)
         resolution.keep_values(tx, account, binding, self.mapped(account).properties)
-        return New(self.kind, binding.person, binding.hub_id, request)
+        return New(self.kind, person, binding.hub_id, request)
 
     def mapped(self, account: Account) -> Mapped:
         """Return the properties that can be sent, with the name as the CRM stores names.

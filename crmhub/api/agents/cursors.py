@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from typing import Any
-
-import orjson
 
 from crmhub.api.agents.agent import Agent
 from crmhub.errors import BadRequest
@@ -59,6 +58,13 @@ def _key(agent: Agent) -> bytes:
 
 
 def _fingerprint(arguments: Mapping[str, Any]) -> str:
-    compared = {n: value for n, value in arguments.items() if n not in _NOT_COMPARED}
-    text = orjson.dumps(compared, default=str, option=orjson.OPT_SORT_KEYS)
-    return hashlib.sha256(text).hexdigest()[:16]
+    return digest({n: value for n, value in arguments.items() if n not in _NOT_COMPARED})[:16]
+
+
+def digest(value: Any) -> str:
+    """Return a hash of a JSON value, which does not depend on the order of an object's keys.
+
+    The value may hold Decimal and integers of any size, which orjson refuses.
+    """
+    text = json.dumps(value, default=str, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -5,16 +5,14 @@ These are create_or_update_lead, set_properties, create_deal and create_ticket.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-
-import orjson
 
 from crmhub.adapter import Problem
 from crmhub.api.agents import dry_runs
 from crmhub.api.agents import schemas as s
 from crmhub.api.agents.agent import Agent
+from crmhub.api.agents.cursors import digest
 from crmhub.api.agents.ids import own_id
 from crmhub.api.agents.tool import Answer, Arguments, Tool
 from crmhub.api.agents.written_values import Sent, check_stage, split_known
@@ -50,10 +48,7 @@ def derived_key(agent: Agent, tool: str, arguments: Arguments) -> str:
     """Return the idempotency key of a call: the caller's, or one derived from its input."""
     if sent := arguments.get("idempotencyKey"):
         return f"{KEY_PREFIX}{sent}"
-    text = orjson.dumps(
-        [agent.account.connection.id, tool, arguments], default=str, option=orjson.OPT_SORT_KEYS
-    )
-    return f"{KEY_PREFIX}{hashlib.sha256(text).hexdigest()[:40]}"
+    return f"{KEY_PREFIX}{digest([agent.account.connection.id, tool, arguments])[:40]}"
 
 
 def _lead(agent: Agent, arguments: Arguments) -> Answer:
