@@ -32,13 +32,16 @@ def mcp(client_id: str, scopes: tuple[str, ...]) -> None:
 
     allowed = frozenset(scopes_of(scope_names.to_store(scopes, SCOPES)))
     with opened_hub() as hub:
-        account = hub.load_account(client_id)
-        if account.disabled:
-            raise Forbidden(
-                f"The account {client_id} is disabled; `crmhub account enable` ends that."
-            )
+
+        def current() -> Agent:
+            account = hub.directory.by_client_id(client_id) or hub.load_account(client_id)
+            if account.disabled:
+                hint = "`crmhub account enable` ends that."
+                raise Forbidden(f"The account {client_id} is disabled; {hint}")
+            return Agent(hub, account, allowed, author())
+
+        account_id = current().account.id
         # Standard output belongs to the protocol; logs go to standard error.
         logs.configure("error")
-        with hub.database.for_account(account.id):
-            agent = Agent(hub, account, allowed, author())
-            serve(agent, sys.stdin.buffer, sys.stdout.buffer)
+        with hub.database.for_account(account_id):
+            serve(current, sys.stdin.buffer, sys.stdout.buffer)

@@ -12,6 +12,7 @@ from typing import Any
 from crmhub import adapter as contract
 from crmhub import errors
 from crmhub.accounts.accounts import Account
+from crmhub.accounts.limits import RateStatus
 from crmhub.adapter import Problem
 from crmhub.database.connection import Connection
 from crmhub.helpers.attempts import QUEUED, Action, Done, attempt
@@ -35,13 +36,15 @@ def run(
     key: str = "",
     key_ms: int = KEY_MS,
     author: str = "",
+    counted: bool = False,
 ) -> Done:
     """Store an action in the journal, attempt it once, and return its result.
 
     If the attempt is not possible now, or the CRM is unavailable, the result has the status
     `queued`, and the worker attempts the action later. `key`: the caller's Idempotency-Key, which
-    is valid for `key_ms`. `author`: the id of the API key with which an agent made the call. Raises
-    NotFound, Semantic and Conflict for errors that the caller can fix.
+    is valid for `key_ms`. `author`: the id of the API key with which an agent made the call.
+    `counted`: whether the account's rate limit has counted the call already. Raises NotFound,
+    Semantic and Conflict for errors that the caller can fix.
     """
     deadline_s, began = account.switches.deadline_s, arrived()
     action_id = ""
@@ -52,7 +55,7 @@ def run(
             free, is_remote = not is_deferred(), _is_remote(hub, account)
             if free and is_remote:
                 free = call.enter_context(hub.slots.one(deadline_s))
-            rate = hub.limits.hit_account(account)
+            rate = RateStatus() if counted else hub.limits.hit_account(account)
             with hub.slots.writing:
                 accepted = hub.journal.accept(
                     account,

@@ -16,7 +16,8 @@ class Agent:
     """The caller of a tool.
 
     `author`: the API key, or the command at whose standard input the agent writes. `hung_up`: a
-    function that returns whether the caller has hung up; None if that cannot be known.
+    function that returns whether the caller has hung up; None if that cannot be known. `counted`:
+    whether the account's rate limit has counted the call already.
     """
 
     hub: Hub
@@ -24,6 +25,7 @@ class Agent:
     scopes: frozenset[str]
     author: Author
     hung_up: Callable[[], bool] | None = None
+    counted: bool = False
 
     @property
     def action_author(self) -> str:

@@ -105,12 +105,14 @@ def _single(message: Any, version: str) -> flask.Response:
 
     request_id = message.get("id") if isinstance(message, dict) else None
     if version not in (*HANDSHAKE_PROTOCOL_VERSIONS, *MODERN_PROTOCOL_VERSIONS):
-        return _response(protocol.failed(protocol.unsupported(version), _plain_id(request_id)))
+        return _response(
+            protocol.failed(protocol.unsupported(version), protocol.shown_id(request_id))
+        )
     if isinstance(message, dict) and "id" in message:
         modern = version in MODERN_PROTOCOL_VERSIONS or protocol.is_modern(message)
         if modern and (fault := _header_fault(message, version)):
             error = protocol.ProtocolError(HEADER_MISMATCH, fault)
-            return _response(protocol.failed(error, _plain_id(request_id)), modern=True)
+            return _response(protocol.failed(error, protocol.shown_id(request_id)), modern=True)
     else:
         modern = False
     reply = protocol.answer(_agent(), message, version)
@@ -134,19 +136,10 @@ def _header_fault(message: dict[str, Any], version: str) -> str:
     if headers.get(METHOD) != message.get("method"):
         return f"{METHOD}: the header does not match the body's method"
     named = _NAMED.get(str(message.get("method")))
-    if named and params.get(named) is not None and _decoded(headers.get(NAME)) != params[named]:
+    # The names of our tools need no encoding; an encoded one is none of them.
+    if named and params.get(named) is not None and headers.get(NAME) != params[named]:
         return f"{NAME}: the header does not match the body's {named}"
     return ""
-
-
-def _decoded(value: str | None) -> str | None:
-    # The names of our tools need no encoding; an encoded one is none of them.
-    return value
-
-
-def _plain_id(request_id: Any) -> Any:
-    plain = isinstance(request_id, str | int) and not isinstance(request_id, bool)
-    return request_id if plain else None
 
 
 def _batch(messages: list[Any], version: str) -> flask.Response:
@@ -187,6 +180,7 @@ def _agent() -> Agent:
         caller.scopes,
         Author("key", caller.key_name or caller.key_id, caller.key_id),
         hung_up=flask_proxies.request().environ.get(HUNG_UP),
+        counted=True,
     )
 
 

@@ -54,6 +54,8 @@ INSTRUCTIONS = (
 )
 _CAPABILITIES = ServerCapabilities(tools=ToolsCapability(list_changed=False))
 _FAULTS = 5
+# JSON parsers may round integers beyond this.
+_LARGEST_ID = 2**53 - 1
 
 
 class ProtocolError(Exception):
@@ -91,7 +93,9 @@ def answer(agent: Agent, message: Any, version: str) -> Reply | None:
             JSONRPCNotification.model_validate(message)
             return None
         request = JSONRPCRequest.model_validate(message)
-        request_id = request.id
+        request_id = shown_id(request.id)
+        if request_id is None:
+            raise ProtocolError(INVALID_REQUEST, "id: send an integer below 2^53, or a string")
         if is_modern(message):
             version = _version_of(message)
         elif version in MODERN_PROTOCOL_VERSIONS:
@@ -113,6 +117,14 @@ def failed(error: ProtocolError, request_id: Any) -> Reply:
     if error.data is not None:
         shown["data"] = error.data
     return Reply({"jsonrpc": "2.0", "id": request_id, "error": shown}, error.code)
+
+
+def shown_id(request_id: Any) -> Any:
+    """Return the id of a request as its answer shows it, None for one that is no id."""
+    if isinstance(request_id, str):
+        return request_id
+    is_number = isinstance(request_id, int) and not isinstance(request_id, bool)
+    return request_id if is_number and abs(request_id) <= _LARGEST_ID else None
 
 
 def negotiated(params: Mapping[str, Any] | None) -> str:
@@ -236,7 +248,7 @@ def answer_all(agent: Agent, messages: Sequence[Any], version: str) -> list[dict
     for message in messages:
         if isinstance(message, dict) and message.get("method") == "initialize":
             wrong = ProtocolError(INVALID_REQUEST, "initialize cannot be part of a batch")
-            replies.append(failed(wrong, message.get("id")).body)
+            replies.append(failed(wrong, shown_id(message.get("id"))).body)
         elif (reply := answer(agent, message, version)) is not None:
             replies.append(reply.body)
     return replies

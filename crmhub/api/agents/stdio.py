@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 import orjson
-from mcp_types.jsonrpc import INVALID_REQUEST, PARSE_ERROR
+from mcp_types.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
 
 from crmhub.api.agents import protocol
 from crmhub.api.agents.agent import Agent
 from crmhub.api.http.reading import read_json
 from crmhub.bounds import MAX_BODY_BYTES
-from crmhub.errors import BadRequest
+from crmhub.errors import BadRequest, HubError
 
 
-def serve(agent: Agent, lines: BinaryIO, out: BinaryIO) -> None:
-    """Answer the messages in `lines` until they end; write each answer to `out` as one line."""
+def serve(current: Callable[[], Agent], lines: BinaryIO, out: BinaryIO) -> None:
+    """Answer the messages in `lines` until they end; write each answer to `out` as one line.
+
+    `current` returns the agent as it is now, since its account may change between two messages; it
+    raises HubError if the account cannot be used any more.
+    """
     version = protocol.negotiated(None)
     for line in _read(lines):
-        reply, version = _reply(agent, line, version)
+        reply, version = _reply(current, line, version)
         if reply is not None:
             out.write(orjson.dumps(reply) + b"\n")
             out.flush()
@@ -37,7 +41,7 @@ def _read(lines: BinaryIO) -> Iterator[bytes]:
             yield line
 
 
-def _reply(agent: Agent, line: bytes, version: str) -> tuple[Any, str]:
+def _reply(current: Callable[[], Agent], line: bytes, version: str) -> tuple[Any, str]:
     """Return the answer to one line, None for no answer, and the version agreed on from now on."""
     if len(line) > MAX_BODY_BYTES:
         error = protocol.ProtocolError(INVALID_REQUEST, "The message is larger than 1 MiB.")
@@ -46,6 +50,12 @@ def _reply(agent: Agent, line: bytes, version: str) -> tuple[Any, str]:
         message = read_json(line)
     except BadRequest as exc:
         return protocol.failed(protocol.ProtocolError(PARSE_ERROR, exc.message), None).body, version
+    try:
+        agent = current()
+    except HubError as exc:
+        request_id = message.get("id") if isinstance(message, dict) else None
+        error = protocol.ProtocolError(INTERNAL_ERROR, exc.message)
+        return protocol.failed(error, protocol.shown_id(request_id)).body, version
     if isinstance(message, list) and protocol.takes_batches(version):
         replies = protocol.answer_all(agent, message, version)
         return replies or None, version

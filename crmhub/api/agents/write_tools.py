@@ -90,6 +90,7 @@ def _run(agent: Agent, action: Action, arguments: Arguments, *, derive: str) -> 
         key=key,
         key_ms=KEY_MS if own else WINDOW_MS,
         author=agent.action_author,
+        counted=agent.counted,
     )
 
 

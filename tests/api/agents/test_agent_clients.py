@@ -25,7 +25,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from tests import databases
 from tests.cli.conftest import CRMHUB, CommandLine, environment
-from tests.server.servers import serving
+from tests.server.servers import serving, soon
 
 pytestmark = pytest.mark.databases("sqlite")
 _PATIENCE = 300
@@ -309,3 +309,28 @@ def test_the_command_names_what_it_does_not_know(
     assert done.returncode == 1
     assert words in done.stderr
     assert done.stdout == ""
+
+
+def test_the_command_sees_changes_of_the_account(served_hub: Served) -> None:
+    """Such a command runs for days: what an operator changes holds for the next message."""
+    made = CommandLine(served_hub.root, {}).json("account", "create", "Beta")["clientId"]
+    with subprocess.Popen(
+        [*CRMHUB, "mcp", made],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=served_hub.root,
+        env=environment(),
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+
+        def ask() -> Any:
+            process.stdin.write(rpc(1, "ping") + b"\n")
+            process.stdin.flush()
+            return json.loads(process.stdout.readline())
+
+        assert "result" in ask()
+        CommandLine(served_hub.root, {})("account", "disable", made, "--yes")
+        soon(lambda: "disabled" in ask().get("error", {}).get("message", ""))
+        process.stdin.close()
+    assert process.returncode == 0

@@ -269,6 +269,7 @@ BROKEN = {
     "an id that is null": b'{"jsonrpc": "2.0", "id": null, "method": "ping"}',
     "an id that is true": b'{"jsonrpc": "2.0", "id": true, "method": "ping"}',
     "an id that is a fraction": b'{"jsonrpc": "2.0", "id": 1.5, "method": "ping"}',
+    "an id of many digits": b'{"jsonrpc": "2.0", "id": 1' + b"0" * 60 + b', "method": "ping"}',
     "params that are a list": b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": [1]}',
     "an answer": b'{"jsonrpc": "2.0", "id": 1, "result": {}}',
 }
