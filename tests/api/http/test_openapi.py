@@ -23,6 +23,8 @@ DOCUMENTED_APART = (
     "/openapi.json",
     "/docs",
     "/console",
+    # The Model Context Protocol describes itself, by tools/list.
+    "/mcp",
     "/bootstrap/static/",
 )
 
