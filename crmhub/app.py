@@ -18,6 +18,7 @@ from crmhub.api import documents, operational, pipelines, properties, reference,
 from crmhub.api.admin import callers as admin_callers
 from crmhub.api.admin import routes as admin
 from crmhub.api.admin.actions import ActionId
+from crmhub.api.agents import endpoint as agents
 from crmhub.api.helpers import chatbot, functions
 from crmhub.api.http import failures, flask_proxies
 from crmhub.api.http.authentication import PLACE, PUBLIC_API, authenticate
@@ -98,6 +99,7 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
         api.register_blueprint(records_blueprint(kind))
     for module in (properties, pipelines, usage, workflows, chatbot, functions, admin):
         api.register_blueprint(module.blueprint)
+    agents.register(app)
     operational.register(app)
     reference.register(app, api)
     documents.register(app)
@@ -121,6 +123,8 @@ def _begin() -> None:
         authenticate(request, match[1])
         # The key has identified the account, so views do not take it as an argument.
         (request.view_args or {}).pop("client_id", None)
+    elif request.path == agents.PATH:
+        agents.authenticate(request)
     elif request.path.startswith(admin_callers.PREFIX):
         admin_callers.authenticate(request)
     check_request(request)

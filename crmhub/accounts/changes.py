@@ -35,6 +35,7 @@ RESERVED = frozenset(
         "crm-api-interface",
         "docs",
         "healthz",
+        "mcp",
         "metrics",
         "readyz",
         "static",

@@ -44,7 +44,11 @@ def _is_unexpired(expires_at: sa.Column[Any]) -> sa.ColumnElement[bool]:
 # alone: `BY_ID` then reads the account with its connection.
 _BY_KEY = Statement(
     sa.select(
-        _account.id.label("account_id"), _key.id.label("key_id"), _key.scopes, _key.expires_at
+        _account.id.label("account_id"),
+        _key.id.label("key_id"),
+        _key.name.label("key_name"),
+        _key.scopes,
+        _key.expires_at,
     )
     .join_from(api_key, tables.account, _key.account_id == _account.id)
     .where(
@@ -90,13 +94,14 @@ _FIRST_TWO = Statement(sa.select(_account.id, _account.disabled_at).limit(2))
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A caller of the public API: the account of its API key, the key's id and the key's scopes."""
+    """A caller of the public API: the account of its API key, and the key's id, scopes and name."""
 
     credential: ClassVar = "key"
 
     account: Account
     key_id: str
     scopes: frozenset[str]
+    key_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +307,9 @@ class Directory:
         found = self._routed(
             _BY_KEY,
             {"digest": hashed, "now": now_ms()},
-            lambda account, row: Caller(account, row.key_id, frozenset(keys.scopes_of(row.scopes))),
+            lambda account, row: Caller(
+                account, row.key_id, frozenset(keys.scopes_of(row.scopes)), row.key_name
+            ),
         )
         if found is not None:
             # Often enough: a key in use is queried again whenever its cached row has expired.

@@ -33,6 +33,7 @@ from crmhub.cli.erase import erase
 from crmhub.cli.examples import add_examples
 from crmhub.cli.fake import fake
 from crmhub.cli.key import key
+from crmhub.cli.mcp import mcp
 from crmhub.cli.serve import serve
 from crmhub.cli.worker import worker
 from crmhub.cli.workflow import workflow
@@ -153,7 +154,7 @@ def main() -> None:
 
 _PANELS = {
     "Run the service": (serve, worker, doctor, db, demo),
-    "Accounts and their CRM": (account, key, adapters, workflow),
+    "Accounts and their CRM": (account, key, adapters, workflow, mcp),
     "Follow and fix": (actions, alert, audit),
     "Records and persons": (import_, export, duplicates, erase),
     "Operators": (admin,),

@@ -37,6 +37,8 @@ _VERBS = (
     "invite",
     "reset",
     "remove",
+    "link",
+    "pick",
 )
 
 

@@ -23,6 +23,7 @@ EXAMPLES = {
     "account enable": "crmhub account enable acme",
     "key create": "crmhub key create acme --scope contacts:read --expires 90d",
     "key list": "crmhub key list acme",
+    "mcp": "crmhub mcp acme --scope contacts:read",
     "key revoke": "crmhub key revoke acme key_8k2m4q6s",
     "adapters": "crmhub adapters hubspot",
     "adapter new": "crmhub adapter new acme --to crmhub-acme",

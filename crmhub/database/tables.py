@@ -698,6 +698,8 @@ action = sa.Table(
     sa.Column("corrected", sa.Text),
     # Until when a write in doubt may have been sent.
     sa.Column("written_at", MS),
+    # The id of the API key with which an agent made the call; null for a bot's call.
+    sa.Column("author", sa.Text),
     sa.UniqueConstraint("account_id", "idempotency_key"),
     sa.Index("action_behind", "behind", **_where("behind is not null")),
     sa.Index("action_corrected", "account_id", **_where("versions is not null")),

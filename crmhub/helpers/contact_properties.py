@@ -32,7 +32,7 @@ from crmhub.helpers.inputs import (
 from crmhub.helpers.partial_writes import write_accepted_properties
 from crmhub.hub import Hub
 from crmhub.identity import resolution
-from crmhub.identity.bindings import Binding, of_token
+from crmhub.identity.bindings import Binding, of_contact, of_token
 from crmhub.identity.chats import note_chat, note_chat_of_contact
 from crmhub.journal.models import Entry, New
 from crmhub.journal.slots import too_many_at_once
@@ -180,16 +180,23 @@ def set_properties(
 
 @dataclass(frozen=True, slots=True)
 class SetProperties(Action):
-    """A call of setProperties, to be stored in the journal and attempted."""
+    """A call of setProperties, to be stored in the journal and attempted.
+
+    The contact is that of the conversation `contact_token`. An agent names it by `contact_id`
+    instead, the hub's or the CRM's id; the other is then "".
+    """
 
     kind: ClassVar[str] = "setProperties"
     record: ClassVar[Written] = "contacts"
 
     contact_token: str
     properties: Sent
+    contact_id: str = ""
 
     def enter(self, tx: Connection, account: Account) -> New:
-        """Find the conversation's contact; return the action as the journal stores it."""
+        """Find the contact; return the action as the journal stores it."""
+        if self.contact_id:
+            return self._enter_by_id(tx, account)
         binding = _of_conversation(tx, account, self.contact_token)
         person = note_chat(tx, account, binding)
         if not person:
@@ -198,6 +205,20 @@ class SetProperties(Action):
         resolution.keep_values(tx, account, binding, self.mapped(account).properties)
         request = {"contact_token": self.contact_token, "properties": dict(self.properties)}
         return New(self.kind, person or binding.person, binding.hub_id, request)
+
+    def _enter_by_id(self, tx: Connection, account: Account) -> New:
+        request = {
+            "contact_token": "",
+            "properties": dict(self.properties),
+            "contact_id": self.contact_id,
+        }
+        binding = of_contact(tx, account, self.contact_id)
+        if binding is None:
+            # A contact without a binding is named by its id; the CRM checks whether it exists.
+            return New(self.kind, self.contact_id, self.contact_id, request)
+        person = resolution.person_now(tx, account, binding)
+        resolution.keep_values(tx, account, binding, self.mapped(account).properties)
+        return New(self.kind, person, binding.hub_id, request)
 
     def mapped(self, account: Account) -> Mapped:
         """Return the properties that can be sent, with the name as the CRM stores names.
@@ -234,6 +255,8 @@ class SetProperties(Action):
                 write, mapped.properties, mapped.refused, strict=account.switches.strict
             )
         except contract.NotFound as exc:
+            if self.contact_id:
+                raise NotFound(f"contactId: {exc.message}") from exc
             raise _gone(exc) from exc
         names = {problem.name for problem in stored.refused}
         return Done(

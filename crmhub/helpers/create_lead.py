@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import ClassVar
 
 from crmhub.accounts.accounts import Account
@@ -18,6 +18,8 @@ from crmhub.helpers import dispatch
 from crmhub.helpers.attempts import Action, Done, Mapped, completed, named_for, newest
 from crmhub.helpers.crm_connection import lease
 from crmhub.helpers.inputs import (
+    PHONES,
+    Sent,
     filled,
     key_fault,
     name_fault,
@@ -74,6 +76,7 @@ def demand(account: Account, lead: CreateLead) -> None:
 
 
 _LEASE_S = 60.0
+_NO_IDENTITY = "Neither email nor phone can be used."
 
 
 def lease_key(phone: str) -> str:
@@ -85,7 +88,9 @@ def lease_key(phone: str) -> str:
 class CreateLead(Action):
     """A call of createLead, to be stored in the journal and attempted.
 
-    `before`: the hub's id of the contact to which the conversation belonged before this call.
+    `contact_token` is "" for a lead without a conversation, such as an agent's. `before`: the hub's
+    id of the contact to which the conversation belonged before this call. `properties`: further
+    properties of the contact.
     """
 
     kind: ClassVar[str] = "createLead"
@@ -96,6 +101,7 @@ class CreateLead(Action):
     email: str
     phone: str | None
     before: str = ""
+    properties: Sent = field(default_factory=dict)
 
     def enter(self, tx: Connection, account: Account) -> New:
         """Find or create the lead's contact in the hub; return the action as the journal stores it.
@@ -104,6 +110,8 @@ class CreateLead(Action):
         """
         mapped = self.mapped(account)
         email, phone = mapped.properties.get("email", ""), mapped.properties.get("phone", "")
+        if not (email or phone or self.contact_token):
+            raise refusal(mapped.refused, _NO_IDENTITY)
         resolved = resolution.resolve_binding(
             tx,
             account,
@@ -114,8 +122,10 @@ class CreateLead(Action):
         )
         if not (email or phone or resolved.before):
             # Without email and phone, the name cannot be assigned to a contact.
-            raise refusal(mapped.refused, "Neither email nor phone can be used.")
+            raise refusal(mapped.refused, _NO_IDENTITY)
         request = asdict(replace(self, before=resolved.before))
+        if not self.properties:
+            del request["properties"]
         return New(
             self.kind, resolved.binding.person, resolved.binding.hub_id, request, first=resolved.new
         )
@@ -128,7 +138,7 @@ class CreateLead(Action):
 
         def write(properties: Mapping[str, str]) -> SavedLead:
             if not (lead.contact_id or properties.get("email") or properties.get("phone")):
-                raise Rejected([], "Neither email nor phone can be used.")
+                raise Rejected([], _NO_IDENTITY)
             # The lead keeps an email or phone that the CRM refuses: it shows which contacts are not
             # meant.
             return upsert_contact(
@@ -211,6 +221,11 @@ class CreateLead(Action):
                 refused.append(Problem(name, str(exc)))
         named = named_for(account, self.name)
         properties |= {name: text for name, text in named.items() if text}
+        more, bad = usable(self.properties, PHONES)
+        refused += bad
+        properties |= {
+            name: text for name, text in more.items() if text.strip() and name not in properties
+        }
         mapped = completed(account, self.record, properties, refused)
         if WHOLE_NAME in named and whole_name_fault(self.name):
             # A name with missing words must not replace a complete one.

@@ -12,13 +12,15 @@ from typing import Any
 from crmhub import adapter as contract
 from crmhub import errors
 from crmhub.accounts.accounts import Account
+from crmhub.accounts.limits import RateStatus
 from crmhub.adapter import Problem
+from crmhub.database.connection import Connection
 from crmhub.helpers.attempts import QUEUED, Action, Done, attempt
 from crmhub.helpers.crm_connection import as_hub_errors
 from crmhub.helpers.deadlines import arrived, is_deferred, remaining, within
 from crmhub.hub import Hub
-from crmhub.journal.models import Accepted
-from crmhub.journal.schedule import GRACE_MS
+from crmhub.journal.models import Accepted, New
+from crmhub.journal.schedule import GRACE_MS, KEY_MS
 
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.02, 0.2
 _STOPPED = "The CRM does not have this yet; the operator has to fix the cause and retry it."
@@ -26,12 +28,23 @@ _STOPPED = "The CRM does not have this yet; the operator has to fix the cause an
 _WRITING_S = 0.15
 
 
-def run(hub: Hub, account: Account, action: Action, *, key: str = "") -> Done:
+def run(
+    hub: Hub,
+    account: Account,
+    action: Action,
+    *,
+    key: str = "",
+    key_ms: int = KEY_MS,
+    author: str = "",
+    counted: bool = False,
+) -> Done:
     """Store an action in the journal, attempt it once, and return its result.
 
     If the attempt is not possible now, or the CRM is unavailable, the result has the status
-    `queued`, and the worker attempts the action later. `key`: the caller's Idempotency-Key. Raises
-    NotFound, Semantic and Conflict for errors that the caller can fix.
+    `queued`, and the worker attempts the action later. `key`: the caller's Idempotency-Key, which
+    is valid for `key_ms`. `author`: the id of the API key with which an agent made the call.
+    `counted`: whether the account's rate limit has counted the call already. Raises NotFound,
+    Semantic and Conflict for errors that the caller can fix.
     """
     deadline_s, began = account.switches.deadline_s, arrived()
     action_id = ""
@@ -42,16 +55,17 @@ def run(hub: Hub, account: Account, action: Action, *, key: str = "") -> Done:
             free, is_remote = not is_deferred(), _is_remote(hub, account)
             if free and is_remote:
                 free = call.enter_context(hub.slots.one(deadline_s))
-            rate = hub.limits.hit_account(account)
+            rate = RateStatus() if counted else hub.limits.hit_account(account)
             with hub.slots.writing:
                 accepted = hub.journal.accept(
                     account,
-                    partial(action.enter, account=account),
+                    partial(_enter, action, account, author),
                     lease_s=deadline_s + GRACE_MS / 1000,
                     # While outcomes wait for the database, no attempt is begun.
                     now=free and rate.allowed and not hub.unwritten.many,
                     wait_s=0.0 if rate.allowed else rate.retry_after,
                     key=key,
+                    key_ms=key_ms,
                 )
             action_id = accepted.action_id
             late = hub.slots.took(time.monotonic() - began, deadline_s) and is_remote
@@ -59,6 +73,11 @@ def run(hub: Hub, account: Account, action: Action, *, key: str = "") -> Done:
     except errors.HubError as exc:
         exc.action_id = action_id
         raise
+
+
+def _enter(action: Action, account: Account, author: str, tx: Connection) -> New:
+    """Return the action as the journal stores it, with its author."""
+    return replace(action.enter(tx, account), author=author)
 
 
 def _attempt(hub: Hub, account: Account, action: Action, accepted: Accepted, *, late: bool) -> Done:

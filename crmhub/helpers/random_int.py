@@ -52,6 +52,11 @@ def _check(smallest: int, largest: int) -> None:
         raise Semantic(f"min: {smallest} is greater than max, {largest}; send the smaller as min")
 
 
+def check_range(account: Account, *, smallest: int, largest: int) -> None:
+    """Raise Semantic if the account's rotation cannot draw from this range."""
+    _Turns(account.id, smallest, largest, read_rotation(account.switches.rotation)).check()
+
+
 def int_of_account(
     database: Database,
     account: Account,

@@ -186,8 +186,8 @@ def resolve_binding(
 ) -> Resolution:
     """Assign the conversation of a lead to the lead's binding, and store the lead's values.
 
-    `token`: the contactToken of the conversation. `values`: the lead's properties. getProperties
-    reads them from the binding as long as the CRM does not have them.
+    `token`: the contactToken of the conversation, "" for a lead without one. `values`: the lead's
+    properties. getProperties reads them from the binding as long as the CRM does not have them.
 
     The binding is found by the conversation or by the email; without one, it is created. An email
     that differs from the conversation's former email may belong to another contact, which only the
@@ -203,6 +203,8 @@ def resolve_binding(
     # A new or first email may mean another contact.
     if before is not None and said.get("email", before.email) == before.email:
         binding = before
+    elif theirs is not None and not token:
+        binding = theirs
     elif theirs is not None and theirs.free:
         binding = theirs
         _detach_token(tx, account, token)
@@ -210,7 +212,7 @@ def resolve_binding(
         tx.run(_SET_TOKEN, here | {"contact_token": token})
     else:
         alike = theirs or before or found.get("phone")
-        person = _person_now(tx, account, alike) if alike else _new_id()
+        person = person_now(tx, account, alike) if alike else _new_id()
         if before is not None:
             _detach_token(tx, account, token)
         crm_id = theirs.crm_id if theirs else ""
@@ -231,7 +233,7 @@ def resolve_binding(
     return Resolution(binding, before.hub_id if before is not None else "")
 
 
-def _person_now(tx: Connection, account: Account, binding: Binding) -> str:
+def person_now(tx: Connection, account: Account, binding: Binding) -> str:
     """Return the person that the database has for a binding, and lock the binding.
 
     A person is the id of a group of bindings that the hub takes for one human being.
@@ -381,7 +383,7 @@ def correct(
     binding = of_hub_id(tx, account, hub_id)
     if binding is None:
         return
-    person = _person_now(tx, account, binding)
+    person = person_now(tx, account, binding)
     keep_values(tx, account, binding, values)
     here = connection_key(account) | {"hub_id": hub_id}
     for name, text in said.items():

@@ -50,6 +50,7 @@ _INSERT = Statement(
             "doubt_since",
             "identity",
             "idempotency_key",
+            "author",
             "created_at",
         )
         | {"tries": sa.literal_column("0"), "reason": sa.literal_column("''")}
@@ -112,6 +113,7 @@ def accept(
     now: bool,
     wait_s: float,
     key: str,
+    key_ms: int = KEY_MS,
 ) -> Accepted:
     """Call `prepare` and store the action that it returns, in one transaction with its writes.
 
@@ -126,7 +128,9 @@ def accept(
         earlier = None
         if key:
             # A call with a new key is a new action, even if it equals an earlier one.
-            earlier = _with_key(tx, account, new, key, moment)
+            earlier = _with_key(
+                tx, account, new, key, since=moment - key_ms, keep_refusals=key_ms == KEY_MS
+            )
         elif new.identity:
             earlier = _with_identity(tx, account, new, moment)
         if earlier is not None:
@@ -164,6 +168,7 @@ def accept(
             "doubt_since": moment - 1 if free else None,
             "identity": new.identity or None,
             "idempotency_key": key or None,
+            "author": new.author or None,
             "created_at": created_at,
         }
         tx.run(_INSERT, row)
@@ -210,19 +215,22 @@ def _before(tx: Connection, account: Account, new: New) -> tuple[int | None, int
     return row.last, row.waits_until, row.said or 0
 
 
-def _with_key(tx: Connection, account: Account, new: New, key: str, moment: int) -> Accepted | None:
-    """Return the action that was accepted with this Idempotency-Key in the last 24 hours, or None.
+def _with_key(
+    tx: Connection, account: Account, new: New, key: str, *, since: int, keep_refusals: bool
+) -> Accepted | None:
+    """Return the action that was accepted with this Idempotency-Key since a time, or None.
 
-    `new`: the action of the present call. `moment`: the present in ms since 1970. Raises Semantic
-    if the earlier action differs from `new`.
+    `new`: the action of the present call. `since`: the time in ms since 1970. Without
+    `keep_refusals`, an action that was refused is not returned. Raises Semantic if the earlier
+    action differs from `new`.
     """
     hold(tx, account.id, "idempotency key", key)
     row = tx.row(_WITH_KEY, {"account_id": account.id, "idempotency_key": key})
     if row is None:
         return None
     # An action dropped by a change of the CRM has no answer to repeat.
-    dropped = row.state == "refused" and row.result is None
-    if dropped or row.created_at < moment - KEY_MS:
+    dropped = row.state == "refused" and (row.result is None or not keep_refusals)
+    if dropped or row.created_at < since:
         tx.run(_CLEAR_KEY, {"account_id": account.id, "id": row.id})
         return None
     accepted = (row.kind, _said(_as_accepted(row.request, row.versions)))

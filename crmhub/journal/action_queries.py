@@ -56,6 +56,7 @@ _COLUMNS = (
     _a.created_at,
     _a.finished_at,
     _a.behind,
+    _a.author,
 )
 _WHOLE = (
     sa.select(_crm.adapter)
@@ -109,7 +110,8 @@ class Summary:
     """An action as lists show it, without its request and without the details of its attempts.
 
     Times are in ms since 1970; `finished_at` is 0 for an unfinished action. `attempts`: the number
-    of attempts so far. `behind`: the id of the failed lead that blocks the action, or "".
+    of attempts so far. `behind`: the id of the failed lead that blocks the action, or "". `author`:
+    the id of the API key with which an agent made the call, "" for a bot's call.
     """
 
     account_id: int
@@ -125,6 +127,7 @@ class Summary:
     finished_at: int
     behind: str
     attempts: int
+    author: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,4 +427,5 @@ def _summary(row: Any, attempts: int) -> Summary:
         finished_at=row.finished_at or 0,
         behind=row.behind or "",
         attempts=attempts,
+        author=row.author or "",
     )

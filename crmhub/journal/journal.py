@@ -29,6 +29,7 @@ from crmhub.database.tables import action
 from crmhub.journal import accepting, claiming, outcomes, turns
 from crmhub.journal.models import Accepted, Due, Entry, New, Outcome, State, as_result, earliest_id
 from crmhub.journal.outages import Outage
+from crmhub.journal.schedule import KEY_MS
 from crmhub.records import marks
 
 Tried = tuple[Entry, Outcome, Callable[[Connection], None]]
@@ -70,6 +71,7 @@ class Journal:
         now: bool,
         wait_s: float = 0.0,
         key: str = "",
+        key_ms: int = KEY_MS,
     ) -> Accepted:
         """Call `prepare` and store the action that it returns, in one transaction with its writes.
 
@@ -78,12 +80,20 @@ class Journal:
         due in `wait_s` seconds. `key`: the caller's Idempotency-Key.
 
         A repeated call stores nothing and returns the earlier action. A call with a key is repeated
-        if an action was accepted with this key in the last 24 hours. A call without a key is
-        repeated if an equal action is unfinished or succeeded in the last minute. Raises the errors
-        of `prepare`, and Semantic if `key` belongs to a different action.
+        if an action was accepted with this key in the last 24 hours. With another `key_ms`, the key
+        is valid for so many ms, and an action that was refused does not count. A call without a key
+        is repeated if an equal action is unfinished or succeeded in the last minute. Raises the
+        errors of `prepare`, and Semantic if `key` belongs to a different action.
         """
         return accepting.accept(
-            self._database, account, prepare, lease_s=lease_s, now=now, wait_s=wait_s, key=key
+            self._database,
+            account,
+            prepare,
+            lease_s=lease_s,
+            now=now,
+            wait_s=wait_s,
+            key=key,
+            key_ms=key_ms,
         )
 
     def release(self, entries: Sequence[Entry]) -> None:

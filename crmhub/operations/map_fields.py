@@ -270,6 +270,11 @@ def preview(
         connection = replace(account.connection, field_map=field_map)
         account = replace(account, connection=connection)
     action = _newest_call(hub, account, helper) if sample is None else _sample_call(helper, sample)
+    return preview_action(hub, account, action)
+
+
+def preview_action(hub: Hub, account: Account, action: Action) -> Preview:
+    """Return the properties that an action would send to the account's CRM; nothing is sent."""
     mapped, rules = action.mapped(account), account.connection.field_map.of(action.record)
     all_sent = (_sent(rules, mapped, *item) for item in mapped.properties.items())
     sent = tuple(value for value in all_sent if value.name)
@@ -281,7 +286,7 @@ def preview(
         refused += _refused(action.record, rules, sent, theirs, defines_unknown=not adapter.remote)
     except AdapterError as exc:
         note = f"What the CRM would refuse is not known: {exc.message}"
-    return Preview(helper, action.record, sent, tuple(refused), note)
+    return Preview(action.kind, action.record, sent, tuple(refused), note)
 
 
 def _sent(rules: KindMap, mapped: Mapped, name: str, given: str) -> Sent:

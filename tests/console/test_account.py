@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from html import unescape
 
 import pytest
 
@@ -116,6 +117,10 @@ def test_a_key_is_shown_once_works_and_is_revoked(hub, client, operator, path):
     assert answer.status_code == 201
     assert "Import job" in text_of(operator.get(f"{path}/keys"))
     key = value_of(answer, "api-key")
+    config = json.loads(re.search(r"\{.mcpServers.*\}", unescape(answer.text))[0])
+    agent = config["mcpServers"]["crmhub"]
+    assert agent["url"].endswith("/mcp")
+    assert agent["headers"] == {"Authorization": f"Bearer {key}"}
     caller = hub.directory.by_api_key(key)
     assert caller.scopes == {"contacts:read", "deals:write"}
     page = operator.get(f"{path}/keys")

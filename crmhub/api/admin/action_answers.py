@@ -41,6 +41,9 @@ class ActionListedShown(Shown):
         required=True,
         metadata={"description": "The dead createLead of its contact that blocks a parked one."},
     )
+    author = fields.String(
+        metadata={"description": "Of an agent's call: the id of its API key. Else left out."}
+    )
 
 
 class CallShown(Shown):
@@ -91,6 +94,8 @@ class VersionShown(Shown):
 def summary_shown(summary: Summary) -> dict[str, Any]:
     """Return the JSON of an action in a list of actions."""
     shown: dict[str, Any] = ActionListedShown().dump(summary)
+    if not summary.author:
+        del shown["author"]
     if summary.state not in ("running", "queued"):
         shown["nextTryAt"] = None
     return shown

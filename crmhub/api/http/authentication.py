@@ -71,6 +71,15 @@ def authenticate(request: flask.Request, client_id: str) -> None:
     if caller is None or caller.account.client_id != client_id:
         # The same words for every reason, so that nobody learns which accounts exist.
         raise count_auth_failure(Unauthorized(_NO_SUCH_KEY), "the key")
+    admit(request, caller)
+
+
+def admit(request: flask.Request, caller: Caller) -> None:
+    """Count a request of an authenticated caller, and take a server thread for it.
+
+    Raises TooManyRequests above the rate limit or while the account uses all threads of its share.
+    """
+    here, g = hub(), flask_proxies.g()
     g.caller = caller
     here.database.bind_account(caller.account.id)
     rate = here.limits.hit(caller)

@@ -32,6 +32,8 @@ DOCUMENTED_APART = (
     *PATHS.values(),
     "/docs",
     "/console",
+    # The Model Context Protocol describes itself, by tools/list.
+    "/mcp",
     "/bootstrap/static/",
 )
 

@@ -1,0 +1,136 @@
+"""Dry runs: check a call of a tool that writes, and say what it would do, without any write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from crmhub.adapter import Problem
+from crmhub.api.agents.agent import Agent
+from crmhub.api.agents.fitting import shorten
+from crmhub.errors import NotFound, Semantic, Unavailable, listed
+from crmhub.helpers import read_crm
+from crmhub.helpers.attempts import Action
+from crmhub.helpers.contact_properties import SetProperties
+from crmhub.helpers.create_lead import CreateLead
+from crmhub.helpers.create_linked import CreateForContact
+from crmhub.helpers.partial_writes import PLACES
+from crmhub.operations.map_fields import Preview, preview_action
+from crmhub.properties.kinds import KINDS, Kind
+from crmhub.properties.validation import check, complete
+from crmhub.properties.validation import place as stage_problems
+from crmhub.records.writing import missing
+
+_NOTHING = "Dry run: nothing was written."
+
+
+def lead(agent: Agent, action: CreateLead, refused: Sequence[Problem]) -> dict[str, Any]:
+    """Return what a lead would do: update the contact with its email, or create one."""
+    preview = _preview(agent, action, refused)
+    email = action.mapped(agent.account).properties.get("email", "")
+    if not email:
+        raise Semantic(listed(_pairs(preview.refused)) or "email: it cannot be used")
+    note, contact_id = preview.note, ""
+    try:
+        found = read_crm.find_contact(agent.hub, agent.account, email=email, names=[])
+        contact_id = "" if found is None else found.id
+    except Unavailable as exc:
+        note = f"{exc.message} The call would be queued."
+    would = f"update contact {contact_id}" if contact_id else "create a contact"
+    return _shown(preview, refused, would, note, contactId=contact_id)
+
+
+def properties(agent: Agent, action: SetProperties, refused: Sequence[Problem]) -> dict[str, Any]:
+    """Return what a change of a contact would do. Raises NotFound if the contact does not exist."""
+    preview = _preview(agent, action, refused)
+    if not preview.sent or len(preview.refused) >= len(preview.sent):
+        raise Semantic(listed(_pairs(preview.refused)))
+    note = _require_contact(agent, action.contact_id)
+    would = f"change contact {action.contact_id}"
+    return _shown(preview, refused, would, note or preview.note, id=action.contact_id)
+
+
+def linked(agent: Agent, action: CreateForContact, refused: Sequence[Problem]) -> dict[str, Any]:
+    """Return what a new deal or ticket would be. Raises NotFound if its contact does not exist."""
+    preview = _preview(agent, action, refused)
+    problems = [one for one in preview.refused if one.name in PLACES]
+    if not read_crm.is_remote(agent.hub, agent.account):
+        catalogue = agent.hub.records.catalogue(agent.account, KINDS[action.linked])
+        values = {one.name: one.value for one in preview.sent}
+        lacking = complete(catalogue, values, of_its_own=False)
+        problems += [Problem(name, reason) for name, reason in lacking]
+    if problems:
+        raise Semantic(listed(_pairs(problems)))
+    note = _require_contact(agent, action.contact_id)
+    one = KINDS[action.linked].singular
+    would = f"create a {one} linked to contact {action.contact_id}"
+    return _shown(preview, refused, would, note or preview.note, contactId=action.contact_id)
+
+
+def own_record(agent: Agent, kind: Kind, id: int, sent: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a change of one of the hub's records would do; raise the errors that it would."""
+    stored = agent.hub.records.read(agent.account, kind, [id])
+    if not stored:
+        raise NotFound(missing(kind, id))
+    catalogue = agent.hub.records.catalogue(agent.account, kind)
+    clean, problems = check(catalogue, sent, region=agent.account.switches.region)
+    faults = [(one.path, one.reason) for one in problems]
+    after = {**stored[0].properties, **clean}
+    after = {name: value for name, value in after.items() if value}
+    faults += [(f"properties.{name}", why) for name, why in complete(catalogue, after)]
+    faults += [
+        (f"properties.{name}", why) for name, why in stage_problems(catalogue, after, changed=clean)
+    ]
+    if faults:
+        raise Semantic(listed(faults))
+    changed = [n for n, value in clean.items() if stored[0].properties.get(n, "") != value]
+    would = f"change {', '.join(changed)} of {kind.singular} {id}" if changed else "change nothing"
+    shown = shorten({"properties": clean})["properties"]
+    return {
+        "status": "dryRun",
+        "message": _NOTHING,
+        "wouldBe": would,
+        "id": str(id),
+        "properties": shown,
+        "refused": [],
+    }
+
+
+def _preview(agent: Agent, action: Action, refused: Sequence[Problem]) -> Preview:
+    preview = preview_action(agent.hub, agent.account, action)
+    if agent.account.switches.strict and (preview.refused or refused):
+        raise Semantic(listed(_pairs([*refused, *preview.refused])))
+    return preview
+
+
+def _require_contact(agent: Agent, contact_id: str) -> str:
+    """Raise NotFound if the contact does not exist; return a note if that is not known."""
+    known = read_crm.find_known(agent.hub, agent.account, contact_id)
+    if not known.crm_id:
+        return "The contact's lead has not reached the CRM yet; the call would be queued behind it."
+    try:
+        read_crm.read_contact(agent.hub, agent.account, known.crm_id, [])
+    except NotFound as exc:
+        raise NotFound(f"contactId: {exc.message}; find_contacts finds ids.") from None
+    except Unavailable as exc:
+        return f"{exc.message} The call would be queued."
+    return ""
+
+
+def _pairs(problems: Sequence[Problem]) -> list[tuple[str, str]]:
+    return [(f"properties.{one.name}", one.reason) for one in problems]
+
+
+def _shown(
+    preview: Preview, refused: Sequence[Problem], would: str, note: str, **own: str
+) -> dict[str, Any]:
+    problems = {one.name: one.reason for one in (*refused, *preview.refused)}
+    values = {one.name: one.value for one in preview.sent if one.of not in problems}
+    return {
+        "status": "dryRun",
+        "message": " ".join(filter(None, [_NOTHING, note])),
+        "wouldBe": would,
+        **{name: text for name, text in own.items() if text},
+        "properties": shorten({"properties": values})["properties"],
+        "refused": [{"name": name, "reason": why[:300]} for name, why in problems.items()][:20],
+    }

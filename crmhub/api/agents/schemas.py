@@ -1,0 +1,159 @@
+"""Parts of the tools' JSON Schemas, and the answers that several tools share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from crmhub.bounds import MAX_ASKED_PROPERTIES
+from crmhub.properties.kinds import KINDS
+
+Shape = dict[str, Any]
+
+RESOURCES = tuple(KINDS)
+LONGEST_KEY = 200
+LONGEST_TEXT = 65_536
+
+
+def text(description: str, example: str = "", **more: Any) -> Shape:
+    """Return the schema of a string."""
+    examples = {"examples": [example]} if example else {}
+    return {"type": "string", "description": description, **examples, **more}
+
+
+def record_id(description: str, example: str = "481516234211") -> Shape:
+    """Return the schema of a record's id: a string, or an integer."""
+    return {"type": ["string", "integer"], "description": description, "examples": [example]}
+
+
+def resource(kinds: Sequence[str] = RESOURCES, **more: Any) -> Shape:
+    """Return the schema of the name of a kind of record."""
+    return {"type": "string", "enum": list(kinds), "description": "The kind of record.", **more}
+
+
+def takes(required: Sequence[str] = (), /, **properties: Shape) -> Shape:
+    """Return the schema of a tool's arguments; other arguments are refused."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+PROPERTIES: Shape = {
+    "type": "object",
+    "description": "Property names and values, as list_properties names them.",
+    "examples": [{"jobtitle": "Engineer"}],
+    "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
+    "maxProperties": MAX_ASKED_PROPERTIES,
+}
+NAMES: Shape = {
+    "type": "array",
+    "description": "Only these properties are shown; without it all that have a value.",
+    "items": {"type": "string", "minLength": 1, "maxLength": 100},
+    "minItems": 1,
+    "maxItems": MAX_ASKED_PROPERTIES,
+    "examples": [["email", "lifecyclestage"]],
+}
+CURSOR = text(
+    "The cursor of the previous answer, for what follows. Send the other arguments unchanged.",
+    maxLength=8000,
+)
+LIMIT: Shape = {
+    "type": "integer",
+    "minimum": 1,
+    "maximum": 100,
+    "default": 10,
+    "description": "At most this many; an answer may hold fewer and then has a cursor.",
+    "examples": [10],
+}
+DRY_RUN: Shape = {
+    "type": "boolean",
+    "default": False,
+    "description": "true: check everything and say what would happen, but write nothing.",
+}
+KEY = text(
+    "Names this call: the same key again within 24 hours is answered with the first result.",
+    "order-4711",
+    minLength=1,
+    maxLength=LONGEST_KEY,
+    pattern=r"^[!-~]([ -~]*[!-~])?$",
+)
+
+ERROR: Shape = {
+    "type": "object",
+    "description": "What was wrong and what to send instead.",
+    "properties": {
+        "status": {"type": "string", "enum": ["error"]},
+        "category": {"type": "string"},
+        "message": {"type": "string"},
+        "timestamp": {"type": "string"},
+    },
+    "required": ["category", "message", "timestamp", "status"],
+}
+_VALUES: Shape = {"type": "object", "additionalProperties": {"type": "string"}}
+_STRING: Shape = {"type": "string"}
+_REFUSED: Shape = {
+    "type": "array",
+    "description": "Properties that were not stored, with the reasons.",
+    "items": {
+        "type": "object",
+        "properties": {"name": _STRING, "reason": _STRING},
+        "required": ["name", "reason"],
+    },
+}
+RECORD: Mapping[str, Shape] = {
+    "id": {"type": "string"},
+    "properties": _VALUES,
+    "associations": {"type": "object", "additionalProperties": {"type": "array"}},
+    "createdAt": _STRING,
+    "updatedAt": _STRING,
+    "url": {"type": "string", "description": "The record's page in the CRM."},
+    "omitted": {
+        "type": "object",
+        "description": "Values too long to show, with their lengths; get_record reads them.",
+        "additionalProperties": {"type": "integer"},
+    },
+    "omittedCount": {"type": "integer"},
+}
+_PAGE: Mapping[str, Shape] = {
+    "cursor": {"type": "string", "description": 'For the next call; "" at the end.'},
+    "hasMore": {"type": "boolean"},
+}
+SOURCE: Shape = {
+    "type": "string",
+    "enum": ["hub", "crm"],
+    "description": "Where this was read: the hub's own records, or the account's CRM.",
+}
+
+
+def answer(required: Sequence[str], /, **properties: Shape) -> Shape:
+    """Return the schema of a tool's structured content: the success, or the API's error body."""
+    success: Shape = {"type": "object", "properties": properties, "required": list(required)}
+    return {"type": "object", "anyOf": [success, ERROR]}
+
+
+def page(item: Mapping[str, Shape], required: Sequence[str] = (), **more: Shape) -> Shape:
+    """Return the schema of a page of items."""
+    items: Shape = {"type": "object", "properties": dict(item), "required": list(required)}
+    shape: dict[str, Shape] = {"results": {"type": "array", "items": items}, **_PAGE, **more}
+    return answer(["results", *_PAGE], **shape)
+
+
+def written(**own: Shape) -> Shape:
+    """Return the schema of the answer of a tool that writes."""
+    return answer(
+        ["status", "message"],
+        status={
+            "type": "string",
+            "enum": ["created", "updated", "unchanged", "queued", "ok", "dryRun"],
+        },
+        message=_STRING,
+        actionId={"type": "string", "description": "For get_action."},
+        refused=_REFUSED,
+        url=_STRING,
+        wouldBe={"type": "string", "description": "Of a dry run: what the call would do."},
+        properties=_VALUES,
+        **own,
+    )

@@ -1,0 +1,67 @@
+"""The Model Context Protocol over standard input and output: one JSON-RPC message in each line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO
+
+import orjson
+from mcp_types.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
+
+from crmhub.api.agents import protocol
+from crmhub.api.agents.agent import Agent
+from crmhub.api.http.reading import read_json
+from crmhub.bounds import MAX_BODY_BYTES
+from crmhub.errors import BadRequest, HubError
+
+
+def serve(current: Callable[[], Agent], lines: BinaryIO, out: BinaryIO) -> None:
+    """Answer the messages in `lines` until they end; write each answer to `out` as one line.
+
+    `current` returns the agent as it is now, since its account may change between two messages; it
+    raises HubError if the account cannot be used any more.
+    """
+    version = protocol.negotiated(None)
+    for line in _read(lines):
+        reply, version = _reply(current, line, version)
+        if reply is not None:
+            out.write(orjson.dumps(reply) + b"\n")
+            out.flush()
+
+
+def _read(lines: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines; of a line that is too long, only so much that it is refused."""
+    while line := lines.readline(MAX_BODY_BYTES + 1):
+        rest = line
+        while len(rest) > MAX_BODY_BYTES and not rest.endswith(b"\n"):
+            rest = lines.readline(MAX_BODY_BYTES + 1)
+            if len(rest) <= MAX_BODY_BYTES:
+                break
+        if line.strip():
+            yield line
+
+
+def _reply(current: Callable[[], Agent], line: bytes, version: str) -> tuple[Any, str]:
+    """Return the answer to one line, None for no answer, and the version agreed on from now on."""
+    if len(line) > MAX_BODY_BYTES:
+        error = protocol.ProtocolError(INVALID_REQUEST, "The message is larger than 1 MiB.")
+        return protocol.failed(error, None).body, version
+    try:
+        message = read_json(line)
+    except BadRequest as exc:
+        return protocol.failed(protocol.ProtocolError(PARSE_ERROR, exc.message), None).body, version
+    try:
+        agent = current()
+    except HubError as exc:
+        request_id = message.get("id") if isinstance(message, dict) else None
+        error = protocol.ProtocolError(INTERNAL_ERROR, exc.message)
+        return protocol.failed(error, protocol.shown_id(request_id)).body, version
+    if isinstance(message, list) and protocol.takes_batches(version):
+        replies = protocol.answer_all(agent, message, version)
+        return replies or None, version
+    reply = protocol.answer(agent, message, version)
+    if reply is None:
+        return None, version
+    if isinstance(message, dict) and message.get("method") == "initialize" and not reply.code:
+        version = str(reply.body["result"]["protocolVersion"])
+    return reply.body, version

@@ -1,0 +1,118 @@
+"""Read contacts, properties and pipelines from an account's CRM, for agents.
+
+The hub's own ids (`hub-…`) name a contact before the CRM has it; then the hub's last known values
+are returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from crmhub import adapter as contract
+from crmhub.accounts.accounts import Account
+from crmhub.adapter import Adapter, Contact, Described, Linked, Pipeline, Written
+from crmhub.errors import NotFound, Unavailable
+from crmhub.helpers.attempts import note_failure
+from crmhub.helpers.crm_connection import AWAY, as_hub_errors, connect, sound
+from crmhub.helpers.deadlines import is_deferred, within
+from crmhub.helpers.inputs import shortened
+from crmhub.hub import Hub
+from crmhub.identity import bindings
+from crmhub.journal.slots import too_many_at_once
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A contact as the hub knows it: its id in the CRM, and the last known values.
+
+    `crm_id` is "" as long as the CRM does not have the contact.
+    """
+
+    crm_id: str
+    values: dict[str, str]
+
+
+def is_remote(hub: Hub, account: Account) -> bool:
+    """Return whether the account's CRM is another system than the hub."""
+    try:
+        return hub.registry.load(account.connection.adapter).remote
+    except contract.BadConfig:
+        return True
+
+
+def crm_title(hub: Hub, account: Account) -> str:
+    """Return the name of the account's CRM as people know it, such as "HubSpot"."""
+    try:
+        return hub.registry.load(account.connection.adapter).title
+    except contract.BadConfig:
+        return account.connection.adapter
+
+
+def find_known(hub: Hub, account: Account, contact_id: str) -> Known:
+    """Return the contact that `contact_id` names, the hub's id or the CRM's.
+
+    Raises NotFound for an unknown id of the hub, and for a text that cannot be an id of the CRM.
+    """
+    with hub.database.reading() as connection:
+        bound = bindings.of_contact(connection, account, contact_id)
+    if bound is not None:
+        return Known(bound.crm_id, dict(bound.last_values))
+    with as_hub_errors(account), sound():
+        possible = hub.registry.load(account.connection.adapter).may_be_id(contact_id)
+    if not possible:
+        raise NotFound(f"there is no contact {shortened(contact_id)}")
+    return Known(contact_id, {})
+
+
+def find_contact(
+    hub: Hub, account: Account, *, email: str = "", phone: str = "", names: Sequence[str]
+) -> Contact | None:
+    """Return the CRM's contact with this email or this phone and its properties `names`, or None.
+
+    Exactly one of `email` and `phone` is given, in canonical form. Raises Unavailable if the CRM
+    cannot be asked.
+    """
+    with _asking(hub, account) as adapter:
+        return adapter.find_contact(email=email, phone=phone, names=names)
+
+
+def read_contact(hub: Hub, account: Account, crm_id: str, names: Sequence[str]) -> Contact:
+    """Return a contact of the CRM with its properties `names`.
+
+    Raises NotFound without such a contact, and Unavailable if the CRM cannot be asked.
+    """
+    with _asking(hub, account) as adapter:
+        return adapter.get_contact(crm_id, names)
+
+
+def describe(hub: Hub, account: Account, kind: Written) -> list[Described] | None:
+    """Return the CRM's properties of a kind of record, None if the adapter cannot list them."""
+    with _asking(hub, account, kind) as adapter:
+        return list(adapter.describe(kind)) if adapter.can("describe") else None
+
+
+def pipelines(hub: Hub, account: Account, kind: Linked) -> list[Pipeline] | None:
+    """Return the CRM's pipelines for deals or tickets, None if the adapter cannot list them."""
+    with _asking(hub, account, kind) as adapter:
+        return list(adapter.pipelines(kind)) if adapter.can("pipelines") else None
+
+
+@contextmanager
+def _asking(hub: Hub, account: Account, kind: str = "contacts") -> Iterator[Adapter]:
+    """Yield the account's adapter for a read, within the account's deadline.
+
+    Raises TooManyRequests if the account uses all of its threads, and Unavailable while the CRM is.
+    """
+    if is_deferred():
+        raise too_many_at_once()
+    if reason := hub.journal.outage_reason(account):
+        raise Unavailable(f"The account's CRM cannot be asked now. {reason}", retry_after=30)
+    with as_hub_errors(account), within(account.switches.deadline_s):
+        try:
+            with sound():
+                yield connect(hub, account)
+        except AWAY as exc:
+            note_failure(hub, account, exc, record=kind)
+            raise

@@ -1,0 +1,105 @@
+"""Writes of agents that are no actions of the journal, each with its entry in the audit log."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from crmhub import audit, idempotency
+from crmhub.accounts.accounts import Account
+from crmhub.audit import Author
+from crmhub.database.connection import Connection
+from crmhub.helpers import random_int
+from crmhub.hub import Hub
+from crmhub.idempotency import Answer
+from crmhub.properties.kinds import Kind
+from crmhub.records.writing import Change, Record
+
+
+def link(
+    hub: Hub, account: Account, kind: Kind, id: int, to: Kind, to_id: int, *, by: Author
+) -> None:
+    """Link two of the hub's own records.
+
+    Raises NotFound if the record `id` does not exist, and Semantic if the record `to_id` does not.
+    """
+
+    def write(tx: Connection) -> None:
+        hub.records.link(account, kind, id, to, to_id)
+        after = {"to": f"{to.name}/{to_id}"}
+        _note(tx, account, by, "link", f"{kind.name}/{id}", after)
+
+    hub.database.transact(write)
+
+
+def change(
+    hub: Hub,
+    account: Account,
+    kind: Kind,
+    id: int,
+    properties: Mapping[str, str],
+    *,
+    by: Author,
+) -> tuple[Record, bool]:
+    """Change properties of one of the hub's own records; return it, and whether it has changed.
+
+    Raises the errors of `RecordStore.update`.
+    """
+
+    def write(tx: Connection) -> tuple[Record, bool]:
+        before = hub.records.get(account, kind, id)
+        [record] = hub.records.update(account, kind, [Change(id, properties)])
+        # The names alone, since the audit log holds no personal data.
+        _note(tx, account, by, "change", f"{kind.name}/{id}", {"properties": sorted(properties)})
+        return record, record.version != before.version
+
+    return hub.database.transact(write)
+
+
+def pick(
+    hub: Hub,
+    account: Account,
+    *,
+    smallest: int,
+    largest: int,
+    contact_id: str,
+    key: str,
+    by: Author,
+) -> tuple[int, bool]:
+    """Draw an integer by the account's rotation; return it, and whether `key` was used before.
+
+    `key`: the call's idempotency key, "" for none. Raises the errors of `int_of_account`.
+    """
+
+    def draw() -> int:
+        value = random_int.int_of_account(
+            hub.database, account, smallest=smallest, largest=largest, contact_id=contact_id
+        )
+        drawn = {"min": smallest, "max": largest, "value": value}
+        hub.database.transact(lambda tx: _note(tx, account, by, "pick", "rotation", drawn))
+        return value
+
+    if not key:
+        return hub.database.transact(lambda _: draw()), False
+    call = json.dumps([smallest, largest, contact_id])
+    answer, old = idempotency.once(
+        hub.database,
+        account.id,
+        key,
+        hashlib.sha256(call.encode()).hexdigest(),
+        lambda: Answer(200, (), json.dumps(draw())),
+    )
+    return json.loads(answer.body), old
+
+
+def _note(
+    tx: Connection,
+    account: Account,
+    by: Author,
+    verb: audit.Verb,
+    object_id: str,
+    after: Mapping[str, Any],
+) -> None:
+    audit.note(tx, by, verb, "records", object_id, account_id=account.id, after=after)
