@@ -12,11 +12,12 @@ from typing import Protocol, cast
 from crmhub.adapter import (
     Adapter,
     Context,
+    NotYet,
     Response,
     Store,
     Throttled,
-    Unavailable,
     configured,
+    open_adapter,
 )
 from crmhub.adapter.masking import parts_of_address
 from crmhub.egress import Egress
@@ -56,7 +57,7 @@ class Connection:
 
     def adapter(self) -> Adapter:
         """Return a new adapter of this connection, with the currently stored credentials."""
-        return self.adapter_class(self.context())
+        return open_adapter(self.adapter_class, self.context())
 
     def context(self) -> Context:
         """Return a new context, as the hub passes it to the constructor of an adapter."""
@@ -119,7 +120,7 @@ class Connection:
 
 
 class CountingBudget:
-    """A rate limit that counts requests and never waits.
+    """A rate limit that counts requests, or their costs, and never waits.
 
     If `refusing` is a number of seconds, `take` raises Throttled with it as `retry_after`. `paused`
     lists the seconds of all calls of `pause`.
@@ -132,12 +133,12 @@ class CountingBudget:
         self.refusing: float | None = None
         self._lock = threading.Lock()
 
-    def take(self) -> None:
-        """Count one request; if `refusing` is set, raise Throttled instead of counting."""
+    def take(self, cost: int = 1) -> None:
+        """Count `cost`; if `refusing` is set, raise Throttled instead of counting."""
         if self.refusing is not None:
             raise Throttled("The budget is used up.", retry_after=self.refusing, scope=self.lane)
         with self._lock:
-            self.taken += 1
+            self.taken += cost
 
     def follow(self, calls: int, seconds: float) -> None:
         """Assert that the rate limit which the CRM announced is positive."""
@@ -167,19 +168,20 @@ class Leases:
         self._changed = threading.Condition()
 
     @contextmanager
-    def hold(self, key: str, seconds: float) -> Iterator[None]:
+    def hold(self, key: str, seconds: float, *, patience: float | None = None) -> Iterator[None]:
         """Hold the lock named `key` during the `with` block; it expires after `seconds`.
 
-        Waits until the lock is free. Raises Unavailable if this takes longer than the time left for
-        the current call.
+        Waits until the lock is free. Raises NotYet if this takes longer than `patience`, or than
+        the time left for the current call.
         """
         holder = object()
-        ends = time.monotonic() + self._remaining()
+        wait = self._remaining()
+        ends = time.monotonic() + (wait if patience is None else min(patience, wait))
         with self._changed:
             while key in self._held and self._held[key][1] > time.monotonic():
                 wait = min(ends, self._held[key][1]) - time.monotonic()
                 if ends <= time.monotonic():
-                    raise Unavailable("Somebody else has the lease.", retry_after=1.0)
+                    raise NotYet("Somebody else has the lease.", retry_after=1.0)
                 self._changed.wait(max(0.0, wait))
             self._held[key] = (holder, time.monotonic() + seconds)
             self.granted[key] += 1
