@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TypeVar
 
 from crmhub.adapter.context import Context
 from crmhub.adapter.contract import Adapter, features
 from crmhub.adapter.errors import AdapterError, Conflict, Problem, Rejected
 from crmhub.adapter.values import Changes, Contact, ContactWrite, Described, Kind, Saved, Written
+
+T = TypeVar("T")
 
 HALVES = ("firstname", "lastname")
 BORDER = "\u2060"
@@ -183,9 +185,8 @@ class _Split(Adapter):
 
     def _blamed(self, outcome: T, properties: Mapping[str, str]) -> T:
         """Return the outcome of a write with the names that the caller sent in its problems."""
-        problems = self._problems(getattr(outcome, "refused", ()), properties)
-        if isinstance(outcome, Saved):
-            return replace(outcome, refused=problems) if outcome.refused else outcome
+        if isinstance(outcome, Saved) and outcome.refused:
+            return replace(outcome, refused=self._problems(outcome.refused, properties))
         if isinstance(outcome, Rejected):
             outcome.problems = self._problems(outcome.problems, properties)
         if isinstance(outcome, Conflict) and outcome.name == self.whole_name:
