@@ -261,7 +261,9 @@ elseif ARGV[1] == 'follow' then
   burst = tonumber(ARGV[2])
   step = tonumber(ARGV[3])
 end
-if mine == 1 or ARGV[1] == 'pause' or ARGV[1] == 'follow' then
+-- A new budget is stored even by a refused call, which waits from now on.
+if mine == 1 or ARGV[1] == 'pause' or ARGV[1] == 'follow'
+    or (ARGV[1] == 'reserve' and not row[1]) then
   redis.call('HSET', KEYS[1], 'tat', string.format('%.3f', tat), 'burst', burst,
     'step', string.format('%.17g', step), 'paused', string.format('%.3f', paused))
   redis.call('PEXPIRE', KEYS[1], ARGV[8])

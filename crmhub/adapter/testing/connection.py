@@ -22,7 +22,7 @@ from crmhub.adapter import (
 from crmhub.adapter.masking import parts_of_address
 from crmhub.egress import Egress
 
-PATIENCE = 10.0
+CALL_S = 10.0
 """How many seconds a call of the adapter may take, unless a test sets another limit."""
 
 
@@ -78,10 +78,10 @@ class Connection:
     def remaining(self) -> float:
         """Return the seconds left for the current call; simulated sleep reduces them, too.
 
-        Outside of a `with connection.within(…)` block, the result is always `PATIENCE`.
+        Outside of a `with connection.within(…)` block, the result is always `CALL_S`.
         """
         if self._patience is None:
-            return PATIENCE
+            return CALL_S
         return max(0.0, self._ends - time.monotonic() - self.slept)
 
     @contextmanager
@@ -100,20 +100,25 @@ class Connection:
             self.slept += seconds
 
     def secrets(self) -> set[str]:
-        """Return all texts that must stay secret, without very short texts and numbers.
+        """Return all texts that must stay secret: present and former credentials, and their parts.
 
-        The texts are the present and former credentials, and the parts of secret URLs.
+        The parts are the words of a credential, and those of a URL. A credential of less than 4
+        characters is left out, and so is a part of less than 8, which may be an ordinary word.
         """
-        texts = [*self.credentials.values(), *(v for text in self.saved for v in text.values())]
+        texts = {*self.credentials.values(), *(v for text in self.saved for v in text.values())}
         # A stored access token comes with an expiry time; parts of a secret URL are secret, too.
-        words = {word for text in texts for word in (text, *text.split(), *parts_of_address(text))}
-        return {word for word in words if len(word) >= 8 and not word.isdigit()}
+        words = {word for text in texts for word in (*text.split(), *parts_of_address(text))}
+        parts = {word for word in words if len(word) >= 8 and not word.isdigit()}
+        return {text for text in texts if len(text) >= 4} | parts
 
     def _budget(self, lane: str, *, calls: int, seconds: float) -> CountingBudget:
         with self._lock:
             return self.budgets.setdefault(lane, CountingBudget(lane))
 
     def _save(self, credentials: Mapping[str, str]) -> None:
+        declared = {setting.name for setting in self.adapter_class.settings if setting.secret}
+        undeclared = credentials.keys() - declared
+        assert not undeclared, f"it saves {sorted(undeclared)}, which the class does not declare"
         with self._lock:
             self.credentials = dict(credentials)
             self.saved.append(dict(credentials))

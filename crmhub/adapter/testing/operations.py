@@ -72,6 +72,8 @@ class Operation(ABC):
     feature: ClassVar[str] = ""
     """The optional method that the adapter must support for this call; "" for none."""
     reads: ClassVar[bool] = False
+    may_be_constant: ClassVar[bool] = False
+    """Whether an adapter may answer the call without a request, such as with fixed pipelines."""
     may_find_none: ClassVar[bool] = False
     """Whether the call may return None, for "no such contact", if the CRM answers 404."""
 
@@ -180,6 +182,7 @@ class Describe(Reads):
     """The call `describe` for contacts."""
 
     name = feature = "describe"
+    may_be_constant = True
 
     def call(self, adapter: Adapter) -> object:
         return adapter.describe("contacts")
@@ -189,6 +192,7 @@ class Pipelines(Reads):
     """The call `pipelines` for deals, or for tickets if the CRM has no deals."""
 
     name = feature = "pipelines"
+    may_be_constant = True
 
     def prepare(self) -> None:
         self.kind, self.expected = _first(self.tests, self.sound.pipelines)
