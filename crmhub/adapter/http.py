@@ -247,7 +247,8 @@ class Http:
         if error is not None:
             self._log_failure(method, answer, error, seconds)
         if isinstance(error, Throttled):
-            budget = self._budgets.get(QUOTA if error.scope == QUOTA else lane)
+            quota, own = self._budgets.get(QUOTA), self._budgets.get(lane)
+            budget = quota if error.scope == QUOTA else own or quota
             if budget is not None:
                 budget.pause(error.retry_after)
         return answer, error
