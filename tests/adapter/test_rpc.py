@@ -12,6 +12,9 @@ from crmhub.adapter.testing import HttpAdapterTests
 from crmhub.adapter.testing.proxy import Request
 from tests.adapter.rpc_adapter import RosterAdapter
 from tests.adapter.rpc_crm import PASSWORD, USER, Roster
+from tests.adapter.rpc_liars import CAUGHT_BY
+
+pytest_plugins = ["pytester"]
 
 
 def error(code: str) -> dict[str, dict[str, str]]:
@@ -56,3 +59,25 @@ class Rpc(HttpAdapterTests):
 
 class TestRoster(Rpc):
     """All of the tests."""
+
+
+@pytest.fixture
+def _no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading plugins takes most of an inner run."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+
+@pytest.mark.usefixtures("_no_plugins")
+def test_a_liar_is_caught(pytester: pytest.Pytester) -> None:
+    lines = ["from tests.adapter import rpc_liars, test_rpc"]
+    for liar in CAUGHT_BY:
+        lines += [f"class Test{liar.__name__}(test_rpc.Rpc):"]
+        lines += [f"    adapter_class = rpc_liars.{liar.__name__}"]
+    path = pytester.makepyfile("\n".join(lines))
+    names = [
+        f"{path}::Test{liar.__name__}::{test}" for liar in CAUGHT_BY for test in CAUGHT_BY[liar]
+    ]
+    quiet = ("-q", "-p", "no:unraisableexception")
+    passed, skipped, failed = pytester.inline_run(*quiet, *names).listoutcomes()
+    assert [report.nodeid for report in (*passed, *skipped)] == []
+    assert len(failed) == len(names)
