@@ -10,6 +10,7 @@ from typing import Any
 from crmhub.adapter import (
     Adapter,
     AdapterError,
+    BadConfig,
     Choice,
     Conflict,
     Contact,
@@ -222,6 +223,8 @@ def failure(answer: Answer) -> AdapterError | None:
     match answer.body:
         case {"error": {"code": str(code), "message": str(message)} as error}:
             pass
+        case _ if answer.status in (404, 410):
+            return BadConfig("Roster is not at this address.")
         case _:
             return None
     match code:

@@ -945,6 +945,18 @@ def test_a_secret_in_a_problem_is_blotted_out(wire: responses.RequestsMock) -> N
     assert error.message == "size: what is ***?"
 
 
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("no access for tiger", "no access for ***"),
+        ("tiger, wrong!", "***, wrong!"),
+        ("the tigers", "the tigers"),
+    ],
+)
+def test_a_short_secret_is_blotted_out_as_a_whole_word(said: str, shown: str) -> None:
+    assert make_http(secrets=lambda: ["tiger"]).mask(said) == shown
+
+
 def test_a_header_the_crm_repeats_is_blotted_out(wire: responses.RequestsMock) -> None:
     basic = b64encode(f"user:{SECRET}".encode()).decode()
     wire.get(f"{URL}/contacts", status=403, json={"message": f"{basic} has no right"})

@@ -45,7 +45,12 @@ def test_a_json_value_is_a_text(value: Any, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "text", "value"),
-    [("number", "12", 12), ("currency", "-1.5", -1.5), ("bool", "false", False), ("text", "1", "1")],
+    [
+        ("number", "12", 12),
+        ("currency", "-1.5", -1.5),
+        ("bool", "false", False),
+        ("text", "1", "1"),
+    ],
 )
 def test_a_text_is_the_json_value_of_its_type(name: PropertyType, text: str, value: Any) -> None:
     assert to_json(name, text) == value
