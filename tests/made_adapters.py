@@ -1,4 +1,4 @@
-"""The parts of docs/adapters.md that are made from the code: features of adapters, forms of types."""
+"""The tables of docs/adapters.md that are made from the code: features and types."""
 
 from __future__ import annotations
 

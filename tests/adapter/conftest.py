@@ -1,8 +1,8 @@
 """Which of the conformance tests run on the adapters of this directory.
 
 All of them run on HubSpot's adapter and on `local`. On the skeleton of a new adapter, and on the
-RPC example, each value of each parameter comes once, but not each with all others. On the honest adapter of the small CRM
-run those that must catch a liar, and one case of every other.
+RPC example, each value of each parameter comes once, but not each with all others. On the honest
+adapter of the small CRM run those that must catch a liar, and one case of every other.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class FaultProxy:
         self.stopped.set()
         for server in self._servers.values():
             # Wake the thread, which waits for the next connection.
-            socket.create_connection(server.server_address[:2]).close()
+            socket.create_connection(("127.0.0.1", server.server_address[1])).close()
         for thread in self._threads:
             thread.join()
         for server in self._servers.values():
