@@ -22,7 +22,7 @@ class OwnErrorTests(WireTests):
     """Tests with the answers `own_errors` of the test class, and with the CRM's further limits."""
 
     def test_an_error_of_this_crm_says_where_it_quotes(self) -> None:
-        said = [body for *_, body in (*self.own_errors, *self.token_errors, *self.breakdowns)]
+        said = [body for *_, body in (*self.own_errors, *self.token_errors)]
         named = any(_QUOTATION in str(body) for body in said)
         assert named or not said, f"write {_QUOTATION} into a message, to see that it is masked"
 

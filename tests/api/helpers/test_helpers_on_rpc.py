@@ -1,4 +1,4 @@
-"""The helpers on a CRM with a login, one name, credits and errors of status 200: the RPC example."""
+"""The helpers on a CRM with a login, one name, credits and errors in successes."""
 
 from __future__ import annotations
 
