@@ -40,8 +40,9 @@ def test_the_code_is_that_of_the_examples() -> None:
         ("tests of RPC", ROOT / "tests" / "adapter" / "test_rpc.py"),
     ):
         code = path.read_text()
-        # A block may be a part of a class, which the page shows without its indentation.
-        shown = [one for one in blocks[1:] if one in code or one in code.replace("\n    ", "\n")]
+        # A block may be a part of a class or method, which is shown without its indentation.
+        forms = [code.replace("\n" + " " * indent, "\n") for indent in (0, 4, 8)]
+        shown = [one for one in blocks[1:] if any(one in form for form in forms)]
         assert shown, f"the page shows no {name}"
         blocks = [blocks[0], *(one for one in blocks[1:] if one not in shown)]
     assert blocks[1:] == []

@@ -41,7 +41,7 @@ class _Reading(RosterAdapter):
         self._http._failure = self._login._failure = self.failure
 
 
-@caught_by(_OWN, "test_calls_that_meet_a_breakdown_of_this_crm_tell_the_truth")
+@caught_by(_OWN)
 class ReadsTheStatusOnly(_Reading):
     def failure(self, answer: Answer) -> AdapterError | None:
         return failure(answer) if answer.status >= 300 else None

@@ -380,7 +380,11 @@ class CreatesLinked(Operation):
         if after == before:
             return "none"
         made = after.counts[self.kind] - before.counts[self.kind]
+        fresh = after.linked[self.kind].keys() - before.linked[self.kind].keys()
         linked = len(after.linked[self.kind]) - len(before.linked[self.kind])
+        title = self.tests.title(self.kind).items()
+        if not all(after.linked[self.kind][id].items() >= title for id in fresh):
+            return "wrong"
         if after.contacts != before.contacts or made != 1:
             return "wrong"
         return {0: "part", 1: "whole"}.get(linked, "wrong")  # type: ignore[return-value]
