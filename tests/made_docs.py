@@ -13,6 +13,7 @@ from pathlib import Path
 from crmhub import errors
 from crmhub.console import snippets
 from crmhub.properties.defaults import DEFAULT_PIPELINES, DEFAULT_PROPERTIES, PropertySpec
+from tests import made_adapters
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -143,6 +144,7 @@ MAKERS: Mapping[str, Callable[..., str]] = {
     "pipelines": pipelines,
     "errors": error_table,
     "file": file,
+    **made_adapters.MAKERS,
 }
 
 

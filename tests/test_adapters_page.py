@@ -9,14 +9,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import flask
 import pytest
 
 import crmhub.adapter
 from adapters.hubspot.fake import FakeHubSpot, Options
-from crmhub.adapter import OPTIONAL
-from crmhub.adapter.registry import Registry
+from crmhub.adapter import OPTIONAL, PropertyType
+from crmhub.adapter.types import FORMS
+from tests import made_adapters
 from tests.cli.conftest import CRMHUB, environment
 from tests.clients import Client
 
@@ -28,34 +30,32 @@ PIP = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version
 ALONE = ("--no-index", "--no-deps", "--no-build-isolation")
 
 
-def test_the_code_is_the_skeletons() -> None:
+def test_the_code_is_that_of_the_examples() -> None:
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    adapter = (SKELETON / "crmhub_acme.py").read_text().replace("\n    ", "\n")
     tests = (SKELETON / "tests" / "test_acme.py").read_text()
-    assert [block == tests for block in blocks] == [True, False, False, False]
-    assert all(block in adapter for block in blocks[1:])
+    assert blocks[0] == tests
+    for name, path in (
+        ("REST", SKELETON / "crmhub_acme.py"),
+        ("RPC", ROOT / "tests" / "adapter" / "rpc_adapter.py"),
+        ("tests of RPC", ROOT / "tests" / "adapter" / "test_rpc.py"),
+    ):
+        code = path.read_text()
+        # A block may be a part of a class or method, which is shown without its indentation.
+        forms = [code.replace("\n" + " " * indent, "\n") for indent in (0, 4, 8)]
+        shown = [one for one in blocks[1:] if any(one in form for form in forms)]
+        assert shown, f"the page shows no {name}"
+        blocks = [blocks[0], *(one for one in blocks[1:] if one not in shown)]
+    assert blocks[1:] == []
 
 
-def test_the_table_of_what_adapters_can_do_is_made_from_the_code() -> None:
-    rows = {
-        cells[0]: cells[1:]
-        for cells in ([c.strip() for c in line.split("|")[1:-1]] for line in PAGE.splitlines())
-        if len(cells) == 3
-    }
-    registry = Registry()
-    classes = [registry.load(name) for name in ("hubspot", "local")]
-    ours = [one.name for one in registry.installed() if one.distribution == "crmhub"]
-    assert ours == rows["Feature"]
-    assert {name.partition("`")[2].partition("`")[0] for name in rows} >= OPTIONAL
-    for title, told in rows.items():
-        feature = title.strip("`").partition("`")[0]
-        if feature in ("find_contacts", "write_contacts"):
-            assert told == [str(one.batch_size) for one in classes]
-        elif feature in OPTIONAL:
-            overridden = [feature in one.__dict__ for one in classes]
-            assert told == ["yes" if one else "-" for one in overridden], feature
-        elif title.startswith("pages"):
-            assert told == ["yes" if one.record_pages else "-" for one in classes]
+def test_the_table_of_features_names_every_optional_method() -> None:
+    assert made_adapters.FEATURES.keys() == OPTIONAL
+    assert "<!-- made: features -->" in PAGE
+
+
+def test_the_table_of_types_names_every_type() -> None:
+    assert FORMS.keys() == {*get_args(PropertyType)}
+    assert "<!-- made: types -->" in PAGE
 
 
 def test_every_error_is_explained_and_no_other() -> None:

@@ -40,7 +40,15 @@ class TooLong(Rejected):
     """HubSpot refuses a request because its URL is too long (status 414)."""
 
 
-def failure(answer: Answer) -> AdapterError:
+def failure(answer: Answer) -> AdapterError | None:
+    """Return the error of the adapter contract for a response; None for a success.
+
+    HubSpot reports no error of a whole call with a status of 2xx.
+    """
+    return None if 200 <= answer.status < 300 else refusal(answer)
+
+
+def refusal(answer: Answer) -> AdapterError:
     """Return the error of the adapter contract for a response with an error status.
 
     Any field of HubSpot's error body may be missing.
@@ -64,7 +72,7 @@ def item_failure(answer: Answer, failed: Mapping[str, Any]) -> AdapterError:
         message = f"HubSpot could not write this one of a batch ({category or 'no word'})."
         error: AdapterError = Uncertain(message)
     else:
-        error = failure(replace(answer, status=status, body=failed))
+        error = refusal(replace(answer, status=status, body=failed))
     error.correlation_id = answer.correlation_id
     return error
 

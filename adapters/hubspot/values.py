@@ -76,11 +76,16 @@ class Values:
         try:
             fit = self.without_stage(kind, properties, newer_than=newer_than)
         except Rejected as exc:
+            if not exc.problems:
+                # HubSpot refused the request for definitions, and no value.
+                raise
             problems += exc.problems
         if kind in ("deals", "tickets"):
             try:
                 fit |= self._place(kind, properties, newer_than)
             except Rejected as exc:
+                if not exc.problems:
+                    raise
                 problems += exc.problems
         if problems:
             raise Rejected(problems)

@@ -5,6 +5,7 @@ from crmhub.adapter.context import (
     Budget,
     Context,
     OpenBudget,
+    OpenLease,
     Response,
     Session,
     Store,
@@ -54,6 +55,7 @@ from crmhub.adapter.values import (
     Written,
     is_record_id,
 )
+from crmhub.adapter.whole_names import open_adapter
 
 __all__ = [
     "OAUTH_SECRETS",
@@ -78,6 +80,7 @@ __all__ = [
     "NotYet",
     "OAuth",
     "OpenBudget",
+    "OpenLease",
     "Outcome",
     "Owner",
     "Pipeline",
@@ -102,4 +105,5 @@ __all__ = [
     "hold_back_create",
     "hold_back_update",
     "is_record_id",
+    "open_adapter",
 ]

@@ -107,8 +107,8 @@ class Session(Protocol):
 class Budget(Protocol):
     """A rate limit of the CRM, shared by all processes that use the connection."""
 
-    def take(self) -> None:
-        """Count one request; wait first until the rate limit allows it.
+    def take(self, cost: int = 1) -> None:
+        """Count one request, or `cost` tokens or credits; wait first until the limit allows them.
 
         Raises Throttled if the wait would be longer than the time left for this call.
         """
@@ -129,7 +129,21 @@ class OpenBudget(Protocol):
     def __call__(self, lane: str, *, calls: int, seconds: float) -> Budget:
         """Return the rate limit of the lane (kind of requests) with the name `lane`.
 
-        A new rate limit allows `calls` requests per `seconds`.
+        A new rate limit allows `calls` requests (or tokens, or credits) per `seconds`.
+        """
+
+
+class OpenLease(Protocol):
+    """A function that returns a lock between processes, to be held in a `with` block."""
+
+    def __call__(
+        self, key: str, seconds: float, *, patience: float | None = None
+    ) -> AbstractContextManager[None]:
+        """Return the lock named `key`, which expires after `seconds`.
+
+        Entering it waits while another call holds the lock, at most `patience` seconds, and by
+        default as long as the current call may take; then it raises NotYet. The lock occupies no
+        database connection.
         """
 
 
@@ -144,8 +158,7 @@ class Context:
     - `store`: the hub's own records of the account.
     - `session`: sends HTTP requests.
     - `budget`: returns a rate limit that all processes share.
-    - `lease(key, seconds)`: a lock between processes, which expires after `seconds`. The lock
-      occupies no database connection. Raises NotYet if another process does not release it in time.
+    - `lease`: returns a lock between processes.
     - `remaining()`: returns the seconds left for the current call.
     - `load_credentials()`: returns the stored credentials, which another process may have replaced.
     - `save_credentials(credentials)`: stores replaced credentials for all processes.
@@ -157,7 +170,7 @@ class Context:
     store: Store
     session: Session
     budget: OpenBudget
-    lease: Callable[[str, float], AbstractContextManager[None]]
+    lease: OpenLease
     remaining: Callable[[], float]
     load_credentials: Callable[[], Mapping[str, str]]
     save_credentials: Callable[[Mapping[str, str]], None]

@@ -75,6 +75,12 @@ class Adapter(ABC):
     """Whether the adapter calls another system; False if it uses the hub's own records."""
     batch_size: ClassVar[int] = 1
     """The most contacts in one call of `find_contacts` or `write_contacts`; 1 for no batches."""
+    whole_name: ClassVar[str] = ""
+    """The CRM's property for the whole name of a contact; "" if it has first and last names.
+
+    The hub then joins `firstname` and `lastname` to this property, and splits it: the adapter gets
+    and returns only the whole name (`crmhub.adapter.whole_names`).
+    """
     email_names: ClassVar[tuple[str, ...]] = ("email",)
     """The names of the contact properties that `has_email` needs."""
     under_way_s: ClassVar[float] = 60.0

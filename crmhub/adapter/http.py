@@ -17,37 +17,49 @@ from __future__ import annotations
 import json
 import logging
 import random
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, NoReturn
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import urlencode
 
 import requests
-from urllib3.exceptions import NameResolutionError, NewConnectionError, ReadTimeoutError
 
-from crmhub import egress
 from crmhub.adapter.answers import Answer, usual_failure
 from crmhub.adapter.calls import record
 from crmhub.adapter.context import Budget, Context, Response
 from crmhub.adapter.errors import (
     AdapterError,
-    BadConfig,
     Conflict,
     Denied,
+    LacksRight,
     NotFound,
     NotYet,
     Rejected,
     Throttled,
     Unavailable,
-    Uncertain,
-    Unreachable,
 )
 from crmhub.adapter.masking import auth_secrets, mask, mask_json
+from crmhub.adapter.simultaneous import Simultaneous
+from crmhub.adapter.unanswered import TooLarge, unanswered
+from crmhub.adapter.urls import Params, after_base, check_address
 
-__all__ = ["GENERAL", "LONGEST_CALL", "Answer", "Failure", "Http", "TooLarge", "usual_failure"]
+__all__ = [
+    "GENERAL",
+    "LONGEST_CALL",
+    "QUOTA",
+    "Answer",
+    "Failure",
+    "Http",
+    "TooLarge",
+    "usual_failure",
+]
 
 GENERAL = "general"
+"""The lane of a request that names none."""
+QUOTA = "quota"
+"""The lane of a limit that counts tokens or credits: every request takes its `cost` from it."""
 LONGEST_CALL = 30.0
 """The longest timeout of one request in seconds, even if the caller has more time."""
 _ATTEMPTS = 3
@@ -55,9 +67,7 @@ _BACKOFF = 0.2
 # A timeout after less time than this does not show that the CRM is unavailable.
 _FAIR_CALL = 1.0
 _SHORTEST_CALL = 0.05
-_LONGEST_SEGMENT = 500
 _LONGEST_CORRELATION = 100
-_AFTER_HOST = re.compile(r"(https?://[^/?#\s'\"]*)[^\s'\"]*", re.IGNORECASE)
 _log = logging.getLogger("crmhub.adapter")
 # Send a request only if this multiple of the usual duration is left, since a write that is
 # interrupted ends Uncertain.
@@ -66,26 +76,32 @@ _AMPLE = 1.5
 _NEWEST = 0.1
 
 Failure = Callable[[Answer], AdapterError | None]
-"""Function that converts an answer with an error status to an error of the contract.
+"""Function that converts an answer that reports an error to an error of the contract.
 
-If it returns None, or raises an AdapterError because the body has an unexpected format, the error
-follows from the HTTP status (`usual_failure`). If the body contains the CRM's correlation id, the
-function sets it on the error.
+It is called for every JSON answer, since some CRMs report errors with a status of 2xx. The result
+None leaves it to the HTTP status: a status of 2xx is a success, and any other is an error
+(`usual_failure`). So is an AdapterError that the function raises because the body has an unexpected
+format, except that it is the error itself if the status is 2xx. If the body contains the CRM's
+correlation id, the function sets it on the error.
 """
-
-
-class TooLarge(Unavailable):
-    """The CRM's answer to a read exceeds the size limit; the caller must request less data."""
 
 
 class Http:
     """HTTP client for one connection to the CRM at `base_url`; thread-safe.
 
+    A CRM with a second host, such as one for logins, gets a second client.
+
+    - `base_url`: the CRM's address, or a function that returns it, for an address that comes with
+      the access token. The function is called before every request, after `authorize`.
     - `crm`: the CRM's name for messages.
     - `authorize`: returns the authentication headers; called before every request.
-    - `renew`: called once after a 401; returns whether to retry with new headers.
+    - `renew`: called once after an answer that means Denied but not LacksRight; returns whether to
+      retry with new headers.
     - `failure`: converts the CRM's own error answers, see `Failure`.
-    - `budgets`: the rate limit of each lane; a lane is a kind of requests, such as searches.
+    - `budgets`: the rate limit of each lane; a lane is a kind of requests, such as searches. The
+      lane `QUOTA` counts the costs of all requests.
+    - `at_once`: the most requests that the CRM accepts at the same time; 0 for no such limit.
+    - `trailing_slash`: whether the path of every URL ends with a slash.
     - `on_response`: called with the lane and the answer of every request, such as to read rate
       limit headers.
     - `secrets`: returns the texts to mask in messages.
@@ -95,25 +111,33 @@ class Http:
     def __init__(
         self,
         context: Context,
-        base_url: str,
+        base_url: str | Callable[[], str],
         *,
         crm: str,
         authorize: Callable[[], Mapping[str, str]],
         renew: Callable[[], bool] = lambda: False,
         failure: Failure = lambda answer: None,
         budgets: Mapping[str, Budget] | None = None,
+        at_once: int = 0,
+        trailing_slash: bool = False,
         on_response: Callable[[str, Answer], None] = lambda lane, answer: None,
         secrets: Callable[[], Iterable[str]] = lambda: (),
         correlation_header: str = "X-Request-Id",
     ) -> None:
-        _check_address(base_url)
         self.crm = crm
         self._context = context
-        self._base = base_url.rstrip("/")
+        self._base_url: Callable[[], str]
+        if isinstance(base_url, str):
+            fixed = check_address(base_url)
+            self._base_url = lambda: fixed
+        else:
+            self._base_url = lambda: check_address(base_url())
         self._authorize = authorize
         self._renew = renew
         self._failure = failure
         self._budgets = budgets or {}
+        self._places = Simultaneous(context, crm, at_once) if at_once else None
+        self._trailing_slash = trailing_slash
         self._on_response = on_response
         self._secrets = secrets
         self._correlation_header = correlation_header
@@ -123,23 +147,25 @@ class Http:
         self,
         method: str,
         *path: str,
-        params: Mapping[str, str] | None = None,
+        params: Params | None = None,
         body: Any = None,
         form: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         lane: str = GENERAL,
+        cost: int = 1,
         reads: bool | None = None,
         anonymous: bool = False,
     ) -> Answer:
-        """Send one request and return its successful (2xx) answer; retry while nothing was written.
+        """Send one request and return its successful answer; retry while nothing was written.
 
         - `path`: the segments of the URL after `base_url`, not yet percent-encoded. A segment may
           come from a caller: one that could lead to another path, such as one with a slash, raises
           NotFound.
-        - `params`: the query parameters.
+        - `params`: the query parameters; one with several values is repeated.
         - `body`, `form`: the content, sent as JSON or as a form; at most one is given.
         - `headers`: additional headers for this request.
         - `lane`: the name of the rate limit in `budgets` that counts this request.
+        - `cost`: how many tokens or credits the request takes from the lane `QUOTA`.
         - `reads`: whether the request writes nothing; by default True for GET and HEAD.
         - `anonymous`: whether to send the request without credentials.
 
@@ -149,7 +175,7 @@ class Http:
         if reads is None:
             reads = method in ("GET", "HEAD")
         try:
-            url = self._url(path, params)
+            rest = after_base(self.crm, path, params, slash=self._trailing_slash)
             data, own = _encoded(body, form)
         except UnicodeEncodeError:
             raise Rejected([], "the values hold half a character, which cannot be sent") from None
@@ -157,12 +183,13 @@ class Http:
         may_renew, attempts = not anonymous, 0
         while True:
             auth_headers = {} if anonymous else self._authorize()
+            url = f"{self._base_url()}{rest}"
             answer, error = self._once(
-                method, url, data, all_headers, auth_headers, lane=lane, reads=reads
+                method, url, data, all_headers, auth_headers, lane=lane, cost=cost, reads=reads
             )
             if error is None:
                 return answer
-            if may_renew and answer.status == 401 and isinstance(error, Denied):
+            if may_renew and _is_refused(answer, error):
                 may_renew = False
                 if self._renew():
                     continue
@@ -178,19 +205,6 @@ class Http:
         """Return `text` with the connection's secrets, in any encoding, replaced by `***`."""
         return mask(text, self._secrets())
 
-    def _url(self, path: Iterable[str], params: Mapping[str, str] | None) -> str:
-        for segment in path:
-            if segment in ("", ".", "..") or len(segment) > _LONGEST_SEGMENT:
-                raise self._invalid_path()
-            if "/" in segment or "\\" in segment or not segment.isprintable():
-                raise self._invalid_path()
-        url = "/".join((self._base, *(quote(segment, safe="") for segment in path)))
-        return f"{url}?{urlencode(params)}" if params else url
-
-    def _invalid_path(self) -> NotFound:
-        # The message omits the segment, which may be an email.
-        return NotFound(f"{self.crm} has nothing under an id of this form")
-
     def _once(
         self,
         method: str,
@@ -200,43 +214,57 @@ class Http:
         auth_headers: Mapping[str, str],
         *,
         lane: str,
+        cost: int,
         reads: bool,
     ) -> tuple[Answer, AdapterError | None]:
         """Send the request once; return the answer, and the error if the request failed, else None.
 
         If the CRM did not answer, the returned answer has the status 0.
         """
-        budget = self._budgets.get(lane)
-        self._timeout()
-        if budget is not None:
-            budget.take()
-        started, timeout = time.monotonic(), self._timeout()
-        answer = Answer(self.crm, 0, {}, None, reads)
-        error: AdapterError | None
-        try:
-            response = self._context.session.request(
-                method, url, headers={**headers, **auth_headers}, data=data, timeout=timeout
-            )
-        except requests.RequestException as exc:
-            # Returned, not raised: a traceback would include the request exception with its URL.
-            error = self._unanswered(exc, reads=reads, short_deadline=timeout < _FAIR_CALL)
-        else:
-            # Without a lock threads may overwrite a measurement; the next call corrects it.
-            took = time.monotonic() - started
-            self._usual_seconds += (took - self._usual_seconds) * (
-                _NEWEST if self._usual_seconds else 1.0
-            )
-            answer = self._read(response, auth_headers, reads=reads)
-            self._on_response(lane, answer)
-            error = self._error_of(answer)
+        self._take(lane, cost)
+        with self._places.call(self._timeout()) if self._places else nullcontext():
+            started, timeout = time.monotonic(), self._timeout()
+            answer = Answer(self.crm, 0, {}, None, reads)
+            error: AdapterError | None
+            try:
+                response = self._context.session.request(
+                    method, url, headers={**headers, **auth_headers}, data=data, timeout=timeout
+                )
+            except requests.RequestException as exc:
+                # Returned, not raised: a traceback would include the exception with its URL.
+                error = unanswered(self.crm, url, exc, reads=reads, short=timeout < _FAIR_CALL)
+                error.message = self.mask(error.message)
+                error.args = (error.message,)
+            else:
+                self._measure(time.monotonic() - started)
+                hidden = (*self._secrets(), *auth_secrets(auth_headers))
+                answer = self._read(response, hidden, reads=reads)
+                self._on_response(lane, answer)
+                error = self._error_of(answer, hidden)
         seconds = time.monotonic() - started
         correlation_id = (error.correlation_id if error else "") or answer.correlation_id
         record(method, self.mask(url), answer.status, round(1000 * seconds), correlation_id)
         if error is not None:
             self._log_failure(method, answer, error, seconds)
-        if isinstance(error, Throttled) and budget is not None:
-            budget.pause(error.retry_after)
+        if isinstance(error, Throttled):
+            quota, own = self._budgets.get(QUOTA), self._budgets.get(lane)
+            budget = quota if error.scope == QUOTA else own or quota
+            if budget is not None:
+                budget.pause(error.retry_after)
         return answer, error
+
+    def _take(self, lane: str, cost: int) -> None:
+        """Count the request in its rate limits; wait until they allow it."""
+        self._timeout()
+        for name, units in ({lane: 1} | {QUOTA: cost}).items():
+            budget = self._budgets.get(name)
+            if budget is not None:
+                budget.take(units)
+
+    def _measure(self, seconds: float) -> None:
+        # Without a lock threads may overwrite a measurement; the next call corrects it.
+        weight = _NEWEST if self._usual_seconds else 1.0
+        self._usual_seconds += (seconds - self._usual_seconds) * weight
 
     def _timeout(self) -> float:
         timeout = min(self._context.remaining(), LONGEST_CALL)
@@ -262,52 +290,39 @@ class Http:
             error.correlation_id or "none",
         )
 
-    def _read(self, response: Response, auth_headers: Mapping[str, str], *, reads: bool) -> Answer:
+    def _read(self, response: Response, hidden: Iterable[str], *, reads: bool) -> Answer:
         status, is_json, body = response.status_code, True, None
-        # Only failures are shown to people; the data of a success stays unmasked.
-        hidden = () if 200 <= status < 300 else (*self._secrets(), *auth_secrets(auth_headers))
         try:
             if response.content.strip():
-                body = mask_json(hidden, _parsed(response.content))
+                # Only failures are shown to people; the data of a success stays unmasked.
+                masked = () if 200 <= status < 300 else hidden
+                body = mask_json(masked, _parsed(response.content))
         # Deeply nested JSON raises RecursionError.
         except (ValueError, RecursionError):
             is_json = False
         correlation = _correlation(response.headers.get(self._correlation_header))
         return Answer(self.crm, status, response.headers, body, reads, correlation, is_json)
 
-    def _error_of(self, answer: Answer) -> AdapterError | None:
-        if 200 <= answer.status < 300:
-            return None if answer.is_json else answer.broken("it is not JSON")
+    def _error_of(self, answer: Answer, hidden: Iterable[str]) -> AdapterError | None:
+        success = 200 <= answer.status < 300
+        if success and not answer.is_json:
+            return answer.broken("it is not JSON")
         try:
-            error = self._failure(answer) or usual_failure(answer)
-        except AdapterError:
+            error = self._failure(answer)
+            if error is not None and success:
+                # Its texts come from a body that is not masked.
+                masked = replace(answer, body=mask_json(hidden, answer.body))
+                error = self._failure(masked) or error
+        except AdapterError as exc:
+            error = exc if success else None
+        if error is None:
+            if success:
+                return None
             error = usual_failure(answer)
         error.message = self.mask(error.message)
         error.args = (error.message,)
         error.correlation_id = _correlation(error.correlation_id) or answer.correlation_id
         return error
-
-    def _unanswered(
-        self, exc: requests.RequestException, *, reads: bool, short_deadline: bool
-    ) -> AdapterError:
-        base = urlsplit(self._base)
-        if short_deadline and _timed_out(exc) and (reads or _not_sent(exc)):
-            return NotYet(f"There was too little time left to call {self.crm}.", retry_after=1.0)
-        if isinstance(exc, requests.exceptions.InvalidURL):
-            # The egress guard's message tells what to do; the path may be an email and is cut.
-            return BadConfig(self.mask(_AFTER_HOST.sub(r"\1", str(exc))))
-        if isinstance(exc, requests.exceptions.SSLError):
-            return Unavailable(
-                f"{base.hostname} could not prove that it is {self.crm} (TLS failed)."
-            )
-        if _not_sent(exc):
-            place = base.netloc.rpartition("@")[2]
-            return Unreachable(f"Couldn't connect to {base.scheme}://{place}.")
-        what = type(exc).__name__
-        if reads and isinstance(exc, egress.TooLarge):
-            return TooLarge(f"{self.crm} answers with more than can be read of one answer.")
-        message = f"{self.crm} gave no whole answer ({what})."
-        return Unavailable(message) if reads else Uncertain(message)
 
 
 def _wait(exc: Throttled | Unavailable, attempts: int) -> float:
@@ -338,33 +353,12 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
 
 
-def _check_address(base_url: str) -> None:
-    try:
-        parts = urlsplit(base_url)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        usable = False
-    # The message omits the address, which may contain a password.
-    if not usable or parts.username or parts.query or parts.fragment:
-        raise BadConfig(
-            "The address of the CRM is none that can be called; give one like https://host/path,"
-            " without user, password, ? and #."
-        )
-
-
-def _timed_out(exc: requests.RequestException) -> bool:
-    if isinstance(exc, requests.exceptions.Timeout):
-        return True
-    cause = exc.args[0] if exc.args else None
-    return isinstance(getattr(cause, "reason", cause), ReadTimeoutError)
-
-
-def _not_sent(exc: requests.RequestException) -> bool:
-    if isinstance(exc, requests.exceptions.ConnectTimeout):
-        return True
-    cause = exc.args[0] if exc.args else None
-    reason = getattr(cause, "reason", cause)
-    return isinstance(reason, NewConnectionError | NameResolutionError)
+def _is_refused(answer: Answer, error: AdapterError) -> bool:
+    """Return whether the CRM refuses the credentials, so that new ones may help."""
+    if not isinstance(error, Denied) or isinstance(error, LacksRight):
+        return False
+    # A page with another status than 401 comes from a firewall.
+    return answer.status == 401 or answer.is_json
 
 
 def _encoded(body: Any, form: Mapping[str, str] | None) -> tuple[bytes | None, dict[str, str]]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, quote_plus, unquote
 
-_SHORTEST_SECRET = 6
+_SHORTEST_SECRET = 4
+# A shorter secret is masked as a whole word only, since it may be a part of an ordinary one.
+_SHORTEST_PART = 6
 
 
 def auth_secrets(auth_headers: Mapping[str, str]) -> list[str]:
@@ -36,7 +39,10 @@ def mask_json(hidden: Iterable[str], value: Any) -> Any:
 def mask(text: str, secrets: Iterable[str]) -> str:
     """Return `text` with each of the secrets `secrets`, in any encoding, replaced by `***`."""
     for form in _encodings(frozenset(secrets)):
-        text = text.replace(form, "***")
+        if len(form) >= _SHORTEST_PART:
+            text = text.replace(form, "***")
+        elif form in text:
+            text = re.sub(rf"(?<![^\W_]){re.escape(form)}(?![^\W_])", "***", text)
     return text
 
 
@@ -45,7 +51,7 @@ def _encodings(secrets: frozenset[str]) -> list[str]:
     """Return the forms in which these secrets may appear in a text, the longest first.
 
     The forms are the secret itself, its JSON and URL encodings, and those of the parts of a secret
-    URL. Secrets shorter than 6 characters are left out.
+    URL. Secrets shorter than 4 characters are left out.
     """
     written: set[str] = set()
     for secret in {

@@ -1,16 +1,20 @@
-"""OAuth 2.0 access tokens for adapters, renewed once for all threads and processes.
+"""Access tokens and sessions for adapters, renewed once for all threads and processes.
 
-An access token lives for minutes and is renewed with a refresh token (RFC 6749, 6). The token
-endpoint may replace the refresh token as well, and the account must be connected again if the new
-refresh token is lost. So one process at a time renews the token, under a lease. This process first
-checks whether another process has just done so, and stores the new credentials before it uses them.
+An access token lives for minutes. It is renewed with a refresh token (RFC 6749, 6), or fetched anew
+with a password, client credentials or a signed assertion (RFC 6749, 4.3 and 4.4; RFC 7523). The
+token endpoint may replace the refresh token as well, and the account must be connected again if the
+new refresh token is lost. So one process at a time renews the token, under a lease. This process
+first checks whether another process has just done so, and stores the new credentials before it uses
+them.
 """
 
 from __future__ import annotations
 
+import json
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from crmhub.adapter.context import Context
@@ -26,7 +30,9 @@ from crmhub.adapter.errors import (
 from crmhub.adapter.http import Answer
 
 KEPT = "access_grant"
-"""Name of the `kept` credential that contains the present access token and when to renew it."""
+"""Name of the `kept` credential that holds the access token, when to renew it, and what came along.
+"""
+_REFRESH_TOKEN = "refresh_token"
 # A renewal ends with its call; the lease lasts slightly longer.
 _LONGEST_LEASE, _LEASE_MARGIN = 600.0, 5.0
 # Renew slightly early, so that no token expires during a call.
@@ -37,17 +43,39 @@ _USUAL_LIFETIME = 1800.0
 _LONGEST_LIFETIME = 86_400.0
 
 
-class Grant:
-    """The OAuth access token of one connection, renewed with the connection's refresh token.
+Exchange = Callable[[Mapping[str, str]], Answer | Mapping[str, Any]]
+"""Function that gets the stored credentials and requests a new access token from the CRM.
 
-    `exchange` is a function that gets the stored credentials, sends the refresh token to the CRM's
-    token endpoint (`grant_type=refresh_token`) and returns the answer. The adapter must declare the
-    credentials `refresh_token` and `KEPT`. `crm` is the CRM's name for messages.
+It returns the token endpoint's answer, or the fields `access_token` and `expires_in` (seconds) of a
+CRM that names them otherwise, such as a session id.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """An access token: when to renew it (seconds since 1970), and the fields that came with it."""
+
+    text: str = field(default="", repr=False)
+    expires: float = 0.0
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+    def is_valid(self) -> bool:
+        return bool(self.text) and time.time() < self.expires
+
+
+class Grant:
+    """The access token of one connection, renewed when it expires.
+
+    `exchange` requests a new access token, see `Exchange`. The adapter must declare the credential
+    `KEPT`, which is all that is stored, and `refresh_token` if the CRM issues refresh tokens. `crm`
+    is the CRM's name for messages. `keeps` names further fields of the token endpoint's answer to
+    store with the token, such as the address of the API; `kept` returns them.
     """
 
     def __init__(
-        self, context: Context, crm: str, exchange: Callable[[Mapping[str, str]], Answer]
+        self, context: Context, crm: str, exchange: Exchange, *, keeps: Sequence[str] = ()
     ) -> None:
+        self._keeps = keeps
         self._context = context
         self._crm = crm
         self._exchange = exchange
@@ -61,16 +89,19 @@ class Grant:
     def token(self) -> str:
         """Return a valid access token; renew it first if it is about to expire.
 
-        Raises Denied if the CRM refuses the refresh token, BadConfig if the token endpoint does not
+        Raises Denied if the CRM refuses the credentials, BadConfig if the token endpoint does not
         exist, Throttled or Unavailable if the CRM cannot answer now, and the errors of `exchange`
         and `save_credentials`.
         """
-        token, expires = _stored_token(self._credentials)
-        if not token or time.time() >= expires:
-            self._replace(token)
-            token, _ = _stored_token(self._credentials)
-        self._current.token = token
-        return token
+        self._current.token = self._valid().text
+        return str(self._current.token)
+
+    def kept(self, name: str) -> str:
+        """Return the field `name` of the token endpoint's answer; "" if the answer had none.
+
+        `name` is one of `keeps`. Raises the same errors as `token`.
+        """
+        return self._valid().fields.get(name, "")
 
     def renew(self) -> bool:
         """Replace the access token that the CRM has just refused to this thread; return True.
@@ -78,7 +109,7 @@ class Grant:
         Concurrent calls in all threads and processes get the same new token. Raises the same errors
         as `token`.
         """
-        self._replace(getattr(self._current, "token", _stored_token(self._credentials)[0]))
+        self._replace(getattr(self._current, "token", _stored_token(self._credentials).text))
         return True
 
     def secrets(self) -> list[str]:
@@ -87,8 +118,15 @@ class Grant:
         return [
             secret
             for credentials in versions
-            for secret in (*credentials.values(), _stored_token(credentials)[0])
+            for secret in (*credentials.values(), _stored_token(credentials).text)
         ]
+
+    def _valid(self) -> _Token:
+        token = _stored_token(self._credentials)
+        if not token.is_valid():
+            self._replace(token.text)
+            token = _stored_token(self._credentials)
+        return token
 
     def _replace(self, token: str) -> None:
         """Replace the access token `token`; do nothing if another thread has already replaced it.
@@ -99,7 +137,7 @@ class Grant:
         if not self._lock.acquire(timeout=max(0.0, self._context.remaining())):
             raise Unavailable(f"The access token for {self._crm} could not be renewed in time.")
         try:
-            if _stored_token(self._credentials)[0] == token:
+            if _stored_token(self._credentials).text == token:
                 seconds = min(self._context.remaining(), _LONGEST_LEASE) + _LEASE_MARGIN
                 with self._context.lease("access token", seconds):
                     self._credentials = self._fresh(token)
@@ -116,8 +154,8 @@ class Grant:
             # The last renewal was not stored; its refresh token may be the only valid one.
             stored = self._latest = self._unsaved[1]
             self._save(stored)
-        token, expires = _stored_token(stored)
-        if token in ("", refused) or time.time() >= expires:
+        token = _stored_token(stored)
+        if token.text == refused or not token.is_valid():
             renewed = self._latest = self._renewed(stored)
             self._unsaved = (stored, renewed)
             self._save(renewed)
@@ -130,14 +168,18 @@ class Grant:
 
     def _renewed(self, stored: Mapping[str, str]) -> dict[str, str]:
         answer = self._request_token(stored)
-        token, rotated = answer.get("access_token"), answer.get("refresh_token")
-        if not isinstance(token, str) or not token:
+        token, rotated = answer.get("access_token"), answer.get(_REFRESH_TOKEN)
+        if not isinstance(token, str) or not token or not token.isprintable() or " " in token:
             raise Unavailable(f"{self._crm} answered without an access token.")
-        if not isinstance(rotated, str) or not rotated:
-            rotated = stored.get("refresh_token", "")
         lifetime = _lifetime(answer.get("expires_in"))
         expires = time.time() + lifetime - min(_EARLY_SECONDS, _EARLY_SHARE * lifetime)
-        return {**stored, "refresh_token": rotated, KEPT: f"{expires:.0f} {token}"}
+        came = {name: str(answer[name]) for name in self._keeps if answer.get(name)}
+        fields = f" {json.dumps(came)}" if came else ""
+        renewed = {**stored, KEPT: f"{expires:.0f} {token}{fields}"}
+        # Only a declared credential can be stored; a login may name a token that nobody needs.
+        if _REFRESH_TOKEN in stored and isinstance(rotated, str) and rotated:
+            renewed[_REFRESH_TOKEN] = rotated
+        return renewed
 
     def _request_token(self, stored: Mapping[str, str]) -> Mapping[str, Any]:
         """Request a new access token; return the JSON answer of the CRM's token endpoint.
@@ -147,24 +189,34 @@ class Grant:
         Unavailable.
         """
         try:
-            return self._exchange(stored).object()
+            answer = self._exchange(stored)
+            return answer.object() if isinstance(answer, Answer) else answer
         except Rejected as exc:
-            # RFC 6749, 5.2: a refused refresh token is a 400 (invalid_grant).
-            message = f"{self._crm} refuses the refresh token; connect the account anew."
-            raise Denied(f"{message} {exc.message}") from None
+            # RFC 6749, 5.2: refused credentials are a 400 (invalid_grant).
+            refused, remedy = "the credentials", "correct them"
+            if stored.get(_REFRESH_TOKEN):
+                refused, remedy = "the refresh token", "connect the account anew"
+            raise Denied(f"{self._crm} refuses {refused}; {remedy}. {exc.message}") from None
         except (NotFound, Conflict) as exc:
             raise BadConfig(f"{self._crm} gives no tokens at this address: {exc.message}") from None
         except Uncertain as exc:
             raise Unavailable(exc.message) from None
 
 
-def _stored_token(credentials: Mapping[str, str]) -> tuple[str, float]:
-    """Return the stored access token, and the time to renew it (seconds since 1970).
+def _stored_token(credentials: Mapping[str, str]) -> _Token:
+    """Return the stored access token; an empty one if none is stored."""
+    expires, token, fields, *_ = (*credentials.get(KEPT, "").split(" ", 2), "", "", "")
+    if not token or not expires.isdecimal():
+        return _Token()
+    return _Token(token, float(expires), _fields(fields))
 
-    Return ("", 0) if no token is stored.
-    """
-    expires, _, token = credentials.get(KEPT, "").partition(" ")
-    return (token, float(expires)) if token and expires.isdecimal() else ("", 0.0)
+
+def _fields(text: str) -> Mapping[str, str]:
+    try:
+        read = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return read if isinstance(read, dict) else {}
 
 
 def _lifetime(expires_in: Any) -> float:

@@ -15,7 +15,15 @@ from crmhub import adapter as contract
 from crmhub import errors
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.connections import open_credentials, seal_credentials
-from crmhub.adapter import Adapter, AdapterError, BadConfig, Budget, Context, configured
+from crmhub.adapter import (
+    Adapter,
+    AdapterError,
+    BadConfig,
+    Budget,
+    Context,
+    configured,
+    open_adapter,
+)
 from crmhub.database import tables
 from crmhub.database.statements import Statement, param, params
 from crmhub.helpers.deadlines import is_queued, patience, remaining, within
@@ -100,7 +108,14 @@ def _made(hub: Hub, account: Account, kept: _Credentials) -> Adapter:
             queued=is_queued,
         )
 
-    return adapter(
+    def adapter_lease(
+        key: str, seconds: float, *, patience: float | None = None
+    ) -> AbstractContextManager[None]:
+        # With a prefix, since the hub may hold a lease of the same name around this call.
+        return lease(hub, account, f"adapter {key}", seconds, patience)
+
+    return open_adapter(
+        adapter,
         Context(
             client_id=account.client_id,
             region=account.switches.region,
@@ -109,23 +124,25 @@ def _made(hub: Hub, account: Account, kept: _Credentials) -> Adapter:
             store=OwnRecords(hub.records, account),
             session=hub.egress,
             budget=budget,
-            # With a prefix, since the hub may hold a lease of the same name around this call.
-            lease=lambda key, seconds: lease(hub, account, f"adapter {key}", seconds),
+            lease=adapter_lease,
             remaining=remaining,
             load_credentials=load_credentials,
             save_credentials=kept.save,
-        )
+        ),
     )
 
 
-def lease(hub: Hub, account: Account, key: str, seconds: float) -> AbstractContextManager[None]:
+def lease(
+    hub: Hub, account: Account, key: str, seconds: float, most: float | None = None
+) -> AbstractContextManager[None]:
     """Return a context manager that holds the lease `key` of the account's connection.
 
-    The lease expires after `seconds`. Entering waits while another call holds the lease; at the
-    deadline of the current call, it raises NotYet.
+    The lease expires after `seconds`. Entering waits while another call holds the lease; after
+    `most` seconds, and at the latest at the deadline of the current call, it raises NotYet.
     """
     connection_id = account.connection.id
-    return hub.leases.hold(account.id, connection_id, key, seconds=seconds, patience=remaining())
+    wait = remaining() if most is None else min(most, remaining())
+    return hub.leases.hold(account.id, connection_id, key, seconds=seconds, patience=wait)
 
 
 class _Stored:

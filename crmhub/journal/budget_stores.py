@@ -7,7 +7,9 @@ burst), the others in equal steps:
 
     burst = calls / 10    step = seconds / (calls - burst)
 
-so that no period of `seconds`, wherever it begins, has more calls than allowed. A burst of all
+so that no period of `seconds`, wherever it begins, has more calls than allowed. A call that costs
+several tokens or credits reserves as many steps; one that costs more than the burst waits until the
+budget has been left alone for the rest. A burst of all
 allowed calls would let twice as many through. All times come from the clock of the database or of
 Redis, so the clocks of the hosts do not matter.
 """
@@ -31,6 +33,8 @@ from crmhub.database.tables import budget
 # set back.
 LONGEST_WAIT_MS = 60_000.0
 LONGEST_PAUSE_MS = 86_400_000.0
+LARGEST_COST = 100
+"""The most tokens or credits that one call may cost."""
 _KEPT_MS = 7 * 86_400_000
 # Some CRMs report a huge number for no limit; this is the largest value of the column.
 _LARGEST_BURST = 2**31 - 1
@@ -97,14 +101,16 @@ _HERE = sa.and_(
     _b.lane == param("lane"),
 )
 _NOW = param("now")
+_COST = param("cost")
 _BURST_USED = param("share") * _b.burst
-# The lead of the theoretical arrival time up to which a call is due at once.
-_SLACK = sa.case((_BURST_USED > 1, _BURST_USED - 1), else_=0) * _b.step
+# The lead of the theoretical arrival time up to which a call is due at once. Negative for a call
+# that costs more than the burst.
+_SLACK = (sa.case((_BURST_USED > 1, _BURST_USED), else_=1) - _COST) * _b.step
 _EMPTY = (_b.burst - 1) * _b.step
 _RESERVE = Statement(
     sa.update(budget)
     .where(_HERE, _b.tat - _SLACK <= _NOW + param("patience"))
-    .values(tat=sa.case((_b.tat > _NOW, _b.tat), else_=_NOW) + _b.step)
+    .values(tat=sa.case((_b.tat > _NOW, _b.tat), else_=_NOW) + _COST * _b.step)
     .returning((_b.tat - _b.burst * _b.step - _NOW).label("wait"), _b.burst, _b.step)
 )
 _LOOK = Statement(
@@ -154,14 +160,15 @@ class DatabaseBudgets:
             threading.Lock() if one_writer else nullcontext()
         )
 
-    def reserve(self, key: Key, patience: float, share: float) -> Turn:
+    def reserve(self, key: Key, patience: float, share: float, cost: int = 1) -> Turn:
         """Reserve the next call of a budget if it is due within `patience` ms.
 
         A call that is due later is not reserved. `share`: the part of the burst (the calls allowed
-        at once) that this call may use, from 0 to 1. Does not sleep until the call is due; the
-        result says when that is.
+        at once) that this call may use, from 0 to 1. `cost`: how many of the allowed calls, tokens
+        or credits the call takes. Does not sleep until the call is due; the result says when that
+        is.
         """
-        params = key.params | {"patience": patience, "share": share}
+        params = key.params | {"patience": patience, "share": share, "cost": cost}
         with self._writing, self._database.reading() as connection:
             while True:
                 params["now"] = connection.now_ms()
@@ -185,7 +192,8 @@ class DatabaseBudgets:
             return None
         limit = Limit(row.burst, row.step)
         # Times further ahead were written before the clock was set back.
-        farthest = max(0.0, row.paused) + (limit.burst + 1) * limit.step + LONGEST_WAIT_MS
+        most = limit.burst + LARGEST_COST
+        farthest = max(0.0, row.paused) + most * limit.step + LONGEST_WAIT_MS
         if row.paused > LONGEST_PAUSE_MS or row.ahead > farthest:
             connection.run(_START_AFRESH, params)
             return None
@@ -232,18 +240,19 @@ local step = tonumber(row[3] or ARGV[3])
 local paused = tonumber(row[4] or '0')
 local tat = tonumber(row[1] or now)
 if paused - now > tonumber(ARGV[6]) then paused = 0 end
-if tat > math.max(now, paused) + (burst + 1) * step + tonumber(ARGV[7]) then
+local cost = tonumber(ARGV[9])
+if tat > math.max(now, paused) + (burst + tonumber(ARGV[10])) * step + tonumber(ARGV[7]) then
   tat = now + (burst - 1) * step
 end
 local mine = 0
 local wait = 0
 if ARGV[1] == 'reserve' then
-  local slack = math.max(0, tonumber(ARGV[5]) * burst - 1) * step
+  local slack = (math.max(1, tonumber(ARGV[5]) * burst) - cost) * step
   wait = math.max(0, tat - slack - now)
   if wait <= tonumber(ARGV[4]) then
     mine = 1
-    wait = math.max(0, math.max(tat, now) - (burst - 1) * step - now)
-    tat = math.max(tat, now) + step
+    wait = math.max(0, math.max(tat, now) + (cost - burst) * step - now)
+    tat = math.max(tat, now) + cost * step
   end
 elseif ARGV[1] == 'pause' then
   paused = math.max(paused, now + tonumber(ARGV[4]))
@@ -252,7 +261,9 @@ elseif ARGV[1] == 'follow' then
   burst = tonumber(ARGV[2])
   step = tonumber(ARGV[3])
 end
-if mine == 1 or ARGV[1] == 'pause' or ARGV[1] == 'follow' then
+-- A new budget is stored even by a refused call, which waits from now on.
+if mine == 1 or ARGV[1] == 'pause' or ARGV[1] == 'follow'
+    or (ARGV[1] == 'reserve' and not row[1]) then
   redis.call('HSET', KEYS[1], 'tat', string.format('%.3f', tat), 'burst', burst,
     'step', string.format('%.17g', step), 'paused', string.format('%.3f', paused))
   redis.call('PEXPIRE', KEYS[1], ARGV[8])
@@ -276,10 +287,10 @@ class RedisBudgets(DatabaseBudgets):
             "budgets of calls to CRMs are shared through it again",
         )
 
-    def reserve(self, key: Key, patience: float, share: float) -> Turn:
-        answer = self._run("reserve", key, key.start, patience, share)
+    def reserve(self, key: Key, patience: float, share: float, cost: int = 1) -> Turn:
+        answer = self._run("reserve", key, key.start, patience, share, cost)
         if answer is None:
-            return super().reserve(key, patience, share)
+            return super().reserve(key, patience, share, cost)
         granted, wait, burst, step, _ = answer
         return Turn(bool(granted), float(wait), Limit(int(burst), float(step)))
 
@@ -298,8 +309,16 @@ class RedisBudgets(DatabaseBudgets):
     def close(self) -> None:
         self._pool.disconnect()
 
-    def _run(self, what: str, key: Key, limit: Limit, ms: float = 0.0, share: float = 1.0) -> Any:
+    def _run(
+        self,
+        what: str,
+        key: Key,
+        limit: Limit,
+        ms: float = 0.0,
+        share: float = 1.0,
+        cost: int = 1,
+    ) -> Any:
         args: list[str | float] = [what, limit.burst, limit.step, ms, share]
-        args += [LONGEST_PAUSE_MS, LONGEST_WAIT_MS, _KEPT_MS]
+        args += [LONGEST_PAUSE_MS, LONGEST_WAIT_MS, _KEPT_MS, cost, LARGEST_COST]
         name = f"crmhub:budget:{key.account}/{key.connection}/{key.lane}"
         return self._breaker.attempt(lambda: self._script(keys=[name], args=args))

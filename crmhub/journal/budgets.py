@@ -1,6 +1,7 @@
 """Keep the rate limits of CRMs: how many calls a CRM allows in a time, over all processes.
 
 A call reserves its time in the budget of its connection (`budget_stores`) and sleeps until then.
+A call under a limit of tokens or credits reserves as many as it costs.
 Calls with a waiting caller may reserve a time in the future. Calls from the queue are made only if
 they are due now, and leave a quarter of the burst (the calls allowed at once) to calls with a
 waiting caller.
@@ -20,6 +21,7 @@ from crmhub.adapter import Throttled
 from crmhub.database.connection import Database
 from crmhub.errors import Unavailable
 from crmhub.journal.budget_stores import (
+    LARGEST_COST,
     LONGEST_PAUSE_MS,
     LONGEST_WAIT_MS,
     DatabaseBudgets,
@@ -106,21 +108,24 @@ class LaneBudget:
         self._patience = patience
         self._queued = queued
 
-    def take(self) -> None:
+    def take(self, cost: int = 1) -> None:
         """Reserve one call to the CRM, and wait until it is due.
 
-        Raises Throttled if the call would not be due within the time that it may wait. Raises
-        Unavailable if the database is unavailable.
+        If the limit counts tokens or credits, the call takes `cost` of them, from 1 to 100. Raises
+        Throttled if the call would not be due within the time that it may wait. Raises Unavailable
+        if the database is unavailable, and ValueError for another cost.
         """
+        if not 1 <= cost <= LARGEST_COST:
+            raise ValueError(f"a call costs 1 to {LARGEST_COST}, and not {cost}")
         until = time.monotonic() + min(self._patience(), LONGEST_WAIT_MS / 1000)
         if not self._queued():
-            self._take_ahead(until)
+            self._take_ahead(until, cost)
             return
         # One thread per process polls for the next free turn; the others wait for it.
         if not self._lane.queue.acquire(timeout=max(0.0, until - time.monotonic())):
             raise self._throttled(_COME_BACK)
         try:
-            self._take_free(until)
+            self._take_free(until, cost)
         finally:
             self._lane.queue.release()
 
@@ -147,9 +152,9 @@ class LaneBudget:
         if seconds > 0:
             self._store.pause(self._key, min(seconds * 1000.0, LONGEST_PAUSE_MS))
 
-    def _take_ahead(self, until: float) -> None:
+    def _take_ahead(self, until: float, cost: int) -> None:
         while True:
-            turn = self._reserve(max(0.0, until - time.monotonic()) * 1000, _ALL)
+            turn = self._reserve(max(0.0, until - time.monotonic()) * 1000, _ALL, cost)
             if not turn.granted:
                 raise self._throttled(turn.wait / 1000)
             if turn.wait <= 0:
@@ -164,16 +169,16 @@ class LaneBudget:
                 time.sleep(max(0.0, rest) / 1000)
                 return
 
-    def _take_free(self, until: float) -> None:
-        while not (turn := self._reserve(0.0, _QUEUED)).granted:
+    def _take_free(self, until: float, cost: int) -> None:
+        while not (turn := self._reserve(0.0, _QUEUED, cost)).granted:
             # The random part lets processes that wait for the same moment take turns.
             wait = (turn.wait + random.uniform(0.1, 0.2) * min(turn.limit.step, 10.0)) / 1000
             if time.monotonic() + wait > until:
                 raise self._throttled(turn.wait / 1000)
             time.sleep(wait)
 
-    def _reserve(self, patience: float, share: float) -> Turn:
-        turn = self._store.reserve(self._key, patience, share)
+    def _reserve(self, patience: float, share: float, cost: int) -> Turn:
+        turn = self._store.reserve(self._key, patience, share, cost)
         self._lane.limit = turn.limit
         return turn
 

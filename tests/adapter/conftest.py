@@ -1,8 +1,8 @@
 """Which of the conformance tests run on the adapters of this directory.
 
-All of them run on HubSpot's adapter and on `local`. On the skeleton of a new adapter each value
-of each parameter comes once, but not each with all others. On the honest adapter of the small CRM
-run those that must catch a liar, and one case of every other.
+All of them run on HubSpot's adapter and on `local`. On the skeleton of a new adapter, and on the
+RPC example, each value of each parameter comes once, but not each with all others. On the honest
+adapter of the small CRM run those that must catch a liar, and one case of every other.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import pytest
 
 from tests.adapter.liars import CAUGHT_BY
 
+_BY_VALUE = ("TestAcme", "TestRoster")
 _CATCHING = {test for tests in CAUGHT_BY.values() for test in tests}
 
 
@@ -24,11 +25,11 @@ def _sampled(items: list[pytest.Item]) -> Iterator[pytest.Item]:
     seen: set[object] = set()
     for item in items:
         where = item.nodeid.rpartition("::")[0].rpartition("::")[2]
-        if where not in ("TestSmallAdapter", "TestAcme") or not isinstance(item, pytest.Function):
+        if where not in ("TestSmallAdapter", *_BY_VALUE) or not isinstance(item, pytest.Function):
             yield item
             continue
         name = (where, item.originalname)
-        new = {name} | (_values(item, name) if where == "TestAcme" else set())
+        new = {name} | (_values(item, name) if where in _BY_VALUE else set())
         if new - seen or item.name in _CATCHING:
             yield item
         seen |= new

@@ -13,7 +13,7 @@ from typing import Any, cast
 import requests
 
 from benchmarks.places import free_port
-from crmhub.adapter import Context, Throttled, Unavailable
+from crmhub.adapter import Context, NotYet, Throttled
 
 URL = "https://crm.example.test/api"
 
@@ -39,10 +39,10 @@ class FakeBudget:
     paused: list[float] = field(default_factory=list)
     full: bool = False
 
-    def take(self) -> None:
+    def take(self, cost: int = 1) -> None:
         if self.full:
             raise Throttled("no more calls", retry_after=60.0)
-        self.taken += 1
+        self.taken += cost
 
     def follow(self, calls: int, seconds: float) -> None:
         raise NotImplementedError
@@ -70,9 +70,9 @@ class Vault:
         self.stored, self.saved = dict(credentials), self.saved + 1
 
     @contextmanager
-    def lease(self, key: str, seconds: float) -> Iterator[None]:
-        if not self.lock.acquire(timeout=120):
-            raise Unavailable("busy")
+    def lease(self, key: str, seconds: float, *, patience: float | None = None) -> Iterator[None]:
+        if not self.lock.acquire(timeout=120 if patience is None else patience):
+            raise NotYet("busy", retry_after=1.0)
         self.leases.append((key, seconds))
         try:
             yield

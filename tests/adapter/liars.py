@@ -233,6 +233,39 @@ class BlamesEveryProperty(SmallAdapter):
             raise Rejected([Problem(name, "wrong") for name in properties]) from None
 
 
+@caught_by(faulty("400"), faulty("422"))
+class BlamesTheEmailForEverything(SmallAdapter):
+    def call(self, method: str, *path: str, **options: Any) -> Answer:
+        try:
+            return super().call(method, *path, **options)
+        except Rejected as exc:
+            raise Rejected(exc.problems or [Problem("email", exc.message)]) from None
+
+
+@caught_by("test_each_value_is_stored_under_its_own_name")
+class SwapsTwoNames(SmallAdapter):
+    def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
+        return super().create_contact(_swapped(properties), mark=mark)
+
+    def get_contact(self, contact_id: str, names: Sequence[str]) -> Contact:
+        found = super().get_contact(contact_id, names)
+        return replace(found, properties=_swapped(found.properties))
+
+
+def _swapped(properties: Mapping[str, str]) -> Mapping[str, str]:
+    if not properties.get("firstname") or not properties.get("lastname"):
+        return properties
+    first, last = properties["lastname"], properties["firstname"]
+    return {**properties, "firstname": first, "lastname": last}
+
+
+@caught_by("test_each_value_is_stored_under_its_own_name")
+class WritesTheMarkOverAName(SmallAdapter):
+    def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
+        marked = {**properties, "firstname": mark} if "firstname" in properties else properties
+        return super().create_contact(marked if mark else properties, mark=mark)
+
+
 @caught_by("test_a_value_comes_back_as_it_was_written[leading zeros]")
 class TakesTextForNumbers(SmallAdapter):
     def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
@@ -375,6 +408,7 @@ class IgnoresTheMark(SmallAdapter):
 @caught_by(
     "test_an_older_record_of_the_same_title_is_not_taken_for_it[deals]",
     "test_of_two_alike_each_is_found_by_its_own_mark[deals]",
+    "test_a_record_of_another_write_is_not_taken_for_it[deals]",
 )
 class LooksAtTheTitleOnly(SmallAdapter):
     def find_marked(
@@ -386,6 +420,17 @@ class LooksAtTheTitleOnly(SmallAdapter):
             if one["properties"].items() >= options["sent"].items():
                 return Saved(str(one["id"]), "created")
         return None
+
+
+@caught_by("test_every_value_of_a_record_is_stored_as_it_was_sent[deals]")
+class WritesTheMarkOverATitle(SmallAdapter):
+    def create_for_contact(
+        self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
+    ) -> Saved:
+        sent = dict(properties)
+        if mark and "dealstage" in sent:
+            sent["dealname"] = mark
+        return super().create_for_contact(kind, contact_id, sent, mark=mark)
 
 
 _LATE = "test_a_write_that_lands_after_its_answer_was_lost_is_made_once"
@@ -705,6 +750,24 @@ class RepeatsWhatTheCrmSays(_ByItself):
         if answer.status_code == 400:
             raise Rejected([], answer.content.decode())
         return super().get_contact(contact_id, names)
+
+
+@caught_by(faulty("200 that repeats all"))
+class RepeatsASuccess(SmallAdapter):
+    def call(self, method: str, *path: str, **options: Any) -> Answer:
+        answer = super().call(method, *path, **options)
+        if isinstance(answer.body, dict) and "message" in answer.body:
+            raise answer.broken(str(answer.body["message"]))
+        return answer
+
+
+@caught_by(faulty("400"))
+class TellsTheTokenInABatch(Batching):
+    def _written(self, write: ContactWrite) -> Saved | AdapterError:
+        outcome = super()._written(write)
+        if isinstance(outcome, AdapterError):
+            outcome.message += self.grant.token()
+        return outcome
 
 
 @caught_by(faulty("reset before"))

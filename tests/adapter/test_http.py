@@ -37,11 +37,12 @@ from crmhub.adapter import (
     Unreachable,
 )
 from crmhub.adapter import http as module
-from crmhub.adapter.http import Answer, Http, TooLarge
+from crmhub.adapter.http import QUOTA, Answer, Http, TooLarge
 from tests.adapter.http_contexts import (
     URL,
     FakeBudget,
     PlainSession,
+    Vault,
     answering,
     closed_port,
     cut_short,
@@ -129,6 +130,168 @@ def test_parameters_are_encoded(wire: responses.RequestsMock) -> None:
     make_http().send("GET", "contacts", params={"q": "a&b=c d+é", "n": "1"})
 
     assert wire.calls[0].request.url == f"{URL}/contacts?q=a%26b%3Dc+d%2B%C3%A9&n=1"
+
+
+def test_a_parameter_with_several_values_is_repeated(wire: responses.RequestsMock) -> None:
+    wire.get(f"{URL}/contacts", json={})
+
+    make_http().send("GET", "contacts", params={"phone": ["+1", "02"], "limit": "5"})
+
+    assert (wire.calls[0].request.url or "").endswith("?phone=%2B1&phone=02&limit=5")
+
+
+@pytest.mark.parametrize("end", ["", "/"])
+def test_an_address_ends_with_a_slash_where_the_crm_wants_it(
+    wire: responses.RequestsMock, end: str
+) -> None:
+    wire.post(f"{URL}/rpc/", json={})
+    wire.post(f"{URL}/", json={})
+
+    http = make_http(f"{URL}{end}", trailing_slash=True)
+    http.send("POST", "rpc")
+    http.send("POST")
+
+    assert [call.request.url for call in wire.calls] == [f"{URL}/rpc/", f"{URL}/"]
+
+
+def test_an_address_may_come_with_the_token(wire: responses.RequestsMock) -> None:
+    """The function is asked after `authorize`, and again after a renewal."""
+    addresses = [f"{URL}/eu", f"{URL}/us"]
+    wire.get(f"{URL}/eu/me", status=401, json={})
+    wire.get(f"{URL}/us/me", json={})
+    asked: list[str] = []
+
+    def authorize() -> Mapping[str, str]:
+        asked.append("token")
+        return {}
+
+    def address() -> str:
+        assert asked
+        return addresses[len(asked) - 1]
+
+    http = Http(http_context(), address, crm="Acme", authorize=authorize, renew=lambda: True)
+    assert http.send("GET", "me").status == 200
+
+
+def test_an_address_that_comes_with_the_token_is_checked() -> None:
+    http = make_http()
+    http._base_url = Http(http_context(), lambda: "", crm="Acme", authorize=dict)._base_url
+    assert isinstance(failed(http), BadConfig)
+
+
+# Errors in successes.
+
+
+def says_error(answer: Answer) -> AdapterError | None:
+    match answer.body:
+        case {"error": {"code": "busy", "message": str(text)}}:
+            return Throttled(text, retry_after=0.001)
+        case {"error": {"code": "expired", "message": str(text)}}:
+            return Denied(text)
+        case {"error": {"code": "right", "message": str(text)}}:
+            return LacksRight(text)
+        case {"error": {"code": "invalid", "message": str(text)}}:
+            return Rejected([Problem("email", text)], text)
+        case {"error": str()}:
+            answer.items()
+    return None
+
+
+def error_body(code: str, text: str = "no") -> dict[str, Any]:
+    return {"error": {"code": code, "message": text}}
+
+
+def test_an_error_in_a_success_is_tried_again_and_pauses_the_budget(
+    wire: responses.RequestsMock,
+) -> None:
+    wire.post(f"{URL}/contacts", json=error_body("busy"))
+    wire.post(f"{URL}/contacts", json={"id": 1})
+    budget = FakeBudget()
+
+    http = make_http(failure=says_error, budgets={"general": budget})
+
+    assert http.send("POST", "contacts").id() == "1"
+    assert budget.paused == [0.001]
+
+
+def test_a_session_that_expired_in_a_success_is_renewed_once(wire: responses.RequestsMock) -> None:
+    wire.post(f"{URL}/contacts", json=error_body("expired"))
+    renewed: list[int] = []
+
+    http = make_http(failure=says_error, renew=lambda: not renewed.append(1))
+
+    assert isinstance(failed(http, "POST"), Denied)
+    assert (len(renewed), len(wire.calls)) == (1, 2)
+
+
+@pytest.mark.parametrize("status", [200, 401, 403])
+def test_a_missing_right_renews_nothing(wire: responses.RequestsMock, status: int) -> None:
+    wire.get(f"{URL}/contacts", status=status, json=error_body("right"))
+
+    http = make_http(failure=says_error, renew=lambda: pytest.fail("it renews"))
+
+    assert isinstance(failed(http), LacksRight)
+
+
+def test_the_texts_of_an_error_in_a_success_are_masked(wire: responses.RequestsMock) -> None:
+    wire.get(f"{URL}/contacts", json=error_body("invalid", f"no {SECRET} by Bearer the-token"))
+
+    error = failed(make_http(failure=says_error, secrets=lambda: [SECRET]))
+
+    assert isinstance(error, Rejected)
+    assert [problem.reason for problem in error.problems] == [error.message] == ["no *** by ***"]
+
+
+def test_a_success_of_an_unexpected_form_is_in_doubt_for_writes_only(
+    wire: responses.RequestsMock,
+) -> None:
+    for method in ("GET", "POST"):
+        wire.add(method, f"{URL}/contacts", json={"error": "what?"})
+    http = make_http(failure=says_error)
+
+    assert isinstance(failed(http), Unavailable)
+    assert isinstance(failed(http, "POST"), Uncertain)
+
+
+# Tokens, credits, simultaneous calls.
+
+
+def test_every_request_takes_its_cost_from_the_quota(wire: responses.RequestsMock) -> None:
+    wire.get(f"{URL}/contacts", json={})
+    calls, quota = FakeBudget(), FakeBudget()
+
+    http = make_http(budgets={"general": calls, QUOTA: quota})
+    http.send("GET", "contacts", cost=20)
+    http.send("GET", "contacts", lane="search")
+    http.send("GET", "contacts", lane=QUOTA, cost=3)
+
+    assert (calls.taken, quota.taken) == (1, 24)
+
+
+@pytest.mark.parametrize(("scope", "paused"), [("", "calls"), (QUOTA, "quota")])
+def test_a_refused_call_pauses_the_limit_that_is_used_up(
+    wire: responses.RequestsMock, scope: str, paused: str
+) -> None:
+    wire.get(f"{URL}/contacts", status=429, json={})
+    budgets = {"calls": FakeBudget(), "quota": FakeBudget()}
+    http = make_http(
+        failure=lambda answer: Throttled("stop", retry_after=60.0, scope=scope),
+        budgets={"general": budgets["calls"], QUOTA: budgets["quota"]},
+    )
+
+    failed(http)
+
+    assert [name for name, budget in budgets.items() if budget.paused] == [paused]
+
+
+def test_a_call_without_a_place_is_not_sent(wire: responses.RequestsMock) -> None:
+    vault = Vault()
+    http = Http(http_context(vault, seconds=0.2), URL, crm="Acme", authorize=dict, at_once=2)
+
+    with vault.lock:
+        assert isinstance(failed(http), NotYet)
+
+    assert len(wire.calls) == 0
 
 
 def test_a_body_is_sent_as_json(wire: responses.RequestsMock) -> None:
@@ -780,6 +943,18 @@ def test_a_secret_in_a_problem_is_blotted_out(wire: responses.RequestsMock) -> N
     assert isinstance(error, Rejected)
     assert error.problems[0].reason == "what is ***?"
     assert error.message == "size: what is ***?"
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("no access for tiger", "no access for ***"),
+        ("tiger, wrong!", "***, wrong!"),
+        ("the tigers", "the tigers"),
+    ],
+)
+def test_a_short_secret_is_blotted_out_as_a_whole_word(said: str, shown: str) -> None:
+    assert make_http(secrets=lambda: ["tiger"]).mask(said) == shown
 
 
 def test_a_header_the_crm_repeats_is_blotted_out(wire: responses.RequestsMock) -> None:

@@ -23,7 +23,7 @@ from crmhub.adapter import (
     Unsupported,
 )
 from crmhub.adapter.testing import Connection, FaultProxy, HttpAdapterTests, hostile
-from crmhub.adapter.testing.base import hidden_in, texts_of
+from crmhub.adapter.testing.base import Base, hidden_in, texts_of
 from crmhub.adapter.testing.faults import answers
 from tests.adapter.liars import CAUGHT_BY, TakesNothingForDone, faulty
 from tests.adapter.small_adapter import SmallAdapter
@@ -233,6 +233,62 @@ def test_a_standard_test_that_cannot_hold_is_expected_to_fail_with_a_reason() ->
             raise AssertionError
 
     assert Open.test_no_secret_shows is not Small.test_no_secret_shows
+
+
+@pytest.mark.parametrize("xfail", [{"test_that_nobody_wrote": "why"}, {"test_no_secret_shows": ""}])
+def test_an_expected_failure_names_a_test_and_a_reason(xfail: dict[str, str]) -> None:
+    with pytest.raises(TypeError, match="xfail"):
+        type("Sly", (Small,), {"xfail": xfail})
+
+
+class TidiesMarkup(SmallAdapter):
+    """Takes no markup, which is a thing of its CRM."""
+
+    def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
+        plain = {name: value.replace("<b>", "") for name, value in properties.items()}
+        return super().create_contact(plain, mark=mark)
+
+
+def test_one_case_of_a_test_may_be_expected_to_fail(pytester: pytest.Pytester) -> None:
+    test = "test_a_value_comes_back_as_it_was_written"
+    path = pytester.makepyfile(
+        f"""
+        from tests.adapter import test_kit
+
+        class TestOpen(test_kit.Small):
+            adapter_class = test_kit.TidiesMarkup
+            xfail = {{"{test}[markup]": "no markup", "{test}[emoji]": "this one passes"}}
+        """
+    )
+    names = [f"{path}::TestOpen::{test}[{case}]" for case in ("markup", "emoji", "a minus")]
+    passed, skipped, failed = pytester.inline_run(*QUIET, *names).listoutcomes()
+    assert [report.nodeid.partition("[")[2] for report in passed] == ["a minus]"]
+    assert [report.nodeid.partition("[")[2] for report in skipped] == ["markup]"]
+    assert [report.nodeid.partition("[")[2] for report in failed] == ["emoji]"]
+
+
+class Patient(Base):
+    adapter_class = SmallAdapter
+    patience = 120.0
+
+
+def test_the_tests_wait_for_a_late_search_as_long_as_the_test_class_says() -> None:
+    answers_of_the_search = iter([None, None, "found"])
+    assert Patient().shown(lambda: next(answers_of_the_search)) == "found"
+    later = iter([None, "found"])
+    assert Small().shown(lambda: next(later)) is None
+
+
+def test_a_short_secret_is_watched_as_a_whole_word() -> None:
+    short = Connection(SmallAdapter, {}, {"refresh_token": "sesame"})
+    assert hidden_in("the password (sesame) is wrong", short)
+    assert not hidden_in("sesameseed", short)
+
+
+def test_a_credential_that_is_not_declared_is_not_stored(connection: Connection) -> None:
+    context = connection.context()
+    with pytest.raises(AssertionError, match="last_login"):
+        context.save_credentials({**context.credentials, "last_login": "today"})
 
 
 @pytest.fixture

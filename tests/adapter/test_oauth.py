@@ -404,3 +404,70 @@ def test_credentials_that_were_changed_meanwhile_show_nowhere(
 
     with pytest.raises(Denied, match=r"who is \*\*\*"):
         http.send("GET", "me")
+
+
+# Without a refresh token.
+
+
+def login(seen: list[Mapping[str, str]], **more: Any) -> Callable[[Mapping[str, str]], Any]:
+    def exchange(credentials: Mapping[str, str]) -> Mapping[str, Any]:
+        seen.append(credentials)
+        return {"access_token": f"session-{len(seen)}", "expires_in": 600, **more}
+
+    return exchange
+
+
+def test_a_login_is_kept_for_all_processes() -> None:
+    seen: list[Mapping[str, str]] = []
+    vault = Vault({"password": "sesame", KEPT: ""})
+    first, second = (make_grant(vault, login(seen)) for _ in range(2))
+
+    assert [first.token(), second.token()] == ["session-1", "session-1"]
+    assert (len(seen), seen[0]["password"]) == (1, "sesame")
+    assert first.renew()
+    assert second.renew()
+    assert [first.token(), second.token(), len(seen)] == ["session-2", "session-2", 2]
+
+
+def test_only_declared_credentials_are_stored() -> None:
+    vault = Vault({"password": "sesame", KEPT: ""})
+    make_grant(vault, login([], refresh_token="not needed", url="https://eu.example.test")).token()
+    assert vault.stored.keys() == {"password", KEPT}
+
+
+def test_what_comes_with_the_token_is_kept() -> None:
+    vault, seen = Vault({"password": "sesame", KEPT: ""}), list[Mapping[str, str]]()
+    answer = login(seen, url="https://eu.example.test/a b", user=7)
+    grants = [
+        Grant(http_context(vault), "Acme", answer, keeps=["url", "user", "none"]) for _ in range(2)
+    ]
+    for grant in grants:
+        assert grant.kept("url") == "https://eu.example.test/a b"
+        assert (grant.kept("user"), grant.kept("none")) == ("7", "")
+        assert grant.token() == "session-1"
+    assert len(seen) == 1
+    assert "https://eu.example.test/a b" not in grants[0].secrets()
+
+
+@pytest.mark.parametrize("token", ["", "two words", "line\nbreak", None, 7])
+def test_a_text_that_is_no_token_is_not_stored(token: Any) -> None:
+    vault = Vault({"password": "sesame", KEPT: ""})
+    with pytest.raises(Unavailable):
+        make_grant(vault, login([], access_token=token)).token()
+    assert vault.saved == 0
+
+
+def test_a_throttled_login_is_no_refusal() -> None:
+    def exchange(credentials: Mapping[str, str]) -> Answer:
+        raise Throttled("ten logins in ten minutes", retry_after=600.0)
+
+    with pytest.raises(Throttled):
+        make_grant(Vault({"password": "sesame", KEPT: ""}), exchange).token()
+
+
+def test_a_refused_login_names_the_credentials() -> None:
+    def exchange(credentials: Mapping[str, str]) -> Answer:
+        raise Rejected([], "wrong password")
+
+    with pytest.raises(Denied, match="refuses the credentials; correct them"):
+        make_grant(Vault({"password": "sesame", KEPT: ""}), exchange).token()

@@ -89,9 +89,9 @@ def taken(budget: LaneBudget, most: int = 1000) -> int:
     return most
 
 
-def refused(budget: LaneBudget) -> Throttled:
+def refused(budget: LaneBudget, cost: int = 1) -> Throttled:
     with pytest.raises(Throttled) as caught:
-        budget.take()
+        budget.take(cost)
     return caught.value
 
 
@@ -121,6 +121,37 @@ def test_a_refused_call_reserves_nothing(budgets: Budgets, account: int) -> None
     taken(budget)
     for _ in range(5):
         assert refused(budget).retry_after <= 400
+
+
+def test_a_call_takes_as_many_tokens_as_it_costs(budgets: Budgets, account: int) -> None:
+    budget = of(budgets, account)
+    budget.take(7)
+    told = refused(budget, cost=4)
+    assert taken(budget) == 3
+    # One token is missing, and one comes each 400 s.
+    assert 300 < told.retry_after <= 400
+    assert 1200 < refused(budget, cost=4).retry_after <= 1600
+
+
+def test_a_call_that_costs_more_than_the_burst_waits_for_the_rest(
+    budgets: Budgets, account: int
+) -> None:
+    assert 2 * 300 < refused(of(budgets, account), cost=12).retry_after <= 2 * 400
+
+
+def test_a_queued_call_that_costs_more_than_the_burst_gets_its_turn(
+    budgets: Budgets, account: int
+) -> None:
+    # One token each 2.2 ms, one at once.
+    budget = of(budgets, account, calls=10, seconds=0.02, patience=50, queued=True)
+    for _ in range(3):
+        budget.take(5)
+
+
+@pytest.mark.parametrize("cost", [0, -1, 101])
+def test_a_cost_that_no_call_has_is_refused(budgets: Budgets, account: int, cost: int) -> None:
+    with pytest.raises(ValueError, match="1 to 100"):
+        of(budgets, account).take(cost)
 
 
 def test_a_call_waits_for_its_turn_when_it_may(budgets: Budgets, account: int) -> None:

@@ -91,7 +91,7 @@ class AcmeAdapter(Adapter):
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
     ) -> Contact | None:
         key, values = ("email", [email]) if email else ("phone", notations(phone))
-        answer = self._listed("contacts", {key: ",".join(values)})
+        answer = self._listed("contacts", {key: values})
         contacts = [_contact(answer, contact, (key, *names)) for contact in answer.items()]
         # The CRM's filter may match parts of values, so compare the whole values.
         holders = [
@@ -144,12 +144,12 @@ class AcmeAdapter(Adapter):
         sent: Mapping[str, str],
         since_ms: int,
     ) -> Saved | None:
-        answer = self._listed(kind, {"reference": mark})
+        answer = self._listed(kind, {"reference": [mark]})
         return next((Saved(answer.id(record), "created") for record in answer.items()), None)
 
     # Calls.
 
-    def _listed(self, kind: str, params: Mapping[str, str]) -> Answer:
+    def _listed(self, kind: str, params: Mapping[str, Sequence[str]]) -> Answer:
         try:
             return self._http.send("GET", kind, params=params)
         except NotFound:

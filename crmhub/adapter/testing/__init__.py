@@ -25,6 +25,7 @@ _MODULES = (
     "linking",
     "marks",
     "outgoing",
+    "own_errors",
     "telling",
     "tokens",
     "wire",
@@ -34,7 +35,13 @@ pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in _MODULES))
 
 from crmhub.adapter.testing.behaviour import AdapterTests  # noqa: E402
 from crmhub.adapter.testing.connection import Connection  # noqa: E402
-from crmhub.adapter.testing.crm import Crm, HttpCrm, LaggingCrm  # noqa: E402
+from crmhub.adapter.testing.crm import (  # noqa: E402
+    Crm,
+    HostedCrm,
+    HttpCrm,
+    LaggingCrm,
+    MeteredCrm,
+)
 from crmhub.adapter.testing.hostile import HttpAdapterTests  # noqa: E402
 from crmhub.adapter.testing.proxy import FaultProxy  # noqa: E402
 
@@ -43,7 +50,9 @@ __all__ = [
     "Connection",
     "Crm",
     "FaultProxy",
+    "HostedCrm",
     "HttpAdapterTests",
     "HttpCrm",
     "LaggingCrm",
+    "MeteredCrm",
 ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import logging
+import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -14,6 +16,7 @@ from crmhub.adapter import (
     AdapterError,
     Linked,
     Pipeline,
+    PropertyType,
     Store,
     Unsupported,
     features,
@@ -25,6 +28,9 @@ from crmhub.adapter.testing.crm import Crm, LaggingCrm
 DOMAIN = "conformance-tests.org"
 """The domain of all emails in these tests; a log that contains it contains an email."""
 HOURS = 3600.0
+_POLL = 0.02
+# A secret of this length does not appear in a text by chance.
+_SURELY = 8
 E = TypeVar("E", bound=AdapterError)
 T = TypeVar("T")
 _numbers = itertools.count(1)
@@ -56,8 +62,28 @@ class Base:
     breakdowns: Sequence[tuple[int, object]] = ()
     """Answers (status and JSON) below 500 with which this CRM reports an internal error.
 
-    After such an answer, a write may have taken effect. If the CRM's error messages quote the
-    request, include a secret in one of these answers.
+    After such an answer, a write may have taken effect. `{request}` in a text is replaced by a
+    quotation of the request: write it where the CRM's error messages have their words.
+    """
+    own_errors: Sequence[tuple[type[AdapterError], int, object]] = ()
+    """Answers with which this CRM reports an error in its own way: error, status and JSON.
+
+    The error is Denied, LacksRight, Throttled, Unavailable or BadConfig; nothing was written. Say
+    here what a status alone does not tell: an error with a status of 2xx, a missing right told with
+    401. `{request}` stands for a quotation of the request, as in `breakdowns`.
+    """
+    token_errors: Sequence[tuple[type[AdapterError], int, object]] = ()
+    """The same for the endpoint that gives tokens or sessions, such as a throttled login."""
+    at_once: int = 0
+    """The most requests that the CRM accepts at the same time; 0 if it does not limit them."""
+    typed: Mapping[PropertyType, str] = {}
+    """The names of contact properties, by their type, for a test of the values' form."""
+    patience: float = 0.0
+    """For how many seconds the CRM's search may hide a new contact; the tests wait that long."""
+    xfail: Mapping[str, str] = {}
+    """The names of tests that cannot pass, each with its parameters and the reason.
+
+    For example `{"test_a_value_comes_back_as_it_was_written[emoji]": "latin letters only"}`.
     """
     needed: Mapping[str, Mapping[str, str]] = {}
     """The properties that the CRM requires in a new record, with values, by kind of record."""
@@ -72,12 +98,21 @@ class Base:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        unknown = [name for name in cls.xfail if not hasattr(cls, name.partition("[")[0])]
+        if unknown or not all(cls.xfail.values()):
+            raise TypeError(f"{cls.__name__}.xfail: no such test, or no reason: {unknown}")
         overridden = [name for name in dir(cls) if _silenced(cls, name)]
         if overridden:
             raise TypeError(
                 f"{cls.__name__} overrides {', '.join(overridden)} of the conformance tests; mark"
                 " each @pytest.mark.xfail(reason=...) to say why this adapter does otherwise"
             )
+
+    @pytest.fixture(autouse=True)
+    def _expected_failure(self, request: pytest.FixtureRequest) -> None:
+        reason = self.xfail.get(request.node.name)
+        if reason:
+            request.node.add_marker(pytest.mark.xfail(reason=reason, strict=True))
 
     @pytest.fixture
     def crm(self) -> Crm:
@@ -95,17 +130,19 @@ class Base:
         return ""
 
     @pytest.fixture
+    def urls(self, url: str) -> Mapping[str, str]:
+        """The base URLs of the CRM's hosts by name; the main one is called "url"."""
+        return {"url": url}
+
+    @pytest.fixture
     def connection(
-        self, url: str, store: Store | None, caplog: pytest.LogCaptureFixture
+        self, urls: Mapping[str, str], store: Store | None, caplog: pytest.LogCaptureFixture
     ) -> Iterator[Connection]:
         """The connection under test.
 
         After the test, fail if a log contains a secret or an email.
         """
-        settings = {name: value.format(url=url) for name, value in self.settings.items()}
-        # Plain replacement, since a secret may contain braces.
-        secrets = {name: text.replace("{url}", url) for name, text in self.credentials.items()}
-        connection = Connection(self.adapter_class, settings, secrets, store=store)
+        connection = self._connection(urls, store)
         caplog.set_level(logging.DEBUG)
         yield connection
         connection.outgoing.close()
@@ -123,6 +160,27 @@ class Base:
         return connection.adapter()
 
     # Helpers for the tests.
+
+    def _connection(self, urls: Mapping[str, str], store: Store | None = None) -> Connection:
+        """Return a new connection with the settings and credentials of the test class."""
+        settings = {name: value.format_map(urls) for name, value in self.settings.items()}
+        secrets = dict(self.credentials)
+        for host, url in urls.items():
+            # Plain replacement, since a secret may contain braces.
+            secrets = {name: text.replace(f"{{{host}}}", url) for name, text in secrets.items()}
+        return Connection(self.adapter_class, settings, secrets, store=store)
+
+    def shown(self, find: Callable[[], T | None]) -> T | None:
+        """Call `find` until it finds something, for `patience` seconds at most; return that."""
+        ends = time.monotonic() + self.patience
+        while (found := find()) is None and time.monotonic() < ends:
+            time.sleep(_POLL)
+        return found
+
+    def settle(self, adapter: Adapter, *phones: str) -> None:
+        """Wait until the CRM's search shows the contacts with these phones."""
+        for phone in phones if self.patience else ():
+            assert self.shown(lambda: adapter.find_contact(phone=phone)), "the search is too late"  # noqa: B023
 
     def made(self, kind: str, properties: Mapping[str, str]) -> dict[str, str]:
         """Return `properties`, completed with those that the CRM requires of a new record.
@@ -247,8 +305,18 @@ def texts_of(error: BaseException | None) -> str:
 
 
 def hidden_in(text: str, connection: Connection) -> bool:
-    """Return whether a text contains one of the connection's secrets."""
-    return any(secret in text for secret in connection.secrets())
+    """Return whether a text contains one of the connection's secrets.
+
+    A short secret counts only as a whole word, since it may be a part of an ordinary one.
+    """
+    return any(
+        secret in text
+        and (
+            len(secret) >= _SURELY
+            or re.search(rf"(?<![^\W_]){re.escape(secret)}(?![^\W_])", text) is not None
+        )
+        for secret in connection.secrets()
+    )
 
 
 def assert_readable(error: AdapterError, connection: Connection) -> None:

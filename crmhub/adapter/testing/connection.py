@@ -12,16 +12,17 @@ from typing import Protocol, cast
 from crmhub.adapter import (
     Adapter,
     Context,
+    NotYet,
     Response,
     Store,
     Throttled,
-    Unavailable,
     configured,
+    open_adapter,
 )
 from crmhub.adapter.masking import parts_of_address
 from crmhub.egress import Egress
 
-PATIENCE = 10.0
+CALL_S = 10.0
 """How many seconds a call of the adapter may take, unless a test sets another limit."""
 
 
@@ -56,7 +57,7 @@ class Connection:
 
     def adapter(self) -> Adapter:
         """Return a new adapter of this connection, with the currently stored credentials."""
-        return self.adapter_class(self.context())
+        return open_adapter(self.adapter_class, self.context())
 
     def context(self) -> Context:
         """Return a new context, as the hub passes it to the constructor of an adapter."""
@@ -77,10 +78,10 @@ class Connection:
     def remaining(self) -> float:
         """Return the seconds left for the current call; simulated sleep reduces them, too.
 
-        Outside of a `with connection.within(…)` block, the result is always `PATIENCE`.
+        Outside of a `with connection.within(…)` block, the result is always `CALL_S`.
         """
         if self._patience is None:
-            return PATIENCE
+            return CALL_S
         return max(0.0, self._ends - time.monotonic() - self.slept)
 
     @contextmanager
@@ -99,27 +100,32 @@ class Connection:
             self.slept += seconds
 
     def secrets(self) -> set[str]:
-        """Return all texts that must stay secret, without very short texts and numbers.
+        """Return all texts that must stay secret: present and former credentials, and their parts.
 
-        The texts are the present and former credentials, and the parts of secret URLs.
+        The parts are the words of a credential, and those of a URL. A credential of less than 4
+        characters is left out, and so is a part of less than 8, which may be an ordinary word.
         """
-        texts = [*self.credentials.values(), *(v for text in self.saved for v in text.values())]
+        texts = {*self.credentials.values(), *(v for text in self.saved for v in text.values())}
         # A stored access token comes with an expiry time; parts of a secret URL are secret, too.
-        words = {word for text in texts for word in (text, *text.split(), *parts_of_address(text))}
-        return {word for word in words if len(word) >= 8 and not word.isdigit()}
+        words = {word for text in texts for word in (*text.split(), *parts_of_address(text))}
+        parts = {word for word in words if len(word) >= 8 and not word.isdigit()}
+        return {text for text in texts if len(text) >= 4} | parts
 
     def _budget(self, lane: str, *, calls: int, seconds: float) -> CountingBudget:
         with self._lock:
             return self.budgets.setdefault(lane, CountingBudget(lane))
 
     def _save(self, credentials: Mapping[str, str]) -> None:
+        declared = {setting.name for setting in self.adapter_class.settings if setting.secret}
+        undeclared = credentials.keys() - declared
+        assert not undeclared, f"it saves {sorted(undeclared)}, which the class does not declare"
         with self._lock:
             self.credentials = dict(credentials)
             self.saved.append(dict(credentials))
 
 
 class CountingBudget:
-    """A rate limit that counts requests and never waits.
+    """A rate limit that counts requests, or their costs, and never waits.
 
     If `refusing` is a number of seconds, `take` raises Throttled with it as `retry_after`. `paused`
     lists the seconds of all calls of `pause`.
@@ -132,12 +138,12 @@ class CountingBudget:
         self.refusing: float | None = None
         self._lock = threading.Lock()
 
-    def take(self) -> None:
-        """Count one request; if `refusing` is set, raise Throttled instead of counting."""
+    def take(self, cost: int = 1) -> None:
+        """Count `cost`; if `refusing` is set, raise Throttled instead of counting."""
         if self.refusing is not None:
             raise Throttled("The budget is used up.", retry_after=self.refusing, scope=self.lane)
         with self._lock:
-            self.taken += 1
+            self.taken += cost
 
     def follow(self, calls: int, seconds: float) -> None:
         """Assert that the rate limit which the CRM announced is positive."""
@@ -167,19 +173,20 @@ class Leases:
         self._changed = threading.Condition()
 
     @contextmanager
-    def hold(self, key: str, seconds: float) -> Iterator[None]:
+    def hold(self, key: str, seconds: float, *, patience: float | None = None) -> Iterator[None]:
         """Hold the lock named `key` during the `with` block; it expires after `seconds`.
 
-        Waits until the lock is free. Raises Unavailable if this takes longer than the time left for
-        the current call.
+        Waits until the lock is free. Raises NotYet if this takes longer than `patience`, or than
+        the time left for the current call.
         """
         holder = object()
-        ends = time.monotonic() + self._remaining()
+        wait = self._remaining()
+        ends = time.monotonic() + (wait if patience is None else min(patience, wait))
         with self._changed:
             while key in self._held and self._held[key][1] > time.monotonic():
                 wait = min(ends, self._held[key][1]) - time.monotonic()
                 if ends <= time.monotonic():
-                    raise Unavailable("Somebody else has the lease.", retry_after=1.0)
+                    raise NotYet("Somebody else has the lease.", retry_after=1.0)
                 self._changed.wait(max(0.0, wait))
             self._held[key] = (holder, time.monotonic() + seconds)
             self.granted[key] += 1

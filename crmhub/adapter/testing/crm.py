@@ -52,3 +52,21 @@ class LaggingCrm(Protocol):
 
     search_lag: float
     """After how many seconds the search shows a write; the tests set this attribute."""
+
+
+@runtime_checkable
+class HostedCrm(Protocol):
+    """A CRM with further hosts, such as one for logins."""
+
+    @property
+    def urls(self) -> Mapping[str, str]:
+        """The base URLs of these hosts; settings name one as `{login}` if its name is `login`."""
+
+
+@runtime_checkable
+class MeteredCrm(Protocol):
+    """A CRM that counts tokens or credits instead of calls."""
+
+    @property
+    def spent(self) -> int:
+        """How many tokens or credits all requests together have cost so far."""

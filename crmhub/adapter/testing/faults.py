@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import formatdate
 from functools import cache
@@ -59,12 +61,63 @@ def echoes(status: int) -> Fault:
     """
 
     def fault(exchange: Exchange) -> None:
-        headers = exchange.request.headers.items()
-        own = {name: value for name, value in headers if name.lower() not in _COMMON}
-        said = f"cannot take {exchange.request.target} {own} {exchange.request.body!r}"
+        said = f"cannot take {exchange.request.quoted}"
         exchange.reply(made(status, {"message": said, "error": said}))
 
     return fault
+
+
+def says(status: int, body: Any, *, after: bool = False) -> Fault:
+    """Return a fault that answers with an error in the CRM's own form, with this status and JSON.
+
+    `{request}` in a text of `body` is replaced by a quotation of the request, with its credentials.
+    The request is not forwarded to the CRM, unless `after` is True.
+    """
+
+    def fault(exchange: Exchange) -> None:
+        if after:
+            exchange.forward()
+        exchange.reply(made(status, _filled(body, exchange.request.quoted)))
+
+    return fault
+
+
+def _filled(body: Any, request: str) -> Any:
+    if isinstance(body, str):
+        return body.replace("{request}", request)
+    if isinstance(body, Mapping):
+        return {name: _filled(value, request) for name, value in body.items()}
+    if isinstance(body, list | tuple):
+        return [_filled(value, request) for value in body]
+    return body
+
+
+class Held:
+    """A fault that holds requests back until more than `most` are there, or until time is up.
+
+    `running` is the greatest number of requests that were there at the same time. When it is known
+    whether there are more than `most`, requests are forwarded at once.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.running = 0
+        self._most = most
+        self._present = 0
+        self._decided = False
+        self._changed = threading.Condition()
+
+    def __call__(self, exchange: Exchange) -> None:
+        """Hold the request back, then forward it and send the CRM's response."""
+        with self._changed:
+            self._present += 1
+            self.running = max(self.running, self._present)
+            self._decided |= self.running > self._most
+            self._changed.notify_all()
+            self._decided = self._changed.wait_for(lambda: self._decided, _HELD_S) or True
+        reply = exchange.forward()
+        with self._changed:
+            self._present -= 1
+        exchange.reply(reply)
 
 
 def reset_before(exchange: Exchange) -> None:
@@ -203,7 +256,7 @@ def harms() -> list[Harm]:
         *(Harm(f"{status}", answers(status, {"message": "no"})) for status in _STATUSES),
         Harm("403 in HTML", answers(403, _HTML, Content_Type="text/html")),
         Harm("404 in HTML", answers(404, _HTML, Content_Type="text/html")),
-        *(Harm(f"{status} that repeats all", echoes(status)) for status in (400, 401, 500)),
+        *(Harm(f"{status} that repeats all", echoes(status)) for status in _REPEATED),
         Harm("409 with an id in the text", answers(409, {"message": "Existing ID: 987654321"})),
         Harm("429 without Retry-After", answers(429, {"message": "slow down"})),
         Harm("429 with Retry-After", answers(429, None, Retry_After="1")),
@@ -240,5 +293,7 @@ def harms() -> list[Harm]:
 
 
 _STATUSES = (400, 401, 403, 404, 405, 409, 410, 422, 500, 599)
-_COMMON = ("accept", "accept-encoding", "connection", "content-length", "host", "user-agent")
+_REPEATED = (200, 400, 401, 403, 404, 409, 422, 429, 500)
+# How long a request waits for others; an adapter that limits its calls lets it wait this long once.
+_HELD_S = 1.0
 _AS_JSON = {"Content_Type": "application/json"}

@@ -53,7 +53,7 @@ class FindingTests(Base):
     """Tests of an adapter's `find_contact` and `get_contact`."""
 
     def _find(self, adapter: Adapter, *names: str, email: str = "", phone: str = "") -> Contact:
-        contact = adapter.find_contact(email=email, phone=phone, names=names)
+        contact = self.shown(lambda: adapter.find_contact(email=email, phone=phone, names=names))
         assert contact is not None, "it was not found"
         return contact
 

@@ -21,6 +21,7 @@ from crmhub.adapter import (
     Denied,
     NotFound,
     NotYet,
+    Rejected,
     Saved,
     Throttled,
     Unavailable,
@@ -28,9 +29,9 @@ from crmhub.adapter import (
 )
 from crmhub.adapter.testing import faults
 from crmhub.adapter.testing.base import HOURS, assert_readable, either
-from crmhub.adapter.testing.connection import PATIENCE, Connection
+from crmhub.adapter.testing.connection import CALL_S, Connection
 from crmhub.adapter.testing.crm import HttpCrm
-from crmhub.adapter.testing.faults import Harm, answers, answers_after, harms
+from crmhub.adapter.testing.faults import Harm, answers, harms, says
 from crmhub.adapter.testing.operations import (
     Create,
     CreateDeal,
@@ -44,6 +45,7 @@ from crmhub.adapter.testing.operations import (
     UpsertNew,
 )
 from crmhub.adapter.testing.outgoing import OutgoingTests
+from crmhub.adapter.testing.own_errors import OwnErrorTests
 from crmhub.adapter.testing.proxy import Fault, FaultProxy
 from crmhub.adapter.testing.tokens import TokenTests
 from crmhub.adapter.upserts import upsert_contact
@@ -87,7 +89,7 @@ class Canary:
         self._listener.close()
 
 
-class HttpAdapterTests(OutgoingTests, TokenTests):
+class HttpAdapterTests(OutgoingTests, TokenTests, OwnErrorTests):
     """All conformance tests for an adapter that uses HTTP.
 
     The fixture `crm` must yield a CRM with a `url` (`HttpCrm`).
@@ -111,8 +113,9 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
             pytest.skip("the test class names no breakdowns: statuses tell all")
         lies: list[str] = []
         for i, (status, body) in enumerate(self.breakdowns):
-            for when, made in (("", answers), (" after", answers_after)):
-                harm = Harm(f"breakdown {i + 1}{when}", made(status, body))
+            for when in ("", " after"):
+                fault = says(status, body, after=bool(when))
+                harm = Harm(f"breakdown {i + 1}{when}", fault)
                 lies += [f"{harm.name}: {lie}" for lie in self._lies(connection, crm, proxy, harm)]
         assert not lies, "\n".join(lies)
 
@@ -130,7 +133,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
                 for lasting in (False, True):
                     ready = self._ready(connection, crm, proxy, operation)
                     proxy.inject(harm.fault, skip=nth, times=None if lasting else 1)
-                    with connection.within(PATIENCE):
+                    with connection.within(CALL_S):
                         lie = self._judged(connection, proxy, ready, harm, lasting=lasting)
                     where = f"from request {nth + 1} on" if lasting else f"at request {nth + 1}"
                     lies += [f"{operation.name}, {where}: {lie}"] if lie else []
@@ -179,8 +182,12 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
             result = operation.call(connection.adapter())
         except AdapterError as exc:
             self._judge_error(connection, proxy, operation, before, exc, lasting=lasting)
+            self._judge_texts(connection, exc, harm)
         else:
             after = operation.state()
+            for outcome in result if isinstance(result, list) else ():
+                if isinstance(outcome, AdapterError):
+                    self._judge_texts(connection, outcome, harm)
             if operation.name == "check":
                 assert not lasting or harm.harmless or harm.silent, "all was said to be well"
             elif operation.may_find_none and harm.name.startswith(("404", "410")):
@@ -203,7 +210,6 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
         *,
         lasting: bool,
     ) -> None:
-        assert_readable(error, connection)
         effect = operation.effect(before, operation.state())
         name = type(error).__name__
         if isinstance(error, Throttled | Unavailable) and error.retry_after is not None:
@@ -219,6 +225,12 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
             assert effect == "none", f"it said {name}, and has written"
         if operation.may_find_none:
             assert not isinstance(error, NotFound), "a search that fails is not NotFound"
+
+    def _judge_texts(self, connection: Connection, error: AdapterError, harm: Harm) -> None:
+        assert_readable(error, connection)
+        if isinstance(error, Rejected) and harm.name.isdigit():
+            # A status alone refuses the whole call; the hub would leave out what is blamed.
+            assert not error.problems, "it blames a property that the CRM did not name"
 
     # Errors by HTTP status.
 
@@ -255,7 +267,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
         header = text()
         headers = {} if header is None else {"Retry_After": header}
         proxy.inject(answers(429, {"message": "slow down"}, **headers), times=None)
-        with connection.within(PATIENCE):
+        with connection.within(CALL_S):
             errors = self._errors(ready, connection.adapter())
         for error in errors:
             assert isinstance(error, Throttled), error
@@ -276,7 +288,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
         ready = self._ready(connection, crm, proxy, operation)
         before = ready.state()
         proxy.inject(answers(429, {"message": "slow down"}, Retry_After="3"))
-        with connection.within(PATIENCE):
+        with connection.within(CALL_S):
             result = either(Throttled, lambda: ready.call(connection.adapter()))
             if isinstance(result, Throttled):
                 assert 2 <= result.retry_after <= 4
@@ -297,7 +309,7 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
             for status in (301, 303, 307):
                 ready = self._ready(connection, crm, proxy, operation)
                 proxy.inject(answers(status, None, Location=f"{canary.url}/x"), times=None)
-                with connection.within(PATIENCE):
+                with connection.within(CALL_S):
                     self._errors(ready, connection.adapter())
         finally:
             canary.close()
@@ -343,9 +355,9 @@ class HttpAdapterTests(OutgoingTests, TokenTests):
     ) -> None:
         ready = self._ready(connection, crm, proxy, operation)
         connection.outgoing.timeouts.clear()
-        with connection.within(PATIENCE):
+        with connection.within(CALL_S):
             ready.call(connection.adapter())
-        assert all(0 < timeout <= PATIENCE for timeout in connection.outgoing.timeouts)
+        assert all(0 < timeout <= CALL_S for timeout in connection.outgoing.timeouts)
 
     @pytest.mark.parametrize("write", [Create, Update, CreateDeal, CreateTicket, UpsertKnown])
     def test_a_write_whose_answer_does_not_come_in_time_is_uncertain(

@@ -77,6 +77,7 @@ class LeadTests(Base):
         phone = phone_number()
         id = crm.add_contact(self.person(email=f"old@{DOMAIN}"))
         of_phone = crm.add_contact(self.person(phone=phone))
+        self.settle(adapter, phone)
         said = {"email": f"new@{DOMAIN}", "phone": phone, self.text: "New"}
         before = crm.contacts()[of_phone]
         saved = upsert_contact(adapter, self.lead(said, contact_id=id))
@@ -92,6 +93,7 @@ class LeadTests(Base):
         phone = phone_number()
         crm.add_contact(self.person(phone=phone[:-1]))
         id = crm.add_contact(self.person(phone=phone))
+        self.settle(adapter, phone)
         saved = upsert_contact(adapter, self.lead({"phone": phone, self.text: "New"}))
         assert (saved.id, saved.outcome) == (id, "updated")
         assert crm.contacts()[id][self.text] == "New"
@@ -102,6 +104,7 @@ class LeadTests(Base):
     ) -> None:
         phone = phone_number()
         theirs = crm.add_contact(self.person(phone=phone))
+        self.settle(adapter, phone)
         before = crm.contacts()[theirs]
         mine = self.person(phone=phone)
         saved = upsert_contact(adapter, self.lead(mine))
@@ -118,6 +121,7 @@ class LeadTests(Base):
         mine = self.person(phone=nameless["phone"])
         del nameless["email"]
         id = crm.add_contact(nameless)
+        self.settle(adapter, mine["phone"])
         saved = upsert_contact(adapter, self.lead(mine))
         assert (saved.id, saved.outcome, saved.refused) == (id, "updated", ())
         assert list(crm.contacts()) == [id]
@@ -129,6 +133,7 @@ class LeadTests(Base):
         phone = phone_number()
         talked = crm.add_contact(self.person())
         id = crm.add_contact(self.person(phone=phone))
+        self.settle(adapter, phone)
         before = crm.contacts()
         lead = self.lead({**self.person(phone=phone), self.text: "New"}, contact_id=talked)
         saved = upsert_contact(adapter, replace(lead, phone_identifies=True))
@@ -173,7 +178,9 @@ class LeadTests(Base):
         phone = phone_number()
         id = crm.add_contact(self.person(phone=phone))
         moved = crm.add_contact(self.person(phone=phone_number()))
+        self.settle(adapter, phone)
         seen = upsert_contact(adapter, self.lead({"phone": phone, self.text: "One"}, phone_id=id))
+        self.settle(adapter, phone)
         stale = upsert_contact(
             adapter, self.lead({"phone": phone, self.text: "Two"}, phone_id=moved)
         )
@@ -188,6 +195,7 @@ class LeadTests(Base):
     ) -> None:
         phone = phone_number()
         theirs = crm.add_contact(self.person(phone=phone))
+        self.settle(adapter, phone)
         mine = self.person(phone=phone_number())
         id = crm.add_contact(mine)
         lead = self.lead({"email": mine["email"], "phone": phone, self.text: "New"})
@@ -202,6 +210,7 @@ class LeadTests(Base):
     ) -> None:
         phone = phone_number()
         crm.add_contact(self.person(phone=phone))
+        self.settle(adapter, phone)
         mine = self.person(phone=phone_number())
         crm.add_contact(mine)
         before = crm.contacts()
@@ -367,6 +376,8 @@ class LeadTests(Base):
             assert adapter.get_contact(outcome.id, tuple(person)).properties == person
         if isinstance(outcomes[1], AdapterError):
             assert isinstance(outcomes[1], Rejected)
+            blamed = {problem.name for problem in outcomes[1].problems}
+            assert blamed <= {self.choice[0] if self.choice else self.unknown}
             assert len(crm.contacts()) == 2
         else:
             assert len(crm.contacts()) == 3
@@ -390,6 +401,7 @@ class LeadTests(Base):
         phones = [phone_number(), phone_number()]
         talked = crm.add_contact(self.person())
         theirs = [crm.add_contact(self.person(phone=phone)) for phone in phones]
+        self.settle(adapter, *phones)
         mine, strict = (self.person(phone=phone_number()) for _ in range(2))
         id, strict_id = crm.add_contact(mine), crm.add_contact(strict)
         before, new = crm.contacts(), {self.text: "New"}

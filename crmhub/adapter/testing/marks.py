@@ -105,6 +105,24 @@ class MarkTests(Base):
         assert self._id(adapter, kind, id, new_mark(), sent) == ""
 
     @each_kind
+    def test_a_record_of_another_write_is_not_taken_for_it(
+        self, adapter: Adapter, crm: Crm, kind: Linked
+    ) -> None:
+        id, sent = crm.add_contact(self.person()), self.title(kind)
+        marks = [new_mark() for _ in range(2)]
+
+        def found(mark: str, *others: str) -> str:
+            record = adapter.find_apart(
+                kind, id, mark, sent=sent, since_ms=self.since_ms, others=others
+            )
+            return "" if record is None else record.id
+
+        first = self._write(adapter, kind, id, marks[0]).id
+        assert found(marks[1], first) == "", "find_apart ignores `others`"
+        second = self._write(adapter, kind, id, marks[1]).id
+        assert found(marks[1], first) == second
+
+    @each_kind
     def test_a_write_is_found_or_not_told_while_the_search_lags(
         self, adapter: Adapter, crm: Crm, kind: Linked
     ) -> None:

@@ -72,6 +72,8 @@ class Operation(ABC):
     feature: ClassVar[str] = ""
     """The optional method that the adapter must support for this call; "" for none."""
     reads: ClassVar[bool] = False
+    may_be_constant: ClassVar[bool] = False
+    """Whether an adapter may answer the call without a request, such as with fixed pipelines."""
     may_find_none: ClassVar[bool] = False
     """Whether the call may return None, for "no such contact", if the CRM answers 404."""
 
@@ -141,6 +143,8 @@ class Reads(Operation):
     reads = True
 
     def prepare(self) -> None:
+        if self.may_find_none:
+            self.tests.shown(lambda: self.call(self.sound))
         self.expected = self.call(self.sound)
 
     def is_right(self, result: object, before: State, after: State) -> bool:
@@ -180,6 +184,7 @@ class Describe(Reads):
     """The call `describe` for contacts."""
 
     name = feature = "describe"
+    may_be_constant = True
 
     def call(self, adapter: Adapter) -> object:
         return adapter.describe("contacts")
@@ -189,6 +194,7 @@ class Pipelines(Reads):
     """The call `pipelines` for deals, or for tickets if the CRM has no deals."""
 
     name = feature = "pipelines"
+    may_be_constant = True
 
     def prepare(self) -> None:
         self.kind, self.expected = _first(self.tests, self.sound.pipelines)
@@ -374,7 +380,11 @@ class CreatesLinked(Operation):
         if after == before:
             return "none"
         made = after.counts[self.kind] - before.counts[self.kind]
+        fresh = after.linked[self.kind].keys() - before.linked[self.kind].keys()
         linked = len(after.linked[self.kind]) - len(before.linked[self.kind])
+        title = self.tests.title(self.kind).items()
+        if not all(after.linked[self.kind][id].items() >= title for id in fresh):
+            return "wrong"
         if after.contacts != before.contacts or made != 1:
             return "wrong"
         return {0: "part", 1: "whole"}.get(linked, "wrong")  # type: ignore[return-value]

@@ -17,6 +17,9 @@ _HOP_BY_HOP = frozenset(
     {"connection", "keep-alive", "transfer-encoding", "content-length", "te", "upgrade", "host"}
 )
 _TIMEOUT_S = 30
+_COMMON = ("accept", "accept-encoding", "connection", "content-length", "host", "user-agent")
+MAIN = "url"
+"""The name of the CRM's main host, in `FaultProxy.urls` and in the settings of a test class."""
 
 
 @dataclass(slots=True)
@@ -24,7 +27,8 @@ class Request:
     """One request that the proxy received from the adapter.
 
     `wrote` is True if the request changed the CRM's records. `fault` is True if the proxy applied
-    the injected fault to the request; only for such requests is `wrote` determined.
+    the injected fault to the request; only for such requests is `wrote` determined. `host` names
+    the host of the CRM that was called, "url" for its main one.
     """
 
     method: str
@@ -33,6 +37,7 @@ class Request:
     body: bytes
     wrote: bool = False
     fault: bool = False
+    host: str = MAIN
 
     @property
     def said(self) -> tuple[str, str, bytes]:
@@ -41,6 +46,12 @@ class Request:
         These are equal for two requests if the adapter sends the same request again.
         """
         return self.method, self.target, self.body
+
+    @property
+    def quoted(self) -> str:
+        """The request in one text, as error messages may quote it: with its credentials."""
+        own = {name: value for name, value in self.headers.items() if name.lower() not in _COMMON}
+        return f"{self.target} {own} {self.body!r}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +70,20 @@ Fault = Callable[["Exchange"], None]
 class FaultProxy:
     """A proxy in front of the CRM whose base URL is `upstream`; the adapter calls `url`.
 
+    If the CRM has further hosts, `more` holds their base URLs by name; the adapter calls `urls`.
+    Addresses of these hosts in the CRM's responses are replaced by those of the proxy.
     The proxy forwards requests unchanged until `inject` is called, and records them in `requests`.
     The proxy calls the function `state`, which returns the CRM's records, to detect which requests
     changed them.
     """
 
-    def __init__(self, upstream: str, *, state: Callable[[], object] | None = None) -> None:
-        parts = urlsplit(upstream)
-        self.upstream = (parts.hostname or "", parts.port or 80)
+    def __init__(
+        self,
+        upstream: str,
+        *,
+        more: Mapping[str, str] = {},
+        state: Callable[[], object] | None = None,
+    ) -> None:
         self.requests: list[Request] = []
         self.state = state
         self.stopped = threading.Event()
@@ -74,26 +91,40 @@ class FaultProxy:
         self._when: Callable[[Request], bool] = lambda request: True
         self._skip = self._times = 0
         self._lock = threading.Lock()
-        self._server = _Server(("127.0.0.1", 0), _Handler)
-        self._server.proxy = self
-        self._port = self._server.server_address[1]
-        self.url = f"http://127.0.0.1:{self._port}{parts.path}"
-        self._thread = threading.Thread(target=self._accept)
+        self._servers = {
+            name: _Server(self, name, url) for name, url in [(MAIN, upstream), *more.items()]
+        }
+        self.urls = {name: server.url for name, server in self._servers.items()}
+        self.url = self.urls[MAIN]
+        self._threads = [
+            threading.Thread(target=server.accept) for server in self._servers.values()
+        ]
 
     def __enter__(self) -> FaultProxy:
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.stopped.set()
-        # Wake the thread, which waits for the next connection.
-        socket.create_connection(("127.0.0.1", self._port)).close()
-        self._thread.join()
-        self._server.server_close()
+        for server in self._servers.values():
+            # Wake the thread, which waits for the next connection.
+            socket.create_connection(("127.0.0.1", server.server_address[1])).close()
+        for thread in self._threads:
+            thread.join()
+        for server in self._servers.values():
+            server.server_close()
 
-    def _accept(self) -> None:
-        while not self.stopped.is_set():
-            self._server.process_request(*self._server.get_request())
+    def upstream(self, host: str) -> tuple[str, int]:
+        """Return the name and the port of the CRM's host that is called `host`."""
+        return self._servers[host].upstream
+
+    def at_home(self, reply: Reply) -> Reply:
+        """Return a response in which the CRM's own addresses are replaced by those of the proxy."""
+        body = reply.body
+        for server in self._servers.values():
+            body = body.replace(server.origin.encode(), server.here.encode())
+        return Reply(reply.status, body, reply.headers)
 
     def inject(
         self,
@@ -122,7 +153,7 @@ class FaultProxy:
 
     def hand_on(self, request: Request) -> Reply:
         """Send a recorded request to the CRM over a new connection; return the CRM's response."""
-        upstream = HTTPConnection(*self.upstream, timeout=_TIMEOUT_S)
+        upstream = HTTPConnection(*self.upstream(request.host), timeout=_TIMEOUT_S)
         try:
             return forwarded(request, upstream)
         finally:
@@ -167,11 +198,11 @@ class Exchange:
         """
         state, upstream = self._proxy.state, self._handler.upstream
         if state is None or not self.request.fault:
-            return forwarded(self.request, upstream)
+            return self._proxy.at_home(forwarded(self.request, upstream))
         before = state()
         reply = forwarded(self.request, upstream)
         self.request.wrote = state() != before
-        return reply
+        return self._proxy.at_home(reply)
 
     def reply(self, reply: Reply) -> None:
         """Send a response to the adapter."""
@@ -243,9 +274,25 @@ def head(reply: Reply, *, length: int | None = None) -> bytes:
 
 
 class _Server(ThreadingHTTPServer):
+    """The part of the proxy that stands for one host of the CRM."""
+
     daemon_threads = True
     request_queue_size = 128
-    proxy: FaultProxy
+
+    def __init__(self, proxy: FaultProxy, host: str, upstream: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        parts = urlsplit(upstream)
+        self.proxy = proxy
+        self.host = host
+        self.upstream = (parts.hostname or "", parts.port or 80)
+        self.origin = f"{parts.scheme}://{parts.netloc}"
+        self.here = f"http://127.0.0.1:{self.server_address[1]}"
+        self.url = f"{self.here}{parts.path}"
+
+    def accept(self) -> None:
+        """Serve connections until the proxy stops."""
+        while not self.proxy.stopped.is_set():
+            self.process_request(*self.get_request())
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Print no traceback, since clients often disconnect in these tests."""
@@ -259,7 +306,7 @@ class _Handler(BaseHTTPRequestHandler):
     def setup(self) -> None:
         """Prepare a connection to the CRM for this connection of the adapter."""
         super().setup()
-        self.upstream = HTTPConnection(*self.server.proxy.upstream, timeout=_TIMEOUT_S)
+        self.upstream = HTTPConnection(*self.server.upstream, timeout=_TIMEOUT_S)
 
     def finish(self) -> None:
         """Close the connection to the CRM."""
@@ -274,6 +321,6 @@ class _Handler(BaseHTTPRequestHandler):
             return
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         headers = dict(self.headers.items())
-        request = Request(self.command, self.path, headers, body)
+        request = Request(self.command, self.path, headers, body, host=self.server.host)
         fault = self.server.proxy.take(request)
         fault(Exchange(self, request, self.server.proxy))

@@ -28,6 +28,7 @@ from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import Crm
 from crmhub.adapter.testing.linking import each_kind
 from crmhub.adapter.upserts import upsert_contact
+from crmhub.adapter.whole_names import HALVES
 
 _SECRET_WORDS = ("token", "secret", "password", "key", "credential")
 
@@ -46,6 +47,7 @@ class TellingTests(Base):
         assert not inspect.isabstract(cls)
         assert cls.title.strip()
         assert isinstance(cls.record_pages, bool)
+        assert cls.whole_name not in HALVES, "name the property of the whole name"
         batches = {"find_contacts", "write_contacts"} & features(cls)
         assert (cls.batch_size > 1, len(batches)) in ((True, 2), (False, 0))
         assert inspect.getdoc(cls), "the class has no docstring"

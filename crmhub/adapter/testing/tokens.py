@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from urllib.parse import unquote_plus
+
 import pytest
 
-from crmhub.adapter import Adapter
+from crmhub.adapter import Adapter, Denied, LacksRight, Throttled
+from crmhub.adapter.testing.base import assert_readable
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import HttpCrm
-from crmhub.adapter.testing.faults import answers
+from crmhub.adapter.testing.faults import says
 from crmhub.adapter.testing.leads import at_once
 from crmhub.adapter.testing.operations import Get
 from crmhub.adapter.testing.proxy import FaultProxy
@@ -38,13 +41,16 @@ class TokenTests(WireTests):
         return words & connection.secrets()
 
     def _expire(self, connection: Connection, proxy: FaultProxy) -> None:
-        """Make the proxy answer 401 to later requests that contain a present access token.
+        """Make the proxy refuse later requests that contain a present access token.
 
-        Requests with a renewed access token are forwarded.
+        The refusal is the CRM's own if the test class names one, else the status 401. Requests with
+        a renewed access token are forwarded.
         """
         old = self._tokens(connection)
+        own = [(status, body) for error, status, body in self.own_errors if error is Denied]
+        status, body = own[0] if own else (401, {"message": "expired"})
         proxy.inject(
-            answers(401, {"message": "expired"}),
+            says(status, body),
             times=None,
             when=lambda request: any(token in str(request.headers) for token in old),
         )
@@ -69,3 +75,46 @@ class TokenTests(WireTests):
             for adapter in adapters[:: 1 if turn % 2 else -1]:
                 assert ready.call(adapter) == ready.expected
             assert len(connection.saved) == renewed + turn
+
+    def test_a_new_process_does_not_sign_in_again(
+        self, connection: Connection, crm: HttpCrm, proxy: FaultProxy
+    ) -> None:
+        """Test that a token or session is stored: no further adapter sends the credentials."""
+        first = connection.adapter()
+        ready = Get(self, crm, first)
+        sent: list[set[str]] = []
+        for adapter in (first, connection.adapter()):
+            proxy.clear()
+            assert ready.call(adapter) == ready.expected
+            sent.append(self._sent_credentials(connection, proxy))
+        assert sent[1] <= sent[0], "it sends credentials that the process before did not need"
+
+    def _sent_credentials(self, connection: Connection, proxy: FaultProxy) -> set[str]:
+        """Return the names of the credentials that the proxy's requests contain."""
+        requests = [unquote_plus(request.quoted) for request in proxy.requests]
+        return {
+            name
+            for name, secret in connection.credentials.items()
+            if secret and any(secret in request for request in requests)
+        }
+
+    @pytest.mark.usefixtures("impatient")
+    def test_an_error_of_the_token_endpoint_is_recognized(
+        self, connection: Connection, crm: HttpCrm, proxy: FaultProxy
+    ) -> None:
+        if not self.token_errors:
+            pytest.skip("the test class names no token_errors")
+        ready = Get(self, crm, connection.adapter())
+        before = dict(connection.credentials)
+        kept = [setting.name for setting in self.adapter_class.settings if setting.kept]
+        for error, status, body in self.token_errors:
+            connection.credentials = {**before, **dict.fromkeys(kept, "")}
+            saved = len(connection.saved)
+            proxy.inject(says(status, body), times=None)
+            [raised] = self._errors(ready, connection.adapter())
+            assert isinstance(raised, error), f"{raised!r} for {body}"
+            assert issubclass(error, LacksRight) or not isinstance(raised, LacksRight)
+            assert_readable(raised, connection)
+            assert len(connection.saved) == saved, "it stores what is no token"
+            if isinstance(raised, Throttled):
+                assert len(proxy.requests) == 1, "it asks again at once"

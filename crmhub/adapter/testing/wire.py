@@ -12,9 +12,9 @@ import pytest
 from crmhub.adapter import Adapter, AdapterError, Unsupported
 from crmhub.adapter.testing.behaviour import AdapterTests
 from crmhub.adapter.testing.connection import Connection
-from crmhub.adapter.testing.crm import HttpCrm
+from crmhub.adapter.testing.crm import HostedCrm, HttpCrm
 from crmhub.adapter.testing.operations import CreatesLinked, Operation, operations_of, state_of
-from crmhub.adapter.testing.proxy import FaultProxy
+from crmhub.adapter.testing.proxy import FaultProxy, Request
 
 
 class WireTests(AdapterTests):
@@ -39,13 +39,26 @@ class WireTests(AdapterTests):
 
         The proxy records the adapter's requests, and injects faults.
         """
-        with FaultProxy(crm.url, state=lambda: state_of(self, crm)) as proxy:
+        more = crm.urls if isinstance(crm, HostedCrm) else {}
+        with FaultProxy(crm.url, more=more, state=lambda: state_of(self, crm)) as proxy:
             yield proxy
 
     @pytest.fixture
     def url(self, proxy: FaultProxy) -> str:
         """The proxy's URL, which the adapter calls as the base URL of its CRM."""
         return proxy.url
+
+    @pytest.fixture
+    def urls(self, proxy: FaultProxy) -> Mapping[str, str]:
+        """The proxy's URLs for the CRM's hosts, by the names of the hosts."""
+        return proxy.urls
+
+    def procedure(self, request: Request) -> object:
+        """Return what a request calls: its method and path.
+
+        Override this method for a CRM that names the procedure in the body, as RPC does.
+        """
+        return request.said[:2]
 
     @pytest.fixture
     def impatient(self, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,9 +79,11 @@ class WireTests(AdapterTests):
     ) -> Operation:
         """Return an operation that is prepared to be called; empty the proxy's list of requests.
 
-        Skip the test if the CRM has no records of the kind that the operation creates.
+        Skip the test if the CRM has no records of the kind that the operation creates, or if the
+        operation needs no request.
         """
-        self._requests(connection, crm, proxy, operation)
+        if not self._requests(connection, crm, proxy, operation):
+            pytest.skip(f"{self.adapter_class.title} needs no request: {operation.name}")
         return self._prepared(connection, crm, proxy, operation)
 
     def _requests(
@@ -86,16 +101,12 @@ class WireTests(AdapterTests):
     def _operations(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy
     ) -> list[type[Operation]]:
-        """Return the operations that the adapter supports.
+        """Return the operations with which the adapter calls the CRM.
 
         Operations that create a kind of record which the CRM does not have are left out.
         """
         calls = operations_of(self.adapter_class)
-        return [
-            operation
-            for operation in calls
-            if self._known(connection, crm, proxy, operation) is not None
-        ]
+        return [operation for operation in calls if self._known(connection, crm, proxy, operation)]
 
     def _known(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
@@ -112,6 +123,8 @@ class WireTests(AdapterTests):
             try:
                 ready.call(connection.adapter())
                 sends = len(proxy.requests)
+                silent = f"{operation.name} calls nobody"
+                assert sends or operation.may_be_constant, silent
             except Unsupported:
                 if not issubclass(operation, CreatesLinked):
                     raise

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from crmhub.adapter import Adapter, Conflict, NotFound, Rejected
-from crmhub.adapter.testing.base import DOMAIN, Base, either, phone_number
+from crmhub.adapter import Adapter, Conflict, NotFound, Rejected, Saved, features
+from crmhub.adapter.testing.base import DOMAIN, Base, either, new_mark, phone_number
 from crmhub.adapter.testing.crm import Crm
+from crmhub.adapter.types import FORMS
+from crmhub.adapter.upserts import upsert_contacts
 
 TEXTS = {
     "letters of elsewhere": "Ångström Łukasz Ἀθηνᾶ 山田太郎 عبد",
@@ -41,6 +43,39 @@ class WritingTests(Base):
         ):
             assert contact is not None
             assert (contact.id, contact.properties) == (saved.id, mine)
+
+    def test_each_value_is_stored_under_its_own_name(self, adapter: Adapter, crm: Crm) -> None:
+        names = {self.text: "Lovelace", self.text2: "Ada"}
+        chosen = dict([self.choice]) if self.choice else {}
+        mine = self.person(phone=phone_number(), **names, **chosen)
+        saved = adapter.create_contact(mine, mark=new_mark())
+        others = {self.text: "King", self.text2: "Augusta"}
+        new = self.person(**names)
+        held = crm.contacts()[saved.id]
+        assert {name: held[name] for name in mine} == mine
+        adapter.update_contact(saved.id, others)
+        known, made = upsert_contacts(adapter, [self.lead(one) for one in (mine, new)])
+        assert isinstance(known, Saved)
+        assert isinstance(made, Saved)
+        assert known.outcome == "updated"
+        for outcome, sent in ((known, mine), (made, new)):
+            held = crm.contacts()[outcome.id]
+            assert {name: held[name] for name in sent} == sent
+
+    def test_a_value_of_each_type_has_the_form_of_its_type(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        if not self.typed:
+            pytest.skip("the test class names no typed properties")
+        sent = {name: FORMS[kind].example for kind, name in self.typed.items()}
+        saved = adapter.create_contact(self.person(**sent))
+        assert adapter.get_contact(saved.id, tuple(sent)).properties == sent
+        nothing = dict.fromkeys(sent, "")
+        adapter.update_contact(saved.id, nothing)
+        assert adapter.get_contact(saved.id, tuple(sent)).properties == nothing
+        if "describe" in features(self.adapter_class):
+            described = {one.name: one.type for one in adapter.describe("contacts")}
+            assert {described[name]: name for name in sent} == self.typed
 
     @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
     def test_a_value_comes_back_as_it_was_written(

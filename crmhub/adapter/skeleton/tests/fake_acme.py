@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from crmhub.adapter import Conflict, Kind, Linked
 
@@ -114,7 +114,7 @@ class FakeAcme:
         """
         parts = urlsplit(target)
         path = [unquote(part) for part in parts.path.split("/")[2:]]
-        query = dict(parse_qsl(parts.query))
+        query = parse_qs(parts.query)
         if token != TOKEN:
             raise Refused(401, message="unknown token")
         body = json.loads(content) if content else {}
@@ -138,9 +138,9 @@ class FakeAcme:
                     return 200, self._shown("contacts", record)
         raise Refused(404, message="no such address")
 
-    def _list(self, kind: str, **filters: str) -> list[Record]:
-        [(name, text)] = filters.items()
-        wanted = {value.lower() for value in text.split(",")}
+    def _list(self, kind: str, **filters: list[str]) -> list[Record]:
+        [(name, values)] = filters.items()
+        wanted = {value.lower() for value in values}
         return [
             self._shown(kind, record)
             for record in self._records[kind].values()

@@ -1,0 +1,66 @@
+"""The error for an HTTP request that the CRM did not answer."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+import requests
+from urllib3.exceptions import NameResolutionError, NewConnectionError, ReadTimeoutError
+
+from crmhub import egress
+from crmhub.adapter.errors import (
+    AdapterError,
+    BadConfig,
+    NotYet,
+    Unavailable,
+    Uncertain,
+    Unreachable,
+)
+
+_AFTER_HOST = re.compile(r"(https?://[^/?#\s'\"]*)[^\s'\"]*", re.IGNORECASE)
+
+
+class TooLarge(Unavailable):
+    """The CRM's answer to a read exceeds the size limit; the caller must request less data."""
+
+
+def unanswered(
+    crm: str, url: str, exc: requests.RequestException, *, reads: bool, short: bool
+) -> AdapterError:
+    """Return the error for a request to `url` that ended with the exception `exc`.
+
+    `crm` is the CRM's name for messages. `reads`: whether the request writes nothing. `short`:
+    whether the request had so little time that its end says nothing about the CRM.
+    """
+    base = urlsplit(url)
+    if short and _timed_out(exc) and (reads or _not_sent(exc)):
+        return NotYet(f"There was too little time left to call {crm}.", retry_after=1.0)
+    if isinstance(exc, requests.exceptions.InvalidURL):
+        # The egress guard's message tells what to do; the path may be an email and is cut.
+        return BadConfig(_AFTER_HOST.sub(r"\1", str(exc)))
+    if isinstance(exc, requests.exceptions.SSLError):
+        return Unavailable(f"{base.hostname} could not prove that it is {crm} (TLS failed).")
+    if _not_sent(exc):
+        place = base.netloc.rpartition("@")[2]
+        return Unreachable(f"Couldn't connect to {base.scheme}://{place}.")
+    what = type(exc).__name__
+    if reads and isinstance(exc, egress.TooLarge):
+        return TooLarge(f"{crm} answers with more than can be read of one answer.")
+    message = f"{crm} gave no whole answer ({what})."
+    return Unavailable(message) if reads else Uncertain(message)
+
+
+def _timed_out(exc: requests.RequestException) -> bool:
+    if isinstance(exc, requests.exceptions.Timeout):
+        return True
+    cause = exc.args[0] if exc.args else None
+    return isinstance(getattr(cause, "reason", cause), ReadTimeoutError)
+
+
+def _not_sent(exc: requests.RequestException) -> bool:
+    if isinstance(exc, requests.exceptions.ConnectTimeout):
+        return True
+    cause = exc.args[0] if exc.args else None
+    reason = getattr(cause, "reason", cause)
+    return isinstance(reason, NewConnectionError | NameResolutionError)

@@ -1,0 +1,216 @@
+"""First and last names in a CRM that has one property for the whole name.
+
+The hub joins both to one name before it calls such an adapter, and splits the name that the adapter
+returns. What was sent as first and last name comes back as such: where the plain name would be
+split otherwise, an invisible character stands between the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TypeVar
+
+from crmhub.adapter.context import Context
+from crmhub.adapter.contract import Adapter, features
+from crmhub.adapter.errors import AdapterError, Conflict, Problem, Rejected
+from crmhub.adapter.values import Changes, Contact, ContactWrite, Described, Kind, Saved, Written
+
+T = TypeVar("T")
+
+HALVES = ("firstname", "lastname")
+BORDER = "\u2060"
+"""WORD JOINER: takes no room, is no white space, and so survives trimming."""
+
+
+def join(first: str, last: str) -> str:
+    """Return the whole name; `split` returns `first` and `last` again.
+
+    A BORDER inside of `first` is lost.
+    """
+    first = first.replace(BORDER, "")
+    blank = " " if first and last else ""
+    plain = f"{first}{blank}{last}"
+    return plain if split(plain) == (first, last) else f"{first}{blank}{BORDER}{last}"
+
+
+def split(name: str) -> tuple[str, str]:
+    """Return the first and the last name of a whole name.
+
+    The first name is all before the BORDER, or the first word of a name that has none.
+    """
+    first, border, last = name.partition(BORDER)
+    if border:
+        return first.removesuffix(" ") if last else first, last
+    first, _, last = name.strip().partition(" ")
+    return first, last.strip()
+
+
+def open_adapter(adapter_class: type[Adapter], context: Context) -> Adapter:
+    """Return an adapter of this class, which takes and returns first and last names in any case."""
+    if not adapter_class.whole_name:
+        return adapter_class(context)
+    bases = (_Split, adapter_class)
+    made: Adapter = type(adapter_class.__name__, bases, {"plain": adapter_class})(context)
+    return made
+
+
+class _Split(Adapter):
+    """The part of an adapter with a whole name that joins and splits it.
+
+    A class of its own for each adapter class, `plain`, inherits from both.
+    """
+
+    plain: type[Adapter]
+
+    def can(self, feature: str) -> bool:
+        return feature in features(self.plain)
+
+    # Reading.
+
+    def find_contact(
+        self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
+    ) -> Contact | None:
+        asked = self._asked(names)
+        found = super().find_contact(email=email, phone=phone, names=asked)  # type: ignore[safe-super]
+        return None if found is None else self._halved(found, names)
+
+    def get_contact(self, contact_id: str, names: Sequence[str]) -> Contact:
+        found = super().get_contact(contact_id, self._asked(names))  # type: ignore[safe-super]
+        return self._halved(found, names)
+
+    def find_contacts(
+        self,
+        *,
+        emails: Sequence[str] = (),
+        phones: Sequence[str] = (),
+        names: Sequence[str] = (),
+    ) -> dict[str, Contact]:
+        found = super().find_contacts(emails=emails, phones=phones, names=self._asked(names))
+        return {value: self._halved(contact, names) for value, contact in found.items()}
+
+    def describe(self, kind: Kind) -> list[Described]:
+        described = super().describe(kind)
+        if kind == "contacts":
+            described += [
+                Described("firstname", "First name", "string"),
+                Described("lastname", "Last name", "string"),
+            ]
+        return described
+
+    def _asked(self, names: Sequence[str]) -> list[str]:
+        return list(dict.fromkeys(self.whole_name if name in HALVES else name for name in names))
+
+    def _halved(self, contact: Contact, names: Sequence[str]) -> Contact:
+        values = dict(contact.properties)
+        if self.whole_name in values:
+            values |= zip(HALVES, split(values[self.whole_name]), strict=True)
+        return replace(contact, properties={n: values[n] for n in names if n in values})
+
+    # Writing.
+
+    def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
+        with self._blaming(properties):
+            saved = super().create_contact(self._joined(properties), mark=mark)  # type: ignore[safe-super]
+        return self._blamed(saved, properties)
+
+    def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
+        complete = self._completed(contact_id, properties)
+        with self._blaming(properties):
+            saved = super().update_contact(contact_id, self._joined(complete))  # type: ignore[safe-super]
+        return self._blamed(saved, properties)
+
+    def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
+        sent = [
+            replace(write, properties=self._joined(self._completed(write.contact_id, given)))
+            for write in writes
+            for given in [write.properties]
+        ]
+        outcomes = super().write_contacts(sent)
+        return [
+            self._blamed(outcome, write.properties)
+            for write, outcome in zip(writes, outcomes, strict=True)
+        ]
+
+    def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
+        halves = {name: value for name, value in properties.items() if name in HALVES}
+        held = replace(contact, properties=_without(contact.properties))
+        found = super().changes(held, _without(properties))
+        if any(contact.properties.get(name) != value for name, value in halves.items()):
+            # Both, so that the update need not read the other one.
+            found = replace(found, properties={**found.properties, **halves})
+        return found
+
+    def find_marked(
+        self,
+        kind: Written,
+        contact_id: str,
+        mark: str,
+        *,
+        sent: Mapping[str, str],
+        since_ms: int,
+    ) -> Saved | None:
+        if kind == "contacts":
+            sent = self._joined(sent)
+        return super().find_marked(kind, contact_id, mark, sent=sent, since_ms=since_ms)
+
+    def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
+        if kind == "contacts":
+            properties = self._joined(properties)
+        return super().may_land_for(kind, properties)
+
+    def _joined(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """Return the properties of a contact with the whole name in place of its halves.
+
+        Raises Rejected if the whole name is given, too.
+        """
+        if not properties.keys() & {*HALVES}:
+            return dict(properties)
+        if self.whole_name in properties:
+            reason = "send first and last name, or the whole name"
+            raise Rejected([Problem(self.whole_name, reason)])
+        first, last = (properties.get(name, "") for name in HALVES)
+        return {**_without(properties), self.whole_name: join(first, last)}
+
+    def _completed(self, contact_id: str, properties: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the properties of an update with both halves of the name, if it has one of them.
+
+        The other one is read from the CRM.
+        """
+        if not contact_id or len(properties.keys() & {*HALVES}) != 1:
+            return properties
+        held = self.get_contact(contact_id, HALVES).properties
+        return {**held, **properties}
+
+    def _blamed(self, outcome: T, properties: Mapping[str, str]) -> T:
+        """Return the outcome of a write with the names that the caller sent in its problems."""
+        if isinstance(outcome, Saved) and outcome.refused:
+            return replace(outcome, refused=self._problems(outcome.refused, properties))
+        if isinstance(outcome, Rejected):
+            outcome.problems = self._problems(outcome.problems, properties)
+        if isinstance(outcome, Conflict) and outcome.name == self.whole_name:
+            outcome.name = next((name for name in HALVES if name in properties), outcome.name)
+        return outcome
+
+    @contextmanager
+    def _blaming(self, properties: Mapping[str, str]) -> Iterator[None]:
+        try:
+            yield
+        except (Rejected, Conflict) as exc:
+            self._blamed(exc, properties)
+            raise
+
+    def _problems(
+        self, problems: Sequence[Problem], properties: Mapping[str, str]
+    ) -> tuple[Problem, ...]:
+        halves = [name for name in HALVES if name in properties]
+        return tuple(
+            replace(problem, name=name)
+            for problem in problems
+            for name in (halves if problem.name == self.whole_name and halves else [problem.name])
+        )
+
+
+def _without(properties: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in properties.items() if name not in HALVES}

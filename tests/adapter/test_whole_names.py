@@ -1,0 +1,107 @@
+"""First and last names in a CRM with one name: nothing of them is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crmhub.adapter import Adapter, Rejected
+from crmhub.adapter.testing import Connection
+from crmhub.adapter.whole_names import BORDER, join, split
+from tests.adapter.rpc_adapter import RosterAdapter
+from tests.adapter.rpc_crm import PASSWORD, USER, Roster
+
+_PARTS = st.text(alphabet=st.sampled_from("aé ̈\t\n\u00a0" + BORDER), max_size=6)
+
+
+@given(first=_PARTS, last=_PARTS)
+def test_what_was_joined_is_split_as_it_was(first: str, last: str) -> None:
+    assert split(join(first, last)) == (first.replace(BORDER, ""), last)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "name"),
+    [
+        ("Ada", "Lovelace", "Ada Lovelace"),
+        ("Ada", "King of Lovelace", "Ada King of Lovelace"),
+        ("Ada", "", "Ada"),
+        ("", "", ""),
+    ],
+)
+def test_the_usual_name_is_plain(first: str, last: str, name: str) -> None:
+    assert join(first, last) == name
+
+
+@pytest.mark.parametrize(("first", "last"), [("Mary Ann", "Lee"), ("", "Lee"), ("Mary Ann", "")])
+def test_what_looks_the_same_is_told_apart_by_what_nobody_sees(first: str, last: str) -> None:
+    name = join(first, last)
+    assert name.replace(BORDER, "") == f"{first} {last}".strip()
+    assert name.strip() == name
+
+
+@pytest.mark.parametrize("name", ["Ada  Lovelace", " Ada Lovelace ", "Ada Lovelace"])
+def test_a_name_that_people_typed_is_split_at_its_first_blank(name: str) -> None:
+    assert split(name) == ("Ada", "Lovelace")
+
+
+@pytest.fixture
+def crm() -> Iterator[Roster]:
+    with Roster() as crm:
+        yield crm
+
+
+@pytest.fixture
+def adapter(crm: Roster) -> Iterator[Adapter]:
+    settings = {"login_url": crm.urls["login"], "user": USER}
+    connection = Connection(RosterAdapter, settings, {"password": PASSWORD})
+    yield connection.adapter()
+    connection.outgoing.close()
+
+
+def _stored(crm: Roster) -> list[str]:
+    return [record["values"]["name"] for record in crm.records["contacts"].values()]
+
+
+def test_half_a_name_leaves_the_other_half(adapter: Adapter, crm: Roster) -> None:
+    id = adapter.create_contact({"firstname": "Ada", "lastname": "Byron"}).id
+    adapter.update_contact(id, {"lastname": "King"})
+    assert _stored(crm) == ["Ada King"]
+
+
+def test_a_change_of_one_half_writes_both_without_another_read(
+    adapter: Adapter, crm: Roster
+) -> None:
+    id = adapter.create_contact({"firstname": "Ada", "lastname": "Byron"}).id
+    sent = {"firstname": "Ada", "lastname": "King"}
+    contact = adapter.get_contact(id, tuple(sent))
+    assert adapter.changes(contact, sent).properties == sent
+    assert adapter.changes(contact, {"firstname": "Ada"}).properties == {}
+
+
+def test_a_name_that_is_refused_is_told_under_the_names_that_were_sent(
+    adapter: Adapter, crm: Roster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(crm.__dict__, "_check", _refuse_names)
+    with pytest.raises(Rejected) as caught:
+        adapter.create_contact({"lastname": "Byron", "email": "ada@example.com"})
+    assert [problem.name for problem in caught.value.problems] == ["lastname"]
+
+
+def _refuse_names(kind: str, values: object) -> None:
+    from tests.adapter.rpc_crm import Fault
+
+    raise Fault("Invalid", "values are refused", name="too short")
+
+
+def test_the_whole_name_beside_its_halves_is_refused(adapter: Adapter, crm: Roster) -> None:
+    with pytest.raises(Rejected):
+        adapter.create_contact({"name": "Ada King", "lastname": "Byron"})
+    assert _stored(crm) == []
+
+
+def test_only_what_the_class_overrides_is_announced(adapter: Adapter) -> None:
+    assert adapter.can("find_marked")
+    assert not adapter.can("find_contacts")

@@ -1,0 +1,72 @@
+"""The tables of docs/adapters.md that are made from the code: features and types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from crmhub.adapter import Adapter, has_oauth
+from crmhub.adapter import features as overridden
+from crmhub.adapter.registry import Registry
+from crmhub.adapter.types import FORMS
+
+FEATURES: Mapping[str, str] = {
+    "active_workflow": "the workflow a contact is in",
+    "check": "tests the connection",
+    "describe": "properties with their options",
+    "find_contacts": "contacts found in one call",
+    "find_marked": "whether a write took effect",
+    "owners": "people to whom records can be given",
+    "pipelines": "pipelines and stages",
+    "write_contacts": "contacts written in one call",
+}
+"""What each optional method of an adapter does."""
+_BATCHES = {"find_contacts", "write_contacts"}
+_TRAITS: Mapping[str, Callable[[type[Adapter]], str]] = {
+    "tells equal records apart (`find_apart`)": lambda one: _yes(
+        one.find_apart is not Adapter.find_apart
+    ),
+    "pages for people (`record_pages`)": lambda one: _yes(one.record_pages),
+    "the Connect button (`oauth`)": lambda one: _yes(has_oauth(one)),
+    "one property for the name (`whole_name`)": lambda one: one.whole_name or "-",
+    "several emails of a contact (`email_names`)": lambda one: _yes(len(one.email_names) > 1),
+    "a lost write may take effect for (`under_way_s`)": lambda one: f"{one.under_way_s:g} s",
+}
+
+
+def _yes(truth: bool) -> str:
+    return "yes" if truth else "-"
+
+
+def features() -> str:
+    """Return the table of what each adapter that comes with the hub can do."""
+    registry = Registry()
+    names = [one.name for one in registry.installed() if one.distribution == "crmhub"]
+    classes = [registry.load(name) for name in names]
+    rows = [["Feature", *names], ["---"] * (1 + len(names))]
+    for feature, words in FEATURES.items():
+        told = [_feature(one, feature) for one in classes]
+        rows.append([f"`{feature}`: {words}", *told])
+    rows += [[words, *map(trait, classes)] for words, trait in _TRAITS.items()]
+    return _table(rows)
+
+
+def _feature(adapter: type[Adapter], feature: str) -> str:
+    if feature in _BATCHES:
+        return str(adapter.batch_size)
+    return _yes(feature in overridden(adapter))
+
+
+def types() -> str:
+    """Return the table of how an adapter writes the values of each type."""
+    rows = [["Type", "Text", "Example"], ["---"] * 3]
+    for name, form in FORMS.items():
+        example = form.example.replace("\n", "\\n")
+        rows.append([f"`{name}`", form.words, f"`{example}`"])
+    return _table(rows)
+
+
+def _table(rows: list[list[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+MAKERS: Mapping[str, Callable[..., str]] = {"features": features, "types": types}
