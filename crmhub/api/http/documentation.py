@@ -17,12 +17,12 @@ from flask_smorest.spec import FlaskPlugin
 
 from crmhub import __version__
 from crmhub.api.field_types import Joined
-from crmhub.api.http.answers import JsonAnswer
 from crmhub.api.http.authentication import HEADER, SECRET
 from crmhub.api.http.document_parts import part_of
 from crmhub.api.http.examples import add_examples
 from crmhub.api.http.idempotency_key import HEADER as IDEMPOTENCY
 from crmhub.api.http.idempotency_key import KEY, REPLAYED
+from crmhub.api.http.static_files import StaticFile
 from crmhub.api.schemas import HIGHEST_ID, ErrorSchema
 from crmhub.properties.kinds import KINDS
 
@@ -181,7 +181,7 @@ class Document:
 
     def __init__(self, app: flask.Flask) -> None:
         self._app = app
-        self._written: dict[str, bytes] = {}
+        self._written: dict[str, StaticFile] = {}
         schemas = MarshmallowPlugin(schema_name_resolver=_schema_name)
         self._spec = APISpec(
             "crmhub",
@@ -240,12 +240,13 @@ class Document:
         """Return a view of the document: of `part` (see `part_of`), or of all operations for ""."""
 
         def openapi_json() -> flask.Response:
-            # Printed once, because it never changes and everyone may request it.
+            # Written once: it never changes, and everyone may request it.
             if part not in self._written:
                 whole = self._spec.to_dict()
                 add_examples(whole)
-                self._written[part] = orjson.dumps(part_of(whole, part) if part else whole)
-            return JsonAnswer(self._written[part])
+                written = orjson.dumps(part_of(whole, part) if part else whole)
+                self._written[part] = StaticFile.of(written, "application/json")
+            return self._written[part].response(flask.request)
 
         return openapi_json
 
