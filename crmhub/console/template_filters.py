@@ -13,6 +13,7 @@ from typing import Any
 import flask
 from markupsafe import Markup
 
+from crmhub.accounts.plans import Rate
 from crmhub.records.search.filters import iso
 
 
@@ -25,6 +26,7 @@ def register(app: flask.Flask) -> None:
     app.add_template_filter(share)
     app.add_template_filter(number)
     app.add_template_filter(counted)
+    app.add_template_filter(rate)
     app.add_template_filter(label)
     app.add_template_filter(points)
 
@@ -105,6 +107,11 @@ def counted(value: int, one: str, many: str = "") -> str:
     `one` is the singular and `many` the plural, by default `one` with an s.
     """
     return f"{value:,} {one if value == 1 else many or f'{one}s'}"
+
+
+def rate(limit: Rate | None) -> str:
+    """Return a rate limit as text: `1,000 in 10 s`; `no limit` for None."""
+    return f"{limit.count:,} in {lasted(limit.seconds * 1000)}" if limit else "no limit"
 
 
 def points(counts: Sequence[int]) -> str:
