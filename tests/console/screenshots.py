@@ -224,9 +224,9 @@ def photograph(camera: Camera, names: dict[str, str]) -> None:
 
 
 def refused_crm(page: Page, client_id: str, url: str) -> None:
-    """Save a connection to the HubSpot at `url` that HubSpot refuses."""
+    """Save a connection that the HubSpot at `url` refuses; the account has no external CRM."""
     page.goto(f"/console/accounts/{client_id}/crm?adapter=hubspot")
-    page.get_by_label("Access token").fill("pat-wrong")
+    page.get_by_label("Access token", exact=True).fill("pat-wrong")
     page.get_by_text("More settings").click()
     page.get_by_label("API address").fill(url)
     page.get_by_role("button", name="Save", exact=True).click()

@@ -75,10 +75,13 @@ def test_a_failed_action(wide: Page, served: Served, account: Account) -> None:
     check_height(wide)
 
 
-def test_a_refused_connection(wide: Page, crm: HubSpotCrm, account: Account) -> None:
+def test_the_form_of_a_crm_and_a_refused_connection(
+    wide: Page, served: Served, crm: HubSpotCrm, account: Account
+) -> None:
     wide.goto(f"/console/accounts/{account.client_id}/crm")
     check_height(wide)
-    screenshots.refused_crm(wide, account.client_id, crm.url)
+    local, _ = open_account(served.hub, name=f"Refused {token(30, BASE36)}", by=TESTS)
+    screenshots.refused_crm(wide, local.client_id, crm.url)
     check_height(wide)
 
 
