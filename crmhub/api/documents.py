@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from pathlib import Path
 
 import flask
-from werkzeug.exceptions import NotFound as NoFile
+from werkzeug.security import safe_join
 
 import crmhub
 from crmhub.api.http.answers import failure
+from crmhub.api.http.static_files import StaticFile
 from crmhub.errors import HubError, NotFound, Unavailable
 
 PREFIX = "/docs"
@@ -25,7 +27,6 @@ _MISSING = (
 )
 # A name with a hash of its content, as in main.57a0d79d.min.css.
 _HASHED = re.compile(r"(?:^|[./])[0-9a-f]{8}\.(?:min\.)?(?:js|css)$")
-_A_YEAR_S = 365 * 24 * 3600
 
 
 def register(app: flask.Flask, built: Path = BUILT) -> None:
@@ -58,27 +59,35 @@ def _document(path: str = "") -> flask.Response:
     if path and not path.endswith("/") and _is_page(built, f"{path}/"):
         # The links of a page are relative to its directory.
         return _to(f"{PREFIX}/{path}/")
-    file = f"{path}index.html" if path == "" or path.endswith("/") else path
-    try:
-        # Refuses names that lead out of the directory.
-        response = flask.send_from_directory(built, file, conditional=True)
-    except NoFile:
-        missing = NotFound("There is no such page of the documents; /docs/ lists what there is.")
+    name = f"{path}index.html" if path == "" or path.endswith("/") else path
+    file = _file(built, name)
+    if file is None:
+        missing = NotFound("There is no such page of the documents; /docs/ lists all pages.")
         return _error(missing, built / "404.html")
-    if _HASHED.search(file):
-        response.headers["Cache-Control"] = f"public, max-age={_A_YEAR_S}, immutable"
-    else:
-        # Browsers ask again with the ETag, and are answered 304 until the next version.
-        response.headers["Cache-Control"] = "no-cache"
-    return secure(response)
+    immutable = _HASHED.search(name) is not None
+    return secure(file.response(flask.request, immutable=immutable))
 
 
 def _is_page(built: Path, name: str) -> bool:
-    try:
-        flask.send_from_directory(built, f"{name}index.html").close()
-    except NoFile:
-        return False
-    return True
+    return _file(built, f"{name}index.html") is not None
+
+
+def _file(built: Path, name: str) -> StaticFile | None:
+    """Return the file `name` below `built`, None if there is none.
+
+    A name that leads out of the directory is no file.
+    """
+    path = safe_join(str(built), name)
+    if path is None or not Path(path).is_file():
+        return None
+    status = Path(path).stat()
+    return _load(path, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=256)
+def _load(path: str, _modified_ns: int, _size: int) -> StaticFile:
+    """Read a file into memory, again after `make docs` has changed it."""
+    return StaticFile.load(Path(path))
 
 
 def _to(address: str) -> flask.Response:

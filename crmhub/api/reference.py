@@ -6,6 +6,7 @@ Swagger UI draws the pages, from the files of its Python package: nothing loads 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import flask
@@ -14,6 +15,8 @@ from markupsafe import Markup
 
 from crmhub.api.documents import PREFIX, secure
 from crmhub.api.http.document import PATHS, Document
+from crmhub.api.http.static_files import VERSION, StaticFile
+from crmhub.errors import NotFound
 
 _OWN = Path(__file__).parent / "static"
 _SWAGGER_UI = Path(flask_swagger_ui.__file__).parent / "dist"
@@ -32,8 +35,8 @@ _PAGE = Markup(
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light">
 <title>{title} · crmhub</title>
-<link rel="stylesheet" href="../files/swagger-ui.css">
-<link rel="stylesheet" href="../files/reference.css">
+<link rel="stylesheet" href="{files[swagger-ui.css]}">
+<link rel="stylesheet" href="{files[reference.css]}">
 <link rel="icon" href="../../assets/icon.svg">
 </head>
 <body>
@@ -50,8 +53,8 @@ _PAGE = Markup(
 <p>This page needs JavaScript. The <a href="{path}">OpenAPI document</a> holds the same.</p>
 </noscript>
 </div>
-<script src="../files/swagger-ui-bundle.js"></script>
-<script src="../files/reference.js"></script>
+<script src="{files[swagger-ui-bundle.js]}"></script>
+<script src="{files[reference.js]}"></script>
 </body>
 </html>
 """
@@ -71,20 +74,33 @@ def register(app: flask.Flask, document: Document) -> None:
 
 
 def _view(part: str) -> Callable[[], flask.Response]:
-    links = Markup("\n").join(
-        _LINK.format(
-            part=other,
-            title=title,
-            current=Markup(' aria-current="page"') if other == part else "",
+    """Return the view of the page of one part; the page is written at its first request."""
+
+    @cache
+    def written() -> str:
+        links = Markup("\n").join(
+            _LINK.format(
+                part=other,
+                title=title,
+                current=Markup(' aria-current="page"') if other == part else "",
+            )
+            for other, title in _TITLES.items()
         )
-        for other, title in _TITLES.items()
-    )
-    text = _PAGE.format(part=part, path=PATHS[part], title=_TITLES[part], links=links)
-    return lambda: secure(flask.Response(text, content_type="text/html; charset=utf-8"))
+        urls = {name: f"../files/{name}?{VERSION}={_load(name).digest}" for name in _FILES}
+        return _PAGE.format(
+            part=part, path=PATHS[part], title=_TITLES[part], links=links, files=urls
+        )
+
+    return lambda: secure(flask.Response(written(), content_type="text/html; charset=utf-8"))
 
 
 def _file(name: str) -> flask.Response:
-    """Return one of the pages' files; any other name is answered 404."""
+    """Return one of the pages' files; raises NotFound for any other name."""
     if name not in _FILES:
-        flask.abort(404)
-    return secure(flask.send_from_directory(_FILES[name], name, max_age=3600))
+        raise NotFound("There is no such file.")
+    return secure(_load(name).response(flask.request))
+
+
+@cache
+def _load(name: str) -> StaticFile:
+    return StaticFile.load(_FILES[name] / name)

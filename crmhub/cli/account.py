@@ -11,7 +11,14 @@ from click.core import ParameterSource
 from crmhub.cli.connect_link import link
 from crmhub.cli.declare import apply, export
 from crmhub.cli.field_map import field_map
-from crmhub.cli.inputs import as_mapping, assignment, duration, read_secrets, refuse_secrets
+from crmhub.cli.inputs import (
+    adapter_options,
+    as_mapping,
+    assignment,
+    duration,
+    read_secrets,
+    refuse_secrets,
+)
 from crmhub.cli.open_hub import author, opened_hub
 from crmhub.cli.output import in_words, iso, print_columns, print_fields, print_json
 from crmhub.errors import listed
@@ -163,23 +170,7 @@ def set_switches(client_id: str, values: tuple[tuple[str, str], ...]) -> None:
 @account.command()
 @click.argument("client_id")
 @click.argument("name")
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    type=assignment,
-    metavar="K=V",
-    help="A setting of the adapter; repeatable. Empty: reset to the default.",
-)
-@click.option(
-    "--secret",
-    "secrets",
-    multiple=True,
-    type=assignment,
-    metavar="K=@FILE|K=-",
-    help="A secret of the adapter, from a file or from standard input; repeatable."
-    " Empty: remove it.",
-)
+@adapter_options("A secret of the adapter, from a file or from standard input")
 @click.option(
     "--queued",
     type=click.Choice(("finish", "move", "drop")),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from crmhub.cli.inputs import as_mapping, assignment, read_secrets, refuse_secrets
+from crmhub.cli.inputs import adapter_options, as_mapping, read_secrets, refuse_secrets
 from crmhub.cli.open_hub import author, opened_hub
 from crmhub.cli.output import in_words, iso, print_json
 
@@ -17,22 +17,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("client_id")
 @click.argument("name")
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    type=assignment,
-    metavar="K=V",
-    help="A setting of the adapter; repeatable.",
-)
-@click.option(
-    "--secret",
-    "secrets",
-    multiple=True,
-    type=assignment,
-    metavar="K=@FILE|K=-",
-    help="client_id or client_secret of your app in the CRM, unless they are stored; repeatable.",
-)
+@adapter_options("client_id or client_secret of your app in the CRM, unless they are stored")
 @click.option(
     "--queued",
     type=click.Choice(("finish", "move", "drop")),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import rich_click as click
 
@@ -16,6 +16,8 @@ from crmhub import durations
 
 if TYPE_CHECKING:
     from crmhub.adapter import Adapter
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 HELPERS = ("createLead", "setProperties", "createDeal", "createTicket")
 """The helpers that write to the CRM, and whose calls are stored in the journal."""
@@ -33,6 +35,27 @@ def assignment(text: str) -> tuple[str, str]:
         # The text is not repeated in the error, because it may be a secret in the wrong place.
         raise click.BadParameter("give name=value; an empty value is name= alone.")
     return name, value
+
+
+def adapter_options(secret_help: str) -> Callable[[_Command], _Command]:
+    """Return a decorator that adds the options --set and --secret of an adapter to a command.
+
+    The command gets `settings` and `secrets`, each a tuple of names with their values.
+    """
+    kinds = (
+        ("--set", "settings", "K=V", "A setting of the adapter; repeatable. Empty: the default."),
+        ("--secret", "secrets", "K=@FILE|K=-", f"{secret_help}; repeatable. Empty: remove it."),
+    )
+
+    def decorate(command: _Command) -> _Command:
+        for name, variable, form, text in reversed(kinds):
+            add = click.option(
+                name, variable, multiple=True, type=assignment, metavar=form, help=text
+            )
+            command = add(command)
+        return command
+
+    return decorate
 
 
 def duration(text: str) -> int:

@@ -31,6 +31,8 @@ HEAD = (
     ("Hub", "console.workers", "workers"),
 )
 """The pages that the header links to: label, endpoint, and the first segment of their paths."""
+_SECTIONS = {"records": "accounts", "tokens": "users", "plans": "workers"}
+"""The section of the header, as the first segment of its page, of pages with another segment."""
 
 # Only this service's own styles and scripts load; Bootstrap draws its arrows with data: URLs.
 _POLICY = (
@@ -71,7 +73,7 @@ def page(template: str, status: int = 200, /, **context: Any) -> flask.Response:
         csrf=_csrf_field,
         said=_pending_message(),
         head=[one for one in HEAD if may_open(user, one[1])],
-        part=flask.request.path.removeprefix(f"{PREFIX}/").partition("/")[0],
+        part=_section(),
         **context,
     )
     response = flask.Response(text, status=status, content_type="text/html; charset=utf-8")
@@ -80,6 +82,12 @@ def page(template: str, status: int = 200, /, **context: Any) -> flask.Response:
     if flask.request.cookies.get(_MESSAGE_COOKIE):
         response.delete_cookie(_MESSAGE_COOKIE, path=PREFIX)
     return response
+
+
+def _section() -> str:
+    """Return the first segment of the path of the page that the header marks as the present one."""
+    first = flask.request.path.removeprefix(f"{PREFIX}/").partition("/")[0]
+    return _SECTIONS.get(first, first)
 
 
 def _has_banner() -> bool:

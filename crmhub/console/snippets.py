@@ -34,7 +34,7 @@ class Helper:
 HELPERS = (
     Helper(
         "createLead",
-        "Stores a person: finds them by email, conversation or phone, or makes a new contact.",
+        "Creates or updates the contact of a conversation.",
         "/chatbot/createLead/{generated}",
         {
             "contactToken": "$contactToken",
@@ -45,37 +45,37 @@ HELPERS = (
     ),
     Helper(
         "getProperties",
-        "Reads values of the conversation's contact.",
+        "Reads properties of the conversation's contact.",
         "/chatbot/getProperties/{generated}",
         {"contactToken": "$contactToken", "props": ["firstname", "email", "phone"]},
     ),
     Helper(
         "setProperties",
-        "Writes values to the conversation's contact.",
+        "Writes properties of the conversation's contact.",
         "/chatbot/setProperties/{generated}",
         {"contactToken": "$contactToken", "props": {"city": "$city"}},
     ),
     Helper(
         "getType",
-        "Tells which workflow a contact is in.",
+        "Returns the workflow of a contact.",
         "/chatbot/getType/{generated}",
         {"contactnumber": "$phone", "interval": 24, "lastChatInterval": 0},
     ),
     Helper(
         "createDeal",
-        "Makes a deal for the contact that createLead answered.",
+        "Creates a deal for a contact of createLead.",
         "/crm-api-interface/createDeal/{portal}",
         {"contactId": "$contactId", "properties": {"dealname": "$dealname"}},
     ),
     Helper(
         "createTicket",
-        "Makes a ticket for the contact that createLead answered.",
+        "Creates a ticket for a contact of createLead.",
         "/crm-api-interface/createTicket/{portal}",
         {"contactId": "$contactId", "properties": {"subject": "$subject"}},
     ),
     Helper(
         "getRandomInt",
-        "Draws a number, by which a bot picks one of several agents.",
+        "Returns a random number, to pick an agent.",
         "/crm-api-interface/getRandomInt/{portal}",
         {"min": 1, "max": 3},
     ),

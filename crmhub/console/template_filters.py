@@ -6,13 +6,14 @@ They print times, durations, numbers, counts with nouns, JSON values, and states
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import flask
 from markupsafe import Markup
 
+from crmhub.accounts.plans import Rate
 from crmhub.records.search.filters import iso
 
 
@@ -25,7 +26,9 @@ def register(app: flask.Flask) -> None:
     app.add_template_filter(share)
     app.add_template_filter(number)
     app.add_template_filter(counted)
+    app.add_template_filter(rate)
     app.add_template_filter(label)
+    app.add_template_filter(as_sent)
     app.add_template_filter(points)
 
 
@@ -107,6 +110,11 @@ def counted(value: int, one: str, many: str = "") -> str:
     return f"{value:,} {one if value == 1 else many or f'{one}s'}"
 
 
+def rate(limit: Rate | None) -> str:
+    """Return a rate limit as text: `1,000 in 10 s`; `no limit` for None."""
+    return f"{limit.count:,} in {lasted(limit.seconds * 1000)}" if limit else "no limit"
+
+
 def points(counts: Sequence[int]) -> str:
     """Return the points of a line of these counts, for an SVG that is 20 high.
 
@@ -122,3 +130,15 @@ _STATE_LABELS = {"running": "in progress", "dead": "failed", "parked": "blocked"
 def label(state: str) -> str:
     """Return the name that the console uses for an action's state; "dead" is shown as `failed`."""
     return _STATE_LABELS.get(state, state)
+
+
+_WIRE_NAMES = {"contact_token": "contactToken", "contact_id": "contactId"}
+
+
+def as_sent(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an action's request under the names that bots send; the hub's empty note is left out.
+
+    The note `before` is the conversation's former contact.
+    """
+    shown = {name: value for name, value in request.items() if name != "before" or value}
+    return {_WIRE_NAMES.get(name, name): value for name, value in shown.items()}

@@ -30,7 +30,7 @@ _SAMPLES = {
     "contactToken": TEST_TOKEN,
     "name": "Crmhub Test",
     "email": "crmhub-test@example.com",
-    "phone": "+1 202-555-0188",
+    "phone": "+1 202-555-0166",
     "city": "Hampton",
     "dealname": "A test of crmhub",
     "subject": "A test of crmhub",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import os
 import re
 from pathlib import Path
 from posixpath import normpath
@@ -83,6 +85,57 @@ def test_files_are_cached_and_asked_for_again(app: flask.Flask) -> None:
     assert "immutable" in file.headers["Cache-Control"]
     index = get(app, "/docs/search/search_index.json")
     assert (index.mimetype, index.headers["Cache-Control"]) == ("application/json", "no-cache")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/docs/",
+        "/docs/search/search_index.json",
+        "/docs/api/files/swagger-ui-bundle.js",
+        "/docs/api/files/swagger-ui.css",
+        "/docs/api/public.json",
+        "/docs/api/admin.json",
+        "/openapi.json",
+    ],
+)
+def test_files_are_compressed_and_unchanged_ones_are_not_sent_again(
+    app: flask.Flask, path: str
+) -> None:
+    plain, packed = get(app, path), get(app, path, **{"Accept-Encoding": "gzip, br"})
+    assert "Content-Encoding" not in plain.headers
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert gzip.decompress(packed.data) == plain.data
+    assert len(packed.data) < len(plain.data) / 2
+    assert plain.headers["Vary"] == packed.headers["Vary"] == "Accept-Encoding"
+    assert plain.headers["Cache-Control"] == packed.headers["Cache-Control"] == "no-cache"
+    for answer, accepted in ((plain, "identity"), (packed, "gzip, br")):
+        given = {"Accept-Encoding": accepted, "If-None-Match": answer.headers["ETag"]}
+        again = get(app, path, **given)
+        assert (again.status_code, again.data) == (304, b"")
+
+
+def test_a_document_that_was_built_again_is_served_anew(
+    app: flask.Flask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(app.extensions, "crmhub-documents", tmp_path)
+    (tmp_path / "index.html").write_text("before")
+    before = get(app, "/docs/")
+    (tmp_path / "index.html").write_text("behind")
+    os.utime(tmp_path / "index.html", ns=(1, 1))
+    behind = get(app, "/docs/", **{"If-None-Match": before.headers["ETag"]})
+    assert (before.text, behind.status_code, behind.text) == ("before", 200, "behind")
+
+
+@pytest.mark.parametrize("part", ["public", "admin"])
+def test_the_files_of_the_reference_are_cached_for_a_year(app: flask.Flask, part: str) -> None:
+    page = get(app, f"/docs/api/{part}/")
+    files = [link for link in _LOADED.findall(page.text) if "/files/" in link]
+    assert len(files) == 4
+    for link in files:
+        file = get(app, urljoin(f"/docs/api/{part}/", link))
+        assert file.headers["Cache-Control"] == "public, max-age=31536000, immutable"
+        assert "Content-Security-Policy" in file.headers
 
 
 @pytest.mark.parametrize(

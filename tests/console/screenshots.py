@@ -104,7 +104,7 @@ OF_ONE = (
     ("user", "/users/{user}"),
     ("link", "/join/{link}"),
 )
-_EXPORT = """Record ID,First Name,Last Name,Email,Lead Status,Create Date,Shoe size,Company name
+EXPORT = """Record ID,First Name,Last Name,Email,Lead Status,Create Date,Shoe size,Company name
 51,Ada,Lovelace,ada@example.com,New,2024-05-01 10:00,38,Lovelace & Daughters
 52,Ærøskøbing,,aero@example.com,Attempted to Contact,2024-05-01 10:00,44,
 53,Bob,Nobody,bob(at)example.com,,2024-05-01 10:00,41,"A company with a long name, Inc."
@@ -197,24 +197,11 @@ def photograph(camera: Camera, names: dict[str, str]) -> None:
     for summary in ("Correct and retry", "Discard"):
         page.locator("summary").get_by_text(summary).click()
     camera.shoot("action-dead-decisions")
-    camera.open(f"/accounts/{names['local']}/crm?adapter=hubspot")
-    page.get_by_label("Access token").fill("pat-wrong")
-    page.get_by_text("More settings").click()
-    page.get_by_label("API address").fill(names["hubspot"])
-    page.get_by_role("button", name="Save", exact=True).click()
+    refused_crm(page, names["local"], names["hubspot"])
     camera.shoot("account-crm-refused")
-    camera.open(f"/accounts/{names['acme']}/field-map")
-    for rule in ("dealstage", "position"):
-        page.locator(".rule summary").filter(has_text=rule).click()
-    page.get_by_label("HubSpot property, deals, rule 1").fill("dealstages")
-    page.get_by_label("Values, contacts, rule 1").fill("cook: chef")
-    page.get_by_role("button", name="Save", exact=True).click()
+    refused_field_map(page, names["acme"])
     camera.shoot("account-field-map-refused")
-    camera.open(f"/accounts/{names['acme']}/field-map")
-    page.get_by_text("Try it").click()
-    page.get_by_label("Helper").select_option("createDeal")
-    page.get_by_label("Properties of the call").fill("dealstage = won\namount = much")
-    page.get_by_role("button", name="Preview").click()
+    previewed_field_map(page, names["acme"])
     camera.shoot("account-field-map-preview")
     camera.open(f"/accounts/{names['acme']}/keys")
     page.get_by_label("Name").fill("Import job")
@@ -236,11 +223,42 @@ def photograph(camera: Camera, names: dict[str, str]) -> None:
     camera.shoot("account-opened")
 
 
+def refused_crm(page: Page, client_id: str, url: str) -> None:
+    """Save a connection that the HubSpot at `url` refuses; the account has no external CRM."""
+    page.goto(f"/console/accounts/{client_id}/crm?adapter=hubspot")
+    page.get_by_label("Access token", exact=True).fill("pat-wrong")
+    page.get_by_text("More settings").click()
+    page.get_by_label("API address").fill(url)
+    page.get_by_role("button", name="Save", exact=True).click()
+    page.get_by_role("alert").get_by_text("Not saved").wait_for()
+
+
+def refused_field_map(page: Page, client_id: str) -> None:
+    """Save a field map with an error; the account has the rules `RULES`."""
+    page.goto(f"/console/accounts/{client_id}/field-map")
+    for rule in ("dealstage", "position"):
+        page.locator(".rule summary").filter(has_text=rule).click()
+    page.get_by_label("HubSpot property, deals, rule 1").fill("dealstages")
+    page.get_by_label("Values, contacts, rule 1").fill("cook: chef")
+    page.get_by_role("button", name="Save", exact=True).click()
+    page.get_by_role("alert").get_by_text("Nothing was saved").wait_for()
+
+
+def previewed_field_map(page: Page, client_id: str) -> None:
+    """Preview a call of which HubSpot would refuse a value; the account has the rules `RULES`."""
+    page.goto(f"/console/accounts/{client_id}/field-map")
+    page.get_by_text("Try it").click()
+    page.get_by_label("Helper").select_option("createDeal")
+    page.get_by_label("Properties of the call").fill("dealstage = won\namount = much")
+    page.get_by_role("button", name="Preview").click()
+    page.get_by_text("createDeal would send").wait_for()
+
+
 def photograph_import(camera: Camera, client_id: str) -> None:
     """Upload a file, and open each page on the way to its records."""
     page, imports = camera.page, f"/accounts/{client_id}/imports"
     camera.open(imports)
-    file: FilePayload = {"name": "hubspot.csv", "mimeType": "text/csv", "buffer": _EXPORT.encode()}
+    file: FilePayload = {"name": "hubspot.csv", "mimeType": "text/csv", "buffer": EXPORT.encode()}
     page.get_by_label("File").set_input_files(file)
     page.get_by_role("button", name="Upload and check").click()
     page.get_by_role("button", name="Dry run").wait_for()
@@ -279,7 +297,9 @@ def sampled() -> Iterator[tuple[str, dict[str, str]]]:
 
 def _samples(hub: Hub, crm: str) -> dict[str, str]:
     create_user(hub, EMAIL, PASSWORD, by=TESTS)
-    link = invite(hub, "someone.with.a.long.name@customer.example.com", role="support", by=TESTS)
+    invitation = invite(
+        hub, "someone.with.a.long.name@customer.example.com", role="support", by=TESTS
+    )
     create_token(hub, "Night shift", scopes=["actions:read"], expires_at=None, by=TESTS)
     acme, _ = _account(hub, "Acme GmbH & Co. KG", plan="free")
     set_crm.set_crm(
@@ -311,10 +331,10 @@ def _samples(hub: Hub, crm: str) -> dict[str, str]:
         "acme": acme.client_id,
         "local": local.client_id,
         "user": one.user_id,
-        "link": link,
+        "link": invitation,
         **_calls(bot),
         **_doubles(hub, bot, acme),
-        **_stuck(hub, hub.load_account(acme.client_id)),
+        **stuck(hub, hub.load_account(acme.client_id)),
     }
 
 
@@ -353,7 +373,7 @@ def _doubles(hub: Hub, bot: Client, acme: Account) -> dict[str, str]:
     return {"double": str(double), "kept": str(kept), "merged": str(merged)}
 
 
-def _stuck(hub: Hub, account: Account) -> dict[str, str]:
+def stuck(hub: Hub, account: Account) -> dict[str, str]:
     """Leave an action that is done, one that waits, one that failed, and two that it blocks."""
     (done,) = put(hub, account, (2 * HOUR, 2 * HOUR - 1_240, "done"))
     (queued,) = put(hub, account, (40 * 60_000, None, "queued"))

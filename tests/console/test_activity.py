@@ -136,7 +136,7 @@ def test_an_action_tells_what_was_sent_how_it_was_mapped_and_each_try(client, hu
     page = operator.get(f"/activity/{newest(hub, client)}")
     words = text_of(page)
     assert "What was sent" in words
-    assert "contact_token chat-1" in words
+    assert "contactToken chat-1" in words
     assert "firstname Ann lastname Lee" in words.partition("How it was mapped")[2]
     assert "1 attempt" in words
     assert "took" in words

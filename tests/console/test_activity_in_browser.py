@@ -87,7 +87,7 @@ def test_a_call_of_a_bot_is_followed_to_the_crm_and_to_its_person(page: Page, bo
     expect(page.get_by_role("heading", level=1)).to_contain_text("createLead of Ann Lee done")
     expect(page.locator("main")).to_contain_text("ann@example.com")
     expect(page.get_by_text("firstname", exact=True)).to_be_visible()
-    page.get_by_role("link", name=re.compile("Everything for")).click()
+    page.get_by_role("link", name=re.compile("All actions of")).click()
     expect(page.get_by_role("listitem").filter(has_text="createLead").first).to_contain_text("done")
     assert contact_id in page.content()
 

@@ -20,7 +20,7 @@ def test_an_action_and_its_contact_are_named_by_the_person(hub, client, operator
     for id, helper in rows(hub, client, "id, kind"):
         page = operator.get(f"/activity/{id}")
         assert f"{helper} of Ann <Lee>" in text_of(page)
-        assert "Everything for Ann <Lee>" in text_of(page)
+        assert "All actions of Ann <Lee>" in text_of(page)
     of = {"account": client.account.client_id, "contact": contact_id}
     page = operator.get("/activity/contact", query_string=of)
     assert re.search(r"<h1><bdi>Ann &lt;Lee&gt;</bdi></h1>", page.text)

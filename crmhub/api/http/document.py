@@ -16,7 +16,6 @@ from flask_smorest.spec import FlaskPlugin
 from crmhub import __version__
 from crmhub.api.field_types import Joined
 from crmhub.api.http import addresses, flask_proxies
-from crmhub.api.http.answers import JsonAnswer
 from crmhub.api.http.authentication import hub
 from crmhub.api.http.document_components import PATH_PARAMETERS, add_components
 from crmhub.api.http.document_parts import part_of
@@ -24,12 +23,15 @@ from crmhub.api.http.documentation import operation
 from crmhub.api.http.examples import add_examples
 from crmhub.api.http.kind_schemas import name_for_kinds
 from crmhub.api.http.shared_enums import share_enums
+from crmhub.api.http.static_files import StaticFile
 
 if TYPE_CHECKING:
     from crmhub.api.http.reading import Blueprint
 
 PATHS: Mapping[str, str] = {"public": "/openapi.json", "admin": "/openapi-admin.json"}
 """Where each part of the document is served."""
+# Each takes about a megabyte.
+_MOST_FILES = 8
 _TITLES = {"public": "crmhub", "admin": "crmhub admin API"}
 _DESCRIPTIONS = {
     "public": "The hub between chatbots and integrators and the CRMs: the public API for contacts,"
@@ -50,6 +52,7 @@ class Document:
     def __init__(self, app: flask.Flask) -> None:
         self._app = app
         self._written: dict[str, bytes] = {}
+        self._files: dict[tuple[str, str], StaticFile] = {}
         schemas = MarshmallowPlugin(schema_name_resolver=_schema_name)
         self._spec = APISpec("crmhub", __version__, "3.1.0", plugins=[_Paths(), schemas])
         converter: Any = schemas.converter
@@ -84,13 +87,23 @@ class Document:
         """
 
         def openapi_json() -> flask.Response:
-            # Made once, because only the address of the server differs from request to request.
-            if part not in self._written:
-                self._written[part] = orjson.dumps(self._document(part))
-            servers = orjson.dumps({"servers": [{"url": server or _server()}]})
-            return JsonAnswer(servers[:-1] + b"," + self._written[part][1:])
+            return self._file(part, server or _server()).response(flask.request)
 
         return openapi_json
+
+    def _file(self, part: str, server: str) -> StaticFile:
+        # Made once for each address: callers may make up many of them.
+        key = (part, server)
+        found = self._files.get(key)
+        if found is None:
+            if part not in self._written:
+                self._written[part] = orjson.dumps(self._document(part))
+            if len(self._files) >= _MOST_FILES:
+                self._files.clear()
+            servers = orjson.dumps({"servers": [{"url": server}]})
+            text = servers[:-1] + b"," + self._written[part][1:]
+            found = self._files[key] = StaticFile.of(text, "application/json")
+        return found
 
     def _document(self, part: str) -> dict[str, Any]:
         """Return the document of a part, without its servers."""

@@ -36,11 +36,15 @@ class StaticFile:
     digest: str
 
     @classmethod
+    def of(cls, content: bytes, media_type: str) -> StaticFile:
+        """Return the file with this content."""
+        return cls(content, media_type, hashlib.sha256(content).hexdigest()[:20])
+
+    @classmethod
     def load(cls, path: Path) -> StaticFile:
         """Read the file at `path`; raises OSError if it cannot be read."""
-        content = path.read_bytes()
         media_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-        return cls(content, media_type, hashlib.sha256(content).hexdigest()[:20])
+        return cls.of(path.read_bytes(), media_type)
 
     @cached_property
     def gzipped(self) -> bytes | None:
@@ -50,8 +54,11 @@ class StaticFile:
         compressed = gzip.compress(self.content, 9, mtime=0)
         return compressed if len(compressed) < len(self.content) else None
 
-    def response(self, request: flask.Request) -> flask.Response:
-        """Return the response to a GET or HEAD request for this file, 304 if it is unchanged."""
+    def response(self, request: flask.Request, *, immutable: bool = False) -> flask.Response:
+        """Return the response to a GET or HEAD request for this file, 304 if it is unchanged.
+
+        `immutable`: the content of the requested URL never changes, whatever its query.
+        """
         compressed = self.gzipped if request.accept_encodings["gzip"] > 0 else None
         content = self.content if compressed is None else compressed
         response = flask.Response(content, mimetype=self.media_type)
@@ -61,7 +68,7 @@ class StaticFile:
             response.headers["Content-Encoding"] = "gzip"
         if self.gzipped is not None:
             response.vary.add("Accept-Encoding")
-        is_current = request.args.get(VERSION) == self.digest
+        is_current = immutable or request.args.get(VERSION) == self.digest
         response.headers["Cache-Control"] = _IMMUTABLE if is_current else _REVALIDATE
         response.make_conditional(request)
         return response

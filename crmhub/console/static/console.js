@@ -57,7 +57,7 @@ for (const button of document.querySelectorAll("[data-into]")) {
     const place = document.getElementById(button.dataset.into);
     const label = button.textContent;
     button.disabled = true;
-    button.textContent = "Asking …";
+    button.textContent = "Waiting …";
     try {
       const answer = await fetch(button.hasAttribute("formaction") ? button.formAction : button.form.action, {
         method: "POST",
@@ -75,7 +75,7 @@ for (const button of document.querySelectorAll("[data-into]")) {
       showFaults(page);
       place.scrollIntoView({ block: "nearest" });
     } catch {
-      place.textContent = "The hub cannot be reached; try again.";
+      place.textContent = "The hub is unreachable. Try again.";
     }
     button.disabled = false;
     button.textContent = label;
