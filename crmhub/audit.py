@@ -21,16 +21,17 @@ from crmhub.database.statements import Statement, in_list, param, params
 Verb = Literal[
     "open", "change", "create", "revoke", "rotate", "enrol", "unenrol", "retry", "edit", "discard",
     "erase", "import", "export", "merge", "unmerge", "dismiss", "invite", "reset", "remove",
+    "replay",
 ]  # fmt: skip
 Object = Literal[
     "account", "connection", "fieldMap", "key", "webhookId", "token", "user", "workflow",
     "actions", "person", "records", "encryptionKey", "duplicate",
-    "connectLink",
+    "connectLink", "eventSubscription",
 ]  # fmt: skip
 VERBS: tuple[str, ...] = get_args(Verb)
 OBJECTS: tuple[str, ...] = get_args(Object)
 
-AuthorKind = Literal["cli", "token", "user"]
+AuthorKind = Literal["cli", "token", "user", "key"]
 AUTHOR_KINDS: tuple[AuthorKind, ...] = get_args(AuthorKind)
 
 SET = "set"
@@ -70,9 +71,9 @@ _FILTERS: Mapping[str, sa.ColumnElement[bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """The author of a change: a command-line user, an admin token or a console user.
+    """The author of a change: a command-line user, an admin token, a console user or an API key.
 
-    `id`: the id of the token or of the console user; "" at the command line.
+    `id`: the id of the token, of the console user or of the key; "" at the command line.
     """
 
     kind: AuthorKind
