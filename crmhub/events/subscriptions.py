@@ -190,6 +190,17 @@ def change(
     return before, find(tx, account_id, id)
 
 
+def end(tx: Connection, account_id: int, id: str, state: State, reason: str) -> None:
+    """Set an active subscription to another state; its queued deliveries fail.
+
+    Does nothing if the subscription is not active, or was deleted meanwhile.
+    """
+    catalogue.change(tx, account_id)
+    row = tx.row(_LOCK, {"account_id": account_id, "id": id})
+    if row is not None and row.state == "active":
+        change(tx, account_id, id, state=state, reason=reason)
+
+
 def delete(tx: Connection, account_id: int, id: str) -> Subscription:
     """Delete a subscription with its deliveries; return it. Raises NotFound."""
     catalogue.change(tx, account_id)
