@@ -18,9 +18,10 @@ from crmhub.console.sessions import signed_in, visible_accounts
 from crmhub.console.template_filters import counted
 from crmhub.journal import lead_counts
 from crmhub.journal.attention import Attention
-from crmhub.operations import crm_states
+from crmhub.operations import crm_states, switched_off_events
 from crmhub.operations.alerts import Alert
 from crmhub.operations.crm_states import Down
+from crmhub.operations.switched_off_events import SwitchedOff
 
 _PAGE_SIZE = 25
 _MAX_PROBLEMS = 10
@@ -58,7 +59,13 @@ def home() -> flask.Response:
         leads = lead_counts.of_accounts(db, [account.id for account in shown])
         all_leads = lead_counts.of_all(db, visible)
         down = [one for one in crm_states.down(hub(), db) if signed_in().sees(one.account_id)]
-    problems = [*_of_crms(down), *_of_alerts(banner.visible_alerts(signed_in()))]
+        off = [
+            one
+            for one in switched_off_events.find_switched_off(db)
+            if signed_in().sees(one.account_id)
+        ]
+    alerts = banner.visible_alerts(signed_in())
+    problems = [*_of_crms(down), *_of_subscriptions(off), *_of_alerts(alerts)]
     return page(
         "overview.html",
         accounts=shown,
@@ -80,6 +87,15 @@ def _of_crms(down: Sequence[Down]) -> Iterator[Problem]:
         yield Problem(
             crm.client_id, said, visible_text(crm.reason), crm.since, True, "Check the CRM", address
         )
+
+
+def _of_subscriptions(off: Sequence[SwitchedOff]) -> Iterator[Problem]:
+    for one in off:
+        said = "An event subscription was switched off"
+        of = {"client_id": one.client_id, "subscription_id": one.subscription_id}
+        address = flask.url_for("console.events_one", **of)
+        reason = visible_text(one.reason)
+        yield Problem(one.client_id, said, reason, one.since, True, "See the subscription", address)
 
 
 def _of_alerts(alerts: Sequence[Alert]) -> Iterator[Problem]:
