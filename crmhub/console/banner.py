@@ -140,6 +140,7 @@ def _line(kind: Kind, alerts: Sequence[Alert]) -> Line:
         "queue": f"{counted(count, 'action')} queued for too long:",
         "dead": f"Actions that need attention: {Attention(count, blocked)}:",
         "keys": f"{counted(count, 'API key')} {'expires' if count == 1 else 'expire'} soon:",
+        "events": f"{counted(count, 'event subscription')} switched off:",
     }
     state = STATES.get(kind, "")
     accounts = [

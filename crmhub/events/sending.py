@@ -49,9 +49,16 @@ def send(egress: Egress, url: str, secret: WebhookSecret, id: str, body: bytes) 
         answer = egress.post(url, data=body, headers=headers, timeout=CALL_S)
     except requests.Timeout:
         return Attempt(None, f"There was no answer within {CALL_S:.0f} s.")
+    except requests.exceptions.InvalidURL as exc:
+        # Refused by the guard, whose message says why.
+        return Attempt(None, _printable(f"The call is not allowed: {exc}."))
+    except requests.exceptions.SSLError:
+        return Attempt(None, "Its certificate is not valid.")
+    except requests.ConnectionError:
+        return Attempt(None, "Nobody answers at this address, or the connection broke.")
     except requests.RequestException as exc:
-        # Without the path: requests' own messages leave it out, too (egress).
-        return Attempt(None, _printable(f"The call failed: {exc}"))
+        # Without requests' own message, which names objects of this process.
+        return Attempt(None, f"The call failed ({type(exc).__name__}).")
     if 200 <= answer.status_code < 300:
         return Attempt(answer.status_code)
     return Attempt(

@@ -46,15 +46,24 @@ class TestResult:
     attempt: Attempt
 
 
-def add(hub: Hub, client_id: str, *, url: str, types: Sequence[str], by: Author) -> NewSubscription:
+def add(
+    hub: Hub,
+    client_id: str,
+    *,
+    url: str,
+    types: Sequence[str],
+    by: Author,
+    url_is_checked: bool = False,
+) -> NewSubscription:
     """Subscribe an account to events, and return the subscription with its secret.
 
-    `url` gets the events; `types` are names of `events.event_types.TYPES`. Raises NotFound if there
-    is no account with this client id, and Semantic if the URL or a type is invalid, or the account
-    has 20 subscriptions already.
+    `url` gets the events; `types` are names of `events.event_types.TYPES`. `url_is_checked`: the
+    caller has called `check_url`. Raises NotFound if there is no account with this client id, and
+    Semantic if the URL or a type is invalid, or the account has 20 subscriptions already.
     """
     chosen = check_types(types)
-    _check_url(hub, url)
+    if not url_is_checked:
+        check_url(hub, url)
 
     def work(tx: Connection) -> NewSubscription:
         account_id = hub.load_account(client_id).id
@@ -98,7 +107,7 @@ def change(
     """
     chosen = None if types is None else check_types(types)
     if url is not None:
-        _check_url(hub, url)
+        check_url(hub, url)
     if state not in (None, "active", "disabled"):
         raise Semantic(f"state: {str(state)[:60]!r} cannot be set; set active or disabled.")
 
@@ -152,14 +161,23 @@ def test(hub: Hub, client_id: str, id: str) -> TestResult:
 
 @in_transaction
 def replay(
-    hub: Hub, tx: Connection, client_id: str, id: str, *, since: int, until: int, by: Author
+    hub: Hub,
+    tx: Connection,
+    client_id: str,
+    id: str,
+    *,
+    since: int,
+    until: int | None = None,
+    by: Author,
 ) -> int:
     """Deliver the events of a period again, whether they were delivered or failed.
 
     The period is from `since` to before `until`, both in ms since 1970, by the time of the event.
+    `until` is now by default.
     Returns the number of events; each keeps its id. Raises NotFound, BadRequest if the period is
     empty, and Semantic if the subscription is not active.
     """
+    until = now_ms() + 1 if until is None else until
     if since >= until:
         raise BadRequest("since: it must lie before until.")
     account_id = _active(hub, tx, client_id, id)
@@ -213,7 +231,7 @@ def _active(hub: Hub, tx: Connection, client_id: str, id: str) -> int:
     return account_id
 
 
-def _check_url(hub: Hub, url: str) -> None:
+def check_url(hub: Hub, url: str) -> None:
     """Raise Semantic if events cannot be sent to this URL; its host name is resolved."""
     if len(url) > _LONGEST_URL:
         raise Semantic(f"url: it is longer than {_LONGEST_URL} characters.")

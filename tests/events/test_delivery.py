@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from crmhub.events import claiming
+from crmhub.events import claiming, retention
 from crmhub.events.claiming import Claimed, DueSubscription
 from crmhub.events.deliveries import Delivery
 from crmhub.events.delivering import Deliveries
@@ -18,9 +18,10 @@ from crmhub.events.schedule import DELAYS_S, SWITCH_OFF_MS
 from crmhub.events.sending import Attempt
 from crmhub.events.subscriptions import Subscription
 from crmhub.hub import Hub
-from crmhub.operations import event_subscriptions
+from crmhub.journal import clock_jumps
+from crmhub.operations import alerts, event_subscriptions
 from tests.clients import TESTS, Client
-from tests.events.receivers import Receiver, hurry, receiving, subscribe
+from tests.events.receivers import Receiver, events_of, hurry, receiving, subscribe
 
 DAY_MS = 86_400_000
 
@@ -239,7 +240,7 @@ def test_an_address_that_hangs_up_is_a_failure(scene: Scene) -> None:
     scene.deliver()
     [delivery] = scene.deliveries
     assert (delivery.state, delivery.status) == ("queued", None)
-    assert "failed" in delivery.reason
+    assert "Nobody answers" in delivery.reason
 
 
 def test_after_five_failures_one_call_at_a_time_and_all_after_it_works(scene: Scene) -> None:
@@ -348,3 +349,52 @@ def test_a_worker_delivers_within_a_second(scene: Scene) -> None:
         worker.wake()
         thread.join()
     assert scene.states == ["delivered"]
+
+
+def test_operators_are_told_of_a_subscription_that_was_switched_off(scene: Scene) -> None:
+    def alert() -> list[alerts.Alert]:
+        with scene.hub.database.across_accounts(), scene.hub.database.reading() as db:
+            return [
+                each
+                for each in alerts.current(db, old_ms=600_000)
+                if (each.account_id, each.kind) == (scene.client.account.id, "events")
+            ]
+
+    assert alert() == []
+    scene.execute(
+        "update event_subscription set state = 'switched_off' where account_id = :account"
+    )
+    [told] = alert()
+    assert "1 event subscription of it switched off" in told.in_words()
+    assert alerts.message_data(told, None)["subscriptions"] == 1
+    of = (scene.hub, scene.client.account.client_id, scene.id)
+    event_subscriptions.change(*of, state="active", by=TESTS)
+    assert alert() == []
+
+
+def test_old_events_are_deleted(scene: Scene) -> None:
+    scene.receiver.answer = lambda got: 410 if got.json["type"] == "deal.created" else 200
+    for resource in ("contacts", "contacts", "deals"):
+        scene.client.make(resource)
+        scene.deliver()
+    assert scene.states == ["delivered", "delivered", "failed"]
+    for days, left in ((8, 1), (31, 0)):
+        scene.execute(
+            "update event_delivery set finished_at = :at where account_id = :account",
+            at=int(time.time() * 1000) - days * DAY_MS,
+        )
+        with scene.hub.database.across_accounts():
+            while retention.delete_expired(scene.hub.database):
+                pass
+        assert (len(scene.deliveries), len(events_of(scene.hub, scene.client))) == (left, left)
+
+
+def test_a_jump_of_the_clock_ends_waits_and_switches_nothing_off(scene: Scene) -> None:
+    scene.receiver.answer = lambda got: 500
+    scene.client.make()
+    scene.deliver()
+    since = scene.subscription.failing_since or 0
+    with scene.hub.database.across_accounts():
+        clock_jumps.restart_waits(scene.hub.database, 6 * DAY_MS)
+    assert scene.subscription.failing_since == since + 6 * DAY_MS
+    assert len(scene.claim()) == 1
