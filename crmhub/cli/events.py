@@ -55,9 +55,9 @@ def list_subscriptions(client_id: str, as_json: bool) -> None:
 
         listed = event_subscriptions.listed(hub, client_id)
     if as_json:
-        from crmhub.api.admin.event_answers import EventSubscriptionShown
+        from crmhub.api.admin.event_answers import event_subscription_shown
 
-        print_json(EventSubscriptionShown(many=True).dump(listed))
+        print_json([event_subscription_shown(each) for each in listed])
         return
     print_columns(
         ("ID", "URL", "STATE", "SINCE", "REASON", "TYPES"),
@@ -261,9 +261,7 @@ def replay(
         if since is None:
             count = event_subscriptions.replay_events(*of, event_ids, by=author())
         else:
-            # The end is exclusive: an event of this millisecond belongs to the period.
-            end = time.time_ns() // 1_000_000 + 1 if until is None else until
-            count = event_subscriptions.replay(*of, since=since, until=end, by=author())
+            count = event_subscriptions.replay(*of, since=since, until=until, by=author())
     if as_json:
         print_json({"events": count})
         return
@@ -303,9 +301,9 @@ def _set_state(
 
 def _print_changed(changed: Subscription, message: str, as_json: bool) -> None:
     if as_json:
-        from crmhub.api.admin.event_answers import EventSubscriptionShown
+        from crmhub.api.admin.event_answers import event_subscription_shown
 
-        print_json(EventSubscriptionShown().dump(changed))
+        print_json(event_subscription_shown(changed))
         return
     click.echo(message)
 

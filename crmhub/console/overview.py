@@ -18,10 +18,9 @@ from crmhub.console.sessions import signed_in, visible_accounts
 from crmhub.console.template_filters import counted
 from crmhub.journal import lead_counts
 from crmhub.journal.attention import Attention
-from crmhub.operations import crm_states, switched_off_events
+from crmhub.operations import crm_states
 from crmhub.operations.alerts import Alert
 from crmhub.operations.crm_states import Down
-from crmhub.operations.switched_off_events import SwitchedOff
 
 _PAGE_SIZE = 25
 _MAX_PROBLEMS = 10
@@ -59,13 +58,7 @@ def home() -> flask.Response:
         leads = lead_counts.of_accounts(db, [account.id for account in shown])
         all_leads = lead_counts.of_all(db, visible)
         down = [one for one in crm_states.down(hub(), db) if signed_in().sees(one.account_id)]
-        off = [
-            one
-            for one in switched_off_events.find_switched_off(db)
-            if signed_in().sees(one.account_id)
-        ]
-    alerts = banner.visible_alerts(signed_in())
-    problems = [*_of_crms(down), *_of_subscriptions(off), *_of_alerts(alerts)]
+    problems = [*_of_crms(down), *_of_alerts(banner.visible_alerts(signed_in()))]
     return page(
         "overview.html",
         accounts=shown,
@@ -89,18 +82,12 @@ def _of_crms(down: Sequence[Down]) -> Iterator[Problem]:
         )
 
 
-def _of_subscriptions(off: Sequence[SwitchedOff]) -> Iterator[Problem]:
-    for one in off:
-        said = "An event subscription was switched off"
-        of = {"client_id": one.client_id, "subscription_id": one.subscription_id}
-        address = flask.url_for("console.events_one", **of)
-        reason = visible_text(one.reason)
-        yield Problem(one.client_id, said, reason, one.since, True, "See the subscription", address)
-
-
 def _of_alerts(alerts: Sequence[Alert]) -> Iterator[Problem]:
     """Yield the problems that alerts report; refused credentials are problems of CRMs already."""
     for alert in alerts:
+        if alert.kind == "events":
+            yield _of_subscriptions(alert)
+            continue
         state = banner.STATES.get(alert.kind)
         if state is None:
             continue
@@ -112,3 +99,10 @@ def _of_alerts(alerts: Sequence[Alert]) -> Iterator[Problem]:
         else:
             said = f"Actions for {title}: {Attention(alert.count, alert.blocked)}"
             yield Problem(alert.client_id, said, "", alert.since, True, "Retry or discard", address)
+
+
+def _of_subscriptions(alert: Alert) -> Problem:
+    was = "was" if alert.count == 1 else "were"
+    said = f"{counted(alert.count, 'event subscription')} {was} switched off"
+    address = flask.url_for("console.events", client_id=alert.client_id)
+    return Problem(alert.client_id, said, "", alert.since, True, "See the subscriptions", address)

@@ -186,20 +186,27 @@ def test_events_are_replayed_one_by_one_and_by_time(
 
 
 def test_a_subscription_that_was_switched_off_needs_attention(
-    app, hub: Hub, client: Client, operator: Operator, other: Client
+    app, hub: Hub, client: Client, operator: Operator, other: Client, monkeypatch
 ) -> None:
+    monkeypatch.setattr("crmhub.console.banner._CACHE_S", 0.0)
+    monkeypatch.setattr("crmhub.console.banner._PAUSE_FACTOR", 0.0)
+    app.extensions["crmhub.console.banner"].forget()
     id = subscribe(hub, client, "contact.created").subscription.id
     reader = signed_in(app, "reader", other)
-    owner = signed_in(app, "operator", client)
-    assert "switched off" not in text_of(owner.get(""))
+    limited = signed_in(app, "operator", client)
+    assert "was switched off" not in text_of(limited.get(""))
     switch_off(hub, client, id)
-    for page in (owner.get(""), operator.get(path(client)), operator.get(path(client, id))):
+    for page in (operator.get(path(client)), operator.get(path(client, id))):
         assert "switched off" in text_of(page).lower()
         assert "It answered <503>." in text_of(page)
-    assert f'href="/console{path(client, id)}"' in owner.get("").text
+    overview = limited.get("")
+    assert "1 event subscription was switched off since" in text_of(overview)
+    assert f'href="/console{path(client)}"' in overview.text
+    banner = limited.get(f"/accounts/{client.account.client_id}")
+    assert "1 event subscription switched off:" in text_of(banner)
     assert client.account.client_id not in reader.get("").text
     operator.send(path(client, id, "state"), {"state": "active"}, at=path(client, id))
-    assert "switched off" not in text_of(owner.get(""))
+    assert "was switched off" not in text_of(limited.get(""))
 
 
 def test_a_failing_subscription_is_no_active_one(

@@ -5,69 +5,49 @@ The admin API answers with this JSON, and `crmhub events … --json` prints it.
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 from marshmallow import fields, validate
 
-from crmhub.api.schemas import Moment, Shown
-from crmhub.events import deliveries, subscriptions
-from crmhub.events.event_types import TYPES
+from crmhub.api.event_subscriptions import (
+    NewSubscriptionShown,
+    SubscriptionShown,
+    TestShown,
+    subscription_shown,
+)
+from crmhub.api.schemas import MOMENT, Moment, Shown
+from crmhub.durations import iso
+from crmhub.events.deliveries import STATES
+from crmhub.events.subscriptions import Subscription
 from crmhub.operations.event_subscriptions import NewSubscription
 from crmhub.operations.event_tests import TimedTest
 
 _NONE = {"description": "null: none."}
+_FAILURES = {"minimum": 0, "description": "Failed calls since the last success."}
+_FAILING = {**MOMENT, "description": "The first of these calls; null: none."}
 
 
-class EventSubscriptionShown(Shown):
+class EventSubscriptionShown(SubscriptionShown):
     """Schema of a subscription to events, without its secret."""
 
-    id = fields.String(required=True)
-    url = fields.String(required=True)
-    types = fields.List(fields.String(validate=validate.OneOf(TYPES)), required=True)
-    state = fields.String(
-        required=True,
-        validate=validate.OneOf(get_args(subscriptions.State)),
-        metadata={
-            "description": "`disabled` by a person, `ended` by an answer 410, `switched_off` after"
-            " 5 days of failures."
-        },
+    failures = fields.Integer(required=True, metadata=_FAILURES)
+    failing_since = fields.String(
+        data_key="failingSince", required=True, allow_none=True, metadata=_FAILING
     )
-    reason = fields.String(
-        required=True,
-        metadata={"description": "Why it is not active, or what was wrong with the last call."},
-    )
-    failures = fields.Integer(
-        required=True,
-        metadata={"minimum": 0, "description": "Failed calls since the last success."},
-    )
-    failing_since = Moment(data_key="failingSince", required=True, allow_none=True, metadata=_NONE)
-    created_at = Moment(data_key="createdAt", required=True)
-    changed_at = Moment(data_key="updatedAt", required=True)
 
 
-class NewEventSubscriptionShown(EventSubscriptionShown):
+class NewEventSubscriptionShown(NewSubscriptionShown):
     """Schema of a new subscription, with the secret that signs its messages."""
 
-    secret = fields.String(
-        required=True, metadata={"description": "Shown this once; `whsec_` and base64."}
+    failures = fields.Integer(required=True, metadata=_FAILURES)
+    failing_since = fields.String(
+        data_key="failingSince", required=True, allow_none=True, metadata=_FAILING
     )
 
 
-class EventTestShown(Shown):
-    """Schema of the outcome of a test message."""
+class EventTestShown(TestShown):
+    """Schema of the outcome of a test message, with how long the call took."""
 
-    __test__ = False
-
-    event_id = fields.String(data_key="eventId", required=True)
-    delivered = fields.Boolean(required=True)
-    status = fields.Integer(
-        required=True,
-        allow_none=True,
-        metadata={"description": "The HTTP status of the answer; null without an answer."},
-    )
-    message = fields.String(
-        required=True, metadata={"description": "What was wrong; empty if nothing was."}
-    )
     duration_ms = fields.Integer(data_key="durationMs", required=True, metadata={"minimum": 0})
 
 
@@ -79,7 +59,7 @@ class EventDeliveryShown(Shown):
     subject = fields.String(
         required=True, metadata={"description": "What the event is about, such as `contacts:17`."}
     )
-    state = fields.String(required=True, validate=validate.OneOf(deliveries.STATES))
+    state = fields.String(required=True, validate=validate.OneOf(STATES))
     attempts = fields.Integer(required=True, metadata={"minimum": 0})
     status = fields.Integer(
         required=True,
@@ -96,9 +76,19 @@ class EventDeliveryShown(Shown):
     finished_at = Moment(data_key="finishedAt", required=True, allow_none=True, metadata=_NONE)
 
 
+def event_subscription_shown(subscription: Subscription) -> dict[str, Any]:
+    """Return the JSON of a subscription, without its secret."""
+    since = subscription.failing_since
+    return {
+        **subscription_shown(subscription),
+        "failures": subscription.failures,
+        "failingSince": None if since is None else iso(since),
+    }
+
+
 def new_subscription_shown(made: NewSubscription) -> dict[str, Any]:
     """Return the JSON of a new subscription with its secret."""
-    return {**EventSubscriptionShown().dump(made.subscription), "secret": made.secret}
+    return {**event_subscription_shown(made.subscription), "secret": made.secret}
 
 
 def event_test_shown(test: TimedTest) -> dict[str, Any]:

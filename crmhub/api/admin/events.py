@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any, cast
+from typing import Any
 
 import flask
-import marshmallow as ma
 from marshmallow import fields
 
 from crmhub.api.admin.blueprint import blueprint, documented
@@ -16,85 +14,36 @@ from crmhub.api.admin.event_answers import (
     EventSubscriptionShown,
     EventTestShown,
     NewEventSubscriptionShown,
+    event_subscription_shown,
     event_test_shown,
     new_subscription_shown,
 )
-from crmhub.api.admin.lists import Filled, Listing, PageOf, PageQuery, all_of
-from crmhub.api.admin.moments import MomentText
-from crmhub.api.field_types import Choice, Items, Strict, Words
+from crmhub.api.admin.lists import Listing, PageOf, PageQuery, all_of
+from crmhub.api.event_subscriptions import (
+    ReplayInput,
+    ReplayShown,
+    SubscriptionChange,
+    SubscriptionInput,
+)
+from crmhub.api.field_types import Choice
 from crmhub.api.http.answers import as_json, nothing
 from crmhub.api.http.authentication import hub, needs
 from crmhub.api.properties import in_path
-from crmhub.api.schemas import Shown
 from crmhub.errors import BadRequest
 from crmhub.events.deliveries import STATES
-from crmhub.events.event_types import TYPES
 from crmhub.operations import event_subscriptions, event_tests
 
 _ALL = "/accounts/<client_id>/events/subscriptions"
 _ONE = f"{_ALL}/<subscription_id>"
-_LONGEST_ID = 100
-_LONGEST_URL = 2048
-_MOST_EVENTS = 100
-_PARAMETERS = [in_path("subscription_id", minLength=1, maxLength=_LONGEST_ID)]
+_PARAMETERS = [in_path("subscription_id", minLength=1, maxLength=100)]
 
-# --- inputs ----------------------------------------------------------------------------------
-
-
-def _some(given: Any) -> None:
-    if not given:
-        raise ma.ValidationError("is empty; name at least one")
-
-
-_URL = "The address that gets each event as a POST; https, or in CRMHUB_EGRESS_ALLOW."
-_TYPES = {"minItems": 1, "description": "The types of events to deliver."}
-
-
-class EventSubscriptionInput(Strict):
-    """Schema of the address and the types of a new subscription."""
-
-    url = Filled(_URL, _LONGEST_URL, required=True)
-    types = Words(TYPES, required=True, validate=_some, metadata=_TYPES)
-
-
-class EventSubscriptionChange(Strict):
-    """Schema of the values of a subscription to change; values that are not sent stay unchanged."""
-
-    url = Filled(_URL, _LONGEST_URL)
-    types = Words(TYPES, validate=_some, metadata=_TYPES)
-    state = Choice(
-        dict.fromkeys(("active", "disabled")),
-        metadata={
-            "description": "`disabled` fails the events that are not delivered yet. `active` also"
-            " activates a subscription that has ended or was switched off."
-        },
-    )
-
-
-class EventReplayInput(Strict):
-    """Schema of the events to deliver again: those of a period, or those with these ids."""
-
-    since = MomentText("The start of the period, by the time of the event.")
-    until = MomentText("The end of the period, which is not included; without it now.")
-    event_ids = Items(
-        Filled("The id of an event.", _LONGEST_ID),
-        data_key="eventIds",
-        validate=_some,
-        metadata={
-            "minItems": 1,
-            "maxItems": _MOST_EVENTS,
-            "description": "These events, instead of a period.",
-        },
-    )
+# --- inputs and answers ----------------------------------------------------------------------
 
 
 class EventDeliveriesQuery(PageQuery):
     """Schema of the query of a list of deliveries."""
 
     state = Choice(dict.fromkeys(STATES), metadata={"description": "In this state."})
-
-
-# --- answers ---------------------------------------------------------------------------------
 
 
 class EventSubscriptionPageShown(PageOf):
@@ -107,12 +56,6 @@ class EventDeliveryPageShown(PageOf):
     """Schema of a page of deliveries, the newest event first."""
 
     results = fields.List(fields.Nested(EventDeliveryShown), required=True)
-
-
-class EventReplayShown(Shown):
-    """Schema of the number of events that are delivered again."""
-
-    events = fields.Integer(required=True, metadata={"minimum": 0})
 
 
 # --- routes ----------------------------------------------------------------------------------
@@ -128,7 +71,7 @@ class EventReplayShown(Shown):
 @needs("accounts:read")
 def _list(client_id: str) -> flask.Response:
     listed = event_subscriptions.listed(hub(), client_id)
-    return all_of(EventSubscriptionShown(many=True).dump(listed))
+    return all_of([event_subscription_shown(each) for each in listed])
 
 
 @blueprint.post(_ALL)
@@ -139,11 +82,9 @@ def _list(client_id: str) -> flask.Response:
     "Subscribe an address to events; the secret is shown this once",
 )
 @needs("accounts:write")
-@blueprint.arguments(EventSubscriptionInput())
+@blueprint.arguments(SubscriptionInput())
 def _create(body: dict[str, Any], client_id: str) -> flask.Response:
-    made = event_subscriptions.add(
-        hub(), client_id, url=body["url"], types=body["types"], by=author()
-    )
+    made = event_subscriptions.add(hub(), client_id, **body, by=author())
     return as_json(new_subscription_shown(made), 201)
 
 
@@ -152,7 +93,7 @@ def _create(body: dict[str, Any], client_id: str) -> flask.Response:
 @needs("accounts:read")
 def _get(client_id: str, subscription_id: str) -> flask.Response:
     found = event_subscriptions.find(hub(), client_id, subscription_id)
-    return as_json(EventSubscriptionShown().dump(found))
+    return as_json(event_subscription_shown(found))
 
 
 @blueprint.patch(_ONE, parameters=_PARAMETERS)
@@ -163,18 +104,10 @@ def _get(client_id: str, subscription_id: str) -> flask.Response:
     "Change, disable or activate an event subscription",
 )
 @needs("accounts:write")
-@blueprint.arguments(EventSubscriptionChange())
+@blueprint.arguments(SubscriptionChange())
 def _change(body: dict[str, Any], client_id: str, subscription_id: str) -> flask.Response:
-    changed = event_subscriptions.change(
-        hub(),
-        client_id,
-        subscription_id,
-        url=body.get("url"),
-        types=body.get("types"),
-        state=body.get("state"),
-        by=author(),
-    )
-    return as_json(EventSubscriptionShown().dump(changed))
+    changed = event_subscriptions.change(hub(), client_id, subscription_id, **body, by=author())
+    return as_json(event_subscription_shown(changed))
 
 
 @blueprint.delete(_ONE, parameters=_PARAMETERS)
@@ -198,21 +131,19 @@ def _test(client_id: str, subscription_id: str) -> flask.Response:
 
 @blueprint.post(f"{_ONE}/replay", parameters=_PARAMETERS)
 @documented(
-    "replayEventSubscription", 200, EventReplayShown, "Deliver events of a period, or some, again"
+    "replayEventSubscription", 200, ReplayShown, "Deliver events of a period, or some, again"
 )
 @needs("accounts:write")
-@blueprint.arguments(EventReplayInput())
+@blueprint.arguments(ReplayInput())
 def _replay(body: dict[str, Any], client_id: str, subscription_id: str) -> flask.Response:
-    since, ids = body.get("since"), body.get("event_ids")
-    if (since is None) == (ids is None) or ("until" in body and since is None):
-        raise BadRequest("since: send either since, with until if you like, or eventIds.")
+    ids, since = body.get("event_ids"), body.get("since")
+    if bool(ids) == (since is not None) or ("until" in body and since is None):
+        raise BadRequest("since: send either a period (since, until) or eventIds.")
     of = (hub(), client_id, subscription_id)
     if since is None:
-        count = event_subscriptions.replay_events(*of, cast(list[str], ids), by=author())
+        count = event_subscriptions.replay_events(*of, ids or [], by=author())
     else:
-        # The end is exclusive: an event of this millisecond belongs to the period.
-        until = body.get("until", time.time_ns() // 1_000_000 + 1)
-        count = event_subscriptions.replay(*of, since=since, until=until, by=author())
+        count = event_subscriptions.replay(*of, since=since, until=body.get("until"), by=author())
     return as_json({"events": count})
 
 

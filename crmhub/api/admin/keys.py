@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime
 from typing import Any
 
 import flask
@@ -13,11 +15,37 @@ from crmhub.api.admin.account_answers import IssuedKeyShown, KeyShown
 from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import PageOf, all_of
-from crmhub.api.admin.moments import MomentText
 from crmhub.api.field_types import Strict, Text, Words
 from crmhub.api.http.answers import as_json, nothing
 from crmhub.api.http.authentication import hub, needs
+from crmhub.errors import Semantic
 from crmhub.operations import change_account
+
+_DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_TIME = r"T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})?"
+_SAID = re.compile(f"^{_DATE}({_TIME})?$")
+
+
+class _Moment(Text):
+    """Field for a date, or a date with time, as text; loaded as ms since 1970.
+
+    A date or time without an offset is in UTC.
+    """
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
+        text = super()._deserialize(value, attr, data, **kwargs)
+        if not _SAID.fullmatch(text):
+            raise ma.ValidationError(
+                "must be a date such as 2031-12-31, or with its time 2031-12-31T08:00:00Z"
+            )
+        try:
+            read = datetime.fromisoformat(text)
+            # OverflowError: in UTC it may lie beyond the year 9999.
+            read = (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC)
+        except (ValueError, OverflowError):
+            # 422, because the pattern in the schema accepts days such as 2031-02-30.
+            raise Semantic(f"{self.data_key}: {text} is not in the calendar.") from None
+        return int(read.timestamp() * 1000)
 
 
 def _some(given: Any) -> None:
@@ -37,8 +65,12 @@ class KeyInput(Strict):
         validate=_some,
         metadata={"minItems": 1, "description": "What it may do; without any: everything."},
     )
-    expires_at = MomentText(
-        "When it ends; without it never. A date is meant in UTC.", data_key="expiresAt"
+    expires_at = _Moment(
+        data_key="expiresAt",
+        metadata={
+            "pattern": _SAID.pattern,
+            "description": "When it ends; without it never. A date is meant in UTC.",
+        },
     )
 
 

@@ -88,7 +88,7 @@ def test_a_subscription_is_changed_disabled_and_removed_by_the_token(
     ("body", "status", "words"),
     [
         ({"types": ["deal.updated"]}, 400, "url: is missing"),
-        ({"url": HOOK, "types": []}, 400, "types: is empty"),
+        ({"url": HOOK, "types": []}, 422, "name at least one type"),
         ({"url": HOOK, "types": ["deal.lost"]}, 400, "types: does not know 'deal.lost'"),
         ({"url": "http://10.0.0.1/x", "types": ["deal.updated"]}, 422, "10.0.0.1"),
         ({"url": HOOK, "types": ["deal.updated"], "secret": "x"}, 400, "secret"),
