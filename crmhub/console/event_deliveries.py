@@ -17,10 +17,11 @@ from crmhub.console.sessions import author
 from crmhub.console.template_filters import counted
 from crmhub.errors import BadRequest, HubError
 from crmhub.events.deliveries import STATES, Delivery, State
+from crmhub.events.event_types import TYPES
 from crmhub.operations import event_subscriptions, event_tests
 
 _ONE = "/accounts/<client_id>/events/<subscription_id>"
-_PAGE_SIZE = 15
+_PAGE_SIZE = 10
 _PILLS = {"": "All", "queued": "Queued", "delivered": "Delivered", "failed": "Failed"}
 
 
@@ -64,7 +65,7 @@ def events_replay(client_id: str, subscription_id: str) -> flask.Response:
 @needs("decide")
 def events_replay_chosen(client_id: str, subscription_id: str) -> flask.Response:
     """Deliver the selected events again."""
-    ids = flask.request.form.getlist("event")
+    ids = flask.request.form.getlist("id")
     try:
         if not ids:
             raise BadRequest("Select at least one event.")
@@ -95,6 +96,7 @@ def _context(client_id: str, subscription_id: str) -> dict[str, Any]:
     return {
         **account_context(client_id),
         "subscription": subscription,
+        "all_types": TYPES,
         "word": event_words.state_of(subscription),
         "tones": event_words.TONES,
         "url": event_words.visible_url(subscription),

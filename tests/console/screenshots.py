@@ -262,7 +262,7 @@ def photograph_events(camera: Camera, names: dict[str, str]) -> None:
     page.get_by_text("Continue to the subscription").click()
     camera.shoot("subscription-new")
     page.get_by_role("button", name="Send a test event").click()
-    page.get_by_text("not delivered").wait_for()
+    page.get_by_text("Test event not delivered").wait_for()
     camera.shoot("subscription-test")
     camera.open(f"/accounts/{names['local']}/events/{names['subscription']}")
     page.locator(".table-deliveries summary").first.click()

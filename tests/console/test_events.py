@@ -39,7 +39,7 @@ def states(hub: Hub, client: Client, id: str) -> list[str]:
 
 
 def event_ids(answer) -> list[str]:
-    return re.findall(r'name="event" value="(evt_\w+)"', answer.text)
+    return re.findall(r'name="id" value="(evt_\w+)"', answer.text)
 
 
 def test_a_subscription_is_added_and_its_secret_shown_once(
@@ -173,7 +173,7 @@ def test_events_are_replayed_one_by_one_and_by_time(
     assert len(chosen) == 3
     none = operator.send(f"{at}/replay-events", at=at)
     assert (none.status_code, "Select at least one event." in text_of(none)) == (400, True)
-    operator.send(f"{at}/replay-events", {"event": chosen[1]}, at=at)
+    operator.send(f"{at}/replay-events", {"id": chosen[1]}, at=at)
     assert "1 event will be delivered again." in text_of(operator.get(at))
     assert states(hub, client, id) == ["failed", "queued", "failed"]
     for period in ({"since": "soon", "until": "2031-01-01"}, {"since": "2026-01-01"}):
@@ -249,7 +249,7 @@ def test_roles_see_and_do_what_is_theirs(app, hub: Hub, client: Client, other: C
     for what in ("test", "replay", "replay-events"):
         assert reader.send(f"{at}/{what}", at="/accounts").status_code == 403
     (event_id,) = event_ids(support.get(at))
-    support.send(f"{at}/replay-events", {"event": event_id}, at=at)
+    support.send(f"{at}/replay-events", {"id": event_id}, at=at)
     assert states(hub, client, id) == ["queued"]
     stranger = signed_in(app, "operator", other)
     for method, where in (("GET", at), ("GET", path(client)), ("POST", f"{at}/remove")):
