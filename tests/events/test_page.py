@@ -1,11 +1,11 @@
-"""The programs of the page about events accept what the hub sends, and nothing else."""
+"""The programs of the page about events accept what the hub sends, and nothing else.
+
+That in TypeScript runs in tests/console/test_builders.py, with others of the documents.
+"""
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -53,36 +53,6 @@ def test_python_verifies() -> None:
         for name, (sent, body, _) in messages().items()
     }
     assert found == {name: genuine for name, (_, _, genuine) in messages().items()}
-
-
-@pytest.mark.databases("sqlite")
-def test_typescript_verifies(tmp_path: Path) -> None:
-    node = shutil.which("node")
-    if node is None or _major(node) < 22:
-        pytest.skip("no Node.js 22, which runs TypeScript")
-    cases = {name: (sent, body.decode()) for name, (sent, body, _) in messages().items()}
-    (tmp_path / "verify.ts").write_text(program("typescript"))
-    (tmp_path / "run.mts").write_text(
-        'import { isGenuine } from "./verify.ts";\n'
-        f"const cases = {json.dumps(cases)} as Record<string, [Record<string, string>, string]>;\n"
-        "const found = Object.entries(cases).map(([name, [headers, body]]) =>\n"
-        f"  [name, isGenuine({json.dumps(SECRET)}, headers, Buffer.from(body))]);\n"
-        "console.log(JSON.stringify(Object.fromEntries(found)));\n"
-    )
-    done = subprocess.run(
-        [node, "--no-warnings", "--experimental-strip-types", tmp_path / "run.mts"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
-    found = json.loads(done.stdout)
-    assert found == {name: genuine for name, (_, _, genuine) in messages().items()}
-
-
-def _major(node: str) -> int:
-    told = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
-    return int(told.removeprefix("v").split(".")[0])
 
 
 @pytest.mark.databases("sqlite")
