@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, cast, get_args
 
 import flask
 
@@ -21,6 +21,7 @@ from crmhub.operations import event_subscriptions
 _ALL = "/accounts/<client_id>/events"
 _ONE = f"{_ALL}/<subscription_id>"
 _EVERY_TYPE = "all"
+_Settable = Literal["active", "disabled"]
 _DONE = {
     "active": "The subscription is active.",
     "disabled": "The subscription is disabled. Events that were not delivered have failed.",
@@ -77,9 +78,10 @@ def events_change(client_id: str, subscription_id: str) -> flask.Response:
 def events_state(client_id: str, subscription_id: str) -> flask.Response:
     """Disable or activate a subscription, as the form says."""
     state = flask.request.form.get("state", "")
-    if state != "active" and state != "disabled":
+    if state not in get_args(_Settable):
         raise BadRequest("state: choose active or disabled.")
-    event_subscriptions.change(hub(), client_id, subscription_id, state=state, by=author())
+    settable = cast(_Settable, state)
+    event_subscriptions.change(hub(), client_id, subscription_id, state=settable, by=author())
     of = {"client_id": client_id, "subscription_id": subscription_id}
     return done(_DONE[state], "console.events_one", **of)
 

@@ -54,7 +54,7 @@ def test_add_prints_the_secret_once(acme: CommandLine) -> None:
     made = acme.json("events", "add", "acme", HOOK, "--type", "deal.updated")
     assert list(made)[:4] == ["id", "url", "types", "state"]
     assert (made["types"], made["state"]) == (["deal.updated"], "active")
-    assert parse_webhook_secret(made["secret"])
+    parse_webhook_secret(made["secret"])
     told = acme("events", "add", "acme", HOOK, "--type", "deal.updated").stdout
     assert "whsec_" in told
     assert told.endswith("The secret is not shown again: store it now.\n")
