@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import flask
@@ -21,7 +22,7 @@ from crmhub.events.event_types import TYPES
 from crmhub.operations import event_subscriptions, event_tests
 
 _ONE = "/accounts/<client_id>/events/<subscription_id>"
-_PAGE_SIZE = 10
+_PAGE_SIZE = 8
 _PILLS = {"": "All", "queued": "Queued", "delivered": "Delivered", "failed": "Failed"}
 
 
@@ -111,7 +112,10 @@ def _context(client_id: str, subscription_id: str) -> dict[str, Any]:
 
 
 def _row(client_id: str, delivery: Delivery) -> dict[str, Any]:
+    next_at = delivery.next_attempt_at
     return {
+        # Its time has come; it waits for a worker, a former event, or the address to answer.
+        "is_due": next_at is not None and next_at <= time.time_ns() // 1_000_000,
         "delivery": delivery,
         "subject": event_words.visible_subject(delivery),
         "record": event_words.record_url(client_id, delivery),
