@@ -14,7 +14,16 @@ import structlog
 from werkzeug.routing import MapAdapter
 
 from crmhub import logs, metrics
-from crmhub.api import documents, operational, pipelines, properties, reference, usage, workflows
+from crmhub.api import (
+    documents,
+    event_subscriptions,
+    operational,
+    pipelines,
+    properties,
+    reference,
+    usage,
+    workflows,
+)
 from crmhub.api.admin import callers as admin_callers
 from crmhub.api.admin import routes as admin
 from crmhub.api.admin.actions import ActionId
@@ -97,7 +106,16 @@ def create_app(settings: Settings | None = None) -> flask.Flask:
     api = Document(app)
     for kind in KINDS.values():
         api.register_blueprint(records_blueprint(kind))
-    for module in (properties, pipelines, usage, workflows, chatbot, functions, admin):
+    for module in (
+        properties,
+        pipelines,
+        usage,
+        workflows,
+        event_subscriptions,
+        chatbot,
+        functions,
+        admin,
+    ):
         api.register_blueprint(module.blueprint)
     agents.register(app)
     operational.register(app)

@@ -1,8 +1,9 @@
-"""Durations in the form in which people write them, such as 10m, 2h or 3d."""
+"""Durations in the form in which people write them, such as 10m, 2h or 3d, and times as text."""
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 PATTERN = "[0-9]{1,6}[smhdw]"
 FORM = "a number and s, m, h, d or w, such as 90s, 12h or 7d"
@@ -15,3 +16,10 @@ def milliseconds(text: str) -> int | None:
     if not _WRITTEN.fullmatch(text):
         return None
     return int(text[:-1]) * _SECONDS[text[-1]] * 1000
+
+
+def iso(moment: int) -> str:
+    """Return a time (ms since 1970) as `YYYY-MM-DDTHH:MM:SS.mmmZ`."""
+    seconds, ms = divmod(moment, 1000)
+    # Half as dear as strftime: each record that is answered whole has two of them.
+    return f"{datetime.fromtimestamp(seconds, UTC).isoformat()[:19]}.{ms:03d}Z"

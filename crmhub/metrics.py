@@ -81,6 +81,14 @@ def alert_sent(outcome: str) -> None:
     _meters().alerts.of(outcome).inc()
 
 
+def event_sent(outcome: str, seconds: float) -> None:
+    """Count an attempt to deliver an event; `outcome` is "delivered" or "failed".
+
+    `seconds`: the duration of the call.
+    """
+    _meters().events.of(outcome).observe(seconds)
+
+
 def helper_answered(helper: str, status: str) -> None:
     """Count an answer of a helper to a bot.
 
@@ -253,6 +261,12 @@ class _Meters:
             "attempt_duration_seconds",
             "Tries of actions.",
             "adapter",
+            "outcome",
+            buckets=_ATTEMPT_S,
+        )
+        self.events = histogram(
+            "event_delivery_duration_seconds",
+            "Tries to deliver events.",
             "outcome",
             buckets=_ATTEMPT_S,
         )

@@ -24,6 +24,8 @@ from crmhub.csv import jobs
 from crmhub.database.connection import now_ms
 from crmhub.database.maintenance import vacuum
 from crmhub.errors import HubError, NotFound, Unavailable
+from crmhub.events import retention
+from crmhub.events.delivering import Deliveries
 from crmhub.helpers.create_lead import CreateLead
 from crmhub.helpers.deadlines import within
 from crmhub.helpers.lead_batches import attempt_leads, attempt_one
@@ -72,6 +74,7 @@ class Worker:
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopping = threading.Event()
+        self._deliveries = Deliveries(hub.database, hub.egress, hub.vault)
         # How far the database's clock is ahead of the monotonic one.
         self._ahead_ms = math.nan
 
@@ -79,6 +82,7 @@ class Worker:
         """Begin no more attempts, and let `run` return when the attempts in progress have ended."""
         self._stopping.set()
         self._wake.set()
+        self._deliveries.wake()
 
     def run(self) -> None:
         """Attempt due actions until `stop` is called; return when all attempts have ended."""
@@ -95,6 +99,10 @@ class Worker:
             target=import_jobs.watch, args=(self._hub, self._stopping), daemon=True
         )
         importing.start()
+        delivering = threading.Thread(
+            target=self._deliveries.run, args=(self._stopping,), daemon=True
+        )
+        delivering.start()
         # Background jobs run in separate threads, since they may take long.
         redating = partial(Redating(self._hub.database).run, _REDATING_S)
         background = [
@@ -134,6 +142,8 @@ class Worker:
         watching.join()
         # An import is stopped after a batch; killed in mid-batch it continues elsewhere.
         importing.join(_END_S)
+        # A call in progress ends within 10 s.
+        delivering.join()
         for thread in background:
             thread.join(_END_S)
 
@@ -183,6 +193,7 @@ class Worker:
             jobs.forget(database, most=most),
             past_connections.delete_expired(database, most=most),
             connect_requests.delete_expired(database, most=most),
+            retention.delete_expired(database, most=most),
         )
         return most in deleted
 
@@ -295,6 +306,7 @@ class Worker:
                         return
                     if has_news:
                         self._wake.set()
+                        self._deliveries.wake()
             except Unavailable:
                 self._stopping.wait(_UNAVAILABLE_S)
 

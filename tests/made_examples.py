@@ -65,11 +65,13 @@ _RANDOM = (
     (re.compile(r"\bact-\w+"), "act-0mwvlbwdp03a4x8qmqdb8w4u"),
     (re.compile(r"\bhub-\w+"), "hub-j42rdw0nd3uqvx292hn"),
     (re.compile(r"\badm_\w+"), "adm_5t0v7qk2"),
+    (re.compile(r"\bsub_\w+"), "sub_3kq0b1w9z5t7x2m8c4d6"),
+    (re.compile(r"\bevt_\w+"), "evt_0mwvlbwdp03a4x8qmqdb8w4u"),
 )
 _CURSORS = {"next": "JYvNkQxHwSmpq6aZ", "nextLink": "?cursor=JYvNkQxHwSmpq6aZ"}
 # What differs from run to run, by its key.
 _VARYING: dict[str, Any] = {**_CURSORS, "hint": "4f2a", "ms": 12}
-_SECRETS = re.compile(r"\b(crmhub_|crmhub_admin_|whsec_)\w+")
+_SECRETS = re.compile(r"\b(crmhub_|crmhub_admin_|whsec_)[\w+/=]+")
 
 
 class Recorder:
@@ -193,6 +195,7 @@ def record() -> Examples:
     with _recorder() as recorder:
         _record_records(recorder)
         _record_catalogue(recorder)
+        _record_subscriptions(recorder)
         _record_helpers(recorder)
         _record_admin(recorder)
         _record_accounts(recorder)
@@ -265,6 +268,21 @@ def _record_catalogue(recorder: Recorder) -> None:
     recorder.api("getPipeline", "GET", "/pipelines/deals/orders")
     recorder.api("updatePipeline", "PATCH", "/pipelines/deals/orders", {"label": "Web orders"})
     recorder.api("listPipelines", "GET", "/pipelines/deals")
+
+
+def _record_subscriptions(recorder: Recorder) -> None:
+    path = "/events/subscriptions"
+    new = {"url": "http://127.0.0.1:9/crm", "types": ["contact.created", "deal.stage_changed"]}
+    # A host name would have to be found first.
+    recorder.rename(new["url"], "https://example.com/crm")
+    made = recorder.api("createSubscription", "POST", path, new)
+    recorder.api("listSubscriptions", "GET", path)
+    recorder.api("getSubscription", "GET", f"{path}/{made['id']}")
+    change = {"types": ["contact.created"]}
+    recorder.api("updateSubscription", "PATCH", f"{path}/{made['id']}", change)
+    recorder.api("testSubscription", "POST", f"{path}/{made['id']}/test")
+    period = {"since": "2026-11-20T08:00:00Z", "until": "2026-11-21T08:00:00Z"}
+    recorder.api("replayEvents", "POST", f"{path}/{made['id']}/replay", period)
 
 
 def _record_helpers(recorder: Recorder) -> None:

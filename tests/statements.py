@@ -35,6 +35,7 @@ ACROSS_ACCOUNTS = {
     "crmhub.journal.history:_counted",
     # The worker looks for what is due, and for what is old.
     "crmhub.journal.claiming:due",
+    "crmhub.events.claiming:find_due",
     "crmhub.csv.jobs:due",
     "crmhub.journal.clock_jumps:set_back_ms",
     "crmhub.database.expired:find_expired",

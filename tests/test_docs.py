@@ -47,13 +47,18 @@ _REQUESTS = [
 ]
 
 
-@pytest.mark.parametrize("document", [README, *made_docs.pages()], ids=lambda file: file.stem)
+def _page_id(file: Path) -> str:
+    """Return the name of a page with its directory: pages of two directories may share a name."""
+    return f"{file.parent.name}-{file.stem}" if file.parent.parent == made_docs.DOCS else file.stem
+
+
+@pytest.mark.parametrize("document", [README, *made_docs.pages()], ids=_page_id)
 def test_what_is_made_from_the_code_is_up_to_date(document: Path) -> None:
     text = document.read_text()
     assert made_docs.made(text) == text, "python -m tests.made_docs writes it anew"
 
 
-@pytest.mark.parametrize("document", _REQUESTS, ids=lambda file: file.stem)
+@pytest.mark.parametrize("document", _REQUESTS, ids=_page_id)
 def test_every_request_is_answered_as_printed(
     document: Path, client: Client, app: flask.Flask
 ) -> None:
@@ -69,7 +74,7 @@ def test_every_request_is_answered_as_printed(
 @pytest.mark.parametrize(
     "document",
     [page for page in _OPERATOR if "$ curl" in page.read_text()],
-    ids=lambda file: file.stem,
+    ids=_page_id,
 )
 def test_every_request_of_operators_is_answered_as_printed(
     document: Path, app: flask.Flask, hub: Hub, client: Client
@@ -138,7 +143,7 @@ def _comparable(value: Any) -> Any:
     return "…" if isinstance(value, int) and value > 10**9 else value
 
 
-@pytest.mark.parametrize("document", [README, *_OPERATOR], ids=lambda file: file.stem)
+@pytest.mark.parametrize("document", [README, *_OPERATOR], ids=_page_id)
 def test_every_command_works_as_printed(
     document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,7 +183,7 @@ def _commands(page: Path) -> list[list[str]]:
 
 
 @pytest.mark.parametrize(
-    "document", [page for page in made_docs.pages() if _commands(page)], ids=lambda file: file.stem
+    "document", [page for page in made_docs.pages() if _commands(page)], ids=_page_id
 )
 def test_every_command_has_these_arguments(
     document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -11,6 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from crmhub.accounts.event_routes import EventRoutes, parse_routes
 from crmhub.accounts.field_maps import EMPTY, FieldMap
 from crmhub.accounts.plans import Plan
 from crmhub.accounts.switches import Switches
@@ -58,6 +59,8 @@ class Account:
     pipelines_edited: bool
     disabled: bool
     created_at: int
+    event_routes: EventRoutes = ()
+    """The active event subscriptions with their types; empty for most accounts."""
 
 
 _account = tables.account.c
@@ -83,6 +86,7 @@ SELECT_ACCOUNTS = sa.select(
     _account.pipelines_edited,
     _account.disabled_at,
     _account.created_at,
+    _account.event_routes,
     *_CONNECTION_COLUMNS,
 ).join_from(tables.account, tables.connection, _IS_CONNECTED)
 """The query whose rows `account_of` reads; callers may add joins, columns and conditions."""
@@ -143,6 +147,7 @@ def account_of(row: Any, plans: Mapping[str, Plan]) -> Account:
             pipelines_edited=bool(row.pipelines_edited),
             disabled=row.disabled_at is not None,
             created_at=row.created_at,
+            event_routes=parse_routes(row.event_routes),
         )
 
 

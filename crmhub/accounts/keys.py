@@ -21,7 +21,11 @@ from crmhub.errors import BadRequest, Conflict, NotFound, Semantic
 from crmhub.secrets import digest, new_api_key, token
 
 _ID = re.compile(r"key_[0-9A-Za-z]{11}", re.ASCII)
-SCOPES = tuple(f"{resource}:{right}" for resource, right in product(RESOURCES, ("read", "write")))
+SCOPES = (
+    *(f"{resource}:{right}" for resource, right in product(RESOURCES, ("read", "write"))),
+    # Reads, too: a subscription sends the account's data to an address.
+    "events:write",
+)
 LONGEST_NAME = 100
 """The greatest number of characters of a key's name."""
 

@@ -103,7 +103,7 @@ class Answer:
         The header contains a number of seconds or a date (RFC 9110, 10.2.3). A wait of more than a
         day is cut to one day. Return None if the header is missing or invalid.
         """
-        return _seconds(self.headers.get(header, ""))
+        return parse_wait(self.headers.get(header, ""))
 
 
 def usual_failure(answer: Answer) -> AdapterError:
@@ -187,7 +187,8 @@ def _reason_in(answer: Answer) -> str:
     return ""
 
 
-def _seconds(text: str) -> float | None:
+def parse_wait(text: str) -> float | None:
+    """Return the seconds of a header Retry-After, at most a day; None for an invalid text."""
     text = text.strip()
     if text.isascii() and text.replace(".", "", 1).isdigit():
         return min(float(text), _LONGEST_WAIT)

@@ -30,6 +30,7 @@ from crmhub.cli.demo import demo
 from crmhub.cli.doctor import doctor
 from crmhub.cli.duplicates import duplicates
 from crmhub.cli.erase import erase
+from crmhub.cli.events import events
 from crmhub.cli.examples import add_examples
 from crmhub.cli.fake import fake
 from crmhub.cli.key import key
@@ -154,7 +155,7 @@ def main() -> None:
 
 _PANELS = {
     "Run the service": (serve, worker, doctor, db, demo),
-    "Accounts and their CRM": (account, key, adapters, workflow, mcp),
+    "Accounts and their CRM": (account, key, events, adapters, workflow, mcp),
     "Follow and fix": (actions, alert, audit),
     "Records and persons": (import_, export, duplicates, erase),
     "Operators": (admin,),

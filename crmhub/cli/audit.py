@@ -15,7 +15,7 @@ from crmhub.cli.output import in_words, print_columns, print_json
 _OBJECTS = (
     "account", "connection", "fieldMap", "key", "webhookId", "token", "user", "workflow",
     "actions", "person", "records", "encryptionKey", "duplicate",
-    "connectLink",
+    "connectLink", "eventSubscription",
 )  # fmt: skip
 _VERBS = (
     "open",
@@ -39,6 +39,7 @@ _VERBS = (
     "remove",
     "link",
     "pick",
+    "replay",
 )
 
 

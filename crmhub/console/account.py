@@ -30,6 +30,7 @@ TABS = (
     ("Keys", "console.keys"),
     ("Properties", "console.properties"),
     ("Records", "console.records"),
+    ("Events", "console.events"),
     ("Import and export", "console.imports"),
     ("Possible duplicates", "console.duplicates"),
 )

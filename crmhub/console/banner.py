@@ -1,6 +1,7 @@
 """The banner with alerts at the top of every console page.
 
-Alerts report refused credentials, old queues, failed actions, and API keys that expire soon.
+Alerts report refused credentials, old queues, failed actions, API keys that expire soon, and event
+subscriptions that were switched off.
 """
 
 from __future__ import annotations
@@ -28,7 +29,11 @@ _CACHE_S = 3.0
 _PAUSE_FACTOR = 9
 _MAX_ACCOUNTS = 3
 STATES: dict[Kind, str] = {"queue": "queued,running", "dead": "dead,parked"}
-_PAGES: dict[Kind, str] = {"keys": "console.keys", "credentials": "console.crm"}
+_PAGES: dict[Kind, str] = {
+    "keys": "console.keys",
+    "credentials": "console.crm",
+    "events": "console.events",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +145,7 @@ def _line(kind: Kind, alerts: Sequence[Alert]) -> Line:
         "queue": f"{counted(count, 'action')} queued for too long:",
         "dead": f"Actions that need attention: {Attention(count, blocked)}:",
         "keys": f"{counted(count, 'API key')} {'expires' if count == 1 else 'expire'} soon:",
+        "events": f"{counted(count, 'event subscription')} switched off:",
     }
     state = STATES.get(kind, "")
     accounts = [
@@ -153,5 +159,9 @@ def _line(kind: Kind, alerts: Sequence[Alert]) -> Line:
     ]
     address = flask.url_for("console.activity", state=state) if state else ""
     return Line(
-        kind in ("credentials", "dead"), said[kind], accounts, len(names) - len(accounts), address
+        kind in ("credentials", "dead", "events"),
+        said[kind],
+        accounts,
+        len(names) - len(accounts),
+        address,
     )

@@ -16,7 +16,6 @@ from crmhub.console.pages import done, page, refused
 from crmhub.console.sessions import author
 from crmhub.errors import HubError, Semantic
 from crmhub.operations import change_account
-from crmhub.properties.kinds import KINDS
 
 
 @blueprint.get("/accounts/<client_id>/keys")
@@ -72,7 +71,7 @@ def _shown(
         "keys": sorted(keys, key=lambda key: (lifetimes.end_reason(key), -key.created_at)),
         "ended": lifetimes.end_reason,
         "is_ending": lifetimes.is_ending,
-        "resources": list(KINDS),
+        "resources": list(dict.fromkeys(scope.partition(":")[0] for scope in stored.SCOPES)),
         "all_scopes": stored.SCOPES,
         "name": name,
         "scopes": scopes or (),

@@ -85,6 +85,9 @@ def _of_crms(down: Sequence[Down]) -> Iterator[Problem]:
 def _of_alerts(alerts: Sequence[Alert]) -> Iterator[Problem]:
     """Yield the problems that alerts report; refused credentials are problems of CRMs already."""
     for alert in alerts:
+        if alert.kind == "events":
+            yield _of_subscriptions(alert)
+            continue
         state = banner.STATES.get(alert.kind)
         if state is None:
             continue
@@ -96,3 +99,10 @@ def _of_alerts(alerts: Sequence[Alert]) -> Iterator[Problem]:
         else:
             said = f"Actions for {title}: {Attention(alert.count, alert.blocked)}"
             yield Problem(alert.client_id, said, "", alert.since, True, "Retry or discard", address)
+
+
+def _of_subscriptions(alert: Alert) -> Problem:
+    was = "was" if alert.count == 1 else "were"
+    said = f"{counted(alert.count, 'event subscription')} {was} switched off"
+    address = flask.url_for("console.events", client_id=alert.client_id)
+    return Problem(alert.client_id, said, "", alert.since, True, "See the subscriptions", address)

@@ -55,6 +55,9 @@ account = sa.Table(
     sa.Column("pipelines_edited", sa.Boolean, nullable=False),
     sa.Column("disabled_at", MS),
     sa.Column("created_at", MS, nullable=False),
+    # JSON: the active event subscriptions and their types, "" for none (accounts/event_routes.py).
+    # `catalogue_version` grows with each change.
+    sa.Column("event_routes", sa.Text, nullable=False, server_default=""),
 )
 """Accounts: each is a tenant with its plan, its switches and its current connection."""
 
@@ -808,6 +811,82 @@ alert = sa.Table(
     sa.Column("told_at", MS, nullable=False),
 )
 """Active alerts; `told_of` is the time of the newest event in the last message to operators."""
+
+event_subscription = sa.Table(
+    "event_subscription",
+    metadata,
+    sa.Column("account_id", sa.Integer, sa.ForeignKey("account.id"), primary_key=True),
+    sa.Column("id", KEY_TEXT, primary_key=True),
+    sa.Column("url", sa.Text, nullable=False),
+    # Names of event types, separated by blanks.
+    sa.Column("types", sa.Text, nullable=False),
+    # Sealed.
+    sa.Column("secret", sa.Text, nullable=False),
+    sa.Column("state", KEY_TEXT, nullable=False),
+    # Why it is in this state, or the last error.
+    sa.Column("reason", sa.Text, nullable=False),
+    # Calls that have failed since the last success, and since when.
+    sa.Column("failures", sa.Integer, nullable=False),
+    sa.Column("failing_since", MS),
+    # No call before this time.
+    sa.Column("paused_until", MS, nullable=False),
+    sa.Column("created_at", MS, nullable=False),
+    sa.Column("changed_at", MS, nullable=False),
+)
+"""Subscriptions of accounts to events, each with the address that the events are sent to."""
+
+event = sa.Table(
+    "event",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("id", KEY_TEXT, primary_key=True),
+    sa.Column("type", sa.Text, nullable=False),
+    # What it happened to, such as "contacts:17": events of one subject are delivered in order.
+    sa.Column("subject", KEY_TEXT, nullable=False),
+    # JSON text: `data` of the message.
+    sa.Column("data", sa.Text, nullable=False),
+    sa.Column("created_at", MS, nullable=False),
+    sa.Index("event_subject", "account_id", "subject"),
+    sa.Index("event_created", "created_at"),
+)
+"""Events that at least one subscription gets."""
+
+_QUEUED_DELIVERY = _where("state = 'queued'")
+event_delivery = sa.Table(
+    "event_delivery",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("event_id", KEY_TEXT, primary_key=True),
+    sa.Column("subscription_id", KEY_TEXT, primary_key=True),
+    sa.Column("subject", KEY_TEXT, nullable=False),
+    # The order of the deliveries of one subject.
+    sa.Column("position", sa.BigInteger, nullable=False),
+    sa.Column("state", KEY_TEXT, nullable=False),
+    # When it is due, or when its lease ends.
+    sa.Column("run_at", MS, nullable=False),
+    sa.Column("lease", sa.Text),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("give_up_at", MS, nullable=False),
+    # The HTTP status and the error of the last attempt.
+    sa.Column("status", sa.Integer),
+    sa.Column("reason", sa.Text, nullable=False),
+    # When the event was written, and when its delivery has succeeded or failed.
+    sa.Column("created_at", MS, nullable=False),
+    sa.Column("finished_at", MS),
+    sa.Index("event_delivery_due", "account_id", "subscription_id", "run_at", **_QUEUED_DELIVERY),
+    sa.Index(
+        "event_delivery_order",
+        "account_id",
+        "subscription_id",
+        "subject",
+        "position",
+        "event_id",
+        **_QUEUED_DELIVERY,
+    ),
+    sa.Index("event_delivery_listed", "account_id", "subscription_id", "created_at"),
+    sa.Index("event_delivery_finished", "finished_at", **_where("finished_at is not null")),
+)
+"""Deliveries of events: `queued` until the subscription's address has accepted the event."""
 
 outbox = sa.Table(
     "outbox",

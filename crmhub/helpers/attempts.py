@@ -195,7 +195,7 @@ def attempt(hub: Hub, account: Account, entry: Entry, action: Action, *, waits: 
         outcome = apply_circuit_breaker(hub, here, outcome, probing=entry.probing)
         metrics.attempted(account.connection.adapter, outcome.word, outcome.ms / 1000)
         extra_writes = partial(store_contact, account=account, entry=entry, done=done)
-        finish = partial(hub.journal.finish, entry, outcome, extra_writes)
+        finish = partial(hub.journal.finish, entry, outcome, extra_writes, account)
         if not hub.unwritten.write(finish, leases):
             return Attempted()
     return Attempted(

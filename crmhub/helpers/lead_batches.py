@@ -150,4 +150,4 @@ def _finish_all(
         (entry, outcome, partial(store_contact, account=account, entry=entry, done=done))
         for entry, outcome, done in ordered
     ]
-    hub.unwritten.write(partial(hub.journal.finish_all, written))
+    hub.unwritten.write(partial(hub.journal.finish_all, written, account))

@@ -17,6 +17,7 @@ from crmhub.database.statements import Statement, one_of, param, params
 from crmhub.database.tables import action
 from crmhub.errors import Semantic
 from crmhub.identity.bindings import same_contact
+from crmhub.journal import action_events
 from crmhub.journal.models import Accepted, Entry, New, as_json, as_result, new_id
 from crmhub.journal.outages import Outage
 from crmhub.journal.schedule import IDENTITY_MS, KEY_MS, LONGEST_MS
@@ -172,6 +173,7 @@ def accept(
             "created_at": created_at,
         }
         tx.run(_INSERT, row)
+        action_events.note_accepted(tx, account, new, row["id"], created_at)
         database.after_commit(partial(metrics.accepted, new.kind))
         if free:
             entry = Entry(

@@ -13,10 +13,19 @@ import sqlalchemy as sa
 from crmhub.accounts.accounts import account_ids
 from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, one_of, param
-from crmhub.database.tables import action, budget, lease, outage, outbox
+from crmhub.database.tables import (
+    action,
+    budget,
+    event_delivery,
+    event_subscription,
+    lease,
+    outage,
+    outbox,
+)
+from crmhub.events.schedule import LEASE_MS as EVENT_LEASE_MS
 from crmhub.journal.schedule import IDENTITY_MS, LONGEST_LEASE_MS
 
-_a = action.c
+_a, _d = action.c, event_delivery.c
 _UNFINISHED = one_of(_a.state, "running", "queued")
 # None of these times is in the future unless the clock was set back.
 _TIMES = sa.union_all(
@@ -66,6 +75,18 @@ _RESTART = tuple(
                 _a.finished_at.between(param("done_from"), param("done_until")),
             )
             .values(finished_at=_a.finished_at + param("jump")),
+            # Events: leases in progress last for one more period, all waits end.
+            _update(event_delivery)
+            .where(one_of(_d.state, "queued"), _d.lease.is_not(None))
+            .values(run_at=param("event_lease_end")),
+            _update(event_delivery)
+            .where(one_of(_d.state, "queued"), _d.lease.is_(None), _d.run_at > param("now"))
+            .values(run_at=param("now")),
+            # A jump is no time of failures.
+            _update(event_subscription).values(
+                paused_until=sa.literal_column("0"),
+                failing_since=event_subscription.c.failing_since + param("jump"),
+            ),
         ),
     )
 )
@@ -103,6 +124,7 @@ def _restart(tx: Connection, *, account_id: int, jump_ms: int) -> None:
         "done_from": now - IDENTITY_MS - jump_ms,
         "done_until": now - jump_ms,
         "lease_end": now + LONGEST_LEASE_MS,
+        "event_lease_end": now + EVENT_LEASE_MS,
         "jump": jump_ms,
         "back": max(0, -jump_ms),
     }

@@ -101,29 +101,35 @@ class Journal:
         claiming.release(self._database, entries)
 
     def finish(
-        self, entry: Entry, outcome: Outcome, extra_writes: Callable[[Connection], None]
+        self,
+        entry: Entry,
+        outcome: Outcome,
+        extra_writes: Callable[[Connection], None],
+        account: Account | None = None,
     ) -> bool:
         """Record the outcome of an attempt, and run `extra_writes` in the same transaction.
 
-        Return True, or False without any write if another process has taken over the action,
-        because its lease had expired.
+        `account`: the action's account, for the events of its subscriptions. Return True, or False
+        without any write if another process has taken over the action, because its lease had
+        expired.
         """
         return self._database.transact(
             lambda tx: outcomes.finish(
-                tx, self._database, tx.now_ms(), entry, outcome, extra_writes
+                tx, self._database, tx.now_ms(), entry, outcome, extra_writes, account
             )
         )
 
-    def finish_all(self, tries: Sequence[Tried]) -> None:
+    def finish_all(self, tries: Sequence[Tried], account: Account | None = None) -> None:
         """Record the outcomes of several attempts in one transaction.
 
-        The outcome of an action is skipped if another process has taken over the action.
+        `account`: the account of all actions, for the events of its subscriptions. The outcome of
+        an action is skipped if another process has taken over the action.
         """
 
         def record(tx: Connection) -> None:
             moment = tx.now_ms()
             for tried in tries:
-                outcomes.finish(tx, self._database, moment, *tried)
+                outcomes.finish(tx, self._database, moment, *tried, account)
 
         self._database.transact(record)
 
@@ -135,8 +141,9 @@ class Journal:
         outcome = Outcome("queued", word, away=reason)
 
         def work(tx: Connection) -> None:
-            outage = Outage(tx, account.id, account.connection.id)
-            outage.note(outcome, tx.now_ms(), probing=False)
+            outage, moment = Outage(tx, account.id, account.connection.id), tx.now_ms()
+            if outage.note(outcome, moment, probing=False):
+                outcomes.note_failing(tx, account, account.connection.id, outcome, moment)
 
         self._database.transact(work)
 

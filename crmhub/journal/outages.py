@@ -41,6 +41,11 @@ def _build_note(insert: Insert) -> sa.Insert:
 _NOTE = Statement(_build_note)
 
 
+def cause_of(outcome: Outcome) -> str:
+    """Return the cause of an outage: "credentials" if the operator must fix them, else "away"."""
+    return "credentials" if outcome.word in _CREDENTIALS else "away"
+
+
 class Outage:
     """The outage or pause of one connection to a CRM, read and changed in one transaction."""
 
@@ -88,12 +93,13 @@ class Outage:
         reason: str = row.reason
         return reason
 
-    def note(self, outcome: Outcome, moment: int, *, probing: bool) -> None:
+    def note(self, outcome: Outcome, moment: int, *, probing: bool) -> bool:
         """Store that the connection must wait, because the attempt with this outcome failed.
 
         The wait is the time that the CRM asked for. For an unavailable CRM, it is at least a time
         that doubles with each failure, from 2 to 60 s. `moment`: the present in ms since 1970.
-        `probing`: whether the attempt was a probe of the CRM.
+        `probing`: whether the attempt was a probe of the CRM. Returns whether this has opened the
+        circuit breaker, which was closed before.
         """
         row = self._tx.row(_FIND_AND_LOCK, self._of)
         failures, until = (row.failures, row.until) if row else (0, 0)
@@ -109,9 +115,10 @@ class Outage:
                 "until": max(until, moment + int(outcome.wait_s * 1000)),
                 "failures": failures,
                 "reason": shown(outcome.away or outcome.message),
-                "cause": "credentials" if outcome.word in _CREDENTIALS else "away",
+                "cause": cause_of(outcome),
             },
         )
+        return failures > 0 and not (row and row.failures)
 
     def end(self) -> None:
         """Delete the outage of the connection, since its CRM has answered."""

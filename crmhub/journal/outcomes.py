@@ -12,13 +12,15 @@ from functools import partial
 import sqlalchemy as sa
 
 from crmhub import metrics
+from crmhub.accounts.accounts import Account
 from crmhub.adapter.calls import to_stored
 from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, one_of, param, params
 from crmhub.database.tables import action, action_try, binding
 from crmhub.identity.bindings import same_contact
+from crmhub.journal import action_events
 from crmhub.journal.models import UNFINISHED, Entry, Outcome, State, as_json, shown
-from crmhub.journal.outages import Outage
+from crmhub.journal.outages import Outage, cause_of
 from crmhub.journal.schedule import DELAYS_S, LONGEST_MS
 
 _JITTER = 0.2
@@ -100,12 +102,14 @@ def finish(
     entry: Entry,
     outcome: Outcome,
     extra_writes: Callable[[Connection], None],
+    account: Account | None = None,
 ) -> bool:
     """Record the outcome of an attempt in the transaction `tx`, and run `extra_writes` in it.
 
-    `entry`: the attempted action. `moment`: the start of the transaction in ms since 1970. Return
-    True, or False without any write if another process has taken over the action, because its lease
-    had expired.
+    `entry`: the attempted action. `moment`: the start of the transaction in ms since 1970.
+    `account`: the action's account, for the events of its subscriptions; None stores no events.
+    Return True, or False without any write if another process has taken over the action, because
+    its lease had expired.
     """
     if outcome.state == "parked" and not _is_blocked(tx, entry, outcome.behind):
         # The lead was retried or discarded meanwhile, so nothing would queue this action again.
@@ -118,7 +122,9 @@ def finish(
     extra_writes(tx)
     if state == "done" and entry.kind == "createLead" and unblock(tx, entry, moment):
         tx.notify_workers()
-    _note_outage(tx, entry, outcome, moment)
+    if account is not None:
+        action_events.note_finished(tx, account, entry, outcome, state, moment)
+    _note_outage(tx, account, entry, outcome, moment)
     return True
 
 
@@ -178,16 +184,35 @@ def _record(
     return True
 
 
-def _note_outage(tx: Connection, entry: Entry, outcome: Outcome, moment: int) -> None:
+def _note_outage(
+    tx: Connection, account: Account | None, entry: Entry, outcome: Outcome, moment: int
+) -> None:
     """Open, extend or close the circuit breaker of the action's connection, by the outcome."""
     outage = Outage(tx, entry.account_id, entry.connection_id)
     if outcome.away or outcome.throttled:
-        outage.note(outcome, moment, probing=entry.probing)
+        if outage.note(outcome, moment, probing=entry.probing) and account is not None:
+            note_failing(tx, account, entry.connection_id, outcome, moment)
     elif entry.probing and outcome.word in _UNASKED:
         outage.probe_again(moment)
     elif entry.probing:
         outage.end()
+        if account is not None:
+            action_events.note_recovered(tx, account, entry.connection_id, moment)
         tx.notify_workers()
+
+
+def note_failing(
+    tx: Connection, account: Account, connection_id: int, outcome: Outcome, moment: int
+) -> None:
+    """Store the event that a connection's circuit breaker was opened by this outcome."""
+    action_events.note_failing(
+        tx,
+        account,
+        connection_id,
+        cause=cause_of(outcome),
+        reason=shown(outcome.away or outcome.message),
+        moment=moment,
+    )
 
 
 def _next(entry: Entry, outcome: Outcome, moment: int) -> tuple[State, int, int]:

@@ -22,7 +22,7 @@ from crmhub.database import tables
 from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.several_accounts import rows_of_several
 from crmhub.database.statements import Statement, one_of, param, params
-from crmhub.database.tables import account, action, api_key, outage
+from crmhub.database.tables import account, action, api_key, event_subscription, outage
 from crmhub.database.tables import alert as alert_table
 from crmhub.errors import Unavailable
 from crmhub.hub import Hub
@@ -30,7 +30,7 @@ from crmhub.journal import attention, outbox
 from crmhub.journal.attention import Attention
 from crmhub.records.search.filters import iso
 
-Kind = Literal["credentials", "queue", "dead", "keys"]
+Kind = Literal["credentials", "queue", "dead", "keys", "events"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 STARTED: Mapping[Kind, str] = {
@@ -38,6 +38,7 @@ STARTED: Mapping[Kind, str] = {
     "queue": "queue.old",
     "dead": "actions.dead",
     "keys": "keys.expiring",
+    "events": "events.switched_off",
 }
 """The type of the message that is sent when an alert starts, by kind of alert."""
 ENDED: Mapping[Kind, str] = {
@@ -45,6 +46,7 @@ ENDED: Mapping[Kind, str] = {
     "queue": "queue.caught_up",
     "dead": "actions.decided",
     "keys": "keys.settled",
+    "events": "events.settled",
 }
 """The type of the message that is sent when an alert ends, by kind of alert."""
 
@@ -144,6 +146,22 @@ _ENDING_KEYS = (
     .group_by(api_key.c.account_id, account.c.connection_id)
     .subquery("ending")
 )
+# As with keys, under the account's present connection.
+_SWITCHED_OFF = (
+    sa.select(
+        event_subscription.c.account_id,
+        account.c.connection_id,
+        sa.func.min(event_subscription.c.changed_at).label("since"),
+        sa.func.count().label("actions"),
+        sa.func.max(event_subscription.c.changed_at).label("newest"),
+        sa.literal(0).label("blocked"),
+    )
+    .select_from(event_subscription)
+    .join(account, account.c.id == event_subscription.c.account_id)
+    .where(one_of(event_subscription.c.state, "switched_off"), account.c.disabled_at.is_(None))
+    .group_by(event_subscription.c.account_id, account.c.connection_id)
+    .subquery("switched_off")
+)
 _CURRENT_OF_ALL_ACCOUNTS: Mapping[Kind, Statement] = {
     "credentials": Statement(
         _with_names(_REFUSED_CREDENTIALS)
@@ -153,6 +171,7 @@ _CURRENT_OF_ALL_ACCOUNTS: Mapping[Kind, Statement] = {
     "queue": Statement(_with_names(_OLD_QUEUES)),
     "dead": Statement(_with_names(_FAILED_ACTIONS)),
     "keys": Statement(_with_names(_ENDING_KEYS)),
+    "events": Statement(_with_names(_SWITCHED_OFF)),
 }
 _STORED_OF_ALL_ACCOUNTS = Statement(_with_names(alert_table))
 _COUNT_OF_ALL_ACCOUNTS = Statement(
@@ -180,10 +199,11 @@ class Alert:
     """An alert about one connection of an account.
 
     `kind` is "credentials" (the CRM refuses them), "queue" (actions wait too long), "dead" (actions
-    failed) or "keys" (API keys of the account expire soon). `since` is the start of the alert and
-    `newest` the time of its newest event, or the expiry of the first key, both in ms since 1970.
-    `count` is the number of waiting or failed actions, or of keys; `blocked` is the number of
-    actions that wait behind failed actions.
+    failed), "keys" (API keys of the account expire soon) or "events" (subscriptions to events were
+    switched off). `since` is the start of the alert and `newest` the time of its newest event, or
+    the expiry of the first key, both in ms since 1970. `count` is the number of waiting or failed
+    actions, of keys or of subscriptions; `blocked` is the number of actions that wait behind failed
+    actions.
     """
 
     account_id: int
@@ -216,6 +236,13 @@ class Alert:
                 f"{keys} of it expire{'s' * (self.count == 1)} soon, the first on {day};"
                 f" `crmhub key list {self.client_id}` shows which. Create another one in its place,"
                 " and revoke it."
+            )
+        if self.kind == "events":
+            subscriptions = f"{self.count} event subscription{'s' * (self.count != 1)}"
+            return (
+                f"{subscriptions} of it switched off {since}, after 5 days in which every call"
+                f" has failed; `crmhub events list {self.client_id}` shows why. Activate or remove"
+                " them."
             )
         if self.kind == "queue":
             actions = f"{self.count} action{'s' * (self.count != 1)} for {self.adapter}"
@@ -332,7 +359,7 @@ def _changes(db: Connection, alerts: Sequence[Alert]) -> list[tuple[str, Alert]]
         before = stored.pop(alert.key, None)
         failed_again = (
             before is not None
-            and alert.kind == "dead"
+            and alert.kind in ("dead", "events")
             and alert.newest > before.told_of
             and now_ms() >= before.told_at + _FAILED_AGAIN_MS
         )
@@ -363,6 +390,12 @@ def message_data(alert: Alert, public_url: str | None) -> dict[str, object]:
             "keys": alert.count,
             # An alert that has ended is about no key any more.
             "expiresAt": iso(alert.newest) if alert.count else None,
+        }
+    if alert.kind == "events":
+        return {
+            "clientId": alert.client_id,
+            "since": iso(alert.since),
+            "subscriptions": alert.count,
         }
     url = fix_url(alert, public_url)
     # Without the CRM's own message: it may quote personal data.

@@ -20,17 +20,19 @@ from crmhub.database.advisory_locks import hold
 from crmhub.database.connection import Connection, now_ms
 from crmhub.database.statements import Statement, in_list, one_of, param
 from crmhub.database.tables import action, binding, outage
+from crmhub.events import retention
 from crmhub.helpers import sticky_assignments
 from crmhub.helpers.create_lead import lease_key
 from crmhub.hub import Hub
 from crmhub.identity import possible_duplicates
 from crmhub.identity.bindings import LONGEST
-from crmhub.journal import leases
+from crmhub.journal import action_events, leases
 from crmhub.operations.person_finder import Person, PersonFinder
 from crmhub.properties import catalogue
 from crmhub.properties.kinds import CONTACTS, DEALS, KINDS, TICKETS
 from crmhub.records import erasing, marks
 from crmhub.records.associations import Links
+from crmhub.records.record_events import subject_of
 from crmhub.records.search.filters import iso
 
 # Shorter texts occur in texts about anybody.
@@ -145,6 +147,8 @@ class Erased:
     """The number of replaced reasons of outages, which contained data of the person."""
     notes: int = 0
     """The number of other people's actions whose former values or discard reason were erased."""
+    events: int = 0
+    """The number of erased events, delivered or not."""
     linked: Links = field(default_factory=dict)
     """The ids of records that lose their link to the person but are kept, by kind of record."""
     linked_to_nobody_else: Links = field(default_factory=dict)
@@ -163,7 +167,7 @@ class Erased:
     def nothing(self) -> bool:
         """Whether the hub had no data of the person at all."""
         records = (self.contacts, self.archived, self.conversations, self.duplicates)
-        calls = (self.actions, self.notes, self.enrolments, self.sticky_assignments)
+        calls = (self.actions, self.events, self.notes, self.enrolments, self.sticky_assignments)
         return not any((*records, *calls, self.answers, self.outage_reasons))
 
 
@@ -199,6 +203,8 @@ class Erasure:
         exclusive = self._linked_to_nobody_else(linked, ids)
         erased = exclusive if with_linked else {}
         records = [*contacts]
+        # Before the records: what is told of their end stays, without their data.
+        events = retention.erase(tx, account_id, self._event_subjects(ids, erased))
         for name, record_ids in {CONTACTS.name: sorted(ids), **erased}.items():
             kind = KINDS[name]
             if kind != CONTACTS:
@@ -217,6 +223,7 @@ class Erasure:
             contacts=tuple(contact.id for contact in contacts if not contact.archived),
             archived=tuple(contact.id for contact in contacts if contact.archived),
             actions=Counter(action.state for action in actions),
+            events=events,
             unconfirmed=self._unconfirmed(actions),
             enrolments=self._delete("enrolment", "contact_id", self._contact_ids()),
             sticky_assignments=self._delete_sticky_assignments(),
@@ -274,6 +281,14 @@ class Erasure:
         """
         contacts, own = self._person.contacts, self._finder.own
         return {(id, str(contact)) for contact in contacts for id in own} | self._person.crm_ids
+
+    def _event_subjects(self, ids: Iterable[int], linked: Links) -> set[str]:
+        """Return the subjects of the events about the contacts `ids` and the records `linked`."""
+        erased = {CONTACTS.name: list(ids), **linked}
+        calls = self._person.hub_ids | self._contact_ids()
+        return {
+            subject_of(KINDS[name], id) for name, record_ids in erased.items() for id in record_ids
+        } | {action_events.subject_of(*contact) for contact in calls}
 
     def _actions(self, statement: Statement) -> list[Any]:
         """Return the rows of the person's actions that `statement` selects.

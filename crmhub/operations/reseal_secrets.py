@@ -62,6 +62,7 @@ class SealedColumn:
 SEALED = (
     SealedColumn("connection", "credentials", ("account_id", "id")),
     SealedColumn("connect_request", "request", ("account_id", "id")),
+    SealedColumn("event_subscription", "secret", ("account_id", "id")),
 )
 """All columns of accounts with encrypted values; `reseal` would skip one that is missing here.
 

@@ -13,10 +13,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from crmhub.accounts.event_routes import EventRoutes, parse_routes
+from crmhub.database.bulk import Row
 from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import account, property_def
@@ -97,6 +99,7 @@ class Catalogue:
     """The property definitions and pipelines of an account for one kind of record.
 
     `version` is the account's `catalogue_version` when the catalogue was read from the database.
+    `event_routes` are the account's active event subscriptions, whose changes increment `version`.
     """
 
     def __init__(
@@ -107,7 +110,9 @@ class Catalogue:
         version: int,
         properties: Mapping[str, Property],
         pipelines: tuple[Pipeline, ...],
+        event_routes: EventRoutes = (),
     ) -> None:
+        self.event_routes = event_routes
         self.account_id = account_id
         self.kind = kind
         self.version = version
@@ -212,7 +217,11 @@ class Catalogues:
 
 
 _property, _pipeline = property_def.c, pipeline_table.c
-_VERSION = Statement(sa.select(account.c.catalogue_version).where(account.c.id == param("id")))
+_VERSION = Statement(
+    sa.select(account.c.catalogue_version, account.c.event_routes).where(
+        account.c.id == param("id")
+    )
+)
 _PIPELINES = Statement(
     sa.select(_pipeline.id, _pipeline.label, _pipeline.stages)
     .where(_pipeline.account_id == param("account_id"), _pipeline.kind == param("kind"))
@@ -247,7 +256,7 @@ def load(connection: Connection, account_id: int, kind: Kind) -> Catalogue:
     than its content, but never newer. Raises NotFound if the account does not exist.
     """
     of_kind = {"account_id": account_id, "kind": kind.code}
-    version = version_of(connection, account_id)
+    now = _version_row(connection, account_id)
     pipelines = tuple(
         Pipeline(row.id, row.label, tuple(Stage(**stage) for stage in json.loads(row.stages)))
         for row in connection.rows(_PIPELINES, of_kind)
@@ -272,18 +281,24 @@ def load(connection: Connection, account_id: int, kind: Kind) -> Catalogue:
     return Catalogue(
         account_id=account_id,
         kind=kind,
-        version=version,
+        version=now.catalogue_version,
         properties=properties,
         pipelines=pipelines,
+        event_routes=parse_routes(now.event_routes),
     )
 
 
 def version_of(connection: Connection, account_id: int) -> int:
     """Return the account's `catalogue_version`; raise NotFound if there is no such account."""
-    version: int | None = connection.scalar(_VERSION, {"id": account_id})
-    if version is None:
-        raise NotFound("This account does not exist any more.")
+    version: int = _version_row(connection, account_id).catalogue_version
     return version
+
+
+def _version_row(connection: Connection, account_id: int) -> Any:
+    row = connection.row(_VERSION, {"id": account_id})
+    if row is None:
+        raise NotFound("This account does not exist any more.")
+    return row
 
 
 def _options(source: str, stored: str, pipelines: tuple[Pipeline, ...]) -> tuple[Option, ...]:
@@ -315,12 +330,21 @@ def hold(tx: Connection, account_id: int) -> int:
     Until then nobody can change the catalogue. Several writers of records may have this lock at the
     same time. Raises NotFound if the account does not exist.
     """
-    version_now = f"select catalogue_version from account where id = {account_id:d}"
-    row = tx.hold(account_id, exclusive=False, then=version_now)
+    version: int = _hold(tx, account_id)[0]
+    return version
+
+
+def hold_routes(tx: Connection, account_id: int) -> EventRoutes:
+    """Lock the account's catalogue as `hold` does; return the active event subscriptions."""
+    return parse_routes(_hold(tx, account_id)[1])
+
+
+def _hold(tx: Connection, account_id: int) -> Row:
+    now = f"select catalogue_version, event_routes from account where id = {account_id:d}"
+    row = tx.hold(account_id, exclusive=False, then=now)
     if row is None:
         raise NotFound("This account does not exist any more.")
-    version: int = row[0]
-    return version
+    return row
 
 
 def add_property(tx: Connection, account_id: int, kind: Kind, new: Property) -> Property:

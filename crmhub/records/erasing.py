@@ -152,7 +152,7 @@ def erase(tx: Connection, known: Catalogue, ids: Collection[int], *, now: int) -
     of = {"account_id": known.account_id, "kind": known.kind.code, "ids": sorted(ids)}
     live = tx.rows(_LIVE, of)
     if live:
-        writing.archive(tx, known, [(row.id, "") for row in live], now=now)
+        writing.archive(tx, known, [(row.id, "") for row in live], now=now, erased=True)
     tx.run(_DELETE_ARCHIVED, of)
 
 

@@ -24,6 +24,14 @@ from crmhub.properties.validation import InvalidProperties, Problem, complete, p
 from crmhub.records import associations, writing
 from crmhub.records.associations import Links
 from crmhub.records.index import UNIQUE, IndexChange
+from crmhub.records.record_events import (
+    Changed,
+    LinkChange,
+    note_created,
+    note_links,
+    note_merged,
+    note_updated,
+)
 from crmhub.records.writing import RECORD, RECORD_KEY, Record
 
 _Link = tuple[Kind, int]
@@ -117,6 +125,13 @@ def merge(tx: Connection, catalogue: Catalogue, asked: Merge, *, now: int) -> Un
     associations.link(tx, account, kind, [(kept.id, to, to_id) for to, to_id in moved])
     writing.move_to_archive(tx, catalogue, [other], now=now)
     tx.add(writing.counter(account, kind, -1))
+    note_merged(
+        tx,
+        catalogue,
+        Changed(kept.id, moment, kept.properties, properties),
+        Changed(other.id, max(now, other.updated_at + 1), other.properties, {}),
+        [LinkChange(kept.id, moment, to, [to_id]) for to, to_id in moved],
+    )
     changed = {
         name: (kept.properties.get(name, ""), properties.get(name, ""))
         for name in {**kept.properties, **properties}
@@ -172,6 +187,12 @@ def unmerge(
     tx.delete("archived_record", RECORD_KEY, [of])
     associations.remove(tx, account, kind, [(kept.id, to, to_id) for to, to_id in gone])
     associations.link(tx, account, kind, [(other.id, to, to_id) for to, to_id in links])
+    if properties != kept.properties:
+        note_updated(tx, catalogue, [Changed(kept.id, moment, kept.properties, properties)])
+    removed = [LinkChange(kept.id, moment + 1, to, [to_id], False) for to, to_id in gone]
+    note_links(tx, account, catalogue.event_routes, kind, removed)
+    come = [LinkChange(other.id, since, to, [to_id]) for to, to_id in links]
+    note_created(tx, catalogue, [Changed(other.id, since, {}, restored)], come, restored=True)
     tx.add(writing.counter(account, kind, 1))
 
 

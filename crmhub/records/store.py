@@ -16,6 +16,7 @@ from typing import TypeVar
 import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
+from crmhub.accounts.event_routes import EventRoutes
 from crmhub.bounds import MAX_PROPERTIES
 from crmhub.database.bulk import GuardFailed
 from crmhub.database.connection import Connection, Database, now_ms
@@ -39,6 +40,7 @@ from crmhub.records import (
     marks,
     merging,
     partial_batches,
+    record_events,
     upserts,
     writing,
 )
@@ -47,6 +49,7 @@ from crmhub.records.ids import Ids
 from crmhub.records.index import unique_key
 from crmhub.records.merging import Merge, Undo
 from crmhub.records.partial_batches import Outcome, PartialBatch, Written
+from crmhub.records.record_events import LinkChange
 from crmhub.records.search.cursor import Cursor, unseal
 from crmhub.records.search.filters import Condition, parse
 from crmhub.records.search.pages import Listing, Page, PageRequest
@@ -515,8 +518,12 @@ class RecordStore:
                 catalogue = fresh
                 continue
             try:
-                # Two unique values may be taken one by one.
-                if alone is not None and len(catalogue.unique) < 2:
+                # Two unique values may be taken one by one, and events need a transaction.
+                if (
+                    alone is not None
+                    and len(catalogue.unique) < 2
+                    and not record_events.wants_created(catalogue)
+                ):
                     return alone(catalogue, prepared)
                 return self.database.transact(
                     partial(_checked, account, catalogue, prepared, write)
@@ -562,10 +569,10 @@ class RecordStore:
             raise Semantic(f"{kind.singular} {id} cannot be associated with itself.")
 
         def work(tx: Connection) -> None:
-            catalogues.hold(tx, account.id)
+            routes = catalogues.hold_routes(tx, account.id)
             _require_both(tx, account, kind, id, to, to_id)
             if associations.link(tx, account.id, kind, [(id, to, to_id)]):
-                writing.touch(tx, account.id, kind, id, now=now_ms())
+                _touch(tx, account, kind, [(id, to, to_id)], routes)
 
         self.database.transact(work)
 
@@ -582,7 +589,7 @@ class RecordStore:
             raise Semantic(f"A {kind.singular} cannot be associated with itself.")
 
         def work(tx: Connection) -> None:
-            catalogues.hold(tx, account.id)
+            routes = catalogues.hold_routes(tx, account.id)
             associations.require(tx, account.id, [("", to, to_id) for _, to, to_id in links])
             ids = sorted({id for id, _, _ in links})
             before = associations.of_records(tx, account.id, kind, ids)
@@ -592,8 +599,7 @@ class RecordStore:
                 if to_id not in before.get(id, {}).get(to.name, ())
             ]
             associations.link(tx, account.id, kind, new)
-            for id in sorted({id for id, _, _ in new}):
-                writing.touch(tx, account.id, kind, id, now=now_ms())
+            _touch(tx, account, kind, new, routes)
 
         self.database.transact(work)
 
@@ -605,10 +611,10 @@ class RecordStore:
         """
 
         def work(tx: Connection) -> None:
-            catalogues.hold(tx, account.id)
+            routes = catalogues.hold_routes(tx, account.id)
             _require_both(tx, account, kind, id, None, 0)
             associations.unlink(tx, account.id, kind, id, to, to_id)
-            writing.touch(tx, account.id, kind, id, now=now_ms())
+            _touch(tx, account, kind, [(id, to, to_id)], routes, added=False)
 
         self.database.transact(work)
 
@@ -700,6 +706,29 @@ def _read(connection: Connection, account_id: int, kind: Kind, ids: Sequence[int
     )
     found = {row[0]: writing.stored(row[:5], associations.links(row[5])) for row in rows}
     return [found[id] for id in once if id in found]
+
+
+def _touch(
+    tx: Connection,
+    account: Account,
+    kind: Kind,
+    links: Sequence[tuple[int, Kind, int]],
+    routes: EventRoutes,
+    *,
+    added: bool = True,
+) -> None:
+    """Set `updated_at` of the records whose links were added or removed, and store the events.
+
+    Each item of `links` is the id of a record of `kind`, the kind of the linked record, and its id.
+    """
+    changes: list[LinkChange] = []
+    for id in sorted({id for id, _, _ in links}):
+        at = writing.touch(tx, account.id, kind, id, now=now_ms())
+        if at is not None:
+            changes += [
+                LinkChange(id, at, to, [to_id], added) for of, to, to_id in links if of == id
+            ]
+    record_events.note_links(tx, account.id, routes, kind, changes)
 
 
 def _require_both(

@@ -36,6 +36,13 @@ from crmhub.properties.validation import (
 from crmhub.records import associations
 from crmhub.records.associations import Links
 from crmhub.records.index import UNIQUE, IndexChange, note_changed, unique_key
+from crmhub.records.record_events import (
+    Changed,
+    LinkChange,
+    note_archived,
+    note_created,
+    note_updated,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +156,7 @@ _TOUCH = Statement(
             (_row.updated_at >= param("now"), _row.updated_at + 1), else_=param("now")
         )
     )
+    .returning(_row.updated_at)
 )
 _HOLDERS = Statement(
     sa.select(unique_value.c.value, unique_value.c.record_id).where(
@@ -266,6 +274,12 @@ def create(
         )
     if links:
         associations.link(tx, account, kind, [(id, to, to_id) for id, _, to, to_id in links])
+    note_created(
+        tx,
+        catalogue,
+        [Changed(id, now, {}, new.properties) for id, new in zip(ids, inputs, strict=True)],
+        [LinkChange(id, now, to, [to_id]) for id, _, to, to_id in links],
+    )
     return [_created(id, now, new) for id, new in zip(ids, inputs, strict=True)]
 
 
@@ -363,7 +377,13 @@ def update(
     tx.delete("unique_value", UNIQUE, sorted(index.unique_gone))
     claim_unique(tx, catalogue, index, {each.id: each.path for each in changes})
     index.write(tx)
-    rewrite(tx, catalogue, [new for id, new in sorted(updated.items()) if new is not current[id]])
+    changed = [new for id, new in sorted(updated.items()) if new is not current[id]]
+    rewrite(tx, catalogue, changed)
+    note_updated(
+        tx,
+        catalogue,
+        [Changed(r.id, r.updated_at, current[r.id].properties, r.properties) for r in changed],
+    )
     linked = associations.of_records(tx, account, kind, list(updated))
     return [with_links(updated[each.id], linked) for each in changes]
 
@@ -458,11 +478,13 @@ def archive(
     *,
     now: int,
     if_match: frozenset[int] | None = None,
+    erased: bool = False,
 ) -> None:
     """Archive records: reads, lists, searches, counts and links no longer show them.
 
     `ids` contains pairs of a record's id and the JSON path of its input; `now` is the present time
-    (ms since 1970). Raises NotFound for a missing record, and Conflict if a record's version is not
+    (ms since 1970). `erased`: the records are deleted at once, so that their events contain no
+    properties. Raises NotFound for a missing record, and Conflict if a record's version is not
     in `if_match` (None allows any version).
     """
     account, kind = catalogue.account_id, catalogue.kind
@@ -478,6 +500,14 @@ def archive(
     index.write(tx)
     associations.remove_all(tx, account, kind, list(current))
     move_to_archive(tx, catalogue, list(current.values()), now=now)
+    note_archived(
+        tx,
+        catalogue,
+        [
+            Changed(r.id, max(now, r.updated_at + 1), {} if erased else r.properties, {})
+            for r in current.values()
+        ],
+    )
     tx.add(counter(account, kind, -len(current)))
 
 
@@ -499,16 +529,17 @@ def move_to_archive(
         tx.delete(table, RECORD_KEY, [row[:3] for row in rows])
 
 
-def touch(tx: Connection, account_id: int, kind: Kind, id: int, *, now: int) -> bool:
+def touch(tx: Connection, account_id: int, kind: Kind, id: int, *, now: int) -> int | None:
     """Set `updated_at` of a record to `now` (ms since 1970); keep the record's version.
 
-    If `updated_at` is `now` or later already, it grows by 1 ms. Returns whether the record exists.
+    If `updated_at` is `now` or later already, it grows by 1 ms. Returns the new `updated_at`, None
+    if the record does not exist.
     """
     of = {"account_id": account_id, "kind": kind.code, "id": id}
-    exists = tx.run(_TOUCH, of | {"now": now}) > 0
-    if exists:
+    updated_at: int | None = tx.scalar(_TOUCH, of | {"now": now})
+    if updated_at is not None:
         note_changed(tx, account_id, kind, [id])
-    return exists
+    return updated_at
 
 
 def locked(tx: Connection, catalogue: Catalogue, ids: Iterable[int]) -> list[Record]:

@@ -22,7 +22,7 @@ def test_a_key_without_scopes_may_do_everything(database, make_account):
     account, _ = make_account()
     issued = create(database, account)
     assert issued.scopes == keys.SCOPES
-    assert len(keys.SCOPES) == 8
+    assert len(keys.SCOPES) == 9
     assert listed(database, account)[issued.key_id].scopes == keys.SCOPES
 
 

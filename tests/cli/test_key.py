@@ -31,7 +31,7 @@ def test_a_key_has_a_name(acme):
 
 
 def test_without_scopes_a_key_may_do_everything(acme):
-    assert len(acme.json("key", "create", "acme")["scopes"]) == 8
+    assert len(acme.json("key", "create", "acme")["scopes"]) == 9
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_list_tells_keys_apart_without_showing_them(acme):
     assert f"…{made['apiKey'][-4:]}" in listed
     assert re.search(rf"{made['keyId']} .* revoked 20\d\d-.* never +deals:read\n", listed)
     first, second = acme.json("key", "list", "acme")
-    assert len(first["scopes"]) == 8
+    assert len(first["scopes"]) == 9
     assert second["revokedAt"] is not None
 
 

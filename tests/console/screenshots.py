@@ -24,9 +24,17 @@ from crmhub.accounts.accounts import Account
 from crmhub.accounts.changes import IssuedIds
 from crmhub.app import create_app
 from crmhub.database.connection import Connection, now_ms
+from crmhub.events import subscriptions
+from crmhub.events.event_types import TYPES
 from crmhub.hub import Hub
 from crmhub.identity import possible_duplicates
-from crmhub.operations import change_account, map_fields, set_crm, setup_link
+from crmhub.operations import (
+    change_account,
+    event_subscriptions,
+    map_fields,
+    set_crm,
+    setup_link,
+)
 from crmhub.operations.open_account import open_account
 from crmhub.operations.set_crm import Crm
 from crmhub.operations.users import create_token, create_user, invite
@@ -39,6 +47,7 @@ from tests.console.chromium import FLAGS
 from tests.console.past import HOUR, busy_week, put
 from tests.consoles import PASSWORD
 from tests.duplicates import listed_pair, merge
+from tests.events.receivers import HOOK
 from tests.server.servers import serving
 
 WIDTHS = {"desktop": (1280, 800), "phone": (390, 844)}
@@ -66,6 +75,8 @@ PAGES = (
     ("account-keys", "/accounts/{acme}/keys"),
     ("account-properties", "/accounts/{acme}/properties?kind=deals"),
     ("account-properties-hub", "/accounts/{local}/properties?kind=tickets"),
+    ("account-events", "/accounts/{local}/events"),
+    ("account-events-none", "/accounts/{acme}/events"),
     ("account-duplicates", "/accounts/{local}/duplicates"),
     ("account-duplicates-none", "/accounts/{acme}/duplicates?state=dismissed"),
     ("records", "/records/{local}/contacts?property=firstname&operator=EQ&value=Ann"),
@@ -99,6 +110,9 @@ OF_ONE = (
     ("duplicate", "/accounts/{local}/duplicates/{contact}/{double}"),
     ("duplicate-merged", "/accounts/{local}/duplicates/{kept}/{merged}"),
     ("duplicate-elsewhere", "/accounts/{acme}/duplicates/70812/70813"),
+    ("subscription", "/accounts/{local}/events/{subscription}"),
+    ("subscription-off", "/accounts/{local}/events/{switched_off}"),
+    ("subscription-change", "/accounts/{local}/events/{subscription}/change"),
     ("record", "/records/{local}/contacts/{contact}"),
     ("record-deal", "/records/{local}/deals/{deal}"),
     ("user", "/users/{user}"),
@@ -207,6 +221,7 @@ def photograph(camera: Camera, names: dict[str, str]) -> None:
     page.get_by_label("Name").fill("Import job")
     page.get_by_role("button", name="Create key").click()
     camera.shoot("account-key")
+    photograph_events(camera, names)
     photograph_import(camera, names["local"])
     camera.open("/users")
     page.get_by_label("Email").fill(f"new-{camera.width}@example.com")
@@ -252,6 +267,26 @@ def previewed_field_map(page: Page, client_id: str) -> None:
     page.get_by_label("Properties of the call").fill("dealstage = won\namount = much")
     page.get_by_role("button", name="Preview").click()
     page.get_by_text("createDeal would send").wait_for()
+
+
+def photograph_events(camera: Camera, names: dict[str, str]) -> None:
+    """Add a subscription, test it, and unfold what its page holds."""
+    page = camera.page
+    camera.open(f"/accounts/{names['acme']}/events")
+    page.get_by_label("Address").fill(f"{HOOK}a-{camera.width}")
+    page.get_by_label("failing").check()
+    page.get_by_role("button", name="Add subscription").click()
+    camera.shoot("subscription-secret")
+    page.get_by_text("Continue to the subscription").click()
+    camera.shoot("subscription-new")
+    page.get_by_role("button", name="Send a test event").click()
+    page.get_by_text("Test event not delivered").wait_for()
+    camera.shoot("subscription-test")
+    camera.open(f"/accounts/{names['local']}/events/{names['subscription']}?state=failed")
+    page.locator(".table-deliveries summary").first.click()
+    page.get_by_text("Replay a period").click()
+    page.get_by_text("Disable…").click()
+    camera.shoot("subscription-unfolded")
 
 
 def photograph_import(camera: Camera, client_id: str) -> None:
@@ -320,19 +355,23 @@ def _samples(hub: Hub, crm: str) -> dict[str, str]:
     for name in ("Northwind Traders", "A name that is much longer than anybody would have thought"):
         _account(hub, name)
     busy_week(hub, local)
+    followed = _subscriptions(hub, local)
     bot = Client(create_app(hub.settings), local, ids)
     link = setup_link.issue(hub, expires_at=now_ms() + HOUR, by=TESTS)
     limited = [acme.client_id, local.client_id]
     one = create_user(
         hub, "reader@example.com", PASSWORD, role="reader", client_ids=limited, by=TESTS
     )
+    calls = _calls(bot)
+    _deliver(hub, local)
     return {
+        **followed,
         "setup": link.path.removeprefix("/console"),
         "acme": acme.client_id,
         "local": local.client_id,
         "user": one.user_id,
         "link": invitation,
-        **_calls(bot),
+        **calls,
         **_doubles(hub, bot, acme),
         **stuck(hub, hub.load_account(acme.client_id)),
     }
@@ -354,6 +393,42 @@ def _calls(bot: Client) -> dict[str, str]:
     deal = {"dealname": "Wedding cake <3 tiers>", "amount": "480", "dealstage": "no such stage"}
     made = bot.helper(CREATE_DEAL, {"contactId": contact, "properties": deal}).get_json()
     return {"contact": contact, "deal": made["dealId"]}
+
+
+def _subscriptions(hub: Hub, account: Account) -> dict[str, str]:
+    """Subscribe an address that fails, and one that was switched off."""
+    made = [
+        event_subscriptions.add(hub, account.client_id, url=f"{HOOK}{path}", types=types, by=TESTS)
+        for path, types in (("crm-events", TYPES), ("a/long/path" * 9, ["lead.failed"]))
+    ]
+    failing, off = (one.subscription.id for one in made)
+    reason = "It answered 503."
+
+    def work(tx: Connection) -> None:
+        subscriptions.end(tx, account.id, off, "switched_off", reason)
+
+    hub.database.transact(work)
+    return {"subscription": failing, "switched_off": off}
+
+
+def _deliver(hub: Hub, account: Account) -> None:
+    """Let some of the account's events be delivered, and some have failed."""
+    of = {"account": account.id, "at": now_ms()}
+
+    def work(tx: Connection) -> None:
+        tx.run(
+            "update event_delivery set state = 'delivered', status = 204, attempts = 1,"
+            " finished_at = :at where account_id = :account and subject like 'contacts:%'",
+            of,
+        )
+        tx.run(
+            "update event_delivery set state = 'failed', status = 503, attempts = 13,"
+            " reason = 'It answered 503.', finished_at = :at"
+            " where account_id = :account and subject like 'deals:%'",
+            of,
+        )
+
+    hub.database.transact(work)
 
 
 def _doubles(hub: Hub, bot: Client, acme: Account) -> dict[str, str]:

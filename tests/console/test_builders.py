@@ -24,6 +24,8 @@ from crmhub.console import snippets
 from crmhub.operations.open_account import open_account
 from tests import made_docs
 from tests.clients import TESTS
+from tests.events import test_page
+from tests.events.test_page import messages
 from tests.scrapes import Scrape
 from tests.server.servers import soon
 
@@ -137,12 +139,7 @@ def test_the_paging_loop_in_typescript_reads_all(served, npm, tmp_path):
             assert response.status == 201
     text = (made_docs.DOCS / "integrator" / "paging.md").read_text()
     [program] = re.findall(r"```ts\n(.*?)```", text, re.DOTALL)
-    (tmp_path / "paging.mts").write_text(program)
-    types = os.fspath(npm / "@types")
-    options = ["--strict", "--target", "es2022", "--module", "nodenext", "--typeRoots", types]
-    tsc = [os.fspath(npm / ".bin" / "tsc"), *options, "--types", "node", "paging.mts"]
-    done = subprocess.run(tsc, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
+    _compile(npm, tmp_path / "paging.mts", program)
     printed = _node(
         tmp_path / "paging.mjs",
         CRMHUB_URL=served.url,
@@ -150,6 +147,29 @@ def test_the_paging_loop_in_typescript_reads_all(served, npm, tmp_path):
         CRMHUB_KEY=issued.api_key,
     )
     assert len({line.split()[1] for line in printed.splitlines()}) == 120
+
+
+def test_the_program_in_typescript_verifies_signatures(npm, tmp_path):
+    cases = {name: (sent, body.decode()) for name, (sent, body, _) in messages().items()}
+    program = test_page.program("ts") + (
+        f"const cases: Record<string, [Record<string, string>, string]> = {json.dumps(cases)};\n"
+        "const found = Object.entries(cases).map(([name, [headers, body]]) =>\n"
+        f"  [name, isGenuine({json.dumps(test_page.SECRET)}, headers, Buffer.from(body))]);\n"
+        "console.log(JSON.stringify(Object.fromEntries(found)));\n"
+    )
+    _compile(npm, tmp_path / "verify.mts", program)
+    found = json.loads(_node(tmp_path / "verify.mjs"))
+    assert found == {name: genuine for name, (_, _, genuine) in messages().items()}
+
+
+def _compile(npm: Path, file: Path, program: str) -> None:
+    """Write a program in TypeScript to a file, and compile it beside that."""
+    file.write_text(program)
+    types = os.fspath(npm / "@types")
+    options = ["--strict", "--target", "es2022", "--module", "nodenext", "--typeRoots", types]
+    tsc = [os.fspath(npm / ".bin" / "tsc"), *options, "--types", "node", file.name]
+    done = subprocess.run(tsc, cwd=file.parent, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 def _node(file: Path, **environment: str) -> str:

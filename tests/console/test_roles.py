@@ -14,11 +14,12 @@ from crmhub.console.access import access_of
 from crmhub.database.connection import now_ms
 from crmhub.hub import Hub
 from crmhub.journal import action_queries
-from crmhub.operations import change_account
+from crmhub.operations import change_account, event_subscriptions
 from crmhub.operations.users import create_link, set_disabled, set_role
 from tests.api.helpers.helper_calls import known
 from tests.clients import TESTS, Client
 from tests.consoles import Operator, new_user, text_of, unused_email
+from tests.events.receivers import HOOK, subscribe
 from tests.journal.working import change
 
 pytestmark = pytest.mark.databases("sqlite")
@@ -79,7 +80,9 @@ def paths_of(app: flask.Flask, hub: Hub, client: Client, action_id: str, contact
     """Return the path of every page that a GET opens, with things of an account in it."""
     with hub.database.reading() as db:
         user_id = users.list_users(db)[0].user_id
+    subscribed = event_subscriptions.listed(hub, client.account.client_id)
     values = {
+        "subscription_id": subscribed[0].id,
         "client_id": client.account.client_id,
         "action_id": action_id,
         "kind": "contacts",
@@ -102,6 +105,7 @@ def paths_of(app: flask.Flask, hub: Hub, client: Client, action_id: str, contact
 @pytest.fixture
 def failed(client, hub):
     """A lead of a person that has failed with a message about the person; its ids."""
+    subscribe(hub, client, "contact.created", url=f"{HOOK}zebedee")
     contact = known(client, "token-of-zebedee", name=NAME, email=EMAIL, phone=PHONE)
     reason = f'CRM: "{NAME}" is known already as zebedee.quill@example.com ({PHONE}).'
     change(hub, client, "state = 'dead', finished_at = :at, reason = :reason", at=now_ms(),

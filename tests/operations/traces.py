@@ -12,6 +12,7 @@ from urllib.parse import quote, quote_plus
 import flask
 
 from crmhub.database.connection import Connection
+from crmhub.events.event_types import TYPES
 from crmhub.helpers import get_type
 from crmhub.hub import Hub
 from tests.api.helpers.helper_calls import (
@@ -25,6 +26,7 @@ from tests.api.helpers.helper_calls import (
     switch,
 )
 from tests.clients import Client
+from tests.events.receivers import subscribe
 
 EMAIL = "erased.person@planted.example"
 FORMER = "former.person@planted.example"
@@ -58,6 +60,7 @@ def once(key: str) -> dict[str, str]:
 def plant(app: flask.Flask, client: Client) -> Planted:
     """Let a person leave traces in every table."""
     hub: Hub = app.extensions["crmhub"]
+    subscribe(hub, client, *TYPES)
     switch(app, client, rotation="round_robin+sticky", lead_requires="email_or_phone")
     person = {"email": EMAIL, "firstname": FIRST, "lastname": LAST, "phone": PHONE, "city": CITY}
     former = client.make(**person)

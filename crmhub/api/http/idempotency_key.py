@@ -36,11 +36,13 @@ class Rebuild:
     """Two functions that shorten and restore answers that are too long to be stored.
 
     `shorten` removes the property values from an answer's JSON before it is stored. `fill` adds the
-    present values to the stored JSON.
+    present values to the stored JSON. `always`: short answers are shortened, too, since they
+    contain a secret.
     """
 
     shorten: Callable[[Any], Any]
     fill: Callable[[Any], Any]
+    always: bool = False
 
 
 def once(view: _F, rebuild: Rebuild) -> _F:
@@ -137,7 +139,7 @@ def _to_keep(response: flask.Response, rebuild: Rebuild) -> Answer:
     body = response.get_data()
     # Refusals have no `value`; they are short.
     value = response.value if isinstance(response, JsonAnswer) else None
-    shortened = value is not None and len(body) > MAX_KEPT_ANSWER_BYTES
+    shortened = value is not None and (rebuild.always or len(body) > MAX_KEPT_ANSWER_BYTES)
     if shortened:
         body = orjson.dumps(rebuild.shorten(value))
     return Answer(response.status_code, headers, body.decode(), shortened)

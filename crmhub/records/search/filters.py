@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from crmhub.bounds import MAX_FILTER_VALUE_LENGTH, MAX_FILTER_VALUES, MAX_FILTERS, MAX_PART_LENGTH
+from crmhub.durations import iso
 from crmhub.errors import BadRequest, Semantic, listed
 from crmhub.properties import values
 from crmhub.properties.catalogue import FIELDS, Catalogue, Property
 from crmhub.properties.validation import unknown
 from crmhub.records.search.conditions import Condition, OnDocument, OnKey, OnText, combine
-from crmhub.records.search.record_conditions import OnId, OnMoment, iso
+from crmhub.records.search.record_conditions import OnId, OnMoment
 
 __all__ = ["OPERATORS", "Condition", "Filter", "iso", "parse"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import Any
 
 from crmhub.database.connection import Connection
@@ -124,13 +124,6 @@ class OnMoment(OnRecord):
 
 def _starts(day: int) -> int:
     return (day - _EPOCH_DAY) * _DAY_MS
-
-
-def iso(moment: int) -> str:
-    """Return a time (ms since 1970) as `YYYY-MM-DDTHH:MM:SS.mmmZ`."""
-    seconds, ms = divmod(moment, 1000)
-    # Half as dear as strftime: each record that is answered whole has two of them.
-    return f"{datetime.fromtimestamp(seconds, UTC).isoformat()[:19]}.{ms:03d}Z"
 
 
 def _moment_text(connection: Connection, column: str) -> str:

@@ -1,0 +1,42 @@
+"""Which event subscriptions of an account get which types of events.
+
+The account's row contains the routes of its active subscriptions. So a write knows without a query
+whether anybody wants its events. The routes are read together with the catalogue's version, which
+grows with each change of a subscription.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+
+class EventRoute(NamedTuple):
+    """An active subscription: its id, and the types of events that it gets."""
+
+    subscription_id: str
+    types: frozenset[str]
+
+
+EventRoutes = tuple[EventRoute, ...]
+
+
+@lru_cache(maxsize=1024)
+def parse_routes(text: str) -> EventRoutes:
+    """Parse routes as `dump_routes` returns them; raises ValueError or TypeError for other text."""
+    if not text:
+        return ()
+    return tuple(EventRoute(id, frozenset(types)) for id, types in json.loads(text))
+
+
+def dump_routes(routes: Iterable[EventRoute]) -> str:
+    """Return the routes as the text that the account's row stores, "" for no routes."""
+    rows = [[route.subscription_id, sorted(route.types)] for route in routes]
+    return json.dumps(rows) if rows else ""
+
+
+def wanted_types(routes: EventRoutes) -> frozenset[str]:
+    """Return the types of events that at least one subscription gets."""
+    return frozenset().union(*(route.types for route in routes))

@@ -1,0 +1,284 @@
+"""The public API's routes for subscriptions to events (`/events/subscriptions`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+import flask
+import marshmallow as ma
+from marshmallow import fields, validate
+
+from crmhub.api.field_types import Choice, Items, Strict, Text, Words
+from crmhub.api.http.answers import as_json, nothing
+from crmhub.api.http.authentication import account, hub, needs
+from crmhub.api.http.documentation import documents
+from crmhub.api.http.idempotency_key import Rebuild, once, writes
+from crmhub.api.http.reading import Blueprint
+from crmhub.api.properties import all_of, in_path
+from crmhub.api.schemas import CursorShown, Exactly, Shown
+from crmhub.audit import Author
+from crmhub.bounds import MAX_BATCH_INPUTS
+from crmhub.durations import iso
+from crmhub.errors import BadRequest
+from crmhub.events.event_types import TYPES
+from crmhub.events.subscriptions import Subscription
+from crmhub.operations import event_subscriptions
+
+_SCOPE = "events:write"
+_STATES = ("active", "disabled", "ended", "switched_off")
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+# --- shapes ----------------------------------------------------------------------------------
+
+_URL = {
+    "minLength": 1,
+    "maxLength": 2048,
+    "description": "An https address, which gets each event as a POST.",
+}
+_TYPES = {"minItems": 1, "uniqueItems": True, "description": "The types of events to get."}
+
+
+class SubscriptionInput(Strict):
+    """Schema of the body of a request for a new subscription."""
+
+    url = Text(required=True, metadata=_URL)
+    types = Words(TYPES, required=True, metadata=_TYPES)
+
+
+class SubscriptionChange(Strict):
+    """Schema of the values of a subscription to change; values that are not sent stay."""
+
+    url = Text(metadata=_URL)
+    types = Words(TYPES, metadata=_TYPES)
+    state = Choice(
+        dict.fromkeys(("active", "disabled")),
+        metadata={
+            "description": "`active` also activates a subscription that has ended or was switched"
+            " off. `disabled` fails the events that were not delivered yet."
+        },
+    )
+
+
+class Moment(Text):
+    """Field for a time in ISO 8601, loaded as ms since 1970; without a zone it is UTC."""
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
+        text = super()._deserialize(value, attr, data, **kwargs)
+        try:
+            moment = datetime.fromisoformat(text)
+            zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            return round(zoned.timestamp() * 1000)
+        except (ValueError, OverflowError):
+            raise ma.ValidationError("must be a time such as 2026-11-26T08:00:00Z") from None
+
+
+_MOMENT = {"format": "date-time"}
+
+
+class ReplayInput(Strict):
+    """Schema of the events to deliver again: those of a period, or those with these ids."""
+
+    since = Moment(metadata=_MOMENT | {"description": "The first moment of the period."})
+    until = Moment(metadata=_MOMENT | {"description": "The end of the period; now by default."})
+    event_ids = Items(
+        Text(),
+        data_key="eventIds",
+        metadata={
+            "minItems": 1,
+            "maxItems": MAX_BATCH_INPUTS,
+            "description": "Ids of events (`webhook-id`), instead of a period.",
+        },
+    )
+
+
+class SubscriptionShown(Shown):
+    """Schema of a subscription in an answer."""
+
+    id = fields.String(required=True)
+    url = fields.String(required=True)
+    types = fields.List(fields.String(validate=validate.OneOf(TYPES)), required=True)
+    state = fields.String(required=True, validate=validate.OneOf(_STATES))
+    reason = fields.String(
+        required=True,
+        metadata={"description": "Why it is not active, or what was wrong with the last call."},
+    )
+    created_at = fields.String(data_key="createdAt", required=True, metadata=_MOMENT)
+    updated_at = fields.String(data_key="updatedAt", required=True, metadata=_MOMENT)
+
+
+class NewSubscriptionShown(SubscriptionShown):
+    """Schema of a new subscription, with the secret that signs its messages."""
+
+    secret = fields.String(
+        required=True,
+        metadata={
+            "description": "Shown only here. `whsec_` and base64, by Standard Webhooks; empty in"
+            " the answer to a repeated Idempotency-Key."
+        },
+    )
+
+
+class SubscriptionPageShown(Exactly):
+    """Schema of the list of all subscriptions, on a single page."""
+
+    total = fields.Integer(required=True, metadata={"minimum": 0})
+    results = fields.List(fields.Nested(SubscriptionShown), required=True)
+    cursor = fields.Nested(CursorShown, required=True)
+    has_more = fields.Boolean(data_key="hasMore", required=True)
+
+
+class TestShown(Shown):
+    """Schema of the outcome of a test message."""
+
+    __test__ = False
+
+    event_id = fields.String(data_key="eventId", required=True)
+    delivered = fields.Boolean(required=True)
+    status = fields.Integer(
+        required=True,
+        allow_none=True,
+        metadata={"description": "The HTTP status of the answer; null without an answer."},
+    )
+    message = fields.String(
+        required=True, metadata={"description": "What was wrong; empty if nothing was."}
+    )
+
+
+class ReplayShown(Shown):
+    """Schema of the number of events that are delivered again."""
+
+    events = fields.Integer(required=True, metadata={"minimum": 0})
+
+
+def subscription_shown(subscription: Subscription) -> dict[str, Any]:
+    """Return the JSON of a subscription, without its secret."""
+    return {
+        "id": subscription.id,
+        "url": subscription.url,
+        "types": list(subscription.types),
+        "state": subscription.state,
+        "reason": subscription.reason,
+        "createdAt": iso(subscription.created_at),
+        "updatedAt": iso(subscription.changed_at),
+    }
+
+
+# --- routes ----------------------------------------------------------------------------------
+
+blueprint = Blueprint(
+    "events",
+    __name__,
+    url_prefix="/<client_id>/api/v1/events/subscriptions",
+    description="Who is told of which events. Each request needs the scope events:write.",
+)
+
+_ONE = [in_path("subscription_id", minLength=1, maxLength=100)]
+_PATH = "/<subscription_id>"
+
+
+def _by() -> Author:
+    return Author("key", "an API key", flask.g.caller.key_id)
+
+
+def _of(subscription_id: str) -> tuple[Any, str, str]:
+    return hub(), account().client_id, subscription_id
+
+
+# Stored for a repeated Idempotency-Key without the secret.
+_NO_SECRET = Rebuild(lambda shown: {**shown, "secret": ""}, lambda kept: kept, always=True)
+
+
+def _checks_url_first(view: _F) -> _F:
+    """Let a view accept an Idempotency-Key, and check the body's address before.
+
+    The check resolves the host name, for which no transaction may stay open.
+    """
+    view = once(view, _NO_SECRET)
+
+    @wraps(view)
+    def wrapper(*args: object, **kwargs: object) -> object:
+        sent = flask.request.get_json(silent=True)
+        if isinstance(sent, dict) and isinstance(url := sent.get("url"), str):
+            event_subscriptions.check_url(hub(), url)
+        return view(*args, **kwargs)
+
+    return cast(_F, wrapper)
+
+
+@blueprint.get("")
+@documents("listSubscriptions", 200, SubscriptionPageShown, "List all subscriptions")
+@needs(_SCOPE)
+def _list() -> flask.Response:
+    found = event_subscriptions.listed(hub(), account().client_id)
+    return all_of([subscription_shown(each) for each in found])
+
+
+@blueprint.post("")
+@documents("createSubscription", 201, NewSubscriptionShown, "Subscribe to events")
+@needs(_SCOPE)
+@_checks_url_first
+@blueprint.arguments(SubscriptionInput)
+def _create(body: dict[str, Any]) -> flask.Response:
+    made = event_subscriptions.add(
+        hub(), account().client_id, **body, by=_by(), url_is_checked=True
+    )
+    return as_json({**subscription_shown(made.subscription), "secret": made.secret}, 201)
+
+
+@blueprint.get(_PATH, parameters=_ONE)
+@documents("getSubscription", 200, SubscriptionShown, "Read a subscription")
+@needs(_SCOPE)
+def _get(subscription_id: str) -> flask.Response:
+    return as_json(subscription_shown(event_subscriptions.find(*_of(subscription_id))))
+
+
+@blueprint.patch(_PATH, parameters=_ONE)
+@documents("updateSubscription", 200, SubscriptionShown, "Change a subscription")
+@needs(_SCOPE)
+@blueprint.arguments(SubscriptionChange)
+def _update(body: dict[str, Any], subscription_id: str) -> flask.Response:
+    changed = event_subscriptions.change(*_of(subscription_id), **body, by=_by())
+    return as_json(subscription_shown(changed))
+
+
+@blueprint.delete(_PATH, parameters=_ONE)
+@documents("deleteSubscription", 204, None, "Delete a subscription with its deliveries")
+@needs(_SCOPE)
+def _delete(subscription_id: str) -> flask.Response:
+    event_subscriptions.remove(*_of(subscription_id), by=_by())
+    return nothing()
+
+
+@blueprint.post(f"{_PATH}/test", parameters=_ONE)
+@documents("testSubscription", 200, TestShown, "Send a test message now, and wait for the answer")
+@needs(_SCOPE)
+def _test(subscription_id: str) -> flask.Response:
+    result = event_subscriptions.test(*_of(subscription_id))
+    return as_json(
+        {
+            "eventId": result.event_id,
+            "delivered": result.attempt.succeeded,
+            "status": result.attempt.status,
+            "message": result.attempt.reason,
+        }
+    )
+
+
+@blueprint.post(f"{_PATH}/replay", parameters=_ONE)
+@documents("replayEvents", 200, ReplayShown, "Deliver events of a period, or some, again")
+@writes(_SCOPE, Rebuild(lambda shown: shown, lambda kept: kept))
+@blueprint.arguments(ReplayInput)
+def _replay(body: dict[str, Any], subscription_id: str) -> flask.Response:
+    ids, since = body.get("event_ids"), body.get("since")
+    if (ids is None) == (since is None):
+        raise BadRequest("since: send either a period (since, until) or eventIds.")
+    if ids is not None or since is None:
+        count = event_subscriptions.replay_events(*_of(subscription_id), ids or [], by=_by())
+    else:
+        count = event_subscriptions.replay(
+            *_of(subscription_id), since=since, until=body.get("until"), by=_by()
+        )
+    return as_json({"events": count})

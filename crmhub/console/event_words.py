@@ -1,0 +1,85 @@
+"""What pages show of event subscriptions and deliveries, as far as the user's role allows."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+import flask
+
+from crmhub.console.sessions import signed_in
+from crmhub.events.deliveries import Delivery
+from crmhub.events.event_types import TYPES
+from crmhub.events.subscriptions import Subscription
+from crmhub.operations.personal_data import HIDDEN
+from crmhub.properties.kinds import KINDS
+
+TONES = {"active": "good", "failing": "late", "ended": "bad", "switched off": "bad"}
+"""The colours of the states of subscriptions; a disabled one has none."""
+DELIVERY_TONES = {"delivered": "good", "failed": "bad", "queued": ""}
+_LONGEST_DATA = 4_000
+_RECORD = re.compile(rf"({'|'.join(KINDS)}):([0-9]+)")
+_OF_CALLS = re.compile(r"lead\.|\w+\.failed$")
+
+
+def state_of(subscription: Subscription) -> str:
+    """Return the state of a subscription in the words of the pages.
+
+    An active one whose last call has failed is "failing".
+    """
+    if subscription.state == "active" and subscription.failing_since:
+        return "failing"
+    return subscription.state.replace("_", " ")
+
+
+def visible_url(subscription: Subscription) -> str:
+    """Return a subscription's URL; its path may contain a secret, which only some users see."""
+    if signed_in().may("change"):
+        return subscription.url
+    parts = urlsplit(subscription.url)
+    return f"{parts.scheme}://{parts.netloc}/…"
+
+
+def visible_subject(delivery: Delivery) -> str:
+    """Return what an event is about; users who see no personal data see ids of records only."""
+    if signed_in().may("data") or _RECORD.fullmatch(delivery.subject):
+        return delivery.subject
+    return f"{delivery.subject.partition(':')[0]}:{HIDDEN}"
+
+
+def record_url(client_id: str, delivery: Delivery) -> str:
+    """Return the page of the record that an event is about, "" for other subjects."""
+    record = _RECORD.fullmatch(delivery.subject)
+    if record is None:
+        return ""
+    return flask.url_for("console.records_one", client_id=client_id, kind=record[1], id=record[2])
+
+
+def visible_data(delivery: Delivery) -> str:
+    """Return the data of an event as indented JSON, its first 4,000 characters."""
+    if not signed_in().may("data"):
+        return HIDDEN
+    text = json.dumps(json.loads(delivery.data), ensure_ascii=False, indent=2)
+    return text if len(text) <= _LONGEST_DATA else f"{text[:_LONGEST_DATA]}…"
+
+
+def grouped_types() -> Mapping[str, list[tuple[str, str]]]:
+    """Return pairs of type and label by the title of their group, in the order of `TYPES`."""
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for name in TYPES:
+        subject, _, what = name.partition(".")
+        title = _TITLES.get(subject, subject.capitalize())
+        label = what.replace("_", " ")
+        if _OF_CALLS.match(name):
+            title, label = "Bots' calls", name.replace(".", " ")
+        groups.setdefault(title, []).append((name, label))
+    return groups
+
+
+_TITLES = {
+    **{kind.singular: kind.name.capitalize() for kind in KINDS.values()},
+    "association": "Associations",
+    "connection": "Connection to the CRM",
+}

@@ -1,0 +1,119 @@
+"""The console's pages for the event subscriptions of an account: list, add, change and remove."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, cast, get_args
+
+import flask
+
+from crmhub.api.http.authentication import hub
+from crmhub.console.access import needs
+from crmhub.console.account import account_context
+from crmhub.console.blueprint import blueprint
+from crmhub.console.event_words import TONES, grouped_types, state_of, visible_url
+from crmhub.console.pages import done, page, refused
+from crmhub.console.people import visible_text
+from crmhub.console.sessions import author
+from crmhub.errors import BadRequest, HubError
+from crmhub.events.event_types import TYPES
+from crmhub.operations import event_subscriptions
+
+_ALL = "/accounts/<client_id>/events"
+_ONE = f"{_ALL}/<subscription_id>"
+_EVERY_TYPE = "all"
+_Settable = Literal["active", "disabled"]
+_DONE = {
+    "active": "The subscription is active.",
+    "disabled": "The subscription is disabled. Events that were not delivered have failed.",
+}
+
+
+@blueprint.get(_ALL)
+@needs("activity")
+def events(client_id: str) -> flask.Response:
+    """Show an account's subscriptions with their states, and the form for a new one."""
+    return page("account/events.html", **_listed(client_id))
+
+
+@blueprint.post(_ALL)
+@needs("change")
+def events_add(client_id: str) -> flask.Response:
+    """Add a subscription, and show its secret; it cannot be shown again later."""
+    url, types = _given()
+    try:
+        made = event_subscriptions.add(hub(), client_id, url=url, types=types, by=author())
+    except HubError as exc:
+        return refused(exc, "account/events.html", **_listed(client_id, url, types))
+    return page("account/event_secret.html", 201, **account_context(client_id), made=made)
+
+
+@blueprint.get(f"{_ONE}/change")
+@needs("change")
+def events_form(client_id: str, subscription_id: str) -> flask.Response:
+    """Show the form with the address and the types of a subscription."""
+    found = event_subscriptions.find(hub(), client_id, subscription_id)
+    context = {"url": found.url, "types": found.types, "subscription": found}
+    return page("account/event_change.html", **_form(client_id), **context)
+
+
+@blueprint.post(f"{_ONE}/change")
+@needs("change")
+def events_change(client_id: str, subscription_id: str) -> flask.Response:
+    """Save the address and the types of a subscription."""
+    found = event_subscriptions.find(hub(), client_id, subscription_id)
+    url, types = _given()
+    try:
+        event_subscriptions.change(
+            hub(), client_id, subscription_id, url=url, types=types, by=author()
+        )
+    except HubError as exc:
+        context = {"url": url, "types": types, "subscription": found}
+        return refused(exc, "account/event_change.html", **_form(client_id), **context)
+    of = {"client_id": client_id, "subscription_id": subscription_id}
+    return done("Saved. The secret stays the same.", "console.events_one", **of)
+
+
+@blueprint.post(f"{_ONE}/state")
+@needs("change")
+def events_state(client_id: str, subscription_id: str) -> flask.Response:
+    """Disable or activate a subscription, as the form says."""
+    state = flask.request.form.get("state", "")
+    if state not in get_args(_Settable):
+        raise BadRequest("state: choose active or disabled.")
+    settable = cast(_Settable, state)
+    event_subscriptions.change(hub(), client_id, subscription_id, state=settable, by=author())
+    of = {"client_id": client_id, "subscription_id": subscription_id}
+    return done(_DONE[state], "console.events_one", **of)
+
+
+@blueprint.post(f"{_ONE}/remove")
+@needs("change")
+def events_remove(client_id: str, subscription_id: str) -> flask.Response:
+    """Remove a subscription with its deliveries."""
+    event_subscriptions.remove(hub(), client_id, subscription_id, by=author())
+    return done("The subscription is removed.", "console.events", client_id=client_id)
+
+
+def _given() -> tuple[str, tuple[str, ...]]:
+    """Return the address and the types of the form."""
+    form = flask.request.form
+    types = tuple(form.getlist("type"))
+    return form.get("url", "").strip(), TYPES if _EVERY_TYPE in types else types
+
+
+def _listed(client_id: str, url: str = "", types: tuple[str, ...] = ()) -> dict[str, Any]:
+    listed = event_subscriptions.listed(hub(), client_id)
+    return {
+        **_form(client_id),
+        "subscriptions": [
+            (each, state_of(each), visible_url(each), visible_text(each.reason)) for each in listed
+        ],
+        "all_types": TYPES,
+        "tones": TONES,
+        "url": url,
+        "types": types,
+    }
+
+
+def _form(client_id: str) -> dict[str, Any]:
+    return {**account_context(client_id), "groups": grouped_types(), "every_type": _EVERY_TYPE}

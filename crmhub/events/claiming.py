@@ -1,0 +1,392 @@
+"""Claim due deliveries with a lease, and record the outcomes of their attempts.
+
+Of each subject and subscription only the first queued delivery can be claimed. So events of one
+record arrive in order, however many workers there are, and a failed one holds back only those of
+the same record. A lease is a token, with its end in `run_at`: the delivery of a process that died
+becomes due again by itself.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+from crmhub.database.connection import Connection, Database
+from crmhub.database.statements import Statement, in_list, one_of, param
+from crmhub.database.tables import account, event, event_delivery, event_subscription
+from crmhub.events.schedule import (
+    DELAYS_S,
+    FAILURES_TO_PAUSE,
+    JITTER,
+    LEASE_MS,
+    SWITCH_OFF_MS,
+    pause_ms,
+)
+from crmhub.events.sending import Attempt
+from crmhub.secrets import BASE36, token
+
+_d, _s = event_delivery.c, event_subscription.c
+_QUEUED = one_of(_d.state, "queued")
+_OF_SUBSCRIPTION = sa.and_(
+    _d.account_id == param("account_id"), _d.subscription_id == param("subscription_id")
+)
+_IS_SUBSCRIPTION = sa.and_(_s.account_id == param("account_id"), _s.id == param("subscription_id"))
+
+
+def _due_of_all_accounts() -> Statement:
+    # A scalar subquery per subscription reads the index once, however many deliveries wait.
+    of_subscription = sa.and_(
+        _d.account_id == _s.account_id, _d.subscription_id == _s.id, one_of(_d.state, "queued")
+    )
+    first = sa.select(sa.func.min(_d.run_at)).where(of_subscription).scalar_subquery()
+    return Statement(
+        sa.select(_s.account_id, _s.id, _s.failures, _s.paused_until, first.label("first"))
+        .select_from(event_subscription)
+        .join(account, account.c.id == _s.account_id)
+        .where(one_of(_s.state, "active"), account.c.disabled_at.is_(None))
+    )
+
+
+_DUE_OF_ALL_ACCOUNTS = _due_of_all_accounts()
+_SUBSCRIPTION = Statement(
+    sa.select(event_subscription, account.c.client_id)
+    .join(account, account.c.id == _s.account_id)
+    .where(_IS_SUBSCRIPTION, one_of(_s.state, "active"), _s.paused_until <= param("now"))
+)
+_PROBE = Statement(
+    sa.update(event_subscription)
+    .where(_IS_SUBSCRIPTION, _s.paused_until == param("was"))
+    .values(paused_until=param("until"))
+)
+_PROBE_LATER = Statement(
+    sa.update(event_subscription).where(_IS_SUBSCRIPTION).values(paused_until=param("was"))
+)
+
+
+def _claim() -> Statement:
+    due, first, other = (event_delivery.alias(name) for name in ("d", "f", "r"))
+
+    def same_subject(alias: Any) -> sa.ColumnElement[bool]:
+        return sa.and_(
+            alias.c.account_id == param("account_id"),
+            alias.c.subscription_id == param("subscription_id"),
+            alias.c.subject == due.c.subject,
+            one_of(alias.c.state, "queued"),
+        )
+
+    first_of_subject = (
+        sa.select(first.c.event_id)
+        .where(same_subject(first))
+        .order_by(first.c.position, first.c.event_id)
+        .limit(1)
+        .scalar_subquery()
+    )
+    # A replayed event may be older than one that is being sent.
+    being_sent = sa.exists(
+        sa.select(sa.literal_column("1")).where(
+            same_subject(other), other.c.lease.is_not(None), other.c.run_at > param("now")
+        )
+    )
+    # A CTE, since PostgreSQL might run a subquery of the update, with its locks, repeatedly.
+    taken = (
+        sa.select(due.c.event_id)
+        .where(
+            due.c.account_id == param("account_id"),
+            due.c.subscription_id == param("subscription_id"),
+            one_of(due.c.state, "queued"),
+            due.c.run_at <= param("now"),
+            due.c.event_id == first_of_subject,
+            sa.not_(being_sent),
+        )
+        .order_by(due.c.run_at)
+        .limit(param("limit"))
+        .with_for_update(skip_locked=True)
+        .cte("due")
+    )
+    return Statement(
+        sa.update(event_delivery)
+        .where(_OF_SUBSCRIPTION, _d.event_id.in_(sa.select(taken.c.event_id)))
+        .values(run_at=param("until"), lease=param("lease"))
+        .returning(_d.event_id, _d.subject, _d.attempts, _d.give_up_at)
+    )
+
+
+_CLAIM = _claim()
+_EVENTS = Statement(
+    sa.select(event).where(event.c.account_id == param("account_id"), in_list(event.c.id, "ids"))
+)
+_MINE = sa.and_(
+    _OF_SUBSCRIPTION, _d.event_id == param("event_id"), _d.lease == param("lease"), _QUEUED
+)
+_END = Statement(
+    sa.update(event_delivery)
+    .where(_MINE)
+    .values(
+        state=param("new_state"),
+        lease=sa.null(),
+        attempts=_d.attempts + 1,
+        status=param("status"),
+        reason=param("reason"),
+        finished_at=param("now"),
+    )
+)
+_AGAIN = Statement(
+    sa.update(event_delivery)
+    .where(_MINE)
+    .values(
+        lease=sa.null(),
+        attempts=_d.attempts + 1,
+        status=param("status"),
+        reason=param("reason"),
+        run_at=param("run_at"),
+    )
+)
+_RELEASE = Statement(
+    sa.update(event_delivery).where(_MINE).values(lease=sa.null(), run_at=param("run_at"))
+)
+_WAITING = sa.and_(_OF_SUBSCRIPTION, _QUEUED, _d.lease.is_(None))
+_POSTPONE_FOLLOWING = Statement(
+    sa.update(event_delivery)
+    .where(_WAITING, _d.subject == param("subject"), _d.run_at < param("run_at"))
+    .values(run_at=param("run_at"))
+)
+_QUEUE_FOLLOWING = Statement(
+    sa.update(event_delivery)
+    .where(_WAITING, _d.subject == param("subject"), _d.run_at > param("now"))
+    .values(run_at=param("now"))
+)
+_QUEUE_ALL = Statement(
+    sa.update(event_delivery).where(_WAITING, _d.run_at > param("now")).values(run_at=param("now"))
+)
+_NOTE_SUCCESS = Statement(
+    sa.update(event_subscription)
+    .where(_IS_SUBSCRIPTION, _s.failures > 0)
+    .values(
+        failures=sa.literal_column("0"),
+        failing_since=sa.null(),
+        paused_until=sa.literal_column("0"),
+        reason=sa.literal_column("''"),
+    )
+)
+_LOCK_FAILURES = Statement(
+    sa.select(_s.failures, _s.failing_since, _s.paused_until)
+    .where(_IS_SUBSCRIPTION, one_of(_s.state, "active"))
+    .with_for_update()
+)
+_NOTE_FAILURE = Statement(
+    sa.update(event_subscription)
+    .where(_IS_SUBSCRIPTION)
+    .values(
+        failures=param("failures"),
+        failing_since=param("failing_since"),
+        paused_until=param("paused_until"),
+        reason=param("reason"),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DueSubscription:
+    """A subscription with due deliveries; `is_failing` if its last calls have failed."""
+
+    account_id: int
+    id: str
+    is_failing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A delivery on which this process has a lease, with its event; `data` is JSON text."""
+
+    account_id: int
+    subscription_id: str
+    event_id: str
+    subject: str
+    attempts: int
+    give_up_at: int
+    lease: str
+    type: str
+    data: str = field(repr=False)
+    created_at: int
+    is_probe: bool = False
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """The values that identify the delivery and its lease in statements."""
+        return {
+            "account_id": self.account_id,
+            "subscription_id": self.subscription_id,
+            "event_id": self.event_id,
+            "lease": self.lease,
+        }
+
+
+def find_due(database: Database) -> tuple[list[DueSubscription], int | None]:
+    """Return the subscriptions with due deliveries, and in how many ms others are due.
+
+    The subscription whose delivery has waited longest comes first. The time is None if no other
+    delivery waits.
+    """
+    with database.reading() as db:
+        rows = db.rows(_DUE_OF_ALL_ACCOUNTS)
+        now = db.now_ms() if rows else 0
+    due, later = [], []
+    for row in rows:
+        if row.first is None:
+            continue
+        at = max(row.first, row.paused_until)
+        if at > now:
+            later.append(at - now)
+        else:
+            failing = row.failures >= FAILURES_TO_PAUSE
+            due.append((row.first, DueSubscription(row.account_id, row.id, failing)))
+    due.sort(key=lambda one: one[0])
+    return [one for _, one in due], min(later, default=None)
+
+
+def claim(
+    database: Database, due: DueSubscription, *, most: int
+) -> tuple[Any, list[Claimed]] | None:
+    """Claim up to `most` due deliveries of a subscription; return them with its database row.
+
+    After several failures in a row, only one delivery is claimed at a time, as a probe. Returns
+    None if the subscription is paused or not active any more.
+    """
+
+    def work(tx: Connection) -> tuple[Any, list[Claimed]] | None:
+        now = tx.now_ms()
+        of = {"account_id": due.account_id, "subscription_id": due.id}
+        row = tx.row(_SUBSCRIPTION, of | {"now": now})
+        if row is None:
+            return None
+        probe = row.failures >= FAILURES_TO_PAUSE
+        was = {"was": row.paused_until}
+        if probe and not tx.run(_PROBE, of | was | {"until": now + LEASE_MS}):
+            return None
+        lease = token(96, BASE36)
+        times = {"now": now, "until": now + LEASE_MS}
+        limit = {"limit": 1 if probe else most, "lease": lease}
+        rows = tx.rows(_CLAIM, of | times | limit)
+        if probe and not rows:
+            tx.run(_PROBE_LATER, of | was)
+        return row, _with_events(tx, due, rows, lease, is_probe=probe)
+
+    return database.transact(work)
+
+
+def _with_events(
+    tx: Connection, due: DueSubscription, rows: Sequence[Any], lease: str, *, is_probe: bool
+) -> list[Claimed]:
+    if not rows:
+        return []
+    ids = [row.event_id for row in rows]
+    found = tx.rows(_EVENTS, {"account_id": due.account_id, "ids": ids})
+    events = {event.id: event for event in found}
+    return [
+        Claimed(
+            account_id=due.account_id,
+            subscription_id=due.id,
+            event_id=row.event_id,
+            subject=row.subject,
+            attempts=row.attempts,
+            give_up_at=row.give_up_at,
+            lease=lease,
+            type=events[row.event_id].type,
+            data=events[row.event_id].data,
+            created_at=events[row.event_id].created_at,
+            is_probe=is_probe,
+        )
+        for row in rows
+        if row.event_id in events
+    ]
+
+
+def release(database: Database, claimed: Claimed) -> None:
+    """Put a claimed delivery back that was not attempted."""
+    database.transact(lambda tx: tx.run(_RELEASE, claimed.key | {"run_at": tx.now_ms()}))
+
+
+def finish(database: Database, claimed: Claimed, attempt: Attempt) -> bool:
+    """Record the outcome of an attempt; return whether the subscription must be switched off.
+
+    Nothing is recorded if another process has taken over the delivery.
+    """
+
+    def work(tx: Connection) -> bool:
+        now = tx.now_ms()
+        if attempt.succeeded:
+            _note_success(tx, claimed, attempt, now)
+            return False
+        return _note_failure(tx, claimed, attempt, now)
+
+    return database.transact(work)
+
+
+def _note_success(tx: Connection, claimed: Claimed, attempt: Attempt, now: int) -> None:
+    outcome = {"new_state": "delivered", "status": attempt.status, "reason": "", "now": now}
+    if not tx.run(_END, claimed.key | outcome):
+        return
+    of = _of(claimed)
+    recovered = tx.run(_NOTE_SUCCESS, of) and claimed.is_probe
+    if recovered:
+        # What has waited for hours because of the outage goes at once.
+        tx.run(_QUEUE_ALL, of | {"now": now})
+    else:
+        tx.run(_QUEUE_FOLLOWING, of | {"subject": claimed.subject, "now": now})
+
+
+def _note_failure(tx: Connection, claimed: Claimed, attempt: Attempt, now: int) -> bool:
+    of = _of(claimed)
+    outcome = {"status": attempt.status, "reason": attempt.reason, "now": now}
+    run_at = _next_at(claimed, attempt, now)
+    if run_at is None:
+        held = tx.run(_END, claimed.key | outcome | {"new_state": "failed"})
+        following = {"subject": claimed.subject, "now": now}
+        statement = _QUEUE_FOLLOWING
+    else:
+        held = tx.run(_AGAIN, claimed.key | outcome | {"run_at": run_at})
+        following = {"subject": claimed.subject, "run_at": run_at}
+        statement = _POSTPONE_FOLLOWING
+    if not held:
+        return False
+    tx.run(statement, of | following)
+    row = tx.row(_LOCK_FAILURES, of)
+    if row is None:
+        return False
+    failing_since = row.failing_since or now
+    failures, paused_until = row.failures, row.paused_until
+    # Calls that fail together count as one failure once the subscription is paused.
+    if claimed.is_probe or paused_until <= now:
+        failures += 1
+        paused_until = now + pause_ms(failures) if pause_ms(failures) else 0
+    if attempt.retry_after_s is not None:
+        paused_until = max(paused_until, now + round(attempt.retry_after_s * 1000))
+    tx.run(
+        _NOTE_FAILURE,
+        of
+        | {
+            "failures": failures,
+            "failing_since": failing_since,
+            "paused_until": paused_until,
+            "reason": attempt.reason,
+        },
+    )
+    return now - failing_since >= SWITCH_OFF_MS
+
+
+def _next_at(claimed: Claimed, attempt: Attempt, now: int) -> int | None:
+    """Return when a failed delivery is attempted again, None if it is given up."""
+    if claimed.attempts >= len(DELAYS_S) or now >= claimed.give_up_at or attempt.gone:
+        return None
+    if attempt.retry_after_s is not None:
+        return now + round(attempt.retry_after_s * 1000)
+    wait_s = DELAYS_S[claimed.attempts] * random.uniform(1 - JITTER, 1 + JITTER)
+    return now + round(wait_s * 1000)
+
+
+def _of(claimed: Claimed) -> dict[str, Any]:
+    return {"account_id": claimed.account_id, "subscription_id": claimed.subscription_id}

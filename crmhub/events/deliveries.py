@@ -1,0 +1,171 @@
+"""The deliveries of a subscription: list them, and replay those that have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import sqlalchemy as sa
+
+from crmhub.database.connection import Connection
+from crmhub.database.statements import Statement, in_list, one_of, param
+from crmhub.database.tables import event, event_delivery
+from crmhub.errors import NotFound
+from crmhub.events.schedule import LONGEST_MS
+
+State = Literal["queued", "delivered", "failed"]
+STATES: tuple[State, ...] = get_args(State)
+
+_d, _e = event_delivery.c, event.c
+_OF_SUBSCRIPTION = sa.and_(
+    _d.account_id == param("account_id"), _d.subscription_id == param("subscription_id")
+)
+_LIST = (
+    sa.select(
+        _d.event_id,
+        _e.type,
+        _d.subject,
+        _d.state,
+        _d.attempts,
+        _d.status,
+        _d.reason,
+        _d.run_at,
+        _d.created_at,
+        _d.finished_at,
+        _e.data,
+    )
+    .select_from(event_delivery)
+    .join(event, sa.and_(_e.account_id == param("account_id"), _e.id == _d.event_id))
+    .where(_OF_SUBSCRIPTION)
+    .order_by(_d.created_at.desc(), _d.event_id.desc())
+)
+_BEFORE = sa.tuple_(_d.created_at, _d.event_id) < sa.tuple_(param("before_at"), param("before_id"))
+_ENDED = one_of(_d.state, "delivered", "failed")
+
+
+def _replay(*where: sa.ColumnElement[bool]) -> Statement:
+    return Statement(
+        sa.update(event_delivery)
+        .where(_OF_SUBSCRIPTION, _ENDED, *where)
+        .values(
+            state=sa.literal_column("'queued'"),
+            run_at=param("now"),
+            lease=sa.null(),
+            attempts=sa.literal_column("0"),
+            give_up_at=param("give_up_at"),
+            reason=sa.literal_column("''"),
+            finished_at=sa.null(),
+        )
+    )
+
+
+_REPLAY_TIME = _replay(_d.created_at >= param("since"), _d.created_at < param("until"))
+_REPLAY_EVENTS = _replay(in_list(_d.event_id, "event_ids"))
+_EXISTS = Statement(sa.select(_d.state).where(_OF_SUBSCRIPTION, _d.event_id == param("event_id")))
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """The delivery of one event to a subscription.
+
+    `status` is the HTTP status of the last answer, None without an answer, and `reason` what was
+    wrong with the last attempt. `next_attempt_at` is None unless the state is "queued". `data` is
+    JSON text. Times are in ms since 1970.
+    """
+
+    event_id: str
+    type: str
+    subject: str
+    state: State
+    attempts: int
+    status: int | None
+    reason: str
+    created_at: int
+    next_attempt_at: int | None
+    finished_at: int | None
+    data: str
+
+
+def listed(
+    db: Connection,
+    account_id: int,
+    subscription_id: str,
+    *,
+    state: State | None = None,
+    before: tuple[int, str] | None = None,
+    limit: int = 50,
+) -> list[Delivery]:
+    """Return the newest deliveries of a subscription, at most `limit`.
+
+    `state`: only deliveries in this state. `before`: `created_at` and `event_id` of the last
+    delivery of the previous page.
+    """
+    query = _LIST
+    values: dict[str, object] = {"account_id": account_id, "subscription_id": subscription_id}
+    if state is not None:
+        query = query.where(one_of(_d.state, state))
+    if before is not None:
+        query = query.where(_BEFORE)
+        values |= {"before_at": before[0], "before_id": before[1]}
+    rows = db.rows(Statement(query.limit(param("limit"))), values | {"limit": limit})
+    return [
+        Delivery(
+            event_id=row.event_id,
+            type=row.type,
+            subject=row.subject,
+            state=row.state,
+            attempts=row.attempts,
+            status=row.status,
+            reason=row.reason,
+            created_at=row.created_at,
+            next_attempt_at=row.run_at if row.state == "queued" else None,
+            finished_at=row.finished_at,
+            data=row.data,
+        )
+        for row in rows
+    ]
+
+
+def replay_time(
+    tx: Connection, account_id: int, subscription_id: str, *, since: int, until: int
+) -> int:
+    """Queue the ended deliveries of the events from `since` to before `until` again.
+
+    Times are in ms since 1970. Returns the number of queued deliveries.
+    """
+    return _queue_again(
+        tx, _REPLAY_TIME, account_id, subscription_id, {"since": since, "until": until}
+    )
+
+
+def replay_events(
+    tx: Connection, account_id: int, subscription_id: str, event_ids: Sequence[str]
+) -> int:
+    """Queue the ended deliveries of these events again; return their number.
+
+    A delivery that is queued already stays as it is. Raises NotFound for an unknown event.
+    """
+    for id in event_ids:
+        key = {"account_id": account_id, "subscription_id": subscription_id, "event_id": id[:100]}
+        if tx.row(_EXISTS, key) is None:
+            raise NotFound(f"The subscription has no event {id[:60]!r}; events are kept 7 days,"
+                           " failed ones 30.")  # fmt: skip
+    return _queue_again(
+        tx, _REPLAY_EVENTS, account_id, subscription_id, {"event_ids": list(event_ids)}
+    )
+
+
+def _queue_again(
+    tx: Connection,
+    statement: Statement,
+    account_id: int,
+    subscription_id: str,
+    values: dict[str, object],
+) -> int:
+    now = tx.now_ms()
+    key = {"account_id": account_id, "subscription_id": subscription_id}
+    count = tx.run(statement, key | values | {"now": now, "give_up_at": now + LONGEST_MS})
+    if count:
+        tx.notify_workers()
+    return count

@@ -1,0 +1,164 @@
+"""The part of a worker that delivers events: it claims what is due, and sends it in threads.
+
+Any number of workers may run. Each subscription gets a share of a worker's threads. Those whose
+address fails share half of them and get one call at a time, so that they hold up no others.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from crmhub import metrics
+from crmhub.database.connection import Database
+from crmhub.egress import Egress
+from crmhub.errors import Unavailable
+from crmhub.events import claiming, messages, sending, subscriptions
+from crmhub.events.claiming import Claimed, DueSubscription
+from crmhub.events.schedule import CALL_S, LEASE_MS
+from crmhub.events.sending import Attempt
+from crmhub.secrets import SealBroken, Vault
+
+THREADS = 16
+# Workers on SQLite get no notification.
+_POLL_S = {"postgresql": 1.0, "sqlite": 0.3}
+_UNAVAILABLE_S = 1.0
+# A call that begins later could outlast its lease.
+_START_WITHIN_S = LEASE_MS / 1000 - CALL_S - 5
+_MOST_OF_ONE = 0.75
+_GONE = "Its address answered 410: it wants no events any more."
+_SWITCHED_OFF = "Every call of the last 5 days has failed: {reason}"
+_log = logging.getLogger("crmhub.events")
+
+_Key = tuple[int, str]
+
+
+class Deliveries:
+    """Delivers the events of all accounts, from `run` until `stopping` is set."""
+
+    def __init__(
+        self, database: Database, egress: Egress, vault: Vault, *, threads: int = THREADS
+    ) -> None:
+        self._database, self._egress, self._vault = database, egress, vault
+        self._threads = threads
+        self._busy: Counter[_Key] = Counter()
+        self._failing: set[_Key] = set()
+        self._lock = threading.Lock()
+        self._news = threading.Event()
+
+    def wake(self) -> None:
+        """Look for due deliveries at once."""
+        self._news.set()
+
+    def run(self, stopping: threading.Event) -> None:
+        """Deliver due events until `stopping` is set; return when all calls have ended."""
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="events") as pool:
+            while not stopping.is_set():
+                self._news.clear()
+                try:
+                    with self._database.across_accounts():
+                        pause = self._start_due(pool)
+                except Unavailable as exc:
+                    _log.warning("No events can be delivered now: %s", exc.message)
+                # A bug of the hub must not end the thread, which serves every account.
+                except Exception:
+                    _log.exception("Due events could not be delivered.")
+                else:
+                    self._news.wait(pause)
+                    continue
+                stopping.wait(_UNAVAILABLE_S)
+
+    def _start_due(self, pool: ThreadPoolExecutor) -> float:
+        """Start to send due deliveries in free threads; return how many seconds to pause then."""
+        due, later_ms = claiming.find_due(self._database)
+        for subscription in due:
+            if (most := self._free_threads(subscription, len(due))) <= 0:
+                continue
+            found = claiming.claim(self._database, subscription, most=most)
+            if found is None:
+                continue
+            row, deliveries = found
+            until = time.monotonic() + _START_WITHIN_S
+            for claimed in deliveries:
+                with self._lock:
+                    self._busy[subscription.account_id, subscription.id] += 1
+                pool.submit(self._run_job, row, claimed, until)
+        poll_s = _POLL_S[self._database.dialect]
+        return poll_s if later_ms is None else min(poll_s, max(0.02, later_ms / 1000))
+
+    def _free_threads(self, due: DueSubscription, count: int) -> int:
+        """Return how many deliveries of a subscription may be sent now.
+
+        `count`: the number of subscriptions with due deliveries.
+        """
+        key = (due.account_id, due.id)
+        with self._lock:
+            (self._failing.add if due.is_failing else self._failing.discard)(key)
+            own, busy = self._busy[key], self._busy.total()
+            failing = sum(self._busy[each] for each in self._failing)
+        if due.is_failing:
+            return min(1 - own, self._threads // 2 - failing, self._threads - busy)
+        share = max(1, math.ceil(self._threads / count))
+        share = min(share, max(1, int(self._threads * _MOST_OF_ONE)))
+        return min(share - own, self._threads - busy)
+
+    def _run_job(self, row: Any, claimed: Claimed, until: float) -> None:
+        try:
+            with self._database.for_account(claimed.account_id):
+                self._deliver(row, claimed, until)
+        except Unavailable as exc:
+            # The lease expires by itself, and the event is sent again under the same id.
+            _log.warning("The delivery of an event could not be recorded: %s", exc.message)
+        # A bug of the hub must be logged; the lease expires by itself.
+        except Exception:
+            _log.exception("The delivery of an event failed because of a bug.")
+        finally:
+            with self._lock:
+                key = (claimed.account_id, claimed.subscription_id)
+                self._busy[key] -= 1
+                if not self._busy[key]:
+                    del self._busy[key]
+            self._news.set()
+
+    def _deliver(self, row: Any, claimed: Claimed, until: float) -> None:
+        """Send a claimed event and record the outcome; `row` is that of its subscription."""
+        if time.monotonic() > until:
+            claiming.release(self._database, claimed)
+            return
+        began = time.monotonic()
+        attempt = self._send(row, claimed)
+        metrics.event_sent("delivered" if attempt.succeeded else "failed", time.monotonic() - began)
+        switch_off = claiming.finish(self._database, claimed, attempt)
+        if attempt.gone:
+            self._end(claimed, "ended", _GONE)
+        elif switch_off:
+            self._end(claimed, "switched_off", _SWITCHED_OFF.format(reason=attempt.reason))
+
+    def _send(self, row: Any, claimed: Claimed) -> Attempt:
+        try:
+            secret = subscriptions.open_secret(self._vault, row)
+        except SealBroken as exc:
+            return Attempt(None, str(exc))
+        body = messages.body(
+            id=claimed.event_id,
+            type=claimed.type,
+            created_at=claimed.created_at,
+            client_id=row.client_id,
+            data=claimed.data,
+        )
+        return sending.send(self._egress, row.url, secret, claimed.event_id, body)
+
+    def _end(self, claimed: Claimed, state: subscriptions.State, reason: str) -> None:
+        _log.warning(
+            "Subscription %s of account %s: %s", claimed.subscription_id, claimed.account_id, reason
+        )
+        self._database.transact(
+            lambda tx: subscriptions.end(
+                tx, claimed.account_id, claimed.subscription_id, state, reason
+            )
+        )

@@ -1,0 +1,92 @@
+"""Store events in the transaction of the change that they tell of, with a delivery for each route.
+
+The routes of an account (`accounts.event_routes`) say which subscription gets which events. So this
+needs no query, and an account without subscriptions needs no statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from crmhub.accounts.event_routes import EventRoutes, wanted_types
+from crmhub.database.connection import Connection, now_ms
+from crmhub.events.messages import dump_data, new_id
+from crmhub.events.schedule import LONGEST_MS, SKEW_MS
+
+# Events of one change of a subject: their positions keep the order in which they are given.
+_EVENTS_OF_CHANGE = 16
+_EVENT = {
+    "account_id": "int",
+    "id": "text",
+    "type": "text",
+    "subject": "text",
+    "data": "text",
+    "created_at": "bigint",
+}
+_DELIVERY = {
+    "account_id": "int",
+    "event_id": "text",
+    "subscription_id": "text",
+    "subject": "text",
+    "position": "bigint",
+    "state": "text",
+    "run_at": "bigint",
+    "attempts": "int",
+    "give_up_at": "bigint",
+    "reason": "text",
+    "created_at": "bigint",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to a subject, such as the record "contacts:17".
+
+    `at` is the time of the change (ms since 1970). It must grow from change to change of the
+    subject, since it determines the order of delivery. `data` is what subscriptions get.
+    """
+
+    type: str
+    subject: str
+    at: int
+    data: Mapping[str, Any] = field(repr=False)
+
+
+def wants(routes: EventRoutes, *types: str) -> bool:
+    """Return whether a subscription gets events of one of these types."""
+    return bool(routes) and not wanted_types(routes).isdisjoint(types)
+
+
+def record_events(
+    tx: Connection, account_id: int, routes: EventRoutes, events: Iterable[Event]
+) -> None:
+    """Store those of the events that a subscription gets, in the order in which they happened.
+
+    Workers are notified after the commit.
+    """
+    wanted = wanted_types(routes)
+    now = now_ms()
+    rows: list[tuple[Any, ...]] = []
+    deliveries: list[tuple[Any, ...]] = []
+    numbers: dict[tuple[str, int], int] = {}
+    for event in events:
+        number = numbers.get((event.subject, event.at), 0)
+        numbers[event.subject, event.at] = number + 1
+        if event.type not in wanted:
+            continue
+        id = new_id(now)
+        rows.append((account_id, id, event.type, event.subject, dump_data(event.data), now))
+        position = event.at * _EVENTS_OF_CHANGE + min(number, _EVENTS_OF_CHANGE - 1)
+        # Due at once, even if the clock of this machine is a little ahead of the database's.
+        times = (now - SKEW_MS, 0, now + LONGEST_MS, "", now)
+        deliveries += [
+            (account_id, id, route.subscription_id, event.subject, position, "queued", *times)
+            for route in routes
+            if event.type in route.types
+        ]
+    if rows:
+        tx.insert("event", _EVENT, rows)
+        tx.insert("event_delivery", _DELIVERY, deliveries)
+        tx.notify_workers()

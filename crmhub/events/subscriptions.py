@@ -1,0 +1,237 @@
+"""Event subscriptions in the database: create, read, change and delete them.
+
+Each change locks the account's catalogue exclusively and increments its version. So every process
+uses the changed subscriptions for its next write of a record.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import sqlalchemy as sa
+
+from crmhub.accounts.event_routes import EventRoute, dump_routes
+from crmhub.database import tables
+from crmhub.database.connection import Connection
+from crmhub.database.statements import Statement, one_of, param, params
+from crmhub.database.tables import event_delivery, event_subscription
+from crmhub.errors import NotFound, Semantic
+from crmhub.properties import catalogue
+from crmhub.secrets import BASE36, Vault, WebhookSecret, parse_webhook_secret, token
+
+State = Literal["active", "disabled", "ended", "switched_off"]
+MAX_SUBSCRIPTIONS = 20
+"""The most subscriptions that an account may have."""
+_SECRET_BYTES = 32
+_ID_BITS = 96
+_COLUMN = "secret"
+DISABLED = "The subscription was disabled."
+
+_s, _d = event_subscription.c, event_delivery.c
+_OF_ACCOUNT = _s.account_id == param("account_id")
+_IS = sa.and_(_OF_ACCOUNT, _s.id == param("id"))
+_DELIVERIES_OF = sa.and_(_d.account_id == param("account_id"), _d.subscription_id == param("id"))
+_INSERT = Statement(
+    sa.insert(event_subscription).values(
+        params("account_id", "id", "url", "types", "secret", "created_at", "changed_at")
+        | {
+            "state": "active",
+            "reason": "",
+            "failures": sa.literal_column("0"),
+            "paused_until": sa.literal_column("0"),
+        }
+    )
+)
+_LIST = Statement(sa.select(event_subscription).where(_OF_ACCOUNT).order_by(_s.created_at, _s.id))
+_FIND = Statement(sa.select(event_subscription).where(_IS))
+_LOCK = Statement(sa.select(event_subscription).where(_IS).with_for_update())
+_UPDATE = Statement(
+    sa.update(event_subscription)
+    .where(_IS)
+    .values(
+        params("url", "types", "state", "reason", "changed_at")
+        | {
+            "failures": sa.literal_column("0"),
+            "failing_since": sa.null(),
+            "paused_until": sa.literal_column("0"),
+        }
+    )
+)
+_DELETE = Statement(sa.delete(event_subscription).where(_IS))
+_DELETE_DELIVERIES = Statement(sa.delete(event_delivery).where(_DELIVERIES_OF))
+_FAIL_QUEUED = Statement(
+    sa.update(event_delivery)
+    .where(_DELIVERIES_OF, one_of(_d.state, "queued"))
+    .values(
+        state=sa.literal_column("'failed'"),
+        lease=sa.null(),
+        reason=param("reason"),
+        finished_at=param("now"),
+    )
+)
+_SET_ROUTES = Statement(
+    sa.update(tables.account)
+    .where(tables.account.c.id == param("account_id"))
+    .values(params("event_routes"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A subscription of an account to events, without its secret.
+
+    `state` is "active", "disabled" (by a person), "ended" (its address answered 410) or
+    "switched_off" (after 5 days in which every call has failed). `reason` says why, or what was
+    wrong with the last call. `failures` is the number of calls that have failed since the last
+    success, and `failing_since` the time of the first of them. Times are in ms since 1970.
+    """
+
+    account_id: int
+    id: str
+    url: str
+    types: tuple[str, ...]
+    state: State
+    reason: str
+    failures: int
+    failing_since: int | None
+    created_at: int
+    changed_at: int
+
+
+def add(
+    tx: Connection, vault: Vault, account_id: int, *, url: str, types: Sequence[str]
+) -> tuple[Subscription, str]:
+    """Store a new active subscription; return it and its secret, which is never shown again.
+
+    Raises Semantic if the account has 20 subscriptions already.
+    """
+    catalogue.change(tx, account_id)
+    if len(listed(tx, account_id)) >= MAX_SUBSCRIPTIONS:
+        raise Semantic(
+            f"An account has at most {MAX_SUBSCRIPTIONS} event subscriptions; remove one first."
+        )
+    id = f"sub_{token(_ID_BITS, BASE36)}"
+    key = {"account_id": account_id, "id": id}
+    secret = f"whsec_{base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()}"
+    now = tx.now_ms()
+    row = {
+        "url": url,
+        "types": " ".join(types),
+        "secret": vault.seal(secret, account_id=account_id, column=_COLUMN),
+        "created_at": now,
+        "changed_at": now,
+    }
+    tx.run(_INSERT, key | row)
+    _store_routes(tx, account_id)
+    return find(tx, account_id, id), secret
+
+
+def listed(db: Connection, account_id: int) -> list[Subscription]:
+    """Return the subscriptions of an account, the oldest first."""
+    return [subscription_of(row) for row in db.rows(_LIST, {"account_id": account_id})]
+
+
+def find(db: Connection, account_id: int, id: str) -> Subscription:
+    """Return a subscription; raises NotFound if the account has none with this id."""
+    return subscription_of(find_row(db, account_id, id))
+
+
+def find_row(db: Connection, account_id: int, id: str, *, lock: bool = False) -> Any:
+    """Return the database row of a subscription; with `lock`, nobody else changes it meanwhile.
+
+    Raises NotFound if the account has no such subscription.
+    """
+    row = db.row(_LOCK if lock else _FIND, {"account_id": account_id, "id": id[:100]})
+    if row is None:
+        raise NotFound(f"There is no event subscription {id[:60]!r}.")
+    return row
+
+
+def open_secret(vault: Vault, row: Any) -> WebhookSecret:
+    """Return the signing secret of a subscription's database row; raises SealBroken."""
+    return parse_webhook_secret(vault.open(row.secret, account_id=row.account_id, column=_COLUMN))
+
+
+def change(
+    tx: Connection,
+    account_id: int,
+    id: str,
+    *,
+    url: str | None = None,
+    types: Sequence[str] | None = None,
+    state: State | None = None,
+    reason: str = "",
+) -> tuple[Subscription, Subscription]:
+    """Set values of a subscription; return it before and after the change.
+
+    None leaves a value unchanged. The count of failed calls begins anew. If the subscription is no
+    longer active, its queued deliveries fail with `reason`. Raises NotFound.
+    """
+    catalogue.change(tx, account_id)
+    before = subscription_of(find_row(tx, account_id, id, lock=True))
+    key = {"account_id": account_id, "id": id}
+    now = tx.now_ms()
+    after = state or before.state
+    row = {
+        "url": before.url if url is None else url,
+        "types": " ".join(before.types if types is None else types),
+        "state": after,
+        "reason": "" if after == "active" else reason or before.reason,
+        "changed_at": now,
+    }
+    tx.run(_UPDATE, key | row)
+    if after != "active":
+        tx.run(_FAIL_QUEUED, key | {"reason": reason or DISABLED, "now": now})
+    _store_routes(tx, account_id)
+    return before, find(tx, account_id, id)
+
+
+def end(tx: Connection, account_id: int, id: str, state: State, reason: str) -> None:
+    """Set an active subscription to another state; its queued deliveries fail.
+
+    Does nothing if the subscription is not active, or was deleted meanwhile.
+    """
+    catalogue.change(tx, account_id)
+    row = tx.row(_LOCK, {"account_id": account_id, "id": id})
+    if row is not None and row.state == "active":
+        change(tx, account_id, id, state=state, reason=reason)
+
+
+def delete(tx: Connection, account_id: int, id: str) -> Subscription:
+    """Delete a subscription with its deliveries; return it. Raises NotFound."""
+    catalogue.change(tx, account_id)
+    deleted = find(tx, account_id, id)
+    key = {"account_id": account_id, "id": id}
+    tx.run(_DELETE_DELIVERIES, key)
+    tx.run(_DELETE, key)
+    _store_routes(tx, account_id)
+    return deleted
+
+
+def subscription_of(row: Any) -> Subscription:
+    """Return the subscription of a row of the table `event_subscription`."""
+    return Subscription(
+        account_id=row.account_id,
+        id=row.id,
+        url=row.url,
+        types=tuple(row.types.split()),
+        state=cast("State", row.state),
+        reason=row.reason,
+        failures=row.failures,
+        failing_since=row.failing_since,
+        created_at=row.created_at,
+        changed_at=row.changed_at,
+    )
+
+
+def _store_routes(tx: Connection, account_id: int) -> None:
+    routes = [
+        EventRoute(each.id, frozenset(each.types))
+        for each in listed(tx, account_id)
+        if each.state == "active"
+    ]
+    tx.run(_SET_ROUTES, {"account_id": account_id, "event_routes": dump_routes(routes)})

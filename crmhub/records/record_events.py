@@ -1,0 +1,162 @@
+"""The events of changed records, each stored in the transaction of its change.
+
+Nothing happens here unless the account has a subscription to such events: the catalogue, which each
+write reads anyway, contains the subscriptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from crmhub.accounts.event_routes import EventRoutes
+from crmhub.database.connection import Connection
+from crmhub.events.event_types import ASSOCIATION_CHANGED, STAGE_CHANGED
+from crmhub.events.recording import Event, record_events, wants
+from crmhub.properties.catalogue import Catalogue
+from crmhub.properties.kinds import Kind
+
+
+class Changed(NamedTuple):
+    """A changed record: its id, its new `updated_at`, and its properties before and after."""
+
+    id: int
+    at: int
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+
+
+class LinkChange(NamedTuple):
+    """Links of the record `id` that were added or removed at `at` (ms since 1970)."""
+
+    id: int
+    at: int
+    to: Kind
+    to_ids: Sequence[int]
+    added: bool = True
+
+
+def subject_of(kind: Kind, id: int) -> str:
+    """Return the subject of a record's events."""
+    return f"{kind.name}:{id}"
+
+
+def wants_created(catalogue: Catalogue) -> bool:
+    """Return whether a subscription gets an event for each new record of the catalogue's kind."""
+    return wants(catalogue.event_routes, f"{catalogue.kind.singular}.created")
+
+
+def note_created(
+    tx: Connection,
+    catalogue: Catalogue,
+    records: Iterable[Changed],
+    links: Iterable[LinkChange] = (),
+    *,
+    restored: bool = False,
+) -> None:
+    """Store events for new records, and for the links with which they were created.
+
+    `restored`: whether the records existed before, and were separated from others again.
+    """
+    if not catalogue.event_routes:
+        return
+    kind = catalogue.kind
+    more: dict[str, Any] = {"restored": True} if restored else {}
+    created = (_event(kind, "created", each, **more) for each in records)
+    linked = (_link_event(kind, each) for each in links)
+    record_events(tx, catalogue.account_id, catalogue.event_routes, [*created, *linked])
+
+
+def note_updated(tx: Connection, catalogue: Catalogue, records: Iterable[Changed]) -> None:
+    """Store events for changed records, and further ones for those that changed their stage."""
+    if not catalogue.event_routes:
+        return
+    events = [event for each in records for event in _update_events(catalogue.kind, each)]
+    record_events(tx, catalogue.account_id, catalogue.event_routes, events)
+
+
+def _update_events(kind: Kind, record: Changed) -> Iterator[Event]:
+    yield _event(kind, "updated", record)
+    if kind.stage and record.before.get(kind.stage) != record.after.get(kind.stage):
+        yield _event(kind, STAGE_CHANGED, record, only=(kind.stage, kind.pipeline))
+
+
+def note_archived(tx: Connection, catalogue: Catalogue, records: Iterable[Changed]) -> None:
+    """Store events for archived records, with their last properties in `before`."""
+    if not catalogue.event_routes:
+        return
+    events = [_archived(catalogue.kind, each) for each in records]
+    record_events(tx, catalogue.account_id, catalogue.event_routes, events)
+
+
+def _archived(kind: Kind, record: Changed, **more: Any) -> Event:
+    data = {"id": record.id, "properties": record.before, "changed": [], "previous": {}}
+    return Event(
+        f"{kind.singular}.archived", subject_of(kind, record.id), record.at, {**data, **more}
+    )
+
+
+def note_merged(
+    tx: Connection,
+    catalogue: Catalogue,
+    kept: Changed,
+    other: Changed,
+    links: Iterable[LinkChange],
+) -> None:
+    """Store events for a record into which another one was merged, and for the other one.
+
+    `links` are those that the kept record got.
+    """
+    if not catalogue.event_routes:
+        return
+    kind = catalogue.kind
+    events = [
+        _event(kind, "merged", kept, mergedId=other.id),
+        _archived(kind, other, mergedInto=kept.id),
+        *(_link_event(kind, each) for each in links),
+    ]
+    record_events(tx, catalogue.account_id, catalogue.event_routes, events)
+
+
+def note_links(
+    tx: Connection, account_id: int, routes: EventRoutes, kind: Kind, links: Iterable[LinkChange]
+) -> None:
+    """Store an event for each change of links of a record of this kind."""
+    if wants(routes, ASSOCIATION_CHANGED):
+        record_events(tx, account_id, routes, [_link_event(kind, each) for each in links])
+
+
+def _link_event(kind: Kind, link: LinkChange) -> Event:
+    data = {
+        "id": link.id,
+        "properties": {},
+        "changed": [link.to.name],
+        "previous": {},
+        "object": kind.name,
+        "associations": {link.to.name: {"added" if link.added else "removed": [*link.to_ids]}},
+    }
+    return Event(ASSOCIATION_CHANGED, subject_of(kind, link.id), link.at, data)
+
+
+def _event(
+    kind: Kind, what: str, record: Changed, *, only: Sequence[str] = (), **more: Any
+) -> Event:
+    """Return an event with the record's properties, the changed ones, and their former values.
+
+    `only`: the properties whose changes count, all by default. `more` is added to the data.
+    """
+    before, after = record.before, record.after
+    changed = sorted(
+        name
+        for name in {**before, **after}
+        if before.get(name, "") != after.get(name, "") and (not only or name in only)
+    )
+    data = {
+        "id": record.id,
+        "properties": after,
+        "changed": changed,
+        "previous": {name: before.get(name, "") for name in changed} if before else {},
+    }
+    return Event(
+        f"{kind.singular}.{what}", subject_of(kind, record.id), record.at, {**data, **more}
+    )

@@ -1,0 +1,270 @@
+"""An account's page "Events": subscriptions, their deliveries, tests and replays."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import pytest
+
+from crmhub.events import subscriptions
+from crmhub.events.event_types import TYPES
+from crmhub.hub import Hub
+from crmhub.operations import event_subscriptions
+from crmhub.secrets import parse_webhook_secret
+from tests.clients import TESTS, Client
+from tests.console.test_roles import signed_in
+from tests.consoles import Operator, text_of, value_of
+from tests.events.receivers import HOOK, receiving, subscribe
+
+
+def path(client: Client, *parts: str) -> str:
+    return "/".join((f"/accounts/{client.account.client_id}/events", *parts))
+
+
+def set_state(hub: Hub, client: Client, id: str, *states: str) -> None:
+    for state in states:
+        event_subscriptions.change(hub, client.account.client_id, id, state=state, by=TESTS)
+
+
+def switch_off(hub: Hub, client: Client, id: str, reason: str = "It answered <503>.") -> None:
+    hub.database.transact(
+        lambda tx: subscriptions.end(tx, client.account.id, id, "switched_off", reason)
+    )
+
+
+def states(hub: Hub, client: Client, id: str) -> list[str]:
+    of = (hub, client.account.client_id, id)
+    return [each.state for each in event_subscriptions.list_deliveries(*of)]
+
+
+def event_ids(answer) -> list[str]:
+    return re.findall(r'name="id" value="(evt_\w+)"', answer.text)
+
+
+def test_a_subscription_is_added_and_its_secret_shown_once(
+    hub: Hub, client: Client, operator: Operator
+) -> None:
+    assert "No subscriptions" in text_of(operator.get(path(client)))
+    form = {"url": f" {HOOK} ", "type": ["contact.created", "lead.failed"]}
+    made = operator.send(path(client), form, at=path(client))
+    assert made.status_code == 201
+    secret = value_of(made, "secret")
+    parse_webhook_secret(secret)
+    (stored,) = event_subscriptions.listed(hub, client.account.client_id)
+    assert (stored.url, stored.types) == (HOOK, ("contact.created", "lead.failed"))
+    listed, shown = operator.get(path(client)), operator.get(path(client, stored.id))
+    assert secret not in listed.text + shown.text
+    assert f"{HOOK} contact.created, lead.failed active" in text_of(listed)
+    assert "No deliveries yet" in text_of(shown)
+
+
+def test_every_type_can_be_ticked(hub: Hub, client: Client, operator: Operator) -> None:
+    offered = re.findall(r'name="type" value="([\w.]+)"', operator.get(path(client)).text)
+    assert sorted(offered) == sorted(("all", *TYPES))
+    operator.send(path(client), {"url": HOOK, "type": "all"}, at=path(client))
+    assert event_subscriptions.listed(hub, client.account.client_id)[0].types == TYPES
+    assert "all types" in text_of(operator.get(path(client)))
+
+
+@pytest.mark.parametrize(
+    ("url", "types", "words"),
+    [
+        ("http://10.0.0.1/<x>", ["deal.updated"], "10.0.0.1"),
+        (HOOK, [], "name at least one type"),
+        (HOOK, ["deal.lost"], "no type 'deal.lost'"),
+    ],
+    ids=["private", "none", "unknown"],
+)
+def test_a_refused_form_keeps_what_was_typed(
+    hub: Hub, client: Client, operator: Operator, url: str, types: list[str], words: str
+) -> None:
+    answer = operator.send(path(client), {"url": url, "type": types}, at=path(client))
+    assert answer.status_code == 422
+    assert words in text_of(answer)
+    assert f'value="{html.escape(url)}"' in answer.text
+    for name in types:
+        if name in TYPES:
+            assert f'value="{name}" id="f-{name}" checked' in answer.text
+    assert event_subscriptions.listed(hub, client.account.client_id) == []
+
+
+def test_a_subscription_is_changed(hub: Hub, client: Client, operator: Operator) -> None:
+    id = subscribe(hub, client, "contact.created").subscription.id
+    form = operator.get(path(client, id, "change")).text
+    assert 'id="f-contact.created" checked' in form
+    assert f'value="{HOOK}"' in form
+    new = {"url": f"{HOOK}2", "type": ["ticket.created"]}
+    answer = operator.send(path(client, id, "change"), new)
+    assert answer.location == f"/console{path(client, id)}"
+    found = event_subscriptions.find(hub, client.account.client_id, id)
+    assert (found.url, found.types) == (f"{HOOK}2", ("ticket.created",))
+    refused = operator.send(path(client, id, "change"), {"url": HOOK, "type": []})
+    assert (refused.status_code, "name at least one type" in text_of(refused)) == (422, True)
+
+
+def test_a_subscription_is_disabled_activated_and_removed(
+    hub: Hub, client: Client, operator: Operator
+) -> None:
+    id = subscribe(hub, client, "contact.created").subscription.id
+    at = path(client, id)
+    operator.send(f"{at}/state", {"state": "disabled"}, at=at)
+    disabled = text_of(operator.get(at))
+    assert "disabled" in disabled
+    assert "Replay" not in disabled
+    assert operator.send(f"{at}/state", {"state": "ended"}, at=at).status_code == 400
+    operator.send(f"{at}/state", {"state": "active"}, at=at)
+    assert "The subscription is active." in text_of(operator.get(at))
+    assert operator.send(f"{at}/remove", at=at).location == f"/console{path(client)}"
+    assert "The subscription is removed." in text_of(operator.get(path(client)))
+    assert operator.get(at).status_code == 404
+
+
+def test_a_test_shows_the_answer_and_how_long_it_took(
+    hub: Hub, client: Client, operator: Operator
+) -> None:
+    with receiving() as receiver:
+        id = subscribe(hub, client, "contact.created", url=receiver.url).subscription.id
+        at = path(client, id)
+        sent = text_of(operator.send(f"{at}/test", at=at))
+        assert re.search(r"Test event delivered\. Status 204, after [\d.]+ m?s\.", sent)
+        receiver.answer = lambda received: 500
+        assert "not delivered. Status 500, after" in text_of(operator.send(f"{at}/test", at=at))
+    assert receiver.types == ["subscription.test"] * 2
+    assert "not delivered. No answer, after" in text_of(operator.send(f"{at}/test", at=at))
+
+
+def test_deliveries_are_shown_filtered_and_paged(
+    hub: Hub, client: Client, operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crmhub.console.event_deliveries._PAGE_SIZE", 2)
+    id = subscribe(hub, client, "contact.created").subscription.id
+    made = [client.make(firstname="<b>Ada</b>", email=f"ada{n}@example.com") for n in range(3)]
+    set_state(hub, client, id, "disabled", "active")
+    late = client.make(email="late@example.com")
+    first = operator.get(path(client, id))
+    words = text_of(first)
+    assert f"contacts:{late}" in words
+    assert "queued" in words
+    assert "The subscription was disabled." in words
+    assert "<b>Ada" not in first.text
+    assert "ada2@example.com" in words
+    assert len(event_ids(first)) == 1
+    link = re.search(r'href="/console([^"]*)" rel="next"', first.text)
+    assert link is not None
+    second = operator.get(html.unescape(link[1]))
+    assert [f"contacts:{id}" in text_of(second) for id in made] == [True, True, False]
+    assert 'rel="next"' not in second.text
+    failed = operator.get(path(client, id) + "?state=failed")
+    assert f"contacts:{late}" not in text_of(failed)
+    assert "No delivered deliveries" in text_of(operator.get(path(client, id) + "?state=delivered"))
+    assert operator.get(path(client, id) + "?state=lost&after=x&event=%00").status_code == 200
+
+
+def test_events_are_replayed_one_by_one_and_by_time(
+    hub: Hub, client: Client, operator: Operator
+) -> None:
+    id = subscribe(hub, client, "contact.created").subscription.id
+    for n in range(3):
+        client.make(email=f"ada{n}@example.com")
+    set_state(hub, client, id, "disabled", "active")
+    at = path(client, id)
+    chosen = event_ids(operator.get(at))
+    assert len(chosen) == 3
+    none = operator.send(f"{at}/replay-events", at=at)
+    assert (none.status_code, "Select at least one event." in text_of(none)) == (400, True)
+    operator.send(f"{at}/replay-events", {"id": chosen[1]}, at=at)
+    assert "1 event will be delivered again." in text_of(operator.get(at))
+    assert states(hub, client, id) == ["failed", "queued", "failed"]
+    for period in ({"since": "soon", "until": "2031-01-01"}, {"since": "2026-01-01"}):
+        refused = operator.send(f"{at}/replay", period, at=at)
+        assert refused.status_code == 400
+        assert f'value="{period["since"]}"' in refused.text
+    operator.send(f"{at}/replay", {"since": "2026-01-01", "until": "2031-01-01"}, at=at)
+    assert "2 events will be delivered again." in text_of(operator.get(at))
+    assert states(hub, client, id) == ["queued"] * 3
+
+
+def test_a_subscription_that_was_switched_off_needs_attention(
+    app, hub: Hub, client: Client, operator: Operator, other: Client, monkeypatch
+) -> None:
+    monkeypatch.setattr("crmhub.console.banner._CACHE_S", 0.0)
+    monkeypatch.setattr("crmhub.console.banner._PAUSE_FACTOR", 0.0)
+    app.extensions["crmhub.console.banner"].forget()
+    id = subscribe(hub, client, "contact.created").subscription.id
+    reader = signed_in(app, "reader", other)
+    limited = signed_in(app, "operator", client)
+    assert "was switched off" not in text_of(limited.get(""))
+    switch_off(hub, client, id)
+    for page in (operator.get(path(client)), operator.get(path(client, id))):
+        assert "switched off" in text_of(page).lower()
+        assert "It answered <503>." in text_of(page)
+    overview = limited.get("")
+    assert "1 event subscription was switched off since" in text_of(overview)
+    assert f'href="/console{path(client)}"' in overview.text
+    banner = limited.get(f"/accounts/{client.account.client_id}")
+    assert "1 event subscription switched off:" in text_of(banner)
+    assert client.account.client_id not in reader.get("").text
+    operator.send(path(client, id, "state"), {"state": "active"}, at=path(client, id))
+    assert "was switched off" not in text_of(limited.get(""))
+
+
+def test_a_failing_subscription_is_no_active_one(
+    hub: Hub, client: Client, operator: Operator
+) -> None:
+    id = subscribe(hub, client, "contact.created").subscription.id
+    hub.database.transact(
+        lambda tx: tx.run(
+            "update event_subscription set failures = 7, failing_since = 1700000000000,"
+            " reason = 'It answered 503.' where account_id = :account and id = :id",
+            {"account": client.account.id, "id": id},
+        )
+    )
+    listed, shown = text_of(operator.get(path(client))), text_of(operator.get(path(client, id)))
+    assert "failing since 2023-11-14 22:13 UTC It answered 503." in listed
+    assert "since 2023-11-14 22:13 UTC , 7 calls: It answered 503." in shown
+
+
+def test_roles_see_and_do_what_is_theirs(app, hub: Hub, client: Client, other: Client) -> None:
+    id = subscribe(hub, client, "contact.created").subscription.id
+    client.make(email="zebedee@example.com")
+    set_state(hub, client, id, "disabled", "active")
+    at = path(client, id)
+    reader, support = signed_in(app, "reader", client), signed_in(app, "support")
+    for user, personal in ((reader, True), (support, False)):
+        for page in (user.get(path(client)), user.get(at)):
+            assert page.status_code == 200
+            assert "secret-path" not in page.text
+        assert ("zebedee" in user.get(at).text) is personal
+        for what, form in (
+            ("", {"url": HOOK, "type": "all"}),
+            (f"/{id}/change", {"url": HOOK, "type": "all"}),
+            (f"/{id}/state", {"state": "disabled"}),
+            (f"/{id}/remove", {}),
+        ):
+            answer = user.send(f"{path(client)}{what}", form, at="/accounts")
+            assert answer.status_code == 403, what
+    assert "Replay" not in text_of(reader.get(at))
+    assert "test event" not in text_of(reader.get(at))
+    for what in ("test", "replay", "replay-events"):
+        assert reader.send(f"{at}/{what}", at="/accounts").status_code == 403
+    (event_id,) = event_ids(support.get(at))
+    support.send(f"{at}/replay-events", {"id": event_id}, at=at)
+    assert states(hub, client, id) == ["queued"]
+    stranger = signed_in(app, "operator", other)
+    for method, where in (("GET", at), ("GET", path(client)), ("POST", f"{at}/remove")):
+        send = stranger.get if method == "GET" else lambda to: stranger.send(to, at="/accounts")
+        assert send(where).status_code == 404
+
+
+def test_nobody_changes_a_subscription_without_the_forms_token(
+    hub: Hub, client: Client, other: Client, operator: Operator
+) -> None:
+    id = subscribe(hub, client, "contact.created").subscription.id
+    for what in ("change", "state", "remove", "test", "replay", "replay-events"):
+        answer = operator.open("POST", path(client, id, what), data={"state": "disabled"})
+        assert answer.status_code == 403, what
+        theirs = operator.send(path(other, id, what), {"state": "disabled"}, at="/accounts")
+        assert theirs.status_code == 404, what
+    assert operator.open("POST", path(client), data={"url": HOOK}).status_code == 403
+    assert event_subscriptions.find(hub, client.account.client_id, id).state == "active"

@@ -1,0 +1,134 @@
+"""The public API of event subscriptions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flask
+import pytest
+
+from crmhub.accounts import keys
+from crmhub.hub import Hub
+from tests.clients import Client
+from tests.events.receivers import HOOK, receiving
+
+PATH = "/events/subscriptions"
+BODY = {"url": HOOK, "types": ["contact.created", "deal.stage_changed"]}
+
+
+def made(client: Client, **more: Any) -> dict[str, Any]:
+    answer = client.post(PATH, {**BODY, **more})
+    assert answer.status_code == 201, answer.text
+    shown: dict[str, Any] = answer.json
+    return shown
+
+
+def test_life_of_a_subscription(client: Client) -> None:
+    new = made(client)
+    secret = new.pop("secret")
+    assert secret.startswith("whsec_")
+    assert (new["url"], new["types"], new["state"]) == (HOOK, BODY["types"], "active")
+    one = f"{PATH}/{new['id']}"
+    assert client.get(one).json == new
+    assert client.get(PATH).json == {
+        "total": 1,
+        "results": [new],
+        "cursor": {"next": "", "nextLink": ""},
+        "hasMore": False,
+    }
+    changed = client.patch(one, {"state": "disabled", "types": ["lead.failed"]}).json
+    assert (changed["state"], changed["types"]) == ("disabled", ["lead.failed"])
+    assert client.delete(one).status_code == 204
+    assert client.get(one).status_code == client.delete(one).status_code == 404
+
+
+def test_another_account_gets_the_same_404(client: Client, other: Client) -> None:
+    id = made(client)["id"]
+    mine, none = other.get(f"{PATH}/{id}"), other.get(f"{PATH}/sub_x")
+    assert (mine.status_code, none.status_code) == (404, 404)
+    assert mine.json["message"].replace(id, "") == none.json["message"].replace("sub_x", "")
+    for answer in (
+        other.patch(f"{PATH}/{id}", {}),
+        other.delete(f"{PATH}/{id}"),
+        other.post(f"{PATH}/{id}/test", None),
+        other.post(f"{PATH}/{id}/replay", {"since": "2026-01-01"}),
+    ):
+        assert answer.status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "word"),
+    [
+        ({}, 400, "url"),
+        ({**BODY, "secret": "x"}, 400, "secret"),
+        ({**BODY, "types": "contact.created"}, 400, "types"),
+        ({**BODY, "types": ["contact.renamed"]}, 400, "contact.renamed"),
+        ({**BODY, "types": []}, 422, "types"),
+        ({**BODY, "url": "http://192.168.0.1/"}, 422, "192.168.0.1"),
+        ({**BODY, "url": "nonsense"}, 422, "url"),
+    ],
+    ids=["empty", "unknown", "text", "type", "none", "private", "nonsense"],
+)
+def test_faults_of_a_new_one(client: Client, body: Any, status: int, word: str) -> None:
+    answer = client.post(PATH, body)
+    assert answer.status_code == status, answer.text
+    assert list(answer.json) == ["category", "message", "timestamp", "status"]
+    assert word in answer.json["message"]
+
+
+@pytest.mark.parametrize("scope", ["contacts:read", "contacts:write", "events:write"])
+def test_scope(hub: Hub, client: Client, scope: str) -> None:
+    issued = hub.database.transact(lambda tx: keys.create(tx, client.account.id, scopes=[scope]))
+    client.key = issued.api_key
+    answers = client.get(PATH).status_code, client.post(PATH, BODY).status_code
+    assert answers == ((200, 201) if scope == "events:write" else (403, 403))
+
+
+def test_a_repeated_key_makes_one_subscription_and_shows_no_secret(client: Client) -> None:
+    sent = {"headers": {"Idempotency-Key": "one"}}
+    first, again = (client.post(PATH, BODY, **sent) for _ in range(2))
+    assert again.headers["Idempotent-Replayed"] == "true"
+    assert again.json == {**first.json, "secret": ""}
+    assert client.get(PATH).json["total"] == 1
+
+
+def test_test_and_replay(client: Client) -> None:
+    with receiving() as receiver:
+        id = made(client, url=receiver.url)["id"]
+        answer = client.post(f"{PATH}/{id}/test", None)
+        assert answer.status_code == 200, answer.text
+        assert answer.json == {
+            "eventId": receiver.received[0].json["id"],
+            "delivered": True,
+            "status": 204,
+            "message": "",
+        }
+    assert client.post(f"{PATH}/{id}/test", None).json["delivered"] is False
+    client.make()
+    for body, status in (
+        ({"since": "2026-01-01T00:00:00Z"}, 200),
+        ({"since": "2026-01-01", "until": "2025-01-01"}, 400),
+        ({"since": "yesterday"}, 400),
+        ({}, 400),
+        ({"since": "2026-01-01", "eventIds": ["evt_x"]}, 400),
+        ({"eventIds": ["evt_x"]}, 404),
+    ):
+        answer = client.post(f"{PATH}/{id}/replay", body)
+        assert answer.status_code == status, answer.text
+    client.patch(f"{PATH}/{id}", {"state": "disabled"})
+    assert client.post(f"{PATH}/{id}/replay", {"since": "2026-01-01"}).status_code == 422
+    client.patch(f"{PATH}/{id}", {"state": "active"})
+    assert client.post(f"{PATH}/{id}/replay", {"since": "2026-01-01"}).json == {"events": 1}
+
+
+def test_the_document_describes_each_operation(app: flask.Flask) -> None:
+    paths = app.test_client().get("/openapi.json").json["paths"]
+    operations = [
+        operation
+        for path, item in paths.items()
+        if "/events/subscriptions" in path
+        for method, operation in item.items()
+        if method in ("get", "post", "patch", "delete")
+    ]
+    assert len(operations) == 7
+    assert all(operation["summary"] for operation in operations)
