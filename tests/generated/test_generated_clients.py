@@ -172,7 +172,9 @@ def _chosen(converted: Json, document: Json, settings: dict[str, str]) -> Json:
         if operation == "createContact":
             duplicate = "pm.expect(pm.response.json().category).to.equal('ConflictError');"
             items.append(_with_test(deepcopy(requests[names[operation]]), settings, 409, duplicate))
-    return {**converted, "item": items}
+    # An empty cursor is the first page.
+    variables = [*converted["variable"], {"key": "cursor", "value": ""}]
+    return {**converted, "item": items, "variable": variables}
 
 
 def _with_test(item: Json, settings: dict[str, str], status: int, script: str) -> Json:
