@@ -52,6 +52,8 @@ def test_the_typescript_client_of_the_documents_is_strict_and_works(
     [program] = re.findall(r"```ts\n(.*?)```", page, re.DOTALL)
     [options] = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
     (tmp_path / "tsconfig.json").write_text(options)
+    # The generator looks for it above its own package, as if that were in the project.
+    (npm_programs.parents[1] / "tsconfig.json").write_text(options)
     (tmp_path / "main.ts").write_text(program)
     (tmp_path / "package.json").write_text('{"type": "module"}')
     (tmp_path / "node_modules").symlink_to(npm_programs.parent)
