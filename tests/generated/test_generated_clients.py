@@ -52,6 +52,8 @@ def test_the_typescript_client_of_the_documents_is_strict_and_works(
     [program] = re.findall(r"```ts\n(.*?)```", page, re.DOTALL)
     [options] = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
     (tmp_path / "tsconfig.json").write_text(options)
+    # The generator looks for it above its own package, as if that were in the project.
+    (npm_programs.parents[1] / "tsconfig.json").write_text(options)
     (tmp_path / "main.ts").write_text(program)
     (tmp_path / "package.json").write_text('{"type": "module"}')
     (tmp_path / "node_modules").symlink_to(npm_programs.parent)
@@ -172,7 +174,9 @@ def _chosen(converted: Json, document: Json, settings: dict[str, str]) -> Json:
         if operation == "createContact":
             duplicate = "pm.expect(pm.response.json().category).to.equal('ConflictError');"
             items.append(_with_test(deepcopy(requests[names[operation]]), settings, 409, duplicate))
-    return {**converted, "item": items}
+    # An empty cursor is the first page.
+    variables = [*converted["variable"], {"key": "cursor", "value": ""}]
+    return {**converted, "item": items, "variable": variables}
 
 
 def _with_test(item: Json, settings: dict[str, str], status: int, script: str) -> Json:

@@ -158,7 +158,7 @@ def test_each_change_has_one_entry(hub: Hub, admin: Admin, client: Client, opera
         values["pair"] = "/".join(pair.ids)
     if operation == "unmergeDuplicate":
         merge(hub, client, *pair.ids)
-    if operation == "unenrolContact":
+    if operation == "unenrolContactOfAccount":
         admin.put(f"{account}/workflows/w/enrolments/{contact_id}")
     newest = log(admin)[0]["id"]
     path = path.format(**values)
