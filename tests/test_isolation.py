@@ -22,6 +22,7 @@ from werkzeug.test import TestResponse
 from crmhub.app import create_app
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import ALL_ACCOUNTS
+from crmhub.events.event_types import TYPES
 from crmhub.hub import Hub
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
@@ -47,6 +48,7 @@ def without_clauses(sql: str) -> Iterator[str]:
 
 def use(app: flask.Flask, client: Client) -> None:
     """Use every part of the hub for an account: its API, its helpers, its journal."""
+    _subscriptions(client)
     _definitions(client)
     _records(client)
     contact_id = _helpers(client)
@@ -103,6 +105,15 @@ def _records(client: Client) -> None:
     _right(client.post("/contacts/batch/archive", {"inputs": [{"id": ids[3]}]}))
     _right(client.delete(f"/contacts/{ids[2]}"))
     _right(client.get("/usage"))
+
+
+def _subscriptions(client: Client) -> None:
+    """Subscribe to all events; nobody listens at the address."""
+    path = "/events/subscriptions"
+    made = _right(client.post(path, {"url": "http://127.0.0.1:9/", "types": [*TYPES]}))
+    _right(client.get(path))
+    _right(client.patch(f"{path}/{made['id']}", {"state": "active"}))
+    _right(client.post(f"{path}/{made['id']}/replay", {"since": "2026-01-01"}))
 
 
 def _definitions(client: Client) -> None:
