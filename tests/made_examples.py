@@ -66,11 +66,12 @@ _RANDOM = (
     (re.compile(r"\bhub-\w+"), "hub-j42rdw0nd3uqvx292hn"),
     (re.compile(r"\badm_\w+"), "adm_5t0v7qk2"),
     (re.compile(r"\bsub_\w+"), "sub_3kq0b1w9z5t7x2m8c4d6"),
+    (re.compile(r"\bcontacts:\d+"), "contacts:481516234211"),
     (re.compile(r"\bevt_\w+"), "evt_0mwvlbwdp03a4x8qmqdb8w4u"),
 )
 _CURSORS = {"next": "JYvNkQxHwSmpq6aZ", "nextLink": "?cursor=JYvNkQxHwSmpq6aZ"}
 # What differs from run to run, by its key.
-_VARYING: dict[str, Any] = {**_CURSORS, "hint": "4f2a", "ms": 12}
+_VARYING: dict[str, Any] = {**_CURSORS, "hint": "4f2a", "ms": 12, "durationMs": 12}
 _SECRETS = re.compile(r"\b(crmhub_|crmhub_admin_|whsec_)[\w+/=]+")
 
 
@@ -199,6 +200,7 @@ def record() -> Examples:
         _record_helpers(recorder)
         _record_admin(recorder)
         _record_accounts(recorder)
+        _record_event_subscriptions(recorder)
         _record_actions(recorder)
         _record_duplicates(recorder)
         _record_partial(recorder)
@@ -283,6 +285,22 @@ def _record_subscriptions(recorder: Recorder) -> None:
     recorder.api("testSubscription", "POST", f"{path}/{made['id']}/test")
     period = {"since": "2026-11-20T08:00:00Z", "until": "2026-11-21T08:00:00Z"}
     recorder.api("replayEvents", "POST", f"{path}/{made['id']}/replay", period)
+
+
+def _record_event_subscriptions(recorder: Recorder) -> None:
+    """Record what operators do; the deliveries are those of the leads that were created before."""
+    of_demo = "/accounts/demo/events/subscriptions"
+    listed = recorder.admin("listEventSubscriptions", "GET", of_demo)
+    one = f"{of_demo}/{listed['results'][0]['id']}"
+    recorder.admin("listEventDeliveries", "GET", f"{one}/deliveries", last=True)
+    recorder.admin("getEventSubscription", "GET", one)
+    recorder.admin("testEventSubscription", "POST", f"{one}/test")
+    period = {"since": "2026-11-20T08:00:00Z", "until": "2026-11-21T08:00:00Z"}
+    recorder.admin("replayEventSubscription", "POST", f"{one}/replay", period)
+    recorder.admin("updateEventSubscription", "PATCH", one, {"state": "disabled"})
+    new = {"url": "http://127.0.0.1:9/crm", "types": ["lead.failed", "connection.failing"]}
+    path = "/accounts/acme/events/subscriptions"
+    recorder.admin("createEventSubscription", "POST", path, new)
 
 
 def _record_helpers(recorder: Recorder) -> None:

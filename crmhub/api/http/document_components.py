@@ -165,6 +165,10 @@ PATH_PARAMETERS: dict[str, Shape] = {
         "description": "The action's id, as a helper answered it.",
         "example": "act-0mwvlbwdp03a4x8qmqdb8w4u",
     },
+    "subscription_id": {
+        "description": "The subscription's id.",
+        "example": "sub_3kq0b1w9z5t7x2m8c4d6",
+    },
     "generated_id": {
         "description": "The generated id issued for the account.",
         "schema": _ISSUED,

@@ -41,7 +41,8 @@ DOCUMENTED_APART = (
 # The first words of operation ids, by method. The last word of a path may be one as well.
 VERBS = {
     "get": {"get", "list", "preview"},
-    "post": {"create", "search", "read", "update", "upsert", "archive", "set", "get", "preview"},
+    "post": {"create", "search", "read", "update", "upsert", "archive", "set", "get", "preview"}
+    | {"test", "replay"},
     "put": {"set", "associate", "enrol"},
     "patch": {"update"},
     "delete": {"delete", "archive", "revoke", "dissociate", "unenrol"},
