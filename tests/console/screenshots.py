@@ -281,10 +281,10 @@ def photograph_events(camera: Camera, names: dict[str, str]) -> None:
     camera.shoot("subscription-new")
     page.get_by_role("button", name="Send a test event").click()
     page.get_by_text("Test event not delivered").wait_for()
+    page.get_by_text("Replay a period").click()
     camera.shoot("subscription-test")
     camera.open(f"/accounts/{names['local']}/events/{names['subscription']}?state=failed")
     page.locator(".table-deliveries summary").first.click()
-    page.get_by_text("Replay a period").click()
     page.get_by_text("Disable…").click()
     camera.shoot("subscription-unfolded")
 

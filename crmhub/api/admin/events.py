@@ -29,7 +29,7 @@ from crmhub.api.field_types import Choice
 from crmhub.api.http.answers import as_json, nothing
 from crmhub.api.http.authentication import hub, needs
 from crmhub.api.properties import in_path
-from crmhub.errors import BadRequest
+from crmhub.errors import Semantic
 from crmhub.events.deliveries import STATES
 from crmhub.operations import event_subscriptions, event_tests
 
@@ -138,7 +138,7 @@ def _test(client_id: str, subscription_id: str) -> flask.Response:
 def _replay(body: dict[str, Any], client_id: str, subscription_id: str) -> flask.Response:
     ids, since = body.get("event_ids"), body.get("since")
     if bool(ids) == (since is not None) or ("until" in body and since is None):
-        raise BadRequest("since: send either a period (since, until) or eventIds.")
+        raise Semantic("since: send either a period (since, until) or eventIds.")
     of = (hub(), client_id, subscription_id)
     if since is None:
         count = event_subscriptions.replay_events(*of, ids or [], by=author())

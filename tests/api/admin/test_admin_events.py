@@ -142,20 +142,22 @@ def test_events_are_replayed_by_time_and_one_by_one(hub: Hub, admin: Admin, clie
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("body", "status"),
     [
-        {},
-        {"until": "2031-01-01"},
-        {"since": "2031-01-01", "eventIds": ["evt_1"]},
-        {"since": "2031-01-02", "until": "2031-01-01"},
-        {"eventIds": []},
-        {"since": "yesterday"},
+        ({}, 422),
+        ({"until": "2031-01-01"}, 422),
+        ({"since": "2031-01-01", "eventIds": ["evt_1"]}, 422),
+        ({"since": "2031-01-02", "until": "2031-01-01"}, 400),
+        ({"eventIds": []}, 422),
+        ({"since": "yesterday"}, 400),
     ],
     ids=["nothing", "until", "both", "backwards", "no-ids", "word"],
 )
-def test_a_replay_of_nothing_is_refused(hub: Hub, admin: Admin, client: Client, body: Json) -> None:
+def test_a_replay_of_nothing_is_refused(
+    hub: Hub, admin: Admin, client: Client, body: Json, status: int
+) -> None:
     id = subscribe(hub, client, "contact.created").subscription.id
-    refused(admin.post(of(client, id, "replay"), body), 400)
+    refused(admin.post(of(client, id, "replay"), body), status)
 
 
 def test_replay_needs_an_active_subscription_and_a_known_event(
