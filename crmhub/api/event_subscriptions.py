@@ -22,7 +22,7 @@ from crmhub.api.schemas import CursorShown, Exactly, Shown
 from crmhub.audit import Author
 from crmhub.bounds import MAX_BATCH_INPUTS
 from crmhub.durations import iso
-from crmhub.errors import BadRequest
+from crmhub.errors import Semantic
 from crmhub.events.event_types import TYPES
 from crmhub.events.subscriptions import Subscription
 from crmhub.operations import event_subscriptions
@@ -272,13 +272,23 @@ def _test(subscription_id: str) -> flask.Response:
 @writes(_SCOPE, Rebuild(lambda shown: shown, lambda kept: kept))
 @blueprint.arguments(ReplayInput)
 def _replay(body: dict[str, Any], subscription_id: str) -> flask.Response:
+    return replay(body, account().client_id, subscription_id, by=_by())
+
+
+def replay(
+    body: dict[str, Any], client_id: str, subscription_id: str, *, by: Author
+) -> flask.Response:
+    """Replay the events that a `ReplayInput` names; return the answer with their number.
+
+    Raises Semantic unless it names either a period or events, and NotFound for an unknown
+    subscription or event.
+    """
     ids, since = body.get("event_ids"), body.get("since")
-    if (ids is None) == (since is None):
-        raise BadRequest("since: send either a period (since, until) or eventIds.")
-    if ids is not None or since is None:
-        count = event_subscriptions.replay_events(*_of(subscription_id), ids or [], by=_by())
+    if bool(ids) == (since is not None) or ("until" in body and since is None):
+        raise Semantic("since: send either a period (since, until) or eventIds.")
+    of = (hub(), client_id, subscription_id)
+    if since is None:
+        count = event_subscriptions.replay_events(*of, ids or [], by=by)
     else:
-        count = event_subscriptions.replay(
-            *_of(subscription_id), since=since, until=body.get("until"), by=_by()
-        )
+        count = event_subscriptions.replay(*of, since=since, until=body.get("until"), by=by)
     return as_json({"events": count})

@@ -15,7 +15,7 @@ from crmhub import audit
 from crmhub.audit import Author
 from crmhub.database.connection import Connection, now_ms
 from crmhub.durations import iso
-from crmhub.errors import BadRequest, Internal, Semantic
+from crmhub.errors import Internal, Semantic
 from crmhub.events import deliveries, messages, sending, subscriptions
 from crmhub.events.deliveries import Delivery
 from crmhub.events.event_types import TEST, check_types
@@ -174,12 +174,12 @@ def replay(
 
     The period is from `since` to before `until`, both in ms since 1970, by the time of the event.
     `until` is now by default.
-    Returns the number of events; each keeps its id. Raises NotFound, BadRequest if the period is
+    Returns the number of events; each keeps its id. Raises NotFound, Semantic if the period is
     empty, and Semantic if the subscription is not active.
     """
     until = now_ms() + 1 if until is None else until
     if since >= until:
-        raise BadRequest("since: it must lie before until.")
+        raise Semantic("since: it must lie before until.")
     account_id = _active(hub, tx, client_id, id)
     count = deliveries.replay_time(tx, account_id, id, since=since, until=until)
     after = {"since": iso(since), "until": iso(until), "events": count}

@@ -24,12 +24,12 @@ from crmhub.api.event_subscriptions import (
     ReplayShown,
     SubscriptionChange,
     SubscriptionInput,
+    replay,
 )
 from crmhub.api.field_types import Choice
 from crmhub.api.http.answers import as_json, nothing
 from crmhub.api.http.authentication import hub, needs
 from crmhub.api.properties import in_path
-from crmhub.errors import Semantic
 from crmhub.events.deliveries import STATES
 from crmhub.operations import event_subscriptions, event_tests
 
@@ -136,15 +136,7 @@ def _test(client_id: str, subscription_id: str) -> flask.Response:
 @needs("accounts:write")
 @blueprint.arguments(ReplayInput())
 def _replay(body: dict[str, Any], client_id: str, subscription_id: str) -> flask.Response:
-    ids, since = body.get("event_ids"), body.get("since")
-    if bool(ids) == (since is not None) or ("until" in body and since is None):
-        raise Semantic("since: send either a period (since, until) or eventIds.")
-    of = (hub(), client_id, subscription_id)
-    if since is None:
-        count = event_subscriptions.replay_events(*of, ids or [], by=author())
-    else:
-        count = event_subscriptions.replay(*of, since=since, until=body.get("until"), by=author())
-    return as_json({"events": count})
+    return replay(body, client_id, subscription_id, by=author())
 
 
 @blueprint.get(f"{_ONE}/deliveries", parameters=_PARAMETERS)

@@ -17,7 +17,7 @@ from crmhub.accounts.webhook_ids import now_ms
 from crmhub.database.connection import Connection
 from crmhub.hub import Hub
 from crmhub.secrets import API_KEY_PREFIX, new_api_key
-from tests.api.endpoints import METHODS, Endpoint, endpoints, example
+from tests.api.endpoints import METHODS, Endpoint, endpoints, example, resolved
 from tests.api.refusals import assert_no_faults, faults, refused
 from tests.clients import Client, needed
 from tests.clocks import clock_of
@@ -289,7 +289,10 @@ def scoped(app: flask.Flask, client: Client) -> list[tuple[str, str, Endpoint]]:
     for endpoint in endpoints(app):
         if not endpoint.of_api or not (resource := resource_of(endpoint)):
             continue
-        listed = {each["name"]: each["schema"].get("enum") for each in endpoint.path_parameters}
+        listed = {
+            each["name"]: resolved(each["schema"], endpoint.document).get("enum")
+            for each in endpoint.path_parameters
+        }
         kinds = listed["resource"] if resource == "*" else [resource]
         found += [
             (endpoint.path(client, resource=kind), f"{kind}:{right_of(endpoint)}", endpoint)
