@@ -196,16 +196,17 @@ def _checks_url_first(view: _F) -> _F:
 
     The check resolves the host name, for which no transaction may stay open.
     """
-    view = once(view, _NO_SECRET)
+    kept: Any = once(view, _NO_SECRET)
 
-    @wraps(view)
-    def wrapper(*args: object, **kwargs: object) -> object:
-        sent = flask.request.get_json(silent=True)
-        if isinstance(sent, dict) and isinstance(url := sent.get("url"), str):
-            event_subscriptions.check_url(hub(), url)
-        return view(*args, **kwargs)
+    @wraps(kept)
+    def checked(body: dict[str, Any], *args: object, **kwargs: object) -> object:
+        event_subscriptions.check_url(hub(), body["url"])
+        return kept(*args, **kwargs)
 
-    return cast(_F, wrapper)
+    read: Any = blueprint.arguments(SubscriptionInput)(checked)
+    # The view itself reads the body, too; the document names it once.
+    read.reads = kept.reads
+    return cast(_F, read)
 
 
 @blueprint.get("")

@@ -56,6 +56,10 @@ class Endpoint:
         return self.rule.startswith(_HELPERS)
 
     @property
+    def of_agents(self) -> bool:
+        return self.rule == "/mcp"
+
+    @property
     def documented_path(self) -> str:
         """The path as OpenAPI writes it."""
         return _PLACEHOLDER.sub(r"{\1}", self.rule)

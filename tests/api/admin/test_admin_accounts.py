@@ -224,7 +224,7 @@ def test_a_key_is_shown_once_and_does_what_its_scopes_say(admin: Admin, client: 
     assert client.get("/contacts", headers=headers).status_code == 403
     first, second = ok(admin.get(of(client, "/keys")))["results"]
     assert (second["keyId"], second["hint"]) == (made["keyId"], made["apiKey"][-4:])
-    assert len(first["scopes"]) == 8
+    assert len(first["scopes"]) == 9
     assert made["apiKey"] not in str(second)
 
 

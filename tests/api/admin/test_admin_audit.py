@@ -21,6 +21,7 @@ from tests.api.helpers.helper_calls import known
 from tests.api.refusals import refused
 from tests.clients import Client
 from tests.duplicates import listed_pair, merge
+from tests.events.receivers import HOOK, subscribe
 from tests.fakes import CRMS, FAKE, FakeCrm, adapters
 from tests.journal.working import rows
 from tests.operations.traces import left
@@ -116,6 +117,30 @@ CHANGES: dict[str, tuple[str, str, Json, str]] = {
         {"reason": "different"},
         "dismiss duplicate",
     ),
+    "createEventSubscription": (
+        "POST",
+        "{account}/events/subscriptions",
+        {"url": HOOK, "types": ["lead.failed"]},
+        "create eventSubscription",
+    ),
+    "updateEventSubscription": (
+        "PATCH",
+        "{account}/events/subscriptions/{subscription}",
+        {"types": ["lead.stored"]},
+        "change eventSubscription",
+    ),
+    "deleteEventSubscription": (
+        "DELETE",
+        "{account}/events/subscriptions/{subscription}",
+        None,
+        "remove eventSubscription",
+    ),
+    "replayEventSubscription": (
+        "POST",
+        "{account}/events/subscriptions/{subscription}/replay",
+        {"since": "2026-01-01T00:00:00Z"},
+        "replay eventSubscription",
+    ),
     "retryAction": ("POST", "/actions/{action}/retry", None, "retry actions"),
     "retryActions": ("POST", "/actions/retry", {"ids": ["{action}"]}, "retry actions"),
     "editAction": (
@@ -132,7 +157,7 @@ CHANGES: dict[str, tuple[str, str, Json, str]] = {
         "discard actions",
     ),
 }
-CHANGES_NOTHING = {"checkConnection", "previewFieldMap"}
+CHANGES_NOTHING = {"checkConnection", "previewFieldMap", "testEventSubscription"}
 
 
 def test_no_operation_that_changes_something_is_forgotten(app: flask.Flask) -> None:
@@ -150,6 +175,9 @@ def test_each_change_has_one_entry(hub: Hub, admin: Admin, client: Client, opera
     account = f"/accounts/{client.account.client_id}"
     contact_id = known(client)
     values = {"account": account, "contact": contact_id, "key": _first_key(admin, account)}
+    if "EventSubscription" in operation:
+        made = subscribe(hub, client, "lead.accepted")
+        values["subscription"] = made.subscription.id
     if "Action" in operation:
         ((values["action"],),) = rows(hub, client, "id")
         end(hub, client, values["action"], "dead")

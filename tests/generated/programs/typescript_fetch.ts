@@ -26,8 +26,11 @@ async function api(): Promise<void> {
   const inputs = ["grace", "mary", "joan"].map((name) => (
     { properties: { email: `${name}@example.com`, firstname: name } }
   ));
+  const records = <T>(batch: T[] | { results: T[] }) => (
+    Array.isArray(batch) ? batch : batch.results
+  );
   const batch = await contacts.createBatchOfContacts({ clientId, contactBatchCreate: { inputs } });
-  console.log("batch", batch.length);
+  console.log("batch", records(batch).length);
   const upserted = await contacts.upsertBatchOfContacts({
     clientId,
     contactBatchUpsert: { inputs: [
@@ -35,7 +38,7 @@ async function api(): Promise<void> {
       { idProperty: "email", id: "emmy@example.com", properties: { firstname: "Emmy" } },
     ] },
   });
-  console.log("upserted", upserted.map((contact) => contact._new).join(" "));
+  console.log("upserted", records(upserted).map((contact) => contact._new).join(" "));
   const walked: ListedContact[] = [];
   let cursor = "";
   do {
