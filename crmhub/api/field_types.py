@@ -247,7 +247,10 @@ class Words(fields.List[Any]):
     """
 
     _SHAPE = "must be an array of strings"
-    default_error_messages: Messages = {"null": f"{_SHAPE}, not null"}
+    default_error_messages: Messages = {
+        "required": "is missing; send an array of strings",
+        "null": f"{_SHAPE}, not null",
+    }
 
     def __init__(self, words: tuple[str, ...] = (), **kwargs: Any) -> None:
         inner = fields.String(validate=validate.OneOf(words)) if words else fields.String()

@@ -292,8 +292,11 @@ def test_a_field_of_a_wrong_type_is_400_and_named(wire: Wire) -> None:
         for path, field in fields_of(schema, document):
             for value in samples_of_other_types(field):
                 answer = wire.send(endpoint, json=replaced(least, path, value))
-                found = faults(answer, 400)
-                if not found and str(path[0]) not in answer.text:
+                if endpoint.of_helper and answer.status_code < 300:
+                    # Builders send numbers and null for texts: helpers read what they can.
+                    continue
+                found = faults(answer, *((400, 404, 422) if endpoint.of_helper else (400,)))
+                if not found and str(path[0]) not in answer.text and not endpoint.of_helper:
                     found = [f"not named: {answer.text[:200]}"]
                 problems.append(((str(endpoint), path, repr(value)[:30]), found))
     assert len(problems) > 1000
@@ -691,7 +694,7 @@ def test_hostile_headers_never_break_anything(wire: Wire) -> None:
             found = header_faults(answer)
             if answer.status_code >= 300:
                 found = faults(answer, 400, 404, 409, 412, 413, 415, 416, 422)
-            if (endpoint.of_admin or endpoint.of_agents) and "Authorization" in headers:
+            if endpoint.of_admin and "Authorization" in headers:
                 found = faults(answer, 401)
             if endpoint.rule.startswith("/docs"):
                 # It leads to /docs/, and errors are pages for whoever takes any type.

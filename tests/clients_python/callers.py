@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 import httpx
 
 from crmhub_client import AsyncHub, Hub, Retry
+from tests import coroutines
 
 QUICK = Retry(attempts=12, total=60, first=0.001, longest=0.001)
 """Enough attempts for every fault of a test, without waiting."""
@@ -154,7 +154,7 @@ class Caller:
             ):
                 return await coroutine(hub)
 
-        return asyncio.run(main())
+        return coroutines.run(main())
 
 
 async def _awaited(value: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.coroutines import apart
 from tests.server.servers import Server
 
 pytestmark = pytest.mark.process
@@ -36,7 +37,7 @@ def test_the_examples_print_what_they_say(
         monkeypatch.setenv(f"CRMHUB_{name}", value)
     program = "".join(_PROGRAM.findall(document.read_text()))
     names: dict[str, Any] = {"__name__": document.stem}
-    exec(compile(program, str(document), "exec"), names)
+    apart(lambda: exec(compile(program, str(document), "exec"), names))
     names["hub"].close()
     printed = capsys.readouterr().out.splitlines()
     assert printed == _PRINTED.findall(program)

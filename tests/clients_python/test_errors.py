@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 import logging
 import pickle
 import ssl
@@ -31,6 +30,7 @@ from crmhub_client import (
     UnavailableError,
     UnexpectedAnswerError,
 )
+from tests import coroutines
 from tests.clients_python.callers import answers, fake
 
 ONCE = Retry(attempts=1)
@@ -212,7 +212,7 @@ def test_only_a_client_of_its_own_is_closed() -> None:
     hub.close()
     assert hub._driver._http.is_closed  # type: ignore[attr-defined]
     other = AsyncHub("http://hub.test", "acme", "k")
-    asyncio.run(other.aclose())
+    coroutines.run(other.aclose())
     assert other._driver._http.is_closed  # type: ignore[attr-defined]
 
 

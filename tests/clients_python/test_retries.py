@@ -25,6 +25,7 @@ from crmhub_client import (
 )
 from crmhub_client.operations import Request
 from crmhub_client.retries import Sleep, attempts
+from tests import coroutines
 from tests.cli.conftest import CommandLine
 from tests.clients_python.callers import Caller, Network, background, fake
 from tests.server.servers import Server
@@ -300,5 +301,5 @@ def test_sleeping_async_does_not_block_others() -> None:
             order.append("archived")
             await task
 
-    asyncio.run(main())
+    coroutines.run(main())
     assert order == ["other", "archived"]

@@ -88,8 +88,9 @@ def test_batches_and_upserts(hub: Hub, client: Client) -> None:
     ]
     client.post("/contacts/batch/upsert", {"inputs": upserts})
     client.post("/contacts/batch/archive", {"inputs": [{"id": ids[1]}]})
-    assert [type.partition(".")[2] for type, _ in written(hub, client)] == [
-        *["created"] * 3, "updated", "created", "archived",
+    # What happens to several records at once has no order.
+    assert sorted(type.partition(".")[2] for type, _ in written(hub, client)) == [
+        "archived", *["created"] * 4, "updated",
     ]  # fmt: skip
 
 

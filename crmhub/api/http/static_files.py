@@ -24,6 +24,7 @@ VERSION = "v"
 """The query parameter with the digest of a file."""
 _IMMUTABLE = "public, max-age=31536000, immutable"
 _REVALIDATE = "no-cache"
+_PRECONDITIONS = ("HTTP_IF_MATCH", "HTTP_IF_UNMODIFIED_SINCE")
 _COMPRESSIBLE = ("text/", "application/javascript", "application/json", "image/svg+xml")
 
 
@@ -70,7 +71,10 @@ class StaticFile:
             response.vary.add("Accept-Encoding")
         is_current = immutable or request.args.get(VERSION) == self.digest
         response.headers["Cache-Control"] = _IMMUTABLE if is_current else _REVALIDATE
-        response.make_conditional(request)
+        # Preconditions are for changes: a reading with If-Match would get 412 and the content.
+        response.make_conditional(
+            {name: one for name, one in request.environ.items() if name not in _PRECONDITIONS}
+        )
         return response
 
 

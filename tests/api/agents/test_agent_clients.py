@@ -6,7 +6,6 @@ The official SDK's client, the command line of its inspector (from npm), and the
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import subprocess
@@ -23,7 +22,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests import databases
+from tests import coroutines, databases
 from tests.cli.conftest import CRMHUB, CommandLine, environment
 from tests.server.servers import serving, soon
 
@@ -114,7 +113,7 @@ def test_the_sdks_client_uses_all_tools_over_http(served_hub: Served, mode: str)
         ):
             return await use_all(client)
 
-    assert len(asyncio.run(run())) == 12
+    assert len(coroutines.run(run())) == 12
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -131,7 +130,7 @@ def test_the_sdks_client_uses_all_tools_over_stdio(served_hub: Served, mode: str
         async with Client(stdio_client(server), mode=mode) as client:
             return await use_all(client)
 
-    assert len(asyncio.run(run())) == 12
+    assert len(coroutines.run(run())) == 12
 
 
 # The inspector
