@@ -41,9 +41,10 @@ _DELETE_DELIVERIES = Statement(
 
 
 def delete_expired(database: Database, *, most: int = 1000) -> int:
-    """Delete up to `most` expired deliveries with their events; return the number of deliveries.
+    """Delete expired deliveries with their events, up to `most` delivered and `most` failed ones.
 
-    An event without deliveries, whose subscription was deleted, goes after the longest time.
+    Returns their number, at most `most`, which means that there may be more. An event without
+    deliveries, whose subscription was deleted, goes after the longest time.
     """
     now = now_ms()
     finished = _d.finished_at
@@ -57,16 +58,16 @@ def delete_expired(database: Database, *, most: int = 1000) -> int:
     for account_id, event_id, *_ in old:
         ids.setdefault(account_id, []).append(event_id)
 
-    def work(tx: Connection) -> int:
+    def work(tx: Connection) -> None:
         # A delivery that was queued again meanwhile has no such time any more.
-        count = tx.delete("event_delivery", {**_KEY, "finished_at": "bigint"}, old)
+        tx.delete("event_delivery", {**_KEY, "finished_at": "bigint"}, old)
         for account_id, own in sorted(ids.items()):
             tx.run(_DELETE_UNUSED, {"account_id": account_id, "ids": own})
-        return count
 
-    count = database.transact(work) if old else 0
+    if old:
+        database.transact(work)
     _delete_orphans(database, now - 2 * KEPT_FAILED_MS, most)
-    return max(count, min(len(old), most))
+    return min(len(old), most)
 
 
 def _delete_orphans(database: Database, before: int, most: int) -> None:
