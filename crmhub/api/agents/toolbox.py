@@ -15,6 +15,7 @@ from crmhub.api.agents.find_tools import FIND_CONTACTS, GET_RECORD, SEARCH_RECOR
 from crmhub.api.agents.other_tools import GET_ACTION, LINK_RECORDS, PICK_AGENT
 from crmhub.api.agents.tool import Tool
 from crmhub.api.agents.write_tools import CREATE_DEAL, CREATE_TICKET, LEAD, SET_PROPERTIES
+from crmhub.api.http.failures import place_of
 from crmhub.errors import HubError, Internal, error_body
 
 _log = structlog.get_logger(__name__)
@@ -55,11 +56,7 @@ def call_tool(agent: Agent, tool: Tool, arguments: Mapping[str, Any]) -> CallToo
         return _failed(exc)
     # Any other exception is a bug: its details go to the log, not to the caller.
     except Exception as exc:
-        frame = exc.__traceback__
-        while frame is not None and frame.tb_next is not None:
-            frame = frame.tb_next
-        place = f"{frame.tb_frame.f_code.co_filename}:{frame.tb_lineno}" if frame else ""
-        _log.error("unexpected failure of a tool", error=type(exc).__name__, place=place)
+        _log.error("unexpected failure of a tool", error=type(exc).__name__, place=place_of(exc))
         return _failed(Internal("The hub failed unexpectedly. Do not repeat the call."))
     return CallToolResult(content=[_text(answer)], structured_content=answer)
 

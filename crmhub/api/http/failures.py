@@ -103,7 +103,6 @@ def in_shape(response: flask.Response) -> flask.Response:
     Such errors come from Werkzeug without an error handler. Pages of the console are returned
     unchanged.
     """
-    # If the If-Match of a static file fails, Werkzeug sends the file with 412 instead of raising.
     # The console answers errors with an HTML page of its own.
     if response.mimetype == "application/json" or flask.g.get("is_page"):
         return response
@@ -120,13 +119,14 @@ def _described(error: HTTPException) -> str:
 
 def _bug(error: Exception) -> flask.Response:
     # Only type and place: the exception's text may contain a caller's data.
-    _log.error("unexpected failure", error=type(error).__name__, place=_place(error))
+    _log.error("unexpected failure", error=type(error).__name__, place=place_of(error))
     return failure(
         Internal("The hub failed unexpectedly; the operator finds it under this X-Request-Id.")
     )
 
 
-def _place(error: Exception) -> list[str]:
+def place_of(error: Exception) -> list[str]:
+    """Return where an error was raised: files, lines and functions, but no values."""
     places = []
     trace = error.__traceback__
     while trace is not None:

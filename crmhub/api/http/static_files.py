@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import flask
+from werkzeug.exceptions import PreconditionFailed
 
 from crmhub.errors import NotFound
 
@@ -24,7 +25,6 @@ VERSION = "v"
 """The query parameter with the digest of a file."""
 _IMMUTABLE = "public, max-age=31536000, immutable"
 _REVALIDATE = "no-cache"
-_PRECONDITIONS = ("HTTP_IF_MATCH", "HTTP_IF_UNMODIFIED_SINCE")
 _COMPRESSIBLE = ("text/", "application/javascript", "application/json", "image/svg+xml")
 
 
@@ -71,10 +71,10 @@ class StaticFile:
             response.vary.add("Accept-Encoding")
         is_current = immutable or request.args.get(VERSION) == self.digest
         response.headers["Cache-Control"] = _IMMUTABLE if is_current else _REVALIDATE
-        # Preconditions are for changes: a reading with If-Match would get 412 and the content.
-        response.make_conditional(
-            {name: one for name, one in request.environ.items() if name not in _PRECONDITIONS}
-        )
+        response.make_conditional(request)
+        if response.status_code == 412:
+            # Werkzeug would send the content with this status.
+            raise PreconditionFailed
         return response
 
 
