@@ -1,8 +1,4 @@
-"""Choose which inputs of a partial batch can be stored together.
-
-The result is as if the inputs were sent one after the other, with one exception: changes that need
-each other, such as two records that swap their emails, are stored together.
-"""
+"""Choose which inputs of a partial batch can be stored together (see `partial_batches`)."""
 
 from __future__ import annotations
 
