@@ -26,6 +26,7 @@ from crmhub.errors import Semantic
 from crmhub.events.event_types import TYPES
 from crmhub.events.subscriptions import Subscription
 from crmhub.operations import event_subscriptions
+from crmhub.operations.event_subscriptions import TestResult
 
 _SCOPE = "events:write"
 _STATES = ("active", "disabled", "ended", "switched_off")
@@ -145,6 +146,7 @@ class TestShown(Shown):
     message = fields.String(
         required=True, metadata={"description": "What was wrong; empty if nothing was."}
     )
+    duration_ms = fields.Integer(data_key="durationMs", required=True, metadata={"minimum": 0})
 
 
 class ReplayShown(Shown):
@@ -163,6 +165,17 @@ def subscription_shown(subscription: Subscription) -> dict[str, Any]:
         "reason": subscription.reason,
         "createdAt": iso(subscription.created_at),
         "updatedAt": iso(subscription.changed_at),
+    }
+
+
+def test_shown(test: TestResult) -> dict[str, Any]:
+    """Return the JSON of the outcome of a test message."""
+    return {
+        "eventId": test.event_id,
+        "delivered": test.attempt.succeeded,
+        "status": test.attempt.status,
+        "message": test.attempt.reason,
+        "durationMs": test.duration_ms,
     }
 
 
@@ -257,15 +270,7 @@ def _delete(subscription_id: str) -> flask.Response:
 @documents("testSubscription", 200, TestShown, "Send a test message now, and wait for the answer")
 @needs(_SCOPE)
 def _test(subscription_id: str) -> flask.Response:
-    result = event_subscriptions.test(*_of(subscription_id))
-    return as_json(
-        {
-            "eventId": result.event_id,
-            "delivered": result.attempt.succeeded,
-            "status": result.attempt.status,
-            "message": result.attempt.reason,
-        }
-    )
+    return as_json(test_shown(event_subscriptions.test(*_of(subscription_id))))
 
 
 @blueprint.post(f"{_PATH}/replay", parameters=_ONE)

@@ -169,13 +169,13 @@ def enable(client_id: str, subscription_id: str, as_json: bool) -> None:
 def test(context: click.Context, client_id: str, subscription_id: str, as_json: bool) -> None:
     """Send a test message, and print the answer. The exit code is 1 if it was not delivered."""
     with opened_hub() as hub:
-        from crmhub.api.admin.event_answers import event_test_shown
-        from crmhub.operations import event_tests
+        from crmhub.api.event_subscriptions import test_shown
+        from crmhub.operations import event_subscriptions
 
-        sent = event_tests.send_test(hub, client_id, subscription_id)
-    attempt = sent.result.attempt
+        sent = event_subscriptions.test(hub, client_id, subscription_id)
+    attempt = sent.attempt
     if as_json:
-        print_json(event_test_shown(sent))
+        print_json(test_shown(sent))
     elif attempt.succeeded:
         click.echo(f"Delivered: it answered {attempt.status} in {sent.duration_ms} ms.")
     else:

@@ -19,7 +19,7 @@ from crmhub.console.template_filters import counted
 from crmhub.errors import BadRequest, HubError
 from crmhub.events.deliveries import STATES, Delivery, State
 from crmhub.events.event_types import TYPES
-from crmhub.operations import event_subscriptions, event_tests
+from crmhub.operations import event_subscriptions
 
 _ONE = "/accounts/<client_id>/events/<subscription_id>"
 _PAGE_SIZE = 8
@@ -37,8 +37,8 @@ def events_one(client_id: str, subscription_id: str) -> flask.Response:
 @needs("decide")
 def events_test(client_id: str, subscription_id: str) -> flask.Response:
     """Send a test message, and show the answer."""
-    sent = event_tests.send_test(hub(), client_id, subscription_id)
-    reason = visible_text(sent.result.attempt.reason)
+    sent = event_subscriptions.test(hub(), client_id, subscription_id)
+    reason = visible_text(sent.attempt.reason)
     context = _context(client_id, subscription_id)
     return page("account/event.html", **context, test=sent, test_reason=reason)
 

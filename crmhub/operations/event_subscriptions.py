@@ -6,6 +6,7 @@ Addresses appear in the audit log without their path, which may contain a secret
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -38,12 +39,13 @@ class NewSubscription:
 
 @dataclass(frozen=True, slots=True)
 class TestResult:
-    """The outcome of a test: the id of the sent message, and the answer of the address."""
+    """The outcome of a test: the sent message's id, the answer, and how long the call took."""
 
     __test__ = False
 
     event_id: str
     attempt: Attempt
+    duration_ms: int
 
 
 def add(
@@ -156,7 +158,9 @@ def test(hub: Hub, client_id: str, id: str) -> TestResult:
         client_id=client_id,
         data=json.dumps({"id": id, "properties": {}, "changed": [], "previous": {}}),
     )
-    return TestResult(event_id, sending.send(hub.egress, row.url, secret, event_id, body))
+    began = time.monotonic()
+    attempt = sending.send(hub.egress, row.url, secret, event_id, body)
+    return TestResult(event_id, attempt, round((time.monotonic() - began) * 1000))
 
 
 @in_transaction
@@ -173,9 +177,8 @@ def replay(
     """Deliver the events of a period again, whether they were delivered or failed.
 
     The period is from `since` to before `until`, both in ms since 1970, by the time of the event.
-    `until` is now by default.
-    Returns the number of events; each keeps its id. Raises NotFound, Semantic if the period is
-    empty, and Semantic if the subscription is not active.
+    `until` is now by default. Returns the number of events; each keeps its id. Raises NotFound, and
+    Semantic if the period is empty or the subscription is not active.
     """
     until = now_ms() + 1 if until is None else until
     if since >= until:

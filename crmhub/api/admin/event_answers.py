@@ -12,7 +12,6 @@ from marshmallow import fields, validate
 from crmhub.api.event_subscriptions import (
     NewSubscriptionShown,
     SubscriptionShown,
-    TestShown,
     subscription_shown,
 )
 from crmhub.api.schemas import MOMENT, Moment, Shown
@@ -20,7 +19,6 @@ from crmhub.durations import iso
 from crmhub.events.deliveries import STATES
 from crmhub.events.subscriptions import Subscription
 from crmhub.operations.event_subscriptions import NewSubscription
-from crmhub.operations.event_tests import TimedTest
 
 _NONE = {"description": "null: none."}
 _FAILURES = {"minimum": 0, "description": "Failed calls since the last success."}
@@ -43,12 +41,6 @@ class NewEventSubscriptionShown(NewSubscriptionShown):
     failing_since = fields.String(
         data_key="failingSince", required=True, allow_none=True, metadata=_FAILING
     )
-
-
-class EventTestShown(TestShown):
-    """Schema of the outcome of a test message, with how long the call took."""
-
-    duration_ms = fields.Integer(data_key="durationMs", required=True, metadata={"minimum": 0})
 
 
 class EventDeliveryShown(Shown):
@@ -89,15 +81,3 @@ def event_subscription_shown(subscription: Subscription) -> dict[str, Any]:
 def new_subscription_shown(made: NewSubscription) -> dict[str, Any]:
     """Return the JSON of a new subscription with its secret."""
     return {**event_subscription_shown(made.subscription), "secret": made.secret}
-
-
-def event_test_shown(test: TimedTest) -> dict[str, Any]:
-    """Return the JSON of the outcome of a test message."""
-    attempt = test.result.attempt
-    return {
-        "eventId": test.result.event_id,
-        "delivered": attempt.succeeded,
-        "status": attempt.status,
-        "message": attempt.reason,
-        "durationMs": test.duration_ms,
-    }

@@ -12,10 +12,8 @@ from crmhub.api.admin.callers import author
 from crmhub.api.admin.event_answers import (
     EventDeliveryShown,
     EventSubscriptionShown,
-    EventTestShown,
     NewEventSubscriptionShown,
     event_subscription_shown,
-    event_test_shown,
     new_subscription_shown,
 )
 from crmhub.api.admin.lists import Listing, PageOf, PageQuery, all_of
@@ -24,14 +22,16 @@ from crmhub.api.event_subscriptions import (
     ReplayShown,
     SubscriptionChange,
     SubscriptionInput,
+    TestShown,
     replay,
+    test_shown,
 )
 from crmhub.api.field_types import Choice
 from crmhub.api.http.answers import as_json, nothing
 from crmhub.api.http.authentication import hub, needs
 from crmhub.api.properties import in_path
 from crmhub.events.deliveries import STATES
-from crmhub.operations import event_subscriptions, event_tests
+from crmhub.operations import event_subscriptions
 
 _ALL = "/accounts/<client_id>/events/subscriptions"
 _ONE = f"{_ALL}/<subscription_id>"
@@ -121,12 +121,10 @@ def _remove(client_id: str, subscription_id: str) -> flask.Response:
 
 
 @blueprint.post(f"{_ONE}/test", parameters=_PARAMETERS)
-@documented(
-    "testEventSubscription", 200, EventTestShown, "Send a test message, and wait for the answer"
-)
+@documented("testEventSubscription", 200, TestShown, "Send a test message, and wait for the answer")
 @needs("accounts:write")
 def _test(client_id: str, subscription_id: str) -> flask.Response:
-    return as_json(event_test_shown(event_tests.send_test(hub(), client_id, subscription_id)))
+    return as_json(test_shown(event_subscriptions.test(hub(), client_id, subscription_id)))
 
 
 @blueprint.post(f"{_ONE}/replay", parameters=_PARAMETERS)
