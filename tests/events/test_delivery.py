@@ -389,6 +389,20 @@ def test_old_events_are_deleted(scene: Scene) -> None:
         assert (len(scene.deliveries), len(events_of(scene.hub, scene.client))) == (left, left)
 
 
+def test_a_full_round_of_deletions_says_that_there_may_be_more(scene: Scene) -> None:
+    scene.receiver.answer = lambda got: 410 if got.json["type"] == "deal.created" else 200
+    for resource in ("contacts", "deals"):
+        scene.client.make(resource)
+        scene.deliver()
+    scene.execute("update event_delivery set finished_at = 1 where account_id = :account")
+    rounds = []
+    with scene.hub.database.across_accounts():
+        while scene.deliveries:
+            rounds.append(retention.delete_expired(scene.hub.database, most=1))
+    # The worker goes on as long as a round is full.
+    assert set(rounds) == {1}
+
+
 def test_a_jump_of_the_clock_ends_waits_and_switches_nothing_off(scene: Scene) -> None:
     scene.receiver.answer = lambda got: 500
     scene.client.make()
