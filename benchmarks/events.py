@@ -23,13 +23,16 @@ import threading
 import time
 from calendar import timegm
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from benchmarks.places import BENCHMARKS, Place, end, parser, place
+from crmhub.database.connection import Connection
+from crmhub.errors import Unavailable
 from crmhub.hub import Hub
 from crmhub.operations import event_subscriptions
 from crmhub.properties.kinds import CONTACTS
@@ -42,6 +45,7 @@ _REFUSED = 0.2
 _AWAY_S, _HERE_S = 1.5, 4.0
 # Between two changes while all is well, so that nothing waits for anything else.
 _CALM_PAUSE_S = 0.05
+_BUSY_PAUSE_S = 0.1
 _PATIENCE_S = 900.0
 
 
@@ -117,18 +121,24 @@ def write(here: Place, ids: list[int], number: int, changes: int, pause_s: float
     def change(thread: int) -> None:
         chances = random.Random(f"{number}/{thread}")
         for count in range(changes // _THREADS):
-            value = f"{number}/{thread}/{count}"
-            hub.records.update(
-                account, CONTACTS, [Change(chances.choice(ids), {"jobtitle": value})]
-            )
+            wanted = Change(chances.choice(ids), {"jobtitle": f"{number}/{thread}/{count}"})
+            _persist(lambda wanted=wanted: hub.records.update(account, CONTACTS, [wanted]))
             time.sleep(pause_s)
 
-    threads = [threading.Thread(target=change, args=(n,)) for n in range(_THREADS)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    with ThreadPoolExecutor(_THREADS) as pool:
+        # An error of a thread ends the process with an exit code.
+        list(pool.map(change, range(_THREADS)))
     hub.close()
+
+
+def _persist(work: Callable[[], object]) -> None:
+    """Repeat `work` while the database is busy; the API would answer 503, and its caller return."""
+    while True:
+        try:
+            work()
+            return
+        except Unavailable:
+            time.sleep(_BUSY_PAUSE_S)
 
 
 class Workers:
@@ -246,23 +256,20 @@ def _drain(hub: Hub, account_id: int, receiver: Receiver, total: int) -> None:
     """Wait until all events have arrived, or for too long; let no retry wait."""
     until = time.monotonic() + _PATIENCE_S
     of = {"account": account_id}
+
+    def end_waits(tx: Connection) -> None:
+        tx.run(
+            "update event_delivery set run_at = 1 where account_id = :account"
+            " and state = 'queued' and lease is null and run_at > 1",
+            of,
+        )
+        tx.run("update event_subscription set paused_until = 0 where account_id = :account", of)
+
     while time.monotonic() < until:
         with receiver.lock:
             if len({each["id"] for each in receiver.accepted}) >= total:
                 break
-        hub.database.transact(
-            lambda tx: [
-                tx.run(
-                    "update event_delivery set run_at = 1 where account_id = :account"
-                    " and state = 'queued' and lease is null and run_at > 1",
-                    of,
-                ),
-                tx.run(
-                    "update event_subscription set paused_until = 0 where account_id = :account",
-                    of,
-                ),
-            ]
-        )
+        _persist(lambda: hub.database.transact(end_waits))
         time.sleep(1)
     # What is sent twice because of a lease comes at its end.
     time.sleep(2)

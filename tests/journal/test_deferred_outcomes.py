@@ -21,7 +21,7 @@ from crmhub.hub import Hub
 from crmhub.journal import deferred_outcomes as module
 from crmhub.journal import outcomes
 from crmhub.journal.deferred_outcomes import Unwritten
-from crmhub.journal.models import Outcome
+from crmhub.journal.models import Entry, Outcome
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from crmhub.worker import Worker
@@ -193,7 +193,15 @@ def test_who_took_an_action_over_meanwhile_decides(hub: Hub, bot: Client, full: 
     with full():
         lead(bot)
         change(hub, bot, "run_at = 0")
-        (entry,) = hub.journal.claim(*here(bot), most=1, lease_s=60)
+        entries: list[Entry] = []
+
+        def claim() -> bool:
+            entries.extend(hub.journal.claim(*here(bot), most=1, lease_s=60))
+            return bool(entries)
+
+        # Each repeated write locks the action until it fails; a claim passes over it meanwhile.
+        soon(claim)
+    (entry,) = entries
     soon(lambda: hub.unwritten._kept == [])
     assert rows(hub, bot, "state, lease") == [("running", entry.lease)]
     assert rows(hub, bot, "number", "action_try") == []
