@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 if TYPE_CHECKING:
-    from adapters.hubspot.fake.limits import RetryAfter
+    from adapters.fakes.limits import RetryAfter
 
 
 @click.command(name="hubspot")
@@ -85,8 +85,8 @@ def serve(
     """
     import secrets
 
+    from adapters.fakes.limits import parse
     from adapters.hubspot.fake import FakeHubSpot, Options
-    from adapters.hubspot.fake.limits import parse
 
     for name, value in (("--limit", limit), ("--search-limit", search_limit)):
         try:

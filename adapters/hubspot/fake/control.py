@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from adapters.hubspot.fake import faults, limits, shapes
+from adapters.fakes import faults, limits
+from adapters.hubspot.fake import shapes
 from adapters.hubspot.fake.answers import Answer, Refused
 from adapters.hubspot.fake.definitions import KINDS
 from adapters.hubspot.fake.linking import linked

@@ -8,12 +8,12 @@ from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import urlsplit
 
+from adapters.fakes.faults import Fault
+from adapters.fakes.server import Received, Sent, Server
 from adapters.hubspot.fake import control
 from adapters.hubspot.fake.definitions import definition
-from adapters.hubspot.fake.faults import Fault
 from adapters.hubspot.fake.linking import default_type, linked
 from adapters.hubspot.fake.portal import Rules
-from adapters.hubspot.fake.server import Received, Sent, Server
 from adapters.hubspot.fake.service import Options, Seen, Service
 from adapters.hubspot.fake.writing import create, update
 

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 from uuid import uuid4
 
-from adapters.hubspot.fake import authorizing, routes
+from adapters.fakes import authorizing
+from adapters.fakes.faults import Faults
+from adapters.fakes.limits import RetryAfter, Window, parse, retry_header, too_many
+from adapters.fakes.server import Received, Sent
+from adapters.hubspot.fake import routes
 from adapters.hubspot.fake.answers import Answer, Refused
 from adapters.hubspot.fake.calls import Call
-from adapters.hubspot.fake.faults import Faults
-from adapters.hubspot.fake.limits import RetryAfter, Window, parse, retry_header, too_many
 from adapters.hubspot.fake.portal import Portal
-from adapters.hubspot.fake.server import Received, Sent
 from adapters.hubspot.fake.tokens import SCOPES, SENSITIVE_SCOPES, Tokens
 
 _TOKEN_PATHS = tuple(f"/oauth/{version}/token" for version in (*routes.DATED, "v3", "v1"))

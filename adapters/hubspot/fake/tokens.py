@@ -6,8 +6,8 @@ import secrets
 import time
 from dataclasses import dataclass, field
 
+from adapters.fakes.authorizing import Authorizations
 from adapters.hubspot.fake.answers import Answer, Refused
-from adapters.hubspot.fake.authorizing import Authorizations
 from adapters.hubspot.fake.definitions import KINDS
 
 SCOPES = frozenset(

@@ -7,8 +7,9 @@ import time
 
 import pytest
 
-from adapters.hubspot.fake import FakeHubSpot, limits
-from adapters.hubspot.fake.limits import Window, parse
+from adapters.fakes import limits
+from adapters.fakes.limits import Window, parse
+from adapters.hubspot.fake import FakeHubSpot
 from tests.adapters.hubspot.fake.calls import Api
 from tests.clocks import clock_of
 

@@ -13,8 +13,8 @@ from fnmatch import fnmatchcase
 from types import NoneType
 from typing import Any
 
+from adapters.fakes.limits import retry_header
 from adapters.hubspot.fake.answers import JSON, Answer, Refused
-from adapters.hubspot.fake.limits import retry_header
 from adapters.hubspot.fake.tokens import expired
 
 KINDS = (

@@ -15,8 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any
 
+from adapters.fakes.faults import Fault
 from adapters.hubspot.fake.answers import Answer
-from adapters.hubspot.fake.faults import Fault
 
 _MAX_BODY = 10_000_000
 _DRIPS = 20
