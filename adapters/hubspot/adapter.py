@@ -54,6 +54,8 @@ class HubSpotAdapter(Adapter):
     record_pages = True
     batch_size = BATCH
     email_names = ("email", "hs_additional_emails")
+    # A create with a taken email is a 409 that names the contact, even if it is a secondary email.
+    unique_emails = True
     under_way_s = UNDER_WAY_S
     settings: ClassVar[tuple[Setting, ...]] = (
         Setting("base_url", "API address", "url", default="https://api.hubapi.com"),
