@@ -33,6 +33,8 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 _LEVELS = ("non_sensitive", "sensitive", "highly_sensitive")
+# An unknown name reads the usual list again, and these rarely: few accounts have sensitive data.
+_SENSITIVE_S = 600.0
 _SETS = 256
 _LINKED: tuple[Linked, ...] = ("deals", "tickets")
 OWNER = "hubspot_owner_id"
@@ -74,15 +76,19 @@ class Definitions:
         self._context = context
         self._mark = context.settings["mark_property"]
 
-        def kept(load: Callable[[T], U], kinds: Iterable[T]) -> dict[T, Remembered[U]]:
-            return {kind: Remembered(partial(load, kind), context) for kind in kinds}
+        def kept(what: str, load: Callable[[T], U], kinds: Iterable[T]) -> dict[T, Remembered[U]]:
+            return {
+                kind: Remembered(partial(load, kind), context, name=f"{what} {kind}")
+                for kind in kinds
+            }
 
-        levels = [(kind, level) for kind in TYPE_IDS for level in _LEVELS]
-        self._lists = kept(self._load_list, levels)
+        self._lists = {
+            level: kept(level, partial(self._load_list, level), TYPE_IDS) for level in _LEVELS
+        }
         # Chatbots send the same few sets of property names again and again.
         self._named = lru_cache(maxsize=_SETS)(self._remembered_names)
-        self._pipelines = kept(self._load_pipelines, _LINKED)
-        self._marks = kept(self._load_mark, TYPE_IDS)
+        self._pipelines = kept("pipelines", self._load_pipelines, _LINKED)
+        self._marks = kept("mark", self._load_mark, TYPE_IDS)
         self._owners = Remembered(self._load_owners, context)
 
     def properties(
@@ -94,9 +100,10 @@ class Definitions:
         Unknown names are left out. Options that HubSpot stores elsewhere (owners, pipelines,
         stages) are not included; `with_options` adds them.
         """
-        definitions: dict[str, Described] = {}
-        for level in _LEVELS:
-            definitions |= self._at(level, kind, set(names) - definitions.keys(), newer_than)
+        definitions = self._at(_LEVELS[0], kind, names, newer_than)
+        for level in _LEVELS[1:]:
+            missing = set(names) - definitions.keys()
+            definitions |= self._at(level, kind, missing, max(newer_than, _SENSITIVE_S))
         return definitions
 
     @contextmanager
@@ -127,7 +134,7 @@ class Definitions:
         """
         definitions: dict[str, Described] = {}
         for level in _LEVELS:
-            listed = self._lists[kind, level].get()
+            listed = self._lists[level][kind].get()
             if listed is None:
                 raise Unsupported(f"HubSpot's list of the properties of {kind} is too large.")
             definitions |= listed
@@ -200,21 +207,19 @@ class Definitions:
         wanted_names = frozenset(names)
         if not wanted_names:
             return {}
-        definitions = self._lists[kind, level].get()
+        definitions = self._lists[level][kind].get()
         # A list that is too large is not reloaded because of an unsuitable value.
         if definitions is not None:
-            definitions = self._lists[kind, level].get(newer_than=newer_than)
+            definitions = self._lists[level][kind].get(newer_than=newer_than)
         if definitions is None:
             definitions = self._named(kind, level, wanted_names).get(newer_than=newer_than)
         return {name: definitions[name] for name in names if name in definitions}
 
-    def _load_list(self, of: tuple[Kind, str]) -> dict[str, Described] | None:
+    def _load_list(self, level: str, kind: Kind) -> dict[str, Described] | None:
         """Load the property definitions of a kind of record and a sensitivity level, by name.
 
-        `of` is the pair of kind and sensitivity level. Returns None if HubSpot's response is too
-        large.
+        Returns None if HubSpot's response is too large.
         """
-        kind, level = of
         usual = level == _LEVELS[0]
         params = None if usual else {"dataSensitivity": level}
         try:
