@@ -64,7 +64,7 @@ def test_the_days_calls_run_out(api: Api) -> None:
     api.post("/_control/settings", {"daily_limit": 1})
     api.get(_DETAILS)
     assert api.get(_DETAILS).json()["policyName"] == "DAILY"
-    assert api.fake.portal.called_today == 2
+    assert api.fake.portal.daily.calls == 2
 
 
 def test_the_window_rolls_on(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
