@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from adapters.fakes.pipedrive import FakePipedrive, Options
+from adapters.fakes.pipedrive.answers import moment
 from adapters.fakes.pipedrive.catalogue import key_of
 from adapters.pipedrive import PipedriveAdapter
 from crmhub.adapter import Kind, Linked
@@ -27,14 +28,27 @@ INTEREST, SCORE, BUDGET, ANNIVERSARY, REMARKS, JOB, TOPICS, HOME = (
 HIGH = str(int(INTEREST[:4], 16) + 1)
 """The id of an option of the field INTEREST."""
 SUPPORT = "Support"
+OTHER_READINGS: Mapping[str, Any] = {
+    "tickets": False,
+    "marks": True,
+    "keeps_channel": False,
+    "deleted": "gone",
+    "phone_search": "text",
+    "names_field": True,
+}
+"""Options of the fake: the other readings of what Pipedrive's documents leave open."""
 _OURS = {"title": "dealname", "value": "amount", "stage_id": "dealstage", "pipeline_id": "pipeline"}
 _OF_TICKETS = {"title": "subject", "stage_id": "hs_pipeline_stage", "pipeline_id": "hs_pipeline"}
 
 
 class PipedriveCrm:
-    """A fake Pipedrive without limits, as `crmhub.adapter.testing.HttpCrm` wants it."""
+    """A fake Pipedrive without limits, as `crmhub.adapter.testing.HttpCrm` wants it.
 
-    def __init__(self, **options: Any) -> None:
+    If `tickets` is True, deals in the pipeline SUPPORT are tickets.
+    """
+
+    def __init__(self, *, tickets: bool = True, **options: Any) -> None:
+        self._tickets = tickets
         usual = {"limit": "none", "search_limit": "none", "daily_tokens": 10_000_000}
         self.fake = FakePipedrive(Options(**(usual | options)))
 
@@ -73,7 +87,19 @@ class PipedriveCrm:
         for listed, name in (("emails", "email"), ("phones", "phone")):
             if text := given.pop(name, ""):
                 person[listed] = [{"value": text, "primary": True, "label": "work"}]
-        return self.fake.add("contacts", {**person, "custom_fields": given})
+        id = self.fake.add("contacts", {**person, "custom_fields": given})
+        if not self.fake.requests:
+            # It was there before the adapter came: the search finds it, and no list of changes.
+            self._make_older(id)
+        return id
+
+    def _make_older(self, contact_id: str) -> None:
+        """Date a person a day back."""
+        with self.fake.lock:
+            person = self.fake.stored("contacts")[contact_id]
+            made = moment(person.created_at - 86_400_000)
+            person.properties = {**person.properties, "add_time": made, "update_time": made}
+            person.index()
 
     def contacts(self) -> Mapping[str, Mapping[str, str]]:
         return {id: _contact(person) for id, person in self.fake.records("contacts").items()}
@@ -95,7 +121,7 @@ class PipedriveCrm:
         return {
             id: {names.get(name, name): to_text(value) for name, value in deal.items()}
             for id, deal in self.fake.records("deals").items()
-            if (deal["pipeline_id"] == support) == (kind == "tickets")
+            if (self._tickets and deal["pipeline_id"] == support) == (kind == "tickets")
         }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import pytest
@@ -16,6 +16,7 @@ from tests.adapters.pipedrive.pipedrive_crm import (
     HIGH,
     INTEREST,
     OAUTH,
+    OTHER_READINGS,
     REMARKS,
     SCORE,
     SUPPORT,
@@ -39,7 +40,7 @@ class _OnPipedrive:
         (LacksRight, 403, error(403, "Scope and URL mismatch")),
         (Throttled, 429, error(429, "Daily limit reached")),
     )
-    options: ClassVar[dict[str, Any]] = {}
+    options: Mapping[str, Any] = {}  # noqa: RUF012
 
     @pytest.fixture
     def crm(self) -> Iterator[PipedriveCrm]:
@@ -54,6 +55,7 @@ class TestPipedrive(_OnPipedrive, HttpAdapterTests):
 
 class TestPipedriveByOAuth(_OnPipedrive, HttpAdapterTests):
     settings: ClassVar = {"oauth_url": "{login}"}
+    options: ClassVar = {"tickets": False}
     credentials = OAUTH
     token_errors = (
         (Denied, 400, error(400, "invalid_grant")),
@@ -67,13 +69,7 @@ class TestPipedriveWithMarks(_OnPipedrive, AdapterTests):
 
     settings: ClassVar = {"base_url": "{url}", "mark_field": "crmhub mark"}
     credentials = TOKEN
-    options: ClassVar = {
-        "marks": True,
-        "keeps_channel": False,
-        "deleted": "gone",
-        "phone_search": "text",
-        "names_field": True,
-    }
+    options = OTHER_READINGS
     xfail: ClassVar = {"test_a_phone_is_found_with_spaces": "the search compares texts"}
 
     @pytest.fixture
