@@ -23,8 +23,6 @@ from crmhub.adapter.matching import (
 )
 from crmhub.adapter.values import Changes, Contact, ContactWrite, Saved
 
-_PHONES = ("phone", "mobilephone")
-
 
 @dataclass(frozen=True, slots=True)
 class SavedLead(Saved):
@@ -88,27 +86,40 @@ def _find(
     return Found(by_email, by_conversation, by_phone)
 
 
-def _names(lead: Lead, *more: str) -> tuple[str, ...]:
+def _names(adapter: Adapter, lead: Lead, *more: str) -> tuple[str, ...]:
     """Return the names of the properties to read from a lead's contact.
 
-    The result contains the names of the lead's properties, the names that `decide` needs, and
-    `more`.
+    The result contains the names of the lead's properties, the names that `decide` and `has_phone`
+    need, and `more`.
     """
-    phone = ("phone",) if lead.phone else ()
-    return tuple(dict.fromkeys((*lead.properties, "email", *phone, *more)))
+    phones = ("phone", *adapter.phone_names) if lead.phone else ()
+    return tuple(dict.fromkeys((*lead.properties, "email", *phones, *more)))
 
 
 def _of_email(adapter: Adapter, lead: Lead) -> Contact | None:
     if not lead.email:
         return None
-    contact = adapter.find_contact(email=lead.email, names=_names(lead))
-    if contact is not None or not lead.email_id:
-        return contact
-    remembered = _get(adapter, lead.email_id, _names(lead, *adapter.email_names))
-    # If the contact's email was changed, this email may now be another person's.
-    return (
-        remembered if remembered is not None and adapter.has_email(remembered, lead.email) else None
-    )
+    lookups = [_searched_by_email, _remembered_for_email]
+    for look_up in reversed(lookups) if adapter.remembered_first else lookups:
+        contact = look_up(adapter, lead)
+        if contact is not None:
+            return contact
+    return None
+
+
+def _searched_by_email(adapter: Adapter, lead: Lead) -> Contact | None:
+    return adapter.find_contact(email=lead.email, names=_names(adapter, lead))
+
+
+def _remembered_for_email(adapter: Adapter, lead: Lead) -> Contact | None:
+    """Return the contact that last had the lead's email as the hub remembers, if it still has it.
+
+    If the contact's email was changed, this email may now be another person's.
+    """
+    if not lead.email_id:
+        return None
+    contact = _get(adapter, lead.email_id, _names(adapter, lead, *adapter.email_names))
+    return contact if contact is not None and adapter.has_email(contact, lead.email) else None
 
 
 def _of_conversation(adapter: Adapter, lead: Lead) -> Contact | None:
@@ -118,17 +129,17 @@ def _of_conversation(adapter: Adapter, lead: Lead) -> Contact | None:
     """
     if not lead.contact_id:
         return None
-    return _get(adapter, lead.contact_id, _names(lead, *adapter.email_names))
+    return _get(adapter, lead.contact_id, _names(adapter, lead, *adapter.email_names))
 
 
 def _of_phone(adapter: Adapter, lead: Lead) -> Contact | None:
     if not lead.phone:
         return None
     if lead.phone_id:
-        remembered = _get(adapter, lead.phone_id, _names(lead, *_PHONES))
+        remembered = _get(adapter, lead.phone_id, _names(adapter, lead))
         if remembered is not None and adapter.has_phone(remembered, lead.phone):
             return remembered
-    return adapter.find_contact(phone=lead.phone, names=_names(lead, *adapter.email_names))
+    return adapter.find_contact(phone=lead.phone, names=_names(adapter, lead, *adapter.email_names))
 
 
 def _written_before(adapter: Adapter, lead: Lead) -> Contact | None:
@@ -141,7 +152,7 @@ def _written_before(adapter: Adapter, lead: Lead) -> Contact | None:
     record = adapter.find_marked(
         "contacts", "", lead.mark, sent=lead.properties, since_ms=lead.tried_ms
     )
-    return _get(adapter, record.id, _names(lead)) if record is not None else None
+    return _get(adapter, record.id, _names(adapter, lead)) if record is not None else None
 
 
 def _get(adapter: Adapter, contact_id: str, names: Sequence[str]) -> Contact | None:
@@ -242,7 +253,7 @@ def _after_clash(
         return decide(lead, _find(adapter, lead, holder, find_by_phone))
     if name != "phone" or not clash.existing_id:
         return None
-    holder = _get(adapter, clash.existing_id, _names(lead))
+    holder = _get(adapter, clash.existing_id, _names(adapter, lead))
     if holder is None:
         return None
     new_match = decide(lead, Found(None, match.contact, holder))
@@ -258,9 +269,9 @@ def _after_clash(
 
 def _holder_of_email(adapter: Adapter, lead: Lead, existing_id: str) -> Contact | None:
     if existing_id:
-        return _get(adapter, existing_id, _names(lead))
+        return _get(adapter, existing_id, _names(adapter, lead))
     # Without an id in the conflict, look up again: the contact may be new.
-    return adapter.find_contact(email=lead.email, names=_names(lead))
+    return adapter.find_contact(email=lead.email, names=_names(adapter, lead))
 
 
 def _save(adapter: Adapter, lead: Lead, match: Match, approve: Approve) -> SavedLead:
@@ -404,7 +415,7 @@ def _match_together(adapter: Adapter, leads: Mapping[int, Lead]) -> dict[int, Ma
 
     Leads that need further lookups are left out, and so are leads that `decide` rejects.
     """
-    names = sorted({name for lead in leads.values() for name in _names(lead, *_PHONES)})
+    names = sorted({name for lead in leads.values() for name in _names(adapter, lead)})
     of_email = adapter.find_contacts(emails=[lead.email for lead in leads.values()], names=names)
     decidable = {
         index: lead

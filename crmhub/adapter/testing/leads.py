@@ -188,6 +188,22 @@ class LeadTests(Base):
         assert crm.contacts()[id][self.text] == "Two"
         assert len(crm.contacts()) == 2
 
+    def test_a_contact_that_is_remembered_for_an_email_is_not_searched_for(
+        self, connection: Connection, crm: Crm
+    ) -> None:
+        if not self.adapter_class.remembered_first:
+            pytest.skip(f"{self.adapter_class.title} is searched for an email first")
+        adapter = connection.adapter()
+        mine = self.person()
+        saved = upsert_contact(adapter, self.lead(mine))
+
+        def find(**asked: object) -> None:
+            raise AssertionError(f"it searches for {asked}")
+
+        adapter.find_contact = find  # type: ignore[method-assign]
+        again = upsert_contact(adapter, self.lead(mine, email_id=saved.id))
+        assert (again.id, again.outcome) == (saved.id, "unchanged")
+
     # The written properties.
 
     def test_a_phone_of_another_is_refused_and_the_rest_is_stored(
