@@ -40,7 +40,7 @@ class _OnPipedrive:
         (LacksRight, 403, error(403, "Scope and URL mismatch")),
         (Throttled, 429, error(429, "Daily limit reached")),
     )
-    options: Mapping[str, Any] = {}  # noqa: RUF012
+    options: Mapping[str, Any] = {}
 
     @pytest.fixture
     def crm(self) -> Iterator[PipedriveCrm]:
