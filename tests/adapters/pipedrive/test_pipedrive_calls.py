@@ -63,15 +63,21 @@ def test_a_known_person_with_one_new_value(crm: PipedriveCrm, adapter: Adapter) 
     assert cost(crm, adapter, lead) == ("updated", [READ, READ, CHANGE], 7)
 
 
-@pytest.mark.parametrize(("known", "read"), [(True, [READ]), (False, [SEARCH, READ])])
+@pytest.mark.parametrize(
+    ("known", "read", "tokens"),
+    [
+        ({"email_id": "1", "phone_id": "1"}, [READ], 1),
+        ({"contact_id": "1"}, [READ], 1),
+        ({}, [SEARCH, READ], 21),
+    ],
+)
 def test_a_person_with_nothing_new(
-    crm: PipedriveCrm, adapter: Adapter, known: bool, read: list[str]
+    crm: PipedriveCrm, adapter: Adapter, known: dict[str, str], read: list[str], tokens: int
 ) -> None:
     said = {**ANN, "phone": PHONE}
     upsert_contact(adapter, person(**said))
     calls(crm.fake)
-    lead = person(**said, email_id="1" if known else "", phone_id="1" if known else "")
-    assert cost(crm, adapter, lead) == ("unchanged", read, 1 if known else 21)
+    assert cost(crm, adapter, person(**said, **known)) == ("unchanged", read, tokens)
 
 
 @pytest.mark.parametrize("kind", ["deals", "tickets"])
