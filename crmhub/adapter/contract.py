@@ -83,6 +83,13 @@ class Adapter(ABC):
     """
     email_names: ClassVar[tuple[str, ...]] = ("email",)
     """The names of the contact properties that `has_email` needs."""
+    unique_emails: ClassVar[bool] = False
+    """Whether the CRM itself refuses a second contact with an email.
+
+    True only if `create_contact` then raises Conflict with the id of the contact that has the
+    email, as its only one or as one of several. The hub then creates the contact of a new lead
+    that has a phone, too, without looking its email up.
+    """
     phone_names: ClassVar[tuple[str, ...]] = ("phone", "mobilephone")
     """The names of the contact properties that `has_phone` needs."""
     remembered_first: ClassVar[bool] = False

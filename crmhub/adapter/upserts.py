@@ -8,10 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 
 from crmhub.adapter.contract import Adapter, hold_back_create, hold_back_update
 from crmhub.adapter.errors import AdapterError, Conflict, NotFound, Problem, Rejected, Unavailable
-from crmhub.adapter.matching import Duplicate, Found, Lead, Match, decide, is_another_persons
+from crmhub.adapter.matching import (
+    Duplicate,
+    Found,
+    Lead,
+    Match,
+    contact_of,
+    decide,
+    is_another_persons,
+)
 from crmhub.adapter.values import Changes, Contact, ContactWrite, Saved
 
 
@@ -44,11 +53,20 @@ def find(adapter: Adapter, lead: Lead) -> Found:
     The contacts are found by the lead's email, by its conversation, and by its phone. A contact
     that cannot change the decision of `matching` is not looked up.
     """
-    by_email = _of_email(adapter, lead) if lead.email else None
-    return _find(adapter, lead, by_email)
+    return _find(adapter, lead, _of_email(adapter, lead), _phone_lookup(adapter, lead))
 
 
-def _find(adapter: Adapter, lead: Lead, by_email: Contact | None) -> Found:
+_PhoneLookup = Callable[[], Contact | None]
+"""Function that returns the contact with a lead's phone; only its first call asks the CRM."""
+
+
+def _phone_lookup(adapter: Adapter, lead: Lead) -> _PhoneLookup:
+    return cache(lambda: _of_phone(adapter, lead))
+
+
+def _find(
+    adapter: Adapter, lead: Lead, by_email: Contact | None, find_by_phone: _PhoneLookup
+) -> Found:
     """Look up a lead's contacts by its conversation and by its phone; return all contacts found.
 
     `by_email` is the contact with the lead's email, which the caller has looked up, or None.
@@ -64,7 +82,7 @@ def _find(adapter: Adapter, lead: Lead, by_email: Contact | None) -> Found:
     if contact is not None and lead.phone and adapter.has_phone(contact, lead.phone):
         by_phone = contact if lead.phone_identifies else None
     else:
-        by_phone = _of_phone(adapter, lead) if lead.phone else None
+        by_phone = find_by_phone()
     return Found(by_email, by_conversation, by_phone)
 
 
@@ -79,6 +97,8 @@ def _names(adapter: Adapter, lead: Lead, *more: str) -> tuple[str, ...]:
 
 
 def _of_email(adapter: Adapter, lead: Lead) -> Contact | None:
+    if not lead.email:
+        return None
     lookups = [_searched_by_email, _remembered_for_email]
     for look_up in reversed(lookups) if adapter.remembered_first else lookups:
         contact = look_up(adapter, lead)
@@ -116,11 +136,13 @@ def _of_conversation(adapter: Adapter, lead: Lead) -> Contact | None:
 
 
 def _of_phone(adapter: Adapter, lead: Lead) -> Contact | None:
+    if not lead.phone:
+        return None
     if lead.phone_id:
         remembered = _get(adapter, lead.phone_id, _names(adapter, lead))
         if remembered is not None and adapter.has_phone(remembered, lead.phone):
             return remembered
-    return adapter.find_contact(phone=lead.phone, names=_names(adapter, lead))
+    return adapter.find_contact(phone=lead.phone, names=_names(adapter, lead, *adapter.email_names))
 
 
 def _written_before(adapter: Adapter, lead: Lead) -> Contact | None:
@@ -165,18 +187,62 @@ def upsert_contact(adapter: Adapter, lead: Lead, *, approve: Approve = _approve_
 
 
 def _upsert(adapter: Adapter, lead: Lead, approve: Approve) -> SavedLead:
-    match = decide(lead, find(adapter, lead))
+    find_by_phone = _phone_lookup(adapter, lead)
+    match = _match_without_email_lookup(adapter, lead, find_by_phone)
+    looked_up = match is None
+    if match is None:
+        by_email = _of_email(adapter, lead)
+        match = decide(lead, _find(adapter, lead, by_email, find_by_phone))
     try:
         return _save(adapter, lead, match, approve)
     except Conflict as clash:
         # The lookup missed a contact; the CRM's conflict names its owner.
-        new_match = _after_clash(adapter, lead, match, clash)
+        new_match = _after_clash(adapter, lead, match, clash, find_by_phone)
         if new_match is None:
             raise
-        return _save(adapter, lead, new_match, approve)
+    except Rejected:
+        # A new contact may need values that an update does not: the email may be somebody's.
+        by_email = None if looked_up else _of_email(adapter, lead)
+        if by_email is None:
+            raise
+        new_match = decide(lead, _find(adapter, lead, by_email, find_by_phone))
+    return _save(adapter, lead, new_match, approve)
 
 
-def _after_clash(adapter: Adapter, lead: Lead, match: Match, clash: Conflict) -> Match | None:
+def _match_without_email_lookup(
+    adapter: Adapter, lead: Lead, find_by_phone: _PhoneLookup
+) -> Match | None:
+    """Return the match of a new lead with email and phone, from the lookup by phone alone.
+
+    The result is None if the email must be looked up before anything is written.
+
+    A new contact needs no such lookup where the CRM refuses an email that another contact has: that
+    refusal, which writes nothing, is the lookup, and it lags less than any. This saves one of three
+    calls. It is safe only if the email can change nothing but whether the contact is created:
+
+    - The hub knows no contact of the lead's conversation or email, which would be looked up.
+    - No earlier attempt may have written the lead: its contact would be found by email.
+    - Without the email the lead means no contact. A contact found by its phone is meant only if the
+      email is nobody's, so the email is looked up.
+
+    If the contact found by phone has the lead's email, it is the contact of both.
+    """
+    known = lead.contact_id or lead.email_id or lead.tried_ms or lead.written_ms
+    if not adapter.unique_emails or not lead.email or not lead.phone or known:
+        return None
+    if lead.properties.get("email") != lead.email:
+        # Without its email, the create cannot tell whose it is.
+        return None
+    by_phone = find_by_phone()
+    if by_phone is not None and adapter.has_email(by_phone, lead.email):
+        return decide(lead, _find(adapter, lead, by_phone, find_by_phone))
+    found = Found(by_phone=by_phone)
+    return decide(lead, found) if contact_of(lead, found) is None else None
+
+
+def _after_clash(
+    adapter: Adapter, lead: Lead, match: Match, clash: Conflict, find_by_phone: _PhoneLookup
+) -> Match | None:
     """Decide again which contact a lead belongs to, after a write of `match` raised `clash`.
 
     Return None if the contact that already has the conflicting value cannot be found. Raises
@@ -185,7 +251,9 @@ def _after_clash(adapter: Adapter, lead: Lead, match: Match, clash: Conflict) ->
     name = clash.name or "email"
     if name == "email" and lead.email:
         holder = _holder_of_email(adapter, lead, clash.existing_id)
-        return None if holder is None else decide(lead, _find(adapter, lead, holder))
+        if holder is None:
+            return None
+        return decide(lead, _find(adapter, lead, holder, find_by_phone))
     if name != "phone" or not clash.existing_id:
         return None
     holder = _get(adapter, clash.existing_id, _names(adapter, lead))

@@ -465,6 +465,22 @@ class LeadTests(Base):
         assert id in crm.contacts()
         assert len(crm.contacts()) == 1
 
+    def test_the_email_of_a_new_lead_with_a_phone_is_looked_up_unless_the_crm_keeps_it_unique(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        phone, asked = phone_number(), list[str]()
+        find = adapter.find_contact
+
+        def noted(**options: object) -> object:
+            asked.extend(name for name in ("email", "phone") if options.get(name))
+            return find(**options)  # type: ignore[arg-type]
+
+        adapter.find_contact = noted  # type: ignore[method-assign,assignment]
+        mine = self.person(phone=phone)
+        saved = upsert_contact(adapter, self.lead(mine))
+        assert asked == (["phone"] if self.adapter_class.unique_emails else ["email", "phone"])
+        assert (saved.outcome, list(crm.contacts())) == ("created", [saved.id])
+
     def test_a_contact_that_is_deleted_before_it_is_written_to_is_made_anew(
         self, connection: Connection, crm: Crm
     ) -> None:
