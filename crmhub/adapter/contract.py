@@ -26,7 +26,7 @@ from types import MappingProxyType
 from typing import ClassVar, NoReturn
 
 from crmhub.adapter.context import Context
-from crmhub.adapter.errors import AdapterError, NotYet, Problem, Unsupported
+from crmhub.adapter.errors import AdapterError, NotFound, NotYet, Problem, Unsupported
 from crmhub.adapter.values import (
     Changes,
     Contact,
@@ -90,6 +90,20 @@ class Adapter(ABC):
     """
     email_names: ClassVar[tuple[str, ...]] = ("email",)
     """The names of the contact properties that `has_email` needs."""
+    unique_emails: ClassVar[bool] = False
+    """Whether the CRM itself refuses a second contact with an email.
+
+    True only if `create_contact` then raises Conflict with the id of the contact that has the
+    email, as its only one or as one of several. The hub then creates the contact of a new lead
+    that has a phone, too, without looking its email up.
+    """
+    phone_names: ClassVar[tuple[str, ...]] = ("phone", "mobilephone")
+    """The names of the contact properties that `has_phone` needs."""
+    remembered_first: ClassVar[bool] = False
+    """Whether the hub reads the contact that it remembers for an email before it searches for one.
+
+    Set this where a search is later, or costs more, than reading a contact by its id.
+    """
     under_way_s: ClassVar[float] = 60.0
     """For how many seconds a write whose answer was lost may still take effect; 0 for never.
 
@@ -131,6 +145,11 @@ class Adapter(ABC):
         issued.
         """
         return True
+
+    def check_id(self, contact_id: str) -> None:
+        """Raise NotFound for an id that `may_be_id` refuses: in a path it could lead elsewhere."""
+        if not self.may_be_id(contact_id):
+            raise NotFound(f"{self.title} has no such contact")
 
     def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
         """Return how many seconds after an unanswered create the CRM may still show its record.
@@ -215,11 +234,12 @@ class Adapter(ABC):
         return contact.properties.get("email", "").lower() == email
 
     def has_phone(self, contact: Contact, phone: str) -> bool:
-        """Return whether `phone` is the value of the contact's property `phone` or `mobilephone`.
+        """Return whether `phone` is the value of one of the contact's properties `phone_names`.
 
-        Override this method where the CRM may store a number in another notation than the hub sent.
+        Override this method where the CRM may store a number in another notation than the hub sent,
+        or several numbers in one property.
         """
-        return phone in (contact.properties.get(name) for name in ("phone", "mobilephone"))
+        return phone in (contact.properties.get(name) for name in self.phone_names)
 
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
         """Return which of the given properties an update of the contact must write.
