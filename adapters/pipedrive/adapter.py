@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from typing import Any
+from typing import Any, ClassVar
 
 from adapters.pipedrive import connecting
 from adapters.pipedrive.api import (
@@ -70,6 +70,7 @@ class PipedriveAdapter(Adapter):
 
     title = "Pipedrive"
     record_pages = True
+    linked_kinds: ClassVar[Mapping[Linked, str]] = {"deals": "", "tickets": "support_pipeline"}
     whole_name = "name"
     email_names = ("email", "emails")
     phone_names = ("phone", "phones")
