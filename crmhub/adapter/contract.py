@@ -22,10 +22,11 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import ClassVar, NoReturn
 
 from crmhub.adapter.context import Context
-from crmhub.adapter.errors import AdapterError, NotYet, Problem, Unsupported
+from crmhub.adapter.errors import AdapterError, NotFound, NotYet, Problem, Unsupported
 from crmhub.adapter.values import (
     Changes,
     Contact,
@@ -80,6 +81,12 @@ class Adapter(ABC):
 
     The hub then joins `firstname` and `lastname` to this property, and splits it: the adapter gets
     and returns only the whole name (`crmhub.adapter.whole_names`).
+    """
+    linked_kinds: ClassVar[Mapping[Linked, str]] = MappingProxyType({"deals": "", "tickets": ""})
+    """The kinds of records that `create_for_contact` creates, each with the setting that it needs.
+
+    "" means that it needs none. For a kind that is missing here, or whose setting is empty,
+    `create_for_contact` raises Unsupported.
     """
     email_names: ClassVar[tuple[str, ...]] = ("email",)
     """The names of the contact properties that `has_email` needs."""
@@ -138,6 +145,11 @@ class Adapter(ABC):
         issued.
         """
         return True
+
+    def check_id(self, contact_id: str) -> None:
+        """Raise NotFound for an id that `may_be_id` refuses: in a path it could lead elsewhere."""
+        if not self.may_be_id(contact_id):
+            raise NotFound(f"{self.title} has no such contact")
 
     def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
         """Return how many seconds after an unanswered create the CRM may still show its record.
