@@ -6,9 +6,10 @@ v3, with HubSpot's refusals, rate limits and search lag. The fake injects faults
 
 from __future__ import annotations
 
+from adapters.fakes.fake import Seen
+from adapters.fakes.faults import Fault
 from adapters.hubspot.fake.answers import Refused
 from adapters.hubspot.fake.fake import FakeHubSpot
-from adapters.hubspot.fake.faults import Fault
-from adapters.hubspot.fake.service import Options, Seen
+from adapters.hubspot.fake.service import Options
 
 __all__ = ["FakeHubSpot", "Fault", "Options", "Refused", "Seen"]

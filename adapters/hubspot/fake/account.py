@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.hubspot.fake.answers import Answer, iso, not_found
+from adapters.fakes.answers import Answer
+from adapters.fakes.records import now_ms
+from adapters.hubspot.fake.answers import iso, not_found
 from adapters.hubspot.fake.calls import Call
-from adapters.hubspot.fake.portal import now_ms
 
 _DAY_MS = 86_400_000
 
@@ -65,8 +66,8 @@ def usage(call: Call) -> Answer:
     now = now_ms()
     day = {
         "name": "private-apps-api-calls-daily",
-        "usageLimit": call.portal.daily_limit,
-        "currentUsage": call.portal.called_today,
+        "usageLimit": call.portal.daily.most,
+        "currentUsage": call.portal.daily.calls,
         "collectedAt": iso(now),
         "fetchStatus": "SUCCESS",
         "resetsAt": iso(now - now % _DAY_MS + _DAY_MS),

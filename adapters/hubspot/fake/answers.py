@@ -1,39 +1,34 @@
-"""HTTP responses of the fake HubSpot, and error bodies in HubSpot's format."""
+"""The refusals of the fake HubSpot, and error bodies in HubSpot's format."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-import orjson
+from adapters.fakes import answers
+from adapters.fakes.faults import Fault
+from adapters.fakes.limits import retry_header
 
-JSON = "application/json;charset=utf-8"
-
-
-@dataclass(slots=True)
-class Answer:
-    """An HTTP response: status, body, headers and content type.
-
-    A body that is not bytes is sent as JSON; None means no body.
-    """
-
-    status: int = 200
-    body: Any = None
-    headers: dict[str, str] = field(default_factory=dict)
-    content_type: str = JSON
-
-    def encoded(self) -> bytes:
-        """Return the body as bytes; return empty bytes if there is no body."""
-        if self.body is None:
-            return b""
-        return self.body if isinstance(self.body, bytes) else orjson.dumps(self.body)
+_MESSAGES = {
+    423: "The account's records are locked by a bulk load; wait at least two seconds.",
+    429: "You have reached your ten_secondly_rolling limit.",
+    477: "This account is being moved to another data centre.",
+    500: "internal error",
+    503: "Service temporarily unavailable",
+}
+_CATEGORIES = {
+    400: "VALIDATION_ERROR",
+    401: "INVALID_AUTHENTICATION",
+    403: "MISSING_SCOPES",
+    404: "OBJECT_NOT_FOUND",
+}
 
 
-class Refused(Exception):
+class Refused(answers.Refused):
     """HubSpot refuses a request with this status and error body.
 
     `extra` holds further fields of the error body. HubSpot itself requires only the field `message`
@@ -51,10 +46,7 @@ class Refused(Exception):
         headers: Mapping[str, str] | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.headers = dict(headers or {})
-        self.body: dict[str, Any] = {
+        body = {
             "status": "error",
             "message": message,
             **({"category": category} if category else {}),
@@ -62,15 +54,15 @@ class Refused(Exception):
             **({"errors": [dict(error) for error in errors]} if errors else {}),
             **(extra or {}),
         }
+        super().__init__(status, body, headers=headers)
 
-    def answer(self) -> Answer:
+    def answer(self) -> answers.Answer:
         """Return this refusal as an HTTP response with a new correlation id."""
         correlation_id = str(uuid4())
-        return Answer(
-            self.status,
-            {**self.body, "correlationId": correlation_id},
-            {**self.headers, "x-hubspot-correlation-id": correlation_id},
-        )
+        answer = super().answer()
+        answer.body = {**self.body, "correlationId": correlation_id}
+        answer.headers["x-hubspot-correlation-id"] = correlation_id
+        return answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,3 +139,41 @@ def iso(at_ms: int) -> str:
     """Return a time, in ms since 1970, in HubSpot's format: ISO 8601 with milliseconds and Z."""
     moment = datetime.fromtimestamp(at_ms / 1000, UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at_ms % 1000:03d}Z"
+
+
+def failure(status: int, fault: Fault) -> answers.Answer:
+    """Return the response that HubSpot sends with an error status, for an injected fault."""
+    if status == 207:
+        return answers.Answer(207, _partial())
+    if status == 409:
+        message = f"Contact already exists. Existing ID: {fault.existing_id}"
+        return Refused(409, message, category="CONFLICT").answer()
+    extra = {"errorType": "RATE_LIMIT", "policyName": "TEN_SECONDLY_ROLLING"}
+    moved = status == 477 and fault.retry_after is None
+    return Refused(
+        status,
+        _MESSAGES.get(status, "There was a problem with the request."),
+        category=_CATEGORIES.get(status),
+        headers=retry_header(fault.retry_seconds, "seconds") if moved else None,
+        extra=extra if status == 429 else None,
+    ).answer()
+
+
+def _partial() -> dict[str, Any]:
+    at = "2026-01-01T00:00:00.000Z"
+    error = {
+        "status": "error",
+        "category": "VALIDATION_ERROR",
+        "message": "This input could not be processed.",
+        "context": {},
+        "errors": [],
+        "links": {},
+    }
+    return {
+        "status": "COMPLETE",
+        "results": [],
+        "numErrors": 1,
+        "errors": [error],
+        "startedAt": at,
+        "completedAt": at,
+    }

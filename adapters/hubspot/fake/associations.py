@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from adapters.fakes.answers import Answer
+from adapters.fakes.records import now_ms
 from adapters.hubspot.fake import shapes
-from adapters.hubspot.fake.answers import Answer, Refused, iso
+from adapters.hubspot.fake.answers import Refused, iso
 from adapters.hubspot.fake.calls import Call
 from adapters.hubspot.fake.definitions import TYPE_IDS
 from adapters.hubspot.fake.linking import (
@@ -24,7 +26,7 @@ from adapters.hubspot.fake.linking import (
     types_between,
     unlink,
 )
-from adapters.hubspot.fake.portal import Record, now_ms
+from adapters.hubspot.fake.portal import Record
 
 _MAX_PAGE = 500
 _MAX_READ = 1_000

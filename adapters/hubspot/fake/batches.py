@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from adapters.fakes.answers import Answer
+from adapters.fakes.records import now_ms
 from adapters.hubspot.fake import shapes
-from adapters.hubspot.fake.answers import Answer, Refused, iso
+from adapters.hubspot.fake.answers import Refused, iso
 from adapters.hubspot.fake.calls import Call
 from adapters.hubspot.fake.definitions import SINGULAR
-from adapters.hubspot.fake.portal import Record, now_ms, shown
+from adapters.hubspot.fake.portal import Record, shown
 from adapters.hubspot.fake.writing import check_full, create, update
 
 MAX_INPUTS = 100

@@ -18,7 +18,7 @@ class Call:
     """An API call whose path belongs to an endpoint of HubSpot.
 
     `kind` is the kind of record in the path, or "" if the path has none. `at` contains all
-    parameters in the path, by name.
+    parameters in the path, by name. `search_lag` is the lag of searches in seconds.
     """
 
     portal: Portal
@@ -27,6 +27,7 @@ class Call:
     query: Mapping[str, list[str]]
     body: bytes
     content_type: str
+    search_lag: float = 0.0
     kind: str = ""
     at: dict[str, str] = field(default_factory=dict)
 

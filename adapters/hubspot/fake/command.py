@@ -2,68 +2,21 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from typing import TYPE_CHECKING
 
 import rich_click as click
 
+from adapters.fakes import command
+
 if TYPE_CHECKING:
-    from adapters.hubspot.fake.limits import RetryAfter
+    from adapters.fakes.limits import RetryAfter
 
 
 @click.command(name="hubspot")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
-@click.option(
-    "--port", default=8181, show_default=True, type=click.IntRange(0, 65535), help="On which port."
-)
+@command.common_options(port=8181, limit="100/10s")
 @click.option("--token", help="The access token; one is made when it is not given.")
-@click.option(
-    "--search-lag",
-    default=0.0,
-    show_default=True,
-    type=click.FloatRange(0, 60),
-    metavar="S",
-    help="Seconds until a change can be searched.",
-)
-@click.option(
-    "--latency",
-    default=0.0,
-    show_default=True,
-    type=click.FloatRange(0, 300),
-    metavar="S",
-    help="Seconds that each answer takes.",
-)
-@click.option(
-    "--limit",
-    default="100/10s",
-    show_default=True,
-    metavar="N/Ss|none",
-    help="Calls taken in any such time.",
-)
-@click.option(
-    "--search-limit",
-    default="5/1s",
-    show_default=True,
-    metavar="N/Ss|none",
-    help="The same of searches.",
-)
-@click.option(
-    "--retry-after",
-    default="none",
-    show_default=True,
-    type=click.Choice(["none", "seconds", "date"]),
-    help="Whether a refusal over a limit says when to come back.",
-)
-@click.option("--rotate", is_flag=True, help="Give a new refresh token at each refresh.")
-@click.option(
-    "--expires-in",
-    default=1800.0,
-    show_default=True,
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="S",
-    help="Seconds that an access token from a refresh lives.",
-)
+@command.limit_option("--search-limit", "5/1s", "The same of searches.")
+@command.token_options(expires_in=1800.0)
 @click.option("--mark", is_flag=True, help="Define the unique property crmhub_mark.")
 def serve(
     host: str,
@@ -85,8 +38,8 @@ def serve(
     """
     import secrets
 
+    from adapters.fakes.limits import parse
     from adapters.hubspot.fake import FakeHubSpot, Options
-    from adapters.hubspot.fake.limits import parse
 
     for name, value in (("--limit", limit), ("--search-limit", search_limit)):
         try:
@@ -108,22 +61,14 @@ def serve(
             marks=mark,
         )
     )
-    try:
-        fake.start()
-    except OSError as exc:
-        raise click.ClickException(f"{host}:{port}: {exc.strerror}.") from exc
-    stopped = threading.Event()
-    for option in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(option, lambda *_: stopped.set())
-    _print_address(fake.url, fake.token, fake.options.refresh_token)
-    stopped.wait()
-    fake.stop()
-
-
-def _print_address(url: str, token: str, refresh_token: str) -> None:
-    click.echo(f"Address       {url}")
-    click.echo(f"Access token  {token}")
-    click.echo(f"OAuth         fake-client-id, fake-client-secret, {refresh_token}")
-    click.echo("\nWhile it runs, an account uses it after this line:\n")
-    setting = f"--set base_url={url} --secret access_token=-"
-    click.echo(f"printf %s {token} | crmhub account adapter CLIENT_ID hubspot {setting}")
+    client = f"{fake.options.client_id}, {fake.options.client_secret}"
+    command.serve(
+        fake,
+        "hubspot",
+        facts={
+            "Access token": fake.token,
+            "OAuth": f"{client}, {fake.options.refresh_token}",
+        },
+        settings=lambda url: {"base_url": url},
+        secrets={"access_token": fake.token},
+    )

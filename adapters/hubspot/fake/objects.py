@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from adapters.fakes.answers import Answer
 from adapters.hubspot.fake import shapes
-from adapters.hubspot.fake.answers import Answer, Refused
+from adapters.hubspot.fake.answers import Refused
 from adapters.hubspot.fake.calls import Call
 from adapters.hubspot.fake.definitions import KINDS, SINGULAR, TYPE_IDS
 from adapters.hubspot.fake.linking import shown_links
@@ -74,7 +75,8 @@ def search_records(call: Call) -> Answer:
     """Respond with a page of the records that match a search."""
     if len(call.body.decode(errors="replace")) > MAX_BODY:
         raise Refused(400, f"The request body is longer than {MAX_BODY} characters")
-    return Answer(200, search(call.portal, call.kind, call.json(shapes.SEARCH)))
+    found = search(call.portal, call.kind, call.json(shapes.SEARCH), call.search_lag)
+    return Answer(200, found)
 
 
 def merge_records(call: Call) -> Answer:

@@ -6,12 +6,14 @@ The state consists of property definitions, pipelines, owners (users), records a
 from __future__ import annotations
 
 import copy
-import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from adapters.fakes import records
+from adapters.fakes.limits import Window
+from adapters.fakes.records import now_ms
 from adapters.hubspot.fake import definitions as starter
 from adapters.hubspot.fake.answers import Refused, iso, not_found
 from adapters.hubspot.fake.definitions import CHANGED_AT, KINDS, SHOWN, SINGULAR, TYPE_IDS
@@ -26,30 +28,16 @@ _FIRST_ID = {
     "tickets": 30_500_000_001,
 }
 _LONGEST_HISTORY = 20
-_LONGEST_LAG = 60.0
-
-
-def now_ms() -> int:
-    """Return the present time in ms since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(slots=True)
-class Record:
+class Record(records.Record):
     """A contact, deal, ticket or company.
 
-    The dict `properties` is never changed but replaced, since the search index keeps former dicts.
-    `indexed` lists (time, properties) for the search index. `history` lists the former (ms, value)
-    of each property, by property name.
+    `history` lists the former (ms, value) of each property, by property name.
     """
 
-    kind: str
-    id: str
-    created_at: int
-    updated_at: int
-    properties: dict[str, str] = field(default_factory=dict)
     archived_at: int | None = None
-    indexed: list[tuple[float, dict[str, str]]] = field(default_factory=list)
     history: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
 
     @property
@@ -57,23 +45,6 @@ class Record:
         """The contact's primary email and additional emails."""
         more = self.properties.get("hs_additional_emails", "").split(";")
         return [email for email in (self.properties.get("email", ""), *more) if email]
-
-    def searchable(self, lag: float) -> dict[str, str] | None:
-        """Return the properties that a search sees for this record.
-
-        The search sees the properties as they were `lag` seconds ago, since the search index lags
-        behind writes. Returns None if the record is not in the index yet.
-        """
-        if lag <= 0:
-            return self.properties
-        seen = time.monotonic() - lag
-        if self.indexed and self.indexed[-1][0] <= seen:
-            return self.indexed[-1][1]
-        return next((properties for at, properties in reversed(self.indexed) if at <= seen), None)
-
-    def index(self) -> None:
-        """Put the present properties into the search index, without lag."""
-        self.indexed = [(float("-inf"), self.properties)]
 
     def write(self, properties: dict[str, str], at_ms: int) -> None:
         """Replace all properties of the record by `properties`.
@@ -86,12 +57,8 @@ class Record:
                 past = self.history.setdefault(name, [])
                 past.insert(0, (at_ms, value))
                 del past[_LONGEST_HISTORY:]
-        self.properties = properties
-        self.updated_at = at_ms
-        now = time.monotonic()
-        while len(self.indexed) > 1 and self.indexed[1][0] < now - _LONGEST_LAG:
-            del self.indexed[0]
-        self.indexed.append((now, properties))
+        # A dataclass with slots is made anew, so super() without arguments finds another class.
+        records.Record.write(self, properties, at_ms)
 
 
 @dataclass(slots=True)
@@ -124,9 +91,7 @@ class Portal:
         self.links: dict[Key, dict[Key, set[int]]] = {}
         self.rules = {kind: Rules() for kind in KINDS}
         self.merged: dict[Key, str] = {}
-        self.search_lag = 0.0
-        self.daily_limit = 250_000
-        self.called_today = 0
+        self.daily = Window("daily", 250_000, 86_400)
         self._ids = dict(_FIRST_ID)
         # (Kind, property) → value → record id, for emails and unique properties.
         self._unique: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)

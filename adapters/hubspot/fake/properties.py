@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from adapters.fakes.answers import Answer
+from adapters.fakes.records import now_ms
 from adapters.hubspot.fake import shapes
-from adapters.hubspot.fake.answers import Answer, Refused, iso, not_found
+from adapters.hubspot.fake.answers import Refused, iso, not_found
 from adapters.hubspot.fake.calls import Call
 from adapters.hubspot.fake.definitions import Definition, definition
-from adapters.hubspot.fake.portal import now_ms
 
 _MAX_UNIQUE = 10
 _MAX_INPUTS = 100

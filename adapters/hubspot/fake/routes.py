@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import unquote
 
+from adapters.fakes.answers import Answer
 from adapters.hubspot.fake import account, associations, batches, objects, pipelines, properties
-from adapters.hubspot.fake.answers import Answer, Refused
+from adapters.hubspot.fake.answers import Refused
 from adapters.hubspot.fake.calls import Call
 
 DATED = ("2026-09", "2026-03")

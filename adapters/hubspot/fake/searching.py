@@ -35,7 +35,7 @@ _Filter = dict[str, Any]
 _Test = Callable[[Record, dict[str, str]], bool]
 
 
-def search(portal: Portal, kind: str, asked: dict[str, Any]) -> dict[str, Any]:
+def search(portal: Portal, kind: str, asked: dict[str, Any], lag: float) -> dict[str, Any]:
     """Return the response body of a search: a page of the matching records.
 
     `asked` is the body of the request. Records are compared and shown with their values in the
@@ -48,7 +48,7 @@ def search(portal: Portal, kind: str, asked: dict[str, Any]) -> dict[str, Any]:
     matches = [
         (record, indexed)
         for record in portal.records[kind].values()
-        if (indexed := record.searchable(portal.search_lag)) is not None
+        if (indexed := record.searchable(lag)) is not None
         and all(test(record, indexed) for test in tests)
     ]
     for sort in reversed(asked["sorts"] or ["createdate"]):

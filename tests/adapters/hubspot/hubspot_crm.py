@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from adapters.hubspot import HubSpotAdapter
@@ -41,11 +40,11 @@ class HubSpotCrm:
 
     @property
     def search_lag(self) -> float:
-        return self.fake.portal.search_lag
+        return self.fake.search_lag
 
     @search_lag.setter
     def search_lag(self, seconds: float) -> None:
-        self.fake.portal.search_lag = seconds
+        self.fake.search_lag = seconds
 
     def add_contact(self, properties: Mapping[str, str]) -> str:
         try:
@@ -97,7 +96,4 @@ def person(*, strict: bool = False, mark: str = "", contact_id: str = "", **valu
 
 def calls(fake: FakeHubSpot) -> list[str]:
     """Return method and path of every call so far, and forget them."""
-    seen = [f"{one.method} {one.path}" for one in fake.requests]
-    with suppress(AttributeError):
-        fake._seen.clear()
-    return seen
+    return [f"{one.method} {one.path}" for one in fake.take_requests()]

@@ -106,7 +106,7 @@ def test_a_phone_of_another_is_refused_for_its_lead_only(fake: FakeHubSpot) -> N
 def test_a_phone_the_hub_knows_to_be_anothers_is_not_given_away(fake: FakeHubSpot) -> None:
     other = fake.add_contact(email="bob@x.org", phone=PHONE)
     fake.add_contact(email="ann@x.org", phone="+4915198765432")
-    fake.portal.search_lag = 60.0
+    fake.search_lag = 60.0
     for one in fake.portal.records["contacts"].values():
         one.indexed = []
     lead = replace(person(email="ann@x.org", phone=PHONE), phone_id=other)

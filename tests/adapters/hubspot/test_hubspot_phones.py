@@ -68,7 +68,7 @@ def test_of_several_with_a_phone_the_oldest_is_found(fake: FakeHubSpot) -> None:
 
 def test_a_number_that_was_changed_since_the_search_saw_it_is_not_taken(fake: FakeHubSpot) -> None:
     id = fake.add_contact(firstname="Ann", phone=PHONE)
-    fake.portal.search_lag = 30.0
+    fake.search_lag = 30.0
     fake.set("contacts", id, phone="+4915199999999")
     assert adapted(fake).find_contact(phone=PHONE) is None
 

@@ -7,8 +7,9 @@ import time
 
 import pytest
 
-from adapters.hubspot.fake import FakeHubSpot, limits
-from adapters.hubspot.fake.limits import Window, parse
+from adapters.fakes import limits
+from adapters.fakes.limits import Window, parse
+from adapters.hubspot.fake import FakeHubSpot
 from tests.adapters.hubspot.fake.calls import Api
 from tests.clocks import clock_of
 
@@ -63,7 +64,7 @@ def test_the_days_calls_run_out(api: Api) -> None:
     api.post("/_control/settings", {"daily_limit": 1})
     api.get(_DETAILS)
     assert api.get(_DETAILS).json()["policyName"] == "DAILY"
-    assert api.fake.portal.called_today == 2
+    assert api.fake.portal.daily.calls == 2
 
 
 def test_the_window_rolls_on(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The page of the fake HubSpot on which a person lets an app into the account (OAuth 2.0).
+"""The page of a fake CRM on which a person lets an app into the account (OAuth 2.0).
 
 The person approves or denies; the browser then returns to the app with a code or an error
 (RFC 6749, 4.1). The app exchanges the code at the token endpoint, and proves with PKCE that it is
@@ -16,9 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlencode, urlsplit
 
-from adapters.hubspot.fake.answers import Answer
+from adapters.fakes.answers import Answer
 
-PATH = "/oauth/authorize"
 _LIFETIME_S = 600.0
 _FIELDS = (
     "client_id",
@@ -30,8 +29,8 @@ _FIELDS = (
 )
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Connect an app</title></head>
-<body><main><h1>Connect an app to your HubSpot account</h1>
-<p>This is a fake HubSpot for trying crmhub. The app asks for:</p><ul>{scopes}</ul>
+<body><main><h1>Connect an app to your {crm} account</h1>
+<p>This is a fake {crm} for trying crmhub. The app asks for:</p><ul>{scopes}</ul>
 <form method="post" action="{path}">{fields}
 <button name="decision" value="approve">Connect app</button>
 <button name="decision" value="deny">Deny</button></form></main></body></html>"""
@@ -51,26 +50,35 @@ class _Code:
 
 @dataclass(slots=True)
 class Authorizations:
-    """The authorization codes that the account's person has granted and no app has used yet."""
+    """The page of a CRM with its title `crm` at `path`, and the codes that it has issued.
 
+    `known_scopes` are the scopes that an app may ask for. If there are none, the page asks for no
+    scope, since some CRMs let an app's author choose the scopes beforehand. `separator` stands
+    between scopes. `codes` are the authorization codes that no app has used yet.
+    """
+
+    crm: str
     client_id: str
+    path: str = "/oauth/authorize"
+    known_scopes: frozenset[str] = frozenset()
+    separator: str = " "
     codes: dict[str, _Code] = field(default_factory=dict)
 
-    def answer(self, method: str, form: Mapping[str, str], known: frozenset[str]) -> Answer:
+    def answer(self, method: str, form: Mapping[str, str]) -> Answer:
         """Return the page for a GET, and the redirect to the app for a POST.
 
-        `form` are the parameters of the query or of the form, `known` the scopes that exist.
+        `form` are the parameters of the query or of the form.
         """
-        if reason := self._fault(form, known):
+        if reason := self._fault(form):
             return _html(400, _ERROR.format(reason=html.escape(reason)))
         if method == "GET":
-            return _html(200, _page(form))
+            return _html(200, self._page(form))
         if method != "POST":
             return _html(405, _ERROR.format(reason="Method Not Allowed"), Allow="GET, POST")
         if form.get("decision") != "approve":
             reason = "The user denied access to the app"
             return self._back(form, error="access_denied", error_description=reason)
-        code = f"na1-{secrets.token_urlsafe(32)}"
+        code = f"fake-{secrets.token_urlsafe(32)}"
         expires = time.monotonic() + _LIFETIME_S
         self.codes[code] = _Code(form["redirect_uri"], form.get("code_challenge", ""), expires)
         return self._back(form, code=code)
@@ -89,40 +97,43 @@ class Authorizations:
             and (not code.challenge or _challenge(form.get("code_verifier", "")) == code.challenge)
         )
 
-    def _fault(self, form: Mapping[str, str], known: frozenset[str]) -> str:
+    def _fault(self, form: Mapping[str, str]) -> str:
         """Return why the request cannot be shown to a person, or "" if it can.
 
         Then the browser stays here, since the address to return to may be anybody's.
         """
         target = urlsplit(form.get("redirect_uri", ""))
-        unknown = sorted(set(form.get("scope", "").split()) - known)
+        unknown = sorted({*self._scopes(form)} - self.known_scopes)
         if form.get("client_id") != self.client_id:
             return "Couldn't complete the connection: the client ID is unknown."
         if target.scheme not in ("http", "https") or not target.netloc or target.fragment:
             return "Couldn't complete the connection: the redirect URL does not match the app's."
-        if not form.get("scope") or unknown:
+        if self.known_scopes and (unknown or not form.get("scope")):
             return f"Couldn't complete the connection: scope mismatch {' '.join(unknown)}"
         if form.get("code_challenge") and form.get("code_challenge_method") != "S256":
             return "Couldn't complete the connection: the code challenge method is not S256."
         return ""
+
+    def _scopes(self, form: Mapping[str, str]) -> list[str]:
+        return [scope for scope in form.get("scope", "").split(self.separator) if scope]
+
+    def _page(self, form: Mapping[str, str]) -> str:
+        given = {name: form[name] for name in _FIELDS if name in form}
+        return _PAGE.format(
+            crm=html.escape(self.crm),
+            path=self.path,
+            scopes="".join(f"<li>{html.escape(scope)}</li>" for scope in self._scopes(form)),
+            fields="".join(
+                f'<input type="hidden" name="{name}" value="{html.escape(value)}">'
+                for name, value in given.items()
+            ),
+        )
 
     def _back(self, form: Mapping[str, str], **parameters: str) -> Answer:
         target, state = form["redirect_uri"], form.get("state", "")
         query = urlencode(parameters | ({"state": state} if state else {}))
         separator = "&" if urlsplit(target).query else "?"
         return _html(302, "", Location=f"{target}{separator}{query}")
-
-
-def _page(form: Mapping[str, str]) -> str:
-    given = {name: form[name] for name in _FIELDS if name in form}
-    return _PAGE.format(
-        path=PATH,
-        scopes="".join(f"<li>{html.escape(scope)}</li>" for scope in form["scope"].split()),
-        fields="".join(
-            f'<input type="hidden" name="{name}" value="{html.escape(value)}">'
-            for name, value in given.items()
-        ),
-    )
 
 
 def _challenge(verifier: str) -> str:

@@ -1,4 +1,4 @@
-"""The HTTP/1.1 server of the fake HubSpot, with keep-alive and faults such as TCP resets."""
+"""The HTTP/1.1 server of a fake CRM, with keep-alive and faults such as TCP resets."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
-from adapters.hubspot.fake.answers import Answer
-from adapters.hubspot.fake.faults import Fault
+from adapters.fakes.answers import Answer
+from adapters.fakes.faults import Fault
 
 _MAX_BODY = 10_000_000
 _DRIPS = 20
@@ -41,6 +42,26 @@ class Received:
     target: str
     headers: Any
     body: bytes
+
+    @property
+    def path(self) -> str:
+        """The path of the URL, still percent-encoded."""
+        return urlsplit(self.target).path
+
+    @property
+    def query(self) -> str:
+        """The query of the URL, without its question mark."""
+        return urlsplit(self.target).query
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The parameters of the query by name; of a repeated one, the last value."""
+        return dict(parse_qsl(self.query, keep_blank_values=True))
+
+    @property
+    def form(self) -> dict[str, str]:
+        """The fields of a body that is a form; of a repeated one, the last value."""
+        return dict(parse_qsl(self.body.decode("utf-8", "replace")))
 
 
 Respond = Callable[["Server", Received], Sent]

@@ -1,4 +1,4 @@
-"""Injected faults of the fake HubSpot: their kinds, their calls, and their number.
+"""Injected faults of a fake CRM: their kinds, their calls, and their number.
 
 Faults are applied to the open socket, so clients see real network failures. If a fault is
 `written`, it is applied after the call was executed: the record is created, but the response is
@@ -8,17 +8,17 @@ lost.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from types import NoneType
 from typing import Any
 
-from adapters.hubspot.fake.answers import JSON, Answer, Refused
-from adapters.hubspot.fake.limits import retry_header
-from adapters.hubspot.fake.tokens import expired
+from adapters.fakes.answers import JSON, Answer
+from adapters.fakes.limits import RetryAfter, retry_header
 
 KINDS = (
-    "status",  # another status, with a body of its own or what HubSpot sends with it
+    "status",  # another status, with a body of its own or what the CRM sends with it
     "latency",  # nothing but the delay
     "drip",  # the true answer, its body spread over `seconds`
     "html",  # a page, with status 200 unless told otherwise
@@ -29,7 +29,7 @@ KINDS = (
     "reset",  # the connection is reset
     "close",  # the connection is closed without an answer
     "cut",  # the true answer breaks off in its middle
-    "expired",  # 401 EXPIRED_AUTHENTICATION, until a token is refreshed
+    "expired",  # 401 for an expired token, until a token is refreshed
 )
 _PAGE = b"<!DOCTYPE html><html><head><title>%s</title></head><body><h1>%s</h1></body></html>"
 _OF_THE_EDGE = {
@@ -40,19 +40,6 @@ _OF_THE_EDGE = {
     522: "522: Connection timed out",
     523: "523: Origin is unreachable",
     524: "524: A timeout occurred",
-}
-_MESSAGES = {
-    423: "The account's records are locked by a bulk load; wait at least two seconds.",
-    429: "You have reached your ten_secondly_rolling limit.",
-    477: "This account is being moved to another data centre.",
-    500: "internal error",
-    503: "Service temporarily unavailable",
-}
-_CATEGORIES = {
-    400: "VALIDATION_ERROR",
-    401: "INVALID_AUTHENTICATION",
-    403: "MISSING_SCOPES",
-    404: "OBJECT_NOT_FOUND",
 }
 
 
@@ -66,7 +53,8 @@ class Fault:
     None means no end.
 
     `seconds` is a pause before the call is executed, or after it if `written` is True. For the kind
-    "drip", `seconds` is the time over which the body is sent.
+    "drip", `seconds` is the time over which the body is sent. `existing_id` is the id of the record
+    that a conflict (status 409) names. `struck` counts the faults that were applied.
     """
 
     kind: str = "status"
@@ -81,7 +69,7 @@ class Fault:
     body: Any = None
     headers: dict[str, str] = field(default_factory=dict)
     content_type: str | None = None
-    retry_after: str | None = None
+    retry_after: RetryAfter | None = None
     retry_seconds: float = 10.0
     existing_id: str = "1"
     size: int = 20_000_000
@@ -126,18 +114,19 @@ class Fault:
         """Whether `seconds` is a pause; otherwise it is the time over which the body is sent."""
         return self.kind != "drip"
 
-    def answer(self, true: Answer | None) -> Answer:
+    def answer(self, true: Answer | None, usual: Callable[[Fault], Answer]) -> Answer:
         """Return the response that this fault sends in place of the correct response `true`.
 
-        `true` is None if the call was not executed.
+        `true` is None if the call was not executed. `usual` returns the CRM's own response to a
+        fault of the kind "status" or "expired".
         """
         match self.kind:
             case "status":
-                return self._status()
+                return self._status(usual)
             case "expired":
-                return expired().answer()
+                return usual(self)
             case "html":
-                return self._sent(200, _PAGE % (b"HubSpot", b"Please wait"), "text/html")
+                return self._sent(200, _PAGE % (b"Please wait", b"Please wait"), "text/html")
             case "huge_json":
                 return self._sent(200, huge(self.size), JSON)
             case "empty":
@@ -156,60 +145,22 @@ class Fault:
             self.status or status, body, dict(self.headers), self.content_type or content_type
         )
 
-    def _status(self) -> Answer:
+    def _status(self, usual: Callable[[Fault], Answer]) -> Answer:
         status = self.status or 500
-        headers = {**self._retry_header(status), **self.headers}
+        headers = {**retry_header(self.retry_seconds, self.retry_after or "none"), **self.headers}
         if self.body is not None:
             body = self.body.encode() if isinstance(self.body, str) else self.body
             return Answer(status, body, headers, self.content_type or JSON)
         if status in _OF_THE_EDGE:
             words = _OF_THE_EDGE[status].encode()
             return Answer(status, _PAGE % (words, words), headers, "text/html; charset=UTF-8")
-        usual = self._usual(status)
-        usual.headers |= headers
-        return usual
-
-    def _retry_header(self, status: int) -> dict[str, str]:
-        form = self.retry_after or ("seconds" if status == 477 else "none")
-        return retry_header(self.retry_seconds, form)  # type: ignore[arg-type]
-
-    def _usual(self, status: int) -> Answer:
-        if status == 207:
-            return Answer(207, _partial())
-        if status == 409:
-            message = f"Contact already exists. Existing ID: {self.existing_id}"
-            return Refused(409, message, category="CONFLICT").answer()
-        extra = {"errorType": "RATE_LIMIT", "policyName": "TEN_SECONDLY_ROLLING"}
-        return Refused(
-            status,
-            _MESSAGES.get(status, "There was a problem with the request."),
-            category=_CATEGORIES.get(status),
-            extra=extra if status == 429 else None,
-        ).answer()
-
-
-def _partial() -> dict[str, Any]:
-    at = "2026-01-01T00:00:00.000Z"
-    error = {
-        "status": "error",
-        "category": "VALIDATION_ERROR",
-        "message": "This input could not be processed.",
-        "context": {},
-        "errors": [],
-        "links": {},
-    }
-    return {
-        "status": "COMPLETE",
-        "results": [],
-        "numErrors": 1,
-        "errors": [error],
-        "startedAt": at,
-        "completedAt": at,
-    }
+        answer = usual(self)
+        answer.headers |= headers
+        return answer
 
 
 def huge(size: int) -> bytes:
-    """Return about `size` bytes of JSON in the format of HubSpot's lists."""
+    """Return about `size` bytes of JSON in the format of a list of results."""
     return b'{"results":[],"total":0,"padding":"' + b"x" * size + b'"}'
 
 

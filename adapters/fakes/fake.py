@@ -1,0 +1,321 @@
+"""The base of a fake CRM: start, stop, inspect, inject faults, and process calls."""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, ClassVar, Self
+
+from adapters.fakes import control
+from adapters.fakes.answers import Answer, Refused
+from adapters.fakes.faults import Fault, Faults
+from adapters.fakes.limits import AtOnce, RetryAfter, Window
+from adapters.fakes.records import Record
+from adapters.fakes.server import Received, Sent, Server
+from adapters.fakes.tokens import Tokens
+
+_MOST_REMEMBERED = 5_000
+_LONGEST_REMEMBERED = 16_384
+
+
+@dataclass(kw_only=True)
+class Options:
+    """The options that all fakes share; times are in seconds.
+
+    `latency` is the time that each answer takes, and `search_lag` the time until searches see a
+    change. `limit` is the CRM's general rate limit, written `100/10s` or `none`. `retry_after` says
+    whether a refusal over a limit has the header Retry-After, and in which form.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    latency: float = 0.0
+    search_lag: float = 0.0
+    limit: str = "none"
+    retry_after: RetryAfter = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An API call that the fake has recorded.
+
+    `at` is its time by time.monotonic(). `body` is cut after 16 KiB. `status` is the status of the
+    response, or 0 if no response was sent. `fault` is the kind of the fault that was applied, or
+    None.
+    """
+
+    at: float
+    method: str
+    path: str
+    query: str
+    body: bytes
+    status: int
+    fault: str | None = None
+
+
+class Fake(ABC):
+    """A fake CRM on its own port; `with …Fake() as fake:` starts and stops it.
+
+    The records survive a stop: after another `start()` they are served on the same port. `lock`
+    protects the whole state; it is held while a call is executed, and released during pauses.
+
+    `kinds` are the kinds of records, under the hub's names where it has such a kind. `settings` and
+    `orders` are the settings and endpoints of `/_control` (adapters.fakes.control). `windows` holds
+    the rate limits by the names of the settings that change them, `at_once` the limit of calls at
+    the same time. `tokens` is None for a CRM without access tokens.
+    """
+
+    kinds: ClassVar[tuple[str, ...]] = ("contacts", "deals", "tickets")
+    settings: ClassVar[Mapping[str, control.Setting]] = control.SETTINGS
+    orders: ClassVar[Mapping[tuple[str, str], control.Order]] = {}
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.lock = threading.RLock()
+        self._port = options.port
+        self._server: Server | None = None
+        self.reset()
+
+    def reset(self) -> None:
+        """Discard the whole state, and start again with the original options.
+
+        A subclass extends this with its records, limits and tokens.
+        """
+        with self.lock:
+            self.latency = self.options.latency
+            self.search_lag = self.options.search_lag
+            self.retry_after = self.options.retry_after
+            self.at_once = AtOnce()
+            self.windows: dict[str, Window] = {}
+            self.tokens: Tokens | None = None
+            self.faults = Faults()
+            self._seen: deque[Seen] = deque(maxlen=_MOST_REMEMBERED)
+
+    # What a subclass says about its CRM. All of it is called with the lock held.
+
+    @abstractmethod
+    def handle(self, received: Received) -> Answer:
+        """Execute a call that was admitted and is within the limits; return its response.
+
+        Raises Refused if the CRM refuses the call.
+        """
+
+    @abstractmethod
+    def error(self, status: int, fault: Fault) -> Answer:
+        """Return the response that the CRM itself sends with an error status.
+
+        An injected fault without a body of its own is sent so. For a fault of the kind "expired",
+        `status` is 401, and the response is that to an expired access token.
+        """
+
+    @abstractmethod
+    def stored(self, kind: str) -> Mapping[str, Record]:
+        """Return the records of a kind that are not deleted, by id.
+
+        Raises Refused for an unknown kind.
+        """
+
+    @abstractmethod
+    def add(self, kind: str, properties: Mapping[str, Any], *, contacts: Iterable[str] = ()) -> str:
+        """Create a record that searches find at once, without lag; return its id.
+
+        `contacts` are the ids of contacts to link the record to. Raises Refused if the CRM would
+        refuse the record.
+        """
+
+    @abstractmethod
+    def linked(self, kind: str, id_: str, to: str) -> list[str]:
+        """Return the ids of the records of the kind `to` that are linked to a given record."""
+
+    def costs(self, received: Received) -> Sequence[tuple[Window, int]]:
+        """Return the rate limits under which a call counts, each with the call's cost."""
+        return ()
+
+    def over(self, limit: Window | AtOnce, wait: float) -> Refused:
+        """Return the CRM's refusal of a call that exceeds a limit.
+
+        `wait` is the time in seconds until such a call is accepted; 0 for the limit `at_once`.
+        """
+        return Refused(429)
+
+    @abstractmethod
+    def admit(self, received: Received) -> None:
+        """Raise Refused if the CRM refuses a call before it looks at its rate limits.
+
+        Usual reasons are an unknown path and a missing or invalid access token.
+        """
+
+    def decorate(self, received: Received, answer: Answer) -> None:  # noqa: B027
+        """Add headers to a response in place, such as the calls that are left."""
+
+    # Start and stop.
+
+    def start(self) -> Self:
+        """Start the server in a thread and return this object.
+
+        Raises OSError if the port is in use.
+        """
+        server = Server(self.options.host, self._port, self._responded)
+        self._server, self._port = server, server.server_address[1]
+        # The server checks the stop flag at this interval, so a long one would delay each stop.
+        serve = server.serve_forever
+        threading.Thread(target=serve, args=(0.02,), name="fake-crm", daemon=True).start()
+        return self
+
+    def stop(self) -> None:
+        """Stop the server and close all connections; the records are kept."""
+        if self._server:
+            self._server.stop()
+            self._server = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """The base URL of the server, without a slash at its end."""
+        host = f"[{self.options.host}]" if ":" in self.options.host else self.options.host
+        return f"http://{host}:{self._port}"
+
+    # Records.
+
+    def records(self, kind: str) -> dict[str, dict[str, Any]]:
+        """Return the properties of all records of a kind that are not deleted, by record id."""
+        with self.lock:
+            return {id_: dict(record.properties) for id_, record in self.stored(kind).items()}
+
+    def index(self) -> None:
+        """Put the present values of all records into the search index at once, without lag."""
+        with self.lock:
+            for kind in self.kinds:
+                for record in self.stored(kind).values():
+                    record.index()
+
+    # Faults.
+
+    def fail(self, status: int | None = None, **fault: Any) -> Fault:
+        """Inject a fault and return it.
+
+        `status` is the HTTP status with which a fault of the kind "status" answers. `fault` are
+        further attributes of `faults.Fault`, such as `path` and `times`.
+        """
+        made = Fault(status=status, **fault)
+        with self.lock:
+            self.faults.add(made)
+        return made
+
+    def expire_tokens(self) -> None:
+        """Make all access tokens invalid.
+
+        Only a refresh with the refresh token gives a new valid access token.
+        """
+        with self.lock:
+            if self.tokens:
+                self.tokens.expire()
+
+    # Recorded calls.
+
+    @property
+    def requests(self) -> list[Seen]:
+        """The recorded API calls, at most the last 5,000, the oldest first."""
+        with self.lock:
+            return list(self._seen)
+
+    def take_requests(self) -> list[Seen]:
+        """Return the recorded API calls, the oldest first, and forget them."""
+        with self.lock:
+            seen = list(self._seen)
+            self._seen.clear()
+            return seen
+
+    def count(self, method: str = "*", path: str = "*") -> int:
+        """Return the number of recorded API calls whose method and path match shell patterns."""
+        return sum(
+            fnmatchcase(request.method, method) and fnmatchcase(request.path, path)
+            for request in self.requests
+        )
+
+    # The processing of a call.
+
+    def _responded(self, server: Server, received: Received) -> Sent:
+        if received.path.startswith(control.PREFIX):
+            return Sent(control.answer(self, received.method, received.path, received.body))
+        came = time.monotonic()
+        sent = self._sent(server, received)
+        nothing = sent.fault is not None and sent.fault.kind in ("reset", "close")
+        seen = Seen(
+            came,
+            received.method,
+            received.path,
+            received.query,
+            received.body[:_LONGEST_REMEMBERED],
+            0 if nothing else sent.answer.status,
+            sent.fault.kind if sent.fault else None,
+        )
+        with self.lock:
+            self._seen.append(seen)
+        return sent
+
+    def _sent(self, server: Server, received: Received) -> Sent:
+        with self.lock:
+            fault = self.faults.strike(received.method, received.path)
+            over = self._charge(received)
+            entered = self.at_once.enter()
+            if not entered:
+                over = self.over(self.at_once, 0)
+        try:
+            return self._executed(server, received, fault, over)
+        finally:
+            if entered:
+                with self.lock:
+                    self.at_once.leave()
+
+    def _executed(
+        self, server: Server, received: Received, fault: Fault | None, over: Refused | None
+    ) -> Sent:
+        if fault and not fault.needs_answer:
+            server.pause(fault.seconds)
+            return Sent(fault.answer(None, self._usual), fault)
+        server.pause(self.latency)
+        if fault and fault.pauses and not fault.written:
+            server.pause(fault.seconds)
+        with self.lock:
+            true = self._answered(received, over)
+        if fault is None:
+            return Sent(true)
+        if fault.pauses and fault.written:
+            server.pause(fault.seconds)
+        return Sent(fault.answer(true, self._usual), fault)
+
+    def _charge(self, received: Received) -> Refused | None:
+        """Count a call under all its limits; return the refusal by the first exceeded one."""
+        refused = None
+        for window, cost in self.costs(received):
+            wait = window.take(cost)
+            if wait is not None and refused is None:
+                refused = self.over(window, wait)
+        return refused
+
+    def _answered(self, received: Received, over: Refused | None) -> Answer:
+        try:
+            self.admit(received)
+            if over:
+                raise over
+            answer = self.handle(received)
+        except Refused as exc:
+            answer = exc.answer()
+        self.decorate(received, answer)
+        # Encode under the lock, since the records in the body may change afterwards.
+        answer.body = None if answer.status == 204 else answer.encoded()
+        return answer
+
+    def _usual(self, fault: Fault) -> Answer:
+        return self.error(401 if fault.kind == "expired" else fault.status or 500, fault)
