@@ -8,7 +8,7 @@ HubError
   NotFound          404  NotFoundError        nothing exists there that the caller may see
   Conflict          409  ConflictError        conflicts with stored data
   Semantic          422  SemanticError        valid form, but not possible for this account
-  TooManyRequests   429  ManyRequestError     retry after `retry_after` seconds
+  TooManyRequests   429  ManyRequestError     retry after the seconds in `Retry-After`
   Internal          500  InternalError        a bug of the hub
     Unavailable     503  InternalError        the hub or a service it needs is unavailable
 

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from crmhub import idempotency
-from crmhub.accounts import accounts, connect_requests, past_connections
+from crmhub.accounts import accounts, connect_requests, crm_definitions, past_connections
 from crmhub.accounts.accounts import Account, Unreadable
 from crmhub.adapter import AdapterError
 from crmhub.csv import jobs
@@ -193,6 +193,7 @@ class Worker:
             jobs.forget(database, most=most),
             past_connections.delete_expired(database, most=most),
             connect_requests.delete_expired(database, most=most),
+            crm_definitions.delete_expired(database, most=most),
             retention.delete_expired(database, most=most),
         )
         return most in deleted

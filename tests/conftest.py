@@ -31,6 +31,7 @@ hypothesis.settings.load_profile("ci")
 # However busy the machine is, the database is there.
 connection._BUSY_SECONDS = 60
 drivers._PATIENCE["connect_timeout"] = "60"
+connection.prepare_sqlite = databases.prepare_sqlite
 # Tests call the app of one process with more threads than a server would let in.
 slots._SHARE = 8
 

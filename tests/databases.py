@@ -17,6 +17,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import psycopg
 import pytest
@@ -24,7 +26,7 @@ import redis
 from sqlalchemy.engine import make_url
 
 from benchmarks.places import administer
-from crmhub.database import row_security
+from crmhub.database import drivers, row_security
 from crmhub.database.connection import Database
 from crmhub.database.schema import upgrade
 from crmhub.secrets import BASE36, token
@@ -96,17 +98,43 @@ def _redis(number: int) -> redis.Redis:
 
 def sqlite_database(directory: Path) -> str:
     """Return the URL of a fresh SQLite database at the newest schema."""
-    url = f"sqlite:///{directory / 'crmhub.db'}"
-    upgrade(url)
-    return url
+    file = directory / "crmhub.db"
+    file.write_bytes(_sqlite_template())
+    return f"sqlite:///{file}"
+
+
+@cache
+def _sqlite_template() -> bytes:
+    """Return the file of a SQLite database at the newest schema; this process migrates it once."""
+    with TemporaryDirectory() as directory:
+        file = Path(directory, "crmhub.db")
+        upgrade(f"sqlite:///{file}")
+        return file.read_bytes()
 
 
 @contextmanager
 def postgresql_database() -> Iterator[str]:
     """Make a PostgreSQL database at the newest schema, give its URL, and drop it afterwards."""
-    with empty_postgresql_database() as url:
-        upgrade(url)
+    with empty_postgresql_database(template=_postgresql_template()) as url:
         yield url
+
+
+@cache
+def _postgresql_template() -> str:
+    """Return the name of a PostgreSQL database to copy; this process migrates it once.
+
+    `DatabaseReport` drops it when the run ends.
+    """
+    name = f"crmhub_test_{os.getpid()}_{token(40, BASE36)}_template"
+    administer(POSTGRES, f"create database {name} encoding 'UTF8' template template0")
+    upgrade(make_url(POSTGRES).set(database=name).render_as_string(hide_password=False))
+    return name
+
+
+def _drop_template() -> None:
+    if _postgresql_template.cache_info().currsize:
+        administer(POSTGRES, f"drop database {_postgresql_template()} with (force)")
+        _postgresql_template.cache_clear()
 
 
 @contextmanager
@@ -123,11 +151,14 @@ def secured_postgresql_database() -> Iterator[str]:
 
 
 @contextmanager
-def empty_postgresql_database() -> Iterator[str]:
-    """Make a PostgreSQL database without any table, give its URL, and drop it afterwards."""
+def empty_postgresql_database(template: str = "template0") -> Iterator[str]:
+    """Make a PostgreSQL database as a copy of `template`, give its URL, and drop it afterwards.
+
+    The copy of `template0` has no table.
+    """
     name = f"crmhub_test_{os.getpid()}_{token(40, BASE36)}"
     url = make_url(POSTGRES).set(database=name).render_as_string(hide_password=False)
-    administer(POSTGRES, f"create database {name} encoding 'UTF8' template template0")
+    administer(POSTGRES, f"create database {name} encoding 'UTF8' template {template}")
     try:
         # No test pulls the server's plug: a commit is seen by all before the disk has it.
         administer(POSTGRES, f"alter database {name} set synchronous_commit = off")
@@ -135,6 +166,15 @@ def empty_postgresql_database() -> Iterator[str]:
     finally:
         # Pools that a test left open must not keep it.
         administer(POSTGRES, f"drop database {name} with (force)")
+
+
+def prepare_sqlite(driver: Any, record: Any) -> None:
+    """Set the options of a new SQLite connection as the hub does, but wait for no disk.
+
+    No test cuts the power, and what a killed process has written is not lost.
+    """
+    drivers.prepare_sqlite(driver, record)
+    driver.execute("PRAGMA synchronous = OFF")
 
 
 def overwrite(file: Path, table: str) -> None:
@@ -257,6 +297,7 @@ class DatabaseReport:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Turn a run that otherwise passed into a failed one when something is missing."""
+        _drop_template()
         # Each worker of xdist sees its own share of the tests only.
         in_worker = hasattr(session.config, "workerinput")
         if not in_worker and session.exitstatus == pytest.ExitCode.OK and self.missing():

@@ -29,6 +29,7 @@ _TRAITS: Mapping[str, Callable[[type[Adapter]], str]] = {
     "the Connect button (`oauth`)": lambda one: _yes(has_oauth(one)),
     "one property for the name (`whole_name`)": lambda one: one.whole_name or "-",
     "several emails of a contact (`email_names`)": lambda one: _yes(len(one.email_names) > 1),
+    "emails are unique in the CRM (`unique_emails`)": lambda one: _yes(one.unique_emails),
     "a lost write may take effect for (`under_way_s`)": lambda one: f"{one.under_way_s:g} s",
 }
 

@@ -1,28 +1,20 @@
-"""The adapter class for HubSpot; its methods call the other modules of this package."""
+"""The adapter class for HubSpot: its settings, lookups of unanswered creates, and metadata."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar
 
-from adapters.hubspot.api import BATCH, Api, check_id, may_be_id
-from adapters.hubspot.connecting import GUIDES, OWNERS_SCOPE, SCOPES, oauth
-from adapters.hubspot.definitions import Definitions
+from adapters.hubspot.api import BATCH, SEARCH, check_id
+from adapters.hubspot.connecting import GUIDES, OWNERS_SCOPE, SCOPES, SETTINGS, oauth
 from adapters.hubspot.failures import MissingScopes
-from adapters.hubspot.finding import PHONES, Finding, has_number
-from adapters.hubspot.marks import UNDER_WAY_S, Marks
-from adapters.hubspot.values import Values
+from adapters.hubspot.reading import search_body
 from adapters.hubspot.writing import Writing
 from crmhub.adapter import (
-    OAUTH_SECRETS,
-    Adapter,
-    AdapterError,
-    Changes,
-    Contact,
-    ContactWrite,
-    Context,
     Described,
+    Guide,
     Kind,
     LacksRight,
     Linked,
@@ -35,183 +27,52 @@ from crmhub.adapter import (
     Setting,
     Written,
 )
-from crmhub.adapter.oauth import KEPT
+from crmhub.adapter.answers import parse_time
+from crmhub.adapter.marks import Candidate, find_created
+from crmhub.adapter.oauth import token_or_oauth
+from crmhub.adapter.remembered import HOUR
 
-# HubSpot requires one of these for a contact.
-_CALLED = ("email", "firstname", "lastname")
-# Association types differ by direction: these lead to the contact.
-_TO_CONTACT: Mapping[Linked, int] = {"deals": 3, "tickets": 16}
+_SEARCH_LAG_S = 60.0
+"""The longest time in seconds by which a search lags behind a write."""
 
 
-class HubSpotAdapter(Adapter):
+class HubSpotAdapter(Writing):
     """The adapter for HubSpot's CRM API, in its dated versions and in v3.
 
     `active_workflow` is not supported, since no API version reports the workflows of a contact; so
     the hub itself stores which workflow a contact is in.
     """
 
-    title = "HubSpot"
     record_pages = True
     batch_size = BATCH
-    email_names = ("email", "hs_additional_emails")
-    under_way_s = UNDER_WAY_S
-    settings: ClassVar[tuple[Setting, ...]] = (
-        Setting("base_url", "API address", "url", default="https://api.hubapi.com"),
-        Setting(
-            "api_version",
-            "API version",
-            choices=("2026-09", "2026-03", "v3"),
-            default="2026-09",
-            help="HubSpot supports a dated version for 18 months, and v3 until September 2027.",
-        ),
-        Setting(
-            "mark_property",
-            "Property for the hub's marks",
-            default="crmhub_mark",
-            help="Internal name of a text property of contacts, deals and tickets. It prevents"
-            " duplicates after a lost answer. Optional.",
-        ),
-        Setting(
-            "access_token",
-            "Access token",
-            help="From a HubSpot service key or private app. Or fill in the OAuth fields below.",
-            secret=True,
-        ),
-        Setting(
-            "client_id",
-            "OAuth client id",
-            help="From your HubSpot app. With client id and client secret, you can press Connect.",
-            secret=True,
-        ),
-        Setting("client_secret", "OAuth client secret", secret=True),
-        Setting(
-            "refresh_token",
-            "OAuth refresh token",
-            help="Connect fills this in. Enter it only if you already have one.",
-            secret=True,
-        ),
-        Setting(KEPT, "OAuth access token", secret=True, kept=True),
-    )
-
-    guides = GUIDES
-
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self._api = api = Api(context, title=self.title)
-        self._definitions = definitions = Definitions(api, context)
-        self._finding = finding = Finding(api, definitions)
-        values = Values(definitions)
-        self._writing = writing = Writing(api, definitions, values, context)
-        self._marks = Marks(api, definitions, values, finding, writing, context)
+    # A create with a taken email is a 409 that names the contact, even if it is a secondary email.
+    unique_emails = True
+    under_way_s = 30.0
+    settings: ClassVar[tuple[Setting, ...]] = SETTINGS
+    guides: ClassVar[tuple[Guide, ...]] = GUIDES
 
     @classmethod
     def clash(cls, settings: Mapping[str, str], credentials: Mapping[str, str]) -> Problem | str:
-        given = [bool(credentials[name]) for name in OAUTH_SECRETS]
-        if all(given) != any(given) or all(given) == bool(credentials["access_token"]):
-            return Problem(
-                "access_token",
-                "Enter an access token, or all three OAuth fields, not both"
-                f" ({', '.join(OAUTH_SECRETS)}).",
-            )
-        return ""
+        return token_or_oauth(credentials, "access_token")
 
     @classmethod
     def oauth(cls, settings: Mapping[str, str]) -> OAuth | None:
         return oauth(settings)
 
-    @classmethod
-    def may_be_id(cls, contact_id: str) -> bool:
-        return may_be_id(contact_id)
-
-    # Contacts.
-
-    def find_contact(
-        self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
-    ) -> Contact | None:
-        """Return the contact with this email, or, if no email is given, with this phone.
-
-        A contact is read by email without lag, but searched by phone. Return None if there is no
-        such contact.
-        """
-        return self._finding.by_email_or_phone(email, phone, names)
-
-    def get_contact(self, contact_id: str, names: Sequence[str]) -> Contact:
-        check_id(contact_id)
-        return self._finding.contact(contact_id, names)
-
-    def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
-        """Create a contact.
-
-        HubSpot requires an email or a name. A contact with neither gets its phone as first name, in
-        addition to the phone property.
-        """
-        try:
-            return self._writing.create("contacts", properties, mark, [])
-        except Rejected as refused:
-            refused_names = {problem.name for problem in refused.problems}
-            phone = next(filter(None, map(properties.get, PHONES)), "")
-            has_name = any(map(properties.get, _CALLED))
-            if has_name or not phone or refused_names & properties.keys():
-                raise
-        return self._writing.create("contacts", {**properties, "firstname": phone}, mark, [])
-
-    def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
-        check_id(contact_id)
-        return self._writing.update(contact_id, properties)
-
-    def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
-        """Return the properties whose values differ from the contact's, in HubSpot's format.
-
-        A lifecycle stage before the contact's present stage is listed as refused.
-        """
-        return self._writing.changes(contact, properties)
-
-    def has_email(self, contact: Contact, email: str) -> bool:
-        """Return whether `email` is the primary email or an additional email of the contact."""
-        emails = (contact.properties.get(name, "").lower() for name in self.email_names)
-        return any(email in addresses.split(";") for addresses in emails)
-
-    def has_phone(self, contact: Contact, phone: str) -> bool:
-        """Return whether the contact has this phone number, stored in any notation."""
-        return has_number(contact.properties, phone)
-
-    def find_contacts(
-        self,
-        *,
-        emails: Sequence[str] = (),
-        phones: Sequence[str] = (),
-        names: Sequence[str] = (),
-    ) -> dict[str, Contact]:
-        """Return contacts by email, read in batches, or by phone, found by searches.
-
-        The keys of the result are the given emails or phones. If `phones` is given, `emails` is
-        ignored. `names` are the properties to read.
-        """
-        if phones:
-            return self._finding.by_phone(phones, names)
-        return self._finding.by_emails(emails, names)
-
-    def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
-        return self._writing.write_batch(writes)
-
-    # Deals and tickets.
-
-    def create_for_contact(
-        self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
-    ) -> Saved:
-        """Create a deal or ticket together with its link to the contact, in one call.
-
-        So no record without its link can remain if a call fails.
-        """
-        check_id(contact_id)
-        link = {"associationCategory": "HUBSPOT_DEFINED", "associationTypeId": _TO_CONTACT[kind]}
-        links = [{"to": {"id": contact_id}, "types": [link]}]
-        return self._writing.create(kind, properties, mark, links)
-
     # Records of earlier attempts.
 
     def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
-        return self._marks.may_land_for(kind, properties)
+        """Return 0 if HubSpot would refuse a second record with the same email or mark.
+
+        A contact without an email lands later than other records, because only a search finds it,
+        and searches lag.
+        """
+        if kind == "contacts" and properties.get("email"):
+            return 0.0
+        seconds = self.under_way_s + (_SEARCH_LAG_S if kind == "contacts" else 0.0)
+        # A write that may still show up was sent within the last hour.
+        unique, marked = self._kept(kind, "any", int((time.time() - HOUR) * 1000))
+        return 0.0 if unique and marked else seconds
 
     def find_marked(
         self,
@@ -222,7 +83,7 @@ class HubSpotAdapter(Adapter):
         sent: Mapping[str, str],
         since_ms: int,
     ) -> Saved | None:
-        return self._marks.find(kind, contact_id, mark, sent=sent, since_ms=since_ms)
+        return self._created_before(kind, contact_id, mark, sent, since_ms, ())
 
     def find_apart(
         self,
@@ -234,7 +95,80 @@ class HubSpotAdapter(Adapter):
         since_ms: int,
         others: Collection[str],
     ) -> Saved | None:
-        return self._marks.find(kind, contact_id, mark, sent=sent, since_ms=since_ms, others=others)
+        return self._created_before(kind, contact_id, mark, sent, since_ms, others)
+
+    def _created_before(
+        self,
+        kind: Written,
+        contact_id: str,
+        mark: str,
+        sent: Mapping[str, str],
+        since_ms: int,
+        others: Collection[str],
+    ) -> Saved | None:
+        """Return the record that an earlier attempt of a create has made, or None.
+
+        If marks must be unique in the account, the record is found by its mark. Otherwise, or if
+        the attempt may have been sent without mark, a contact is found by its email or phone or by
+        a search for the mark, and a deal or ticket among the records linked to the contact.
+        """
+        unique, marked = self._kept(kind, mark, since_ms)
+        created = self._by_mark(kind, mark) if unique else None
+        if created or (unique and marked):
+            return created
+        if kind == "contacts":
+            return self._contact_written(marked, sent)
+        # Pipeline and stage are not compared, because an automation may have changed them.
+        expected = marked or self._fitting.without_place(kind, sent)
+        since = 0.0 if marked else since_ms / 1000 + self._api.clock_ahead - 2.0
+        ids = [id for id in self._linked_ids(kind, contact_id) if id not in others]
+        return find_created(self._candidates(kind, ids, expected), expected, since=since)
+
+    def _kept(self, kind: Written, mark: str, since_ms: int) -> tuple[bool, Mapping[str, str]]:
+        """Return whether marks must be unique in the account, and the mark as a property.
+
+        The property is missing if an attempt since `since_ms` (ms since 1970) may have been sent
+        without its mark, because a process did not know the mark property yet.
+        """
+        definition = self._definitions.mark(kind) if mark else None
+        if definition is None:
+            return False, {}
+        changed = parse_time(definition.get("updatedAt") or definition.get("createdAt"))
+        # Another process may still use cached definitions from before the property existed.
+        sure = not changed or changed + HOUR < since_ms / 1000 + self._api.clock_ahead
+        return bool(definition.get("hasUniqueValue")), ({self._mark: mark} if sure else {})
+
+    def _contact_written(self, marked: Mapping[str, str], sent: Mapping[str, str]) -> Saved | None:
+        email, phone = sent.get("email", ""), sent.get("phone", "")
+        if email or phone:
+            contact = self.find_contact(email=email, phone="" if email else phone)
+            return Saved(contact.id, "created", contact.url) if contact else None
+        if marked:
+            body = search_body({name: [value.lower()] for name, value in marked.items()})
+            path = self._api.path("objects", "contacts", "search")
+            answer = self._api.listed("POST", *path, body=body, lane=SEARCH)
+            for record in answer.items():
+                return self._api.saved("contacts", answer, record, "created")
+        return None
+
+    def _candidates(
+        self, kind: Linked, ids: Sequence[str], names: Mapping[str, str]
+    ) -> Iterator[Candidate]:
+        for answer, record in self._api.batch_reads(kind, ids, names):
+            saved = self._api.saved(kind, answer, record, "created")
+            values = answer.mapping(record.get("properties"))
+            yield Candidate(saved, parse_time(record.get("createdAt")), values)
+
+    def _linked_ids(self, kind: Linked, contact_id: str) -> list[str]:
+        """Return the ids of the deals or tickets of a contact, by its links, which do not lag."""
+        check_id(contact_id)
+        path = self._api.path("objects", "contacts", contact_id, "associations", kind)
+        links = [
+            answer.id({"id": link.get("toObjectId")})
+            for answer in self._api.pages(path, self._api.send)
+            for link in answer.items()
+        ]
+        return list(dict.fromkeys(links))
 
     # Metadata.
 
@@ -245,28 +179,27 @@ class HubSpotAdapter(Adapter):
         """
         missing: list[str] = []
         for kind, (reads, writes) in SCOPES.items():
-            self._try(missing, reads, "GET", self._api.objects(kind), params={"limit": "1"})
-            path = self._api.objects(kind, "batch", "update")
+            self._try(missing, reads, "GET", "objects", kind, params={"limit": "1"})
             # HubSpot checks rights first, and an empty batch writes nothing.
             with suppress(Rejected):
-                self._try(missing, writes, "POST", path, body={"inputs": []})
-        self._try(missing, OWNERS_SCOPE, "GET", self._api.area("owners"), params={"limit": "1"})
+                path = ("objects", kind, "batch", "update")
+                self._try(missing, writes, "POST", *path, body={"inputs": []})
+        self._try(missing, OWNERS_SCOPE, "GET", "owners", params={"limit": "1"})
         if missing:
             raise LacksRight(
                 "The access token lacks rights in HubSpot; give it the scopes"
                 f" {', '.join(dict.fromkeys(missing))}."
             )
 
-    def _try(
-        self, missing: list[str], scope: str, method: str, path: Sequence[str], **options: Any
-    ) -> None:
+    def _try(self, missing: list[str], scope: str, method: str, *path: str, **options: Any) -> None:
         try:
-            self._api.listed(method, *path, **options).items()
+            self._api.listed(method, *self._api.path(*path), **options).items()
         except MissingScopes:
             missing.append(scope)
 
     def describe(self, kind: Kind) -> list[Described]:
-        return self._definitions.described(kind)
+        described = self._definitions.described(kind)
+        return [self._fitting.with_options(kind, one) for one in described]
 
     def pipelines(self, kind: Linked) -> list[Pipeline]:
         return self._definitions.pipelines(kind)

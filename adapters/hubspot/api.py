@@ -8,19 +8,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from adapters.hubspot.answers import next_page, objects_in, word
-from adapters.hubspot.failures import failure, no_contact
+from adapters.hubspot.failures import failure, no_contact, word
 from crmhub.adapter import (
     OAUTH_SECRETS,
     AdapterError,
     Context,
     Kind,
-    Linked,
     NotFound,
     Outcome,
     Saved,
     Unavailable,
 )
+from crmhub.adapter.answers import objects_in, text_of
 from crmhub.adapter.http import GENERAL, Answer, Http
 from crmhub.adapter.oauth import Grant
 from crmhub.adapter.remembered import Remembered
@@ -48,13 +47,12 @@ TYPE_IDS: Mapping[Kind, str] = {
 class Api:
     """Calls HubSpot's API for one connection, in the API version of the connection's settings.
 
-    `title` is the CRM's name in messages. `clock_ahead` is the number of seconds by which HubSpot's
-    clock is ahead of the clock of this machine.
+    `clock_ahead` is the number of seconds by which HubSpot's clock is ahead of this machine's.
     """
 
     def __init__(self, context: Context, *, title: str) -> None:
-        oauth = bool(context.credentials["refresh_token"])
         self._context = context
+        oauth = bool(context.credentials["refresh_token"])
         self._grant = Grant(context, title, self._exchange) if oauth else None
         self._version = context.settings["api_version"]
         budgets = {
@@ -72,43 +70,22 @@ class Api:
             failure=failure,
             budgets=budgets,
             on_response=self._follow_limits,
-            secrets=self._secrets,
+            secrets=self._grant.secrets if self._grant else context.credentials.values,
             correlation_header="x-hubspot-correlation-id",
         )
         self.send, self.mask = self._http.send, self._http.mask
         self.clock_ahead = 0.0
         self._account = Remembered(self._load_account, context)
 
-    # Paths of the API's versions.
+    def path(self, area: str, *rest: str) -> tuple[str, ...]:
+        """Return the path of an endpoint, as segments; `rest` are its last ones.
 
-    def objects(self, kind: str, *rest: str) -> tuple[str, ...]:
-        """Return the path of an endpoint for records of a kind, as segments.
-
-        `rest` are the last segments of the path.
+        `area` is "objects", "properties", "pipelines" or "owners".
         """
         if self._version == "v3":
-            return ("crm", "v3", "objects", kind, *rest)
-        return ("crm", "objects", self._version, kind, *rest)
-
-    def area(self, area: str, *rest: str) -> tuple[str, ...]:
-        """Return the path of an endpoint for definitions of the account, as segments.
-
-        `area` is "properties", "pipelines" or "owners"; `rest` are the last segments of the path.
-        """
-        if self._version == "v3":
-            return ("crm", "v3", area, *rest)
+            # Links between records are in the version v4 of otherwise the same paths.
+            return ("crm", "v4" if "associations" in rest else "v3", area, *rest)
         return ("crm", area, self._version, *rest)
-
-    def links(self, contact_id: str, kind: Linked) -> tuple[str, ...]:
-        """Return the path of the links from a contact to deals or tickets, as segments.
-
-        `kind` is the kind of the linked records.
-        """
-        if self._version == "v3":
-            return ("crm", "v4", "objects", "contacts", contact_id, "associations", kind)
-        return self.objects("contacts", contact_id, "associations", kind)
-
-    # Credentials, budgets.
 
     def _authorization(self) -> dict[str, str]:
         token = self._grant.token() if self._grant else self._context.credentials["access_token"]
@@ -116,25 +93,14 @@ class Api:
 
     def _exchange(self, credentials: Mapping[str, str]) -> Answer:
         form = {name: credentials.get(name, "") for name in OAUTH_SECRETS}
-        return self.send(
-            "POST",
-            "oauth",
-            self._version,
-            "token",
-            form={"grant_type": "refresh_token", **form},
-            lane=_OAUTH,
-            reads=True,
-            anonymous=True,
-        )
-
-    def _secrets(self) -> Iterable[str]:
-        return self._grant.secrets() if self._grant else self._context.credentials.values()
+        form["grant_type"] = "refresh_token"
+        path = ("oauth", self._version, "token")
+        return self.send("POST", *path, form=form, lane=_OAUTH, reads=True, anonymous=True)
 
     def _follow_limits(self, lane: str, answer: Answer) -> None:
         """Adopt the rate limit in the headers of HubSpot's response; measure HubSpot's clock.
 
-        `lane` names the rate limit that counted the request. Only the general one is adopted, since
-        the responses to searches have no such headers.
+        Only the general limit is adopted, since the responses to searches have no such headers.
         """
         limit = answer.headers.get("X-HubSpot-RateLimit-Max", "")
         window = answer.headers.get("X-HubSpot-RateLimit-Interval-Milliseconds", "")
@@ -146,15 +112,7 @@ class Api:
             return
         self.clock_ahead = sent - time.time()
 
-    # Answers.
-
-    def get(self, kind: str, key: str, params: Mapping[str, str]) -> Answer:
-        """Read a record and return HubSpot's response.
-
-        `key` is the record's id, or, if `params` contains `idProperty`, the value of that property.
-        Raises NotFound if there is no such record, and TooLong if the URL is too long for HubSpot.
-        """
-        return self.send("GET", *self.objects(kind, key), params=params or None)
+    # Lists.
 
     def listed(self, method: str, *path: str, absent: bool = False, **options: Any) -> Answer:
         """Send a read request whose response is a list, and return the response.
@@ -178,10 +136,7 @@ class Api:
         return answer
 
     def pages(self, path: Sequence[str], send: Callable[..., Answer]) -> Iterator[Answer]:
-        """Request all pages of a list, one after the other, and yield the responses.
-
-        `path` is the path of the list; the function `send` makes each request.
-        """
+        """Request all pages of a list, one after the other, by `send`; yield the responses."""
         params = {"limit": "500"}
         while True:
             answer = send("GET", *path, params=params)
@@ -193,37 +148,33 @@ class Api:
 
     def batch_reads(
         self, kind: str, ids: Sequence[str], names: Iterable[str], *, by: str = ""
-    ) -> Iterator[Answer]:
-        """Read records of a kind by their ids, 100 per request, and yield the responses.
+    ) -> Iterator[tuple[Answer, Mapping[str, Any]]]:
+        """Read records by their ids, 100 per request; yield each with the response that has it.
 
         `names` are the properties to read. If `by` names a unique property, `ids` contains values
-        of this property instead of ids. Records that do not exist are missing from the responses.
+        of this property instead of ids. Records that do not exist are left out.
         """
         body: dict[str, Any] = {"properties": list(names), "propertiesWithHistory": []}
         if by:
             body["idProperty"] = by
-        path = self.objects(kind, "batch", "read")
+        path = self.path("objects", kind, "batch", "read")
         for start in range(0, len(ids), BATCH):
-            inputs = [{"id": record_id} for record_id in ids[start : start + BATCH]]
-            yield self.listed("POST", *path, absent=True, body={"inputs": inputs, **body})
+            body["inputs"] = [{"id": record_id} for record_id in ids[start : start + BATCH]]
+            answer = self.listed("POST", *path, absent=True, body=body)
+            for record in answer.items():
+                yield answer, record
 
     # Record pages in HubSpot.
 
     def saved(
         self, kind: Kind, answer: Answer, record: Mapping[str, Any], outcome: Outcome
     ) -> Saved:
-        """Return the result of a write: the record's id and page, with the outcome `outcome`.
-
-        `record` is the written record, which is part of HubSpot's response `answer`.
-        """
+        """Return the result of a write of `record`, a part of HubSpot's response `answer`."""
         record_id = answer.id(record)
         return Saved(record_id, outcome, self.page(kind, record_id, record))
 
     def page(self, kind: Kind, record_id: str, record: Mapping[str, Any]) -> str:
-        """Return the URL of a record's page in HubSpot's web app, or "" if it cannot be determined.
-
-        `record` is the record as HubSpot returned it.
-        """
+        """Return the URL of a record's page in HubSpot's web app, or "" if it cannot be found."""
         if isinstance(record.get("url"), str) and record["url"]:
             return str(record["url"])
         if self._context.remaining() < _SPARE_S:
@@ -245,15 +196,23 @@ class Api:
             return {}
 
 
+def next_page(answer: Answer, *, after: str) -> str:
+    """Return the cursor of the page after `answer`, whose own cursor is `after`; "" if none.
+
+    Returns "" also if HubSpot repeats the cursor.
+    """
+    paging = answer.object().get("paging")
+    following = paging.get("next") if isinstance(paging, dict) else None
+    cursor = text_of(following.get("after")) if isinstance(following, dict) else ""
+    return cursor if cursor != after else ""
+
+
 def may_be_id(text: str) -> bool:
     """Return whether a text has the format of HubSpot's record ids: 1 to 20 digits."""
     return _ID.fullmatch(text) is not None
 
 
 def check_id(contact_id: str) -> None:
-    """Raise NotFound if a contact id does not have the format of HubSpot's record ids.
-
-    An id in another format could change the path of a request.
-    """
+    """Raise NotFound for a text in another format, which could change the path of a request."""
     if not may_be_id(contact_id):
         raise no_contact()

@@ -1,4 +1,4 @@
-"""How an account is connected to HubSpot: guides for people, scopes, and the addresses of OAuth.
+"""How an account is connected to HubSpot: settings, guides for people, scopes, and OAuth.
 
 Sources: HubSpot's pages "Make API requests using a service key" and "Working with OAuth", and its
 description of the token endpoint (`oauth/2026-09`), November 2026.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from crmhub.adapter import Guide, Kind, OAuth, Step
+from crmhub.adapter import Guide, Kind, OAuth, Setting, Step
+from crmhub.adapter.oauth import oauth_settings
 
 SCOPES: Mapping[Kind, tuple[str, str]] = {
     "contacts": ("crm.objects.contacts.read", "crm.objects.contacts.write"),
@@ -23,6 +24,31 @@ _NEEDED = tuple(
 )
 _API = "https://api.hubapi.com"
 _DOCS = "https://developers.hubspot.com/docs/apps/developer-platform/build-apps/authentication"
+
+SETTINGS = (
+    Setting("base_url", "API address", "url", default=_API),
+    Setting(
+        "api_version",
+        "API version",
+        choices=("2026-09", "2026-03", "v3"),
+        default="2026-09",
+        help="HubSpot supports a dated version for 18 months, and v3 until September 2027.",
+    ),
+    Setting(
+        "mark_property",
+        "Property for the hub's marks",
+        default="crmhub_mark",
+        help="Internal name of a text property of contacts, deals and tickets. It prevents"
+        " duplicates after a lost answer. Optional.",
+    ),
+    Setting(
+        "access_token",
+        "Access token",
+        help="From a HubSpot service key or private app. Or fill in the OAuth fields below.",
+        secret=True,
+    ),
+    *oauth_settings("HubSpot"),
+)
 
 GUIDES = (
     Guide(

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from adapters.hubspot.answers import objects_in, text_of, word
 from crmhub.adapter import (
     AdapterError,
     Conflict,
@@ -21,7 +20,7 @@ from crmhub.adapter import (
     Unavailable,
     Uncertain,
 )
-from crmhub.adapter.http import Answer, usual_failure
+from crmhub.adapter.answers import Answer, objects_in, text_of, usual_failure
 
 # Default waits. The daily limit resets at midnight in the account's time zone.
 _BURST_S, _SEARCH_S, _DAILY_S, _LOCKED_S = 10.0, 1.0, 900.0, 2.0
@@ -30,14 +29,20 @@ _EXISTING_ID = re.compile(r"Existing ID:\s*([0-9]+)|(?<![0-9])([0-9]+) already h
 
 
 class MissingScopes(LacksRight):
-    """The access token lacks a right (scope) in HubSpot.
-
-    The error comes from HubSpot itself, not from a proxy between the hub and HubSpot.
-    """
+    """The access token lacks a right (scope), as HubSpot itself says, and no proxy on the way."""
 
 
 class TooLong(Rejected):
     """HubSpot refuses a request because its URL is too long (status 414)."""
+
+
+def word(body: Mapping[str, Any], name: str) -> str:
+    """Return the code in the field `name` of a response body, such as an error category.
+
+    Returns "" if the field is missing or contains no code.
+    """
+    text = text_of(body.get(name))
+    return text if re.fullmatch(r"[A-Z_]{1,60}", text) else ""
 
 
 def failure(answer: Answer) -> AdapterError | None:
@@ -45,40 +50,34 @@ def failure(answer: Answer) -> AdapterError | None:
 
     HubSpot reports no error of a whole call with a status of 2xx.
     """
-    return None if 200 <= answer.status < 300 else refusal(answer)
-
-
-def refusal(answer: Answer) -> AdapterError:
-    """Return the error of the adapter contract for a response with an error status.
-
-    Any field of HubSpot's error body may be missing.
-    """
-    body = answer.body if isinstance(answer.body, dict) else {}
-    error = _own_failure(answer, body) or usual_failure(answer)
-    correlation = body.get("correlationId")
-    if isinstance(correlation, str):
-        error.correlation_id = correlation
-    return error
+    return None if 200 <= answer.status < 300 else _refusal(answer)
 
 
 def item_failure(answer: Answer, failed: Mapping[str, Any]) -> AdapterError:
-    """Return the error for a failed item of a batch.
-
-    `failed` is the item's entry in the list `errors` of HubSpot's response `answer`.
-    """
+    """Return the error for `failed`, an entry in the list `errors` of the response to a batch."""
     category = word(failed, "category")
     status = {"CONFLICT": 409, "OBJECT_NOT_FOUND": 404, "VALIDATION_ERROR": 400}.get(category)
     if status is None:
         message = f"HubSpot could not write this one of a batch ({category or 'no word'})."
         error: AdapterError = Uncertain(message)
     else:
-        error = refusal(replace(answer, status=status, body=failed))
+        error = _refusal(replace(answer, status=status, body=failed))
     error.correlation_id = answer.correlation_id
     return error
 
 
 def no_contact() -> NotFound:
     return NotFound("HubSpot has no such contact")
+
+
+def _refusal(answer: Answer) -> AdapterError:
+    # Any field of HubSpot's error body may be missing.
+    body = answer.body if isinstance(answer.body, dict) else {}
+    error = _own_failure(answer, body) or usual_failure(answer)
+    correlation = body.get("correlationId")
+    if isinstance(correlation, str):
+        error.correlation_id = correlation
+    return error
 
 
 def _own_failure(answer: Answer, body: Mapping[str, Any]) -> AdapterError | None:
@@ -94,17 +93,13 @@ def _own_failure(answer: Answer, body: Mapping[str, Any]) -> AdapterError | None
         case 414:
             return TooLong([], "HubSpot takes no address as long as this call's.")
         case 423:
-            return Throttled(
-                "HubSpot has locked the records for a bulk change.",
-                retry_after=max(answer.seconds() or 0.0, _LOCKED_S),
-            )
+            wait = max(answer.seconds() or 0.0, _LOCKED_S)
+            return Throttled("HubSpot has locked the records for a bulk change.", retry_after=wait)
         case 429:
             return _throttled(answer, body)
         case 477:
-            return Unavailable(
-                "HubSpot is moving this account between its data centres.",
-                retry_after=answer.seconds(),
-            )
+            message = "HubSpot is moving this account between its data centres."
+            return Unavailable(message, retry_after=answer.seconds())
     return None
 
 
@@ -116,19 +111,15 @@ def _throttled(answer: Answer, body: Mapping[str, Any]) -> Throttled:
     elif "SECONDLY" in message and "TEN_SECONDLY" not in message:
         scope, usual = "search", _SEARCH_S
     wait = answer.seconds()
-    policy = word(body, "policyName") or scope
     return Throttled(
-        f"HubSpot's limit of calls is reached ({policy}).",
+        f"HubSpot's limit of calls is reached ({word(body, 'policyName') or scope}).",
         retry_after=usual if wait is None else wait,
         scope=scope,
     )
 
 
 def _missing_scopes(body: Mapping[str, Any]) -> AdapterError | None:
-    """Return MissingScopes with the scopes (rights) that the body of a 403 response names.
-
-    Returns None if the response has another reason than missing scopes.
-    """
+    """Return MissingScopes with the scopes that a 403 response names; None for another reason."""
     named = [
         text_of(value)
         for error in (body, *objects_in(body.get("errors")))
@@ -143,10 +134,7 @@ def _missing_scopes(body: Mapping[str, Any]) -> AdapterError | None:
 
 
 def _refused(answer: Answer, body: Mapping[str, Any]) -> AdapterError | None:
-    """Return the error for a 400 or 409 response that refuses properties or links.
-
-    Returns None if the response has another reason.
-    """
+    """Return the error for a 400 or 409 response that refuses values or links; None for another."""
     message, faults = text_of(body.get("message")), _faults(body)
     errors = (body, *objects_in(body.get("errors")))
     # Only the link from a deal or ticket to its contact refers to another object.
@@ -158,11 +146,8 @@ def _refused(answer: Answer, body: Mapping[str, Any]) -> AdapterError | None:
         existing_id = (existing[1] or existing[2]) if existing else ""
         name = next(iter([*clashing, *faults]), "email" if "contact" in message.lower() else "")
         what = f"this {name}" if name else "such a value"
-        return Conflict(
-            f"HubSpot has another record{f', {existing_id},' if existing_id else ''} with {what}",
-            existing_id=existing_id,
-            name=name,
-        )
+        message = f"HubSpot has another record{f', {existing_id},' if existing_id else ''}"
+        return Conflict(f"{message} with {what}", existing_id=existing_id, name=name)
     if not faults:
         return None
     return Rejected([Problem(name, reason[:_SHOWN]) for name, (_, reason) in faults.items()])

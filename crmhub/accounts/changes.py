@@ -16,7 +16,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crmhub.accounts import keys
+from crmhub.accounts import crm_definitions, keys
 from crmhub.accounts.accounts import CLIENT_ID, Account, load_by_id
 from crmhub.accounts.field_maps import FieldMap
 from crmhub.accounts.plans import Plan
@@ -314,6 +314,7 @@ def set_adapter(
     """
     account = locked(tx, account_id, plans)
     if adapter == account.connection.adapter:
+        crm_definitions.forget(tx, account_id, account.connection.id)
         tx.run(
             _CONFIGURE,
             {

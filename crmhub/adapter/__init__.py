@@ -4,10 +4,12 @@ from crmhub.adapter.configuration import configured
 from crmhub.adapter.context import (
     Budget,
     Context,
+    NothingShared,
     OpenBudget,
     OpenLease,
     Response,
     Session,
+    Shared,
     Store,
 )
 from crmhub.adapter.contract import (
@@ -78,6 +80,7 @@ __all__ = [
     "Linked",
     "NotFound",
     "NotYet",
+    "NothingShared",
     "OAuth",
     "OpenBudget",
     "OpenLease",
@@ -91,6 +94,7 @@ __all__ = [
     "Saved",
     "Session",
     "Setting",
+    "Shared",
     "Step",
     "Store",
     "Throttled",

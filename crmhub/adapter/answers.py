@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -104,6 +104,24 @@ class Answer:
         day is cut to one day. Return None if the header is missing or invalid.
         """
         return parse_wait(self.headers.get(header, ""))
+
+
+def text_of(value: Any) -> str:
+    """Return a JSON value as text; return "" for null."""
+    return "" if value is None else str(value)
+
+
+def objects_in(value: Any) -> list[Mapping[str, Any]]:
+    """Return the JSON objects in the list `value`; return an empty list if `value` is no list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def parse_time(value: Any) -> float:
+    """Return an ISO 8601 time in seconds since 1970; return 0 for any other JSON value."""
+    try:
+        return datetime.fromisoformat(text_of(value)).timestamp()
+    except ValueError:
+        return 0.0
 
 
 def usual_failure(answer: Answer) -> AdapterError:

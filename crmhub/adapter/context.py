@@ -147,6 +147,29 @@ class OpenLease(Protocol):
         """
 
 
+class Shared(Protocol):
+    """Texts of one connection that all processes of the hub share, such as its definitions.
+
+    They are deleted when the connection gets other settings.
+    """
+
+    def load(self, name: str) -> tuple[float, str] | None:
+        """Return the age in seconds and the text that was last saved; None if there is none."""
+
+    def save(self, name: str, text: str) -> None:
+        """Store a text under `name`, in place of an earlier one."""
+
+
+class NothingShared:
+    """A `Shared` that stores nothing, such as for the test of settings that are not stored yet."""
+
+    def load(self, name: str) -> None:
+        """Return None."""
+
+    def save(self, name: str, text: str) -> None:
+        """Do nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """The argument that the hub passes to the constructor of an adapter.
@@ -162,6 +185,7 @@ class Context:
     - `remaining()`: returns the seconds left for the current call.
     - `load_credentials()`: returns the stored credentials, which another process may have replaced.
     - `save_credentials(credentials)`: stores replaced credentials for all processes.
+    - `shared`: definitions that all processes share; use them by `crmhub.adapter.remembered`.
     """
 
     client_id: str
@@ -175,3 +199,4 @@ class Context:
     load_credentials: Callable[[], Mapping[str, str]]
     save_credentials: Callable[[Mapping[str, str]], None]
     credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
+    shared: Shared = field(default_factory=NothingShared)

@@ -83,6 +83,20 @@ class Adapter(ABC):
     """
     email_names: ClassVar[tuple[str, ...]] = ("email",)
     """The names of the contact properties that `has_email` needs."""
+    unique_emails: ClassVar[bool] = False
+    """Whether the CRM itself refuses a second contact with an email.
+
+    True only if `create_contact` then raises Conflict with the id of the contact that has the
+    email, as its only one or as one of several. The hub then creates the contact of a new lead
+    that has a phone, too, without looking its email up.
+    """
+    phone_names: ClassVar[tuple[str, ...]] = ("phone", "mobilephone")
+    """The names of the contact properties that `has_phone` needs."""
+    remembered_first: ClassVar[bool] = False
+    """Whether the hub reads the contact that it remembers for an email before it searches for one.
+
+    Set this where a search is later, or costs more, than reading a contact by its id.
+    """
     under_way_s: ClassVar[float] = 60.0
     """For how many seconds a write whose answer was lost may still take effect; 0 for never.
 
@@ -208,11 +222,12 @@ class Adapter(ABC):
         return contact.properties.get("email", "").lower() == email
 
     def has_phone(self, contact: Contact, phone: str) -> bool:
-        """Return whether `phone` is the value of the contact's property `phone` or `mobilephone`.
+        """Return whether `phone` is the value of one of the contact's properties `phone_names`.
 
-        Override this method where the CRM may store a number in another notation than the hub sent.
+        Override this method where the CRM may store a number in another notation than the hub sent,
+        or several numbers in one property.
         """
-        return phone in (contact.properties.get(name) for name in ("phone", "mobilephone"))
+        return phone in (contact.properties.get(name) for name in self.phone_names)
 
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
         """Return which of the given properties an update of the contact must write.

@@ -117,7 +117,7 @@ def decide(lead: Lead, found: Found) -> Match:
     email, conversation and phone. Raises Rejected if the lead is strict and one of its properties
     would be left out.
     """
-    contact = _contact_of(lead, found)
+    contact = contact_of(lead, found)
     properties, refused = dict(lead.properties), list[Problem]()
     duplicate = None
     if contact is not None:
@@ -139,7 +139,8 @@ def decide(lead: Lead, found: Found) -> Match:
     return Match(contact, properties, tuple(refused), duplicate)
 
 
-def _contact_of(lead: Lead, found: Found) -> Contact | None:
+def contact_of(lead: Lead, found: Found) -> Contact | None:
+    """Return which of the found contacts a lead belongs to; None if a contact must be created."""
     by_phone = found.by_phone
     if found.by_email is not None:
         return found.by_email

@@ -23,11 +23,13 @@ from crmhub.adapter.errors import (
     Conflict,
     Denied,
     NotFound,
+    Problem,
     Rejected,
     Unavailable,
     Uncertain,
 )
 from crmhub.adapter.http import Answer
+from crmhub.adapter.values import OAUTH_SECRETS, Setting
 
 KEPT = "access_grant"
 """Name of the `kept` credential that holds the access token, when to renew it, and what came along.
@@ -41,6 +43,38 @@ _EARLY_SHARE = 0.1
 # The default for answers without a valid lifetime (RFC 6749, 5.1 recommends one).
 _USUAL_LIFETIME = 1800.0
 _LONGEST_LIFETIME = 86_400.0
+
+
+def oauth_settings(crm: str) -> tuple[Setting, ...]:
+    """Return the secrets that an adapter with `oauth` and `Grant` declares; `crm` is its title."""
+    return (
+        Setting(
+            "client_id",
+            "OAuth client id",
+            help=f"From your {crm} app. With client id and client secret, you can press Connect.",
+            secret=True,
+        ),
+        Setting("client_secret", "OAuth client secret", secret=True),
+        Setting(
+            "refresh_token",
+            "OAuth refresh token",
+            help="Connect fills this in. Enter it only if you already have one.",
+            secret=True,
+        ),
+        Setting(KEPT, "OAuth access token", secret=True, kept=True),
+    )
+
+
+def token_or_oauth(credentials: Mapping[str, str], token: str) -> Problem | str:
+    """Return the `clash` of an adapter that needs a token or OAuth, and not both; "" for none.
+
+    `token` is the name of the secret that holds the token.
+    """
+    given = [bool(credentials[name]) for name in OAUTH_SECRETS]
+    if all(given) == any(given) and all(given) != bool(credentials[token]):
+        return ""
+    fields = ", ".join(OAUTH_SECRETS)
+    return Problem(token, f"Enter an access token, or all three OAuth fields, not both ({fields}).")
 
 
 Exchange = Callable[[Mapping[str, str]], Answer | Mapping[str, Any]]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+PHONES = ("phone", "mobilephone")
 _NOT_DIGITS = re.compile(r"[^0-9]+", re.ASCII)
 _MEXICO, _BRAZIL = 52, 55
 _TEN_DIGITS = 10**10
@@ -114,6 +116,23 @@ def same(number: str, stored: str) -> bool:
     return _identity(parsed_number) in [
         _identity(reading) for reading in readings if reading is not None
     ]
+
+
+def has_number(values: Mapping[str, Any], phone: str, names: Sequence[str] = PHONES) -> bool:
+    """Return whether one of the properties `names` holds `phone` (in E.164), in any notation."""
+    numbers = (str(values[name]) for name in names if values.get(name))
+    return any(_ends_alike(phone, number) and same(phone, number) for number in numbers)
+
+
+def _ends_alike(phone: str, stored: str) -> bool:
+    """Return whether two phone numbers may be equal: a fast test before the slow comparison.
+
+    The test compares the last four digits. The result is also True if `stored` contains letters or
+    characters outside ASCII, which only the slow comparison can handle.
+    """
+    if not stored.isascii() or any(map(str.isalpha, stored)):
+        return True
+    return _NOT_DIGITS.sub("", stored)[-4:] == _NOT_DIGITS.sub("", phone)[-4:]
 
 
 def _identity(parsed: Any) -> tuple[int, str, str]:

@@ -1,32 +1,49 @@
-"""A cache for CRM data that rarely changes: property definitions, pipelines, owners."""
+"""A cache for CRM data that rarely changes: property definitions, pipelines, owners.
+
+A value with a name is shared by all processes of the hub, and outlives them. It consists of JSON
+values and of the data types in `_SHARED_TYPES`.
+"""
 
 from __future__ import annotations
 
+import json
 import threading
 import time
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import fields
+from typing import Any, Generic, TypeVar
 
 from crmhub.adapter.context import Context
 from crmhub.adapter.errors import NotYet, Throttled, Unavailable
+from crmhub.adapter.values import Choice, Described, Pipeline
 
 T = TypeVar("T")
 
 HOUR = 3_600.0
 _SOON = 2.0
 _AGAIN = 60.0
+# How long a process waits for another one that is reading the same value.
+_PATIENCE = 2.0
+_LEASE_MARGIN = 5.0
+_SHARED_TYPES: Mapping[str, Any] = {made.__name__: made for made in (Choice, Described, Pipeline)}
+_TYPE = "__type__"
 
 
 class Remembered(Generic[T]):
     """A cached value that the function `load` reads from the CRM.
 
-    If the value is too old, one thread reloads it while all other threads wait.
+    If the value is too old, one thread reloads it while all other threads wait. With a `name`, the
+    value is shared by all processes: one of them loads it, and the others take it over. Do not
+    share data about people, such as owners.
     """
 
-    def __init__(self, load: Callable[[], T], context: Context) -> None:
+    def __init__(self, load: Callable[[], T], context: Context, *, name: str = "") -> None:
         self._load = load
-        self._remaining = context.remaining
+        self._context = context
+        self._name = name
         self._lock = threading.Lock()
+        # The time of loading, by `time.monotonic`, and the value.
         self._held: tuple[float, T] | None = None
 
     def get(self, *, newer_than: float = HOUR) -> T:
@@ -36,29 +53,78 @@ class Remembered(Generic[T]):
         Raises NotYet if another thread reloads the value for longer than the time left for this
         call.
         """
-        cached = self._held
-        if cached is not None and time.monotonic() - cached[0] < newer_than:
-            return cached[1]
-        if not self._lock.acquire(timeout=max(0.0, self._remaining())):
+        held = self._held
+        if held is not None and time.monotonic() - held[0] < newer_than:
+            return held[1]
+        if not self._lock.acquire(timeout=max(0.0, self._context.remaining())):
             raise NotYet("The CRM takes long to tell its definitions.", retry_after=_SOON)
         try:
-            return self._renewed(newer_than)
+            if self._is_older_than(newer_than):
+                self._take_over()
+            if self._is_older_than(newer_than):
+                with self._alone():
+                    # Another process may have loaded the value while this one waited.
+                    self._take_over()
+                    if self._is_older_than(newer_than):
+                        self._reload()
+            assert self._held is not None
+            return self._held[1]
         finally:
             self._lock.release()
 
-    def _renewed(self, newer_than: float) -> T:
-        cached = self._held
-        if cached is not None and time.monotonic() - cached[0] < newer_than:
-            return cached[1]
+    def _is_older_than(self, seconds: float) -> bool:
+        return self._held is None or time.monotonic() - self._held[0] >= seconds
+
+    def _take_over(self) -> None:
+        """Replace the cached value by the shared value, if that is newer."""
+        shared = self._context.shared.load(self._name) if self._name else None
+        if shared is None:
+            return
+        loaded = time.monotonic() - shared[0]
+        if self._held is None or loaded > self._held[0]:
+            # Another version of the hub may have written a value in another form.
+            with suppress(ValueError, TypeError, KeyError):
+                self._held = (loaded, json.loads(shared[1], object_hook=_from_json))
+
+    def _reload(self) -> None:
         try:
             value = self._load()
         except (Throttled, Unavailable):
             # Old definitions suffice, since the CRM validates every write itself.
-            if cached is None:
+            if self._held is None:
                 raise
-            value = cached[1]
             # Delay the next reload, so that not every call waits for an unavailable CRM.
-            self._held = (time.monotonic() - HOUR + _AGAIN, value)
-            return value
+            self._held = (time.monotonic() - HOUR + _AGAIN, self._held[1])
+            return
         self._held = (time.monotonic(), value)
-        return value
+        if self._name:
+            self._context.shared.save(self._name, json.dumps(value, default=_to_json))
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other processes from loading the same value for a while.
+
+        The lease only saves calls: if it cannot be had soon, the value is loaded all the same.
+        """
+        with ExitStack() as stack:
+            if self._name:
+                seconds = self._context.remaining() + _LEASE_MARGIN
+                key = f"definitions {self._name}"
+                patience = min(_PATIENCE, self._context.remaining())
+                with suppress(NotYet):
+                    stack.enter_context(self._context.lease(key, seconds, patience=patience))
+            yield
+
+
+def _to_json(value: Any) -> dict[str, Any]:
+    name = type(value).__name__
+    if _SHARED_TYPES.get(name) is not type(value):
+        raise TypeError(f"{name} cannot be shared")
+    return {_TYPE: name} | {field.name: getattr(value, field.name) for field in fields(value)}
+
+
+def _from_json(found: dict[str, Any]) -> Any:
+    if _TYPE not in found:
+        return found
+    values = {n: tuple(v) if isinstance(v, list) else v for n, v in found.items() if n != _TYPE}
+    return _SHARED_TYPES[found[_TYPE]](**values)

@@ -36,7 +36,7 @@ def tokens_create() -> flask.Response:
         )
     except HubError as exc:
         return refused(exc, "tokens/list.html", **_shown(name, scopes, life))
-    return page("tokens/one.html", 201, issued=issued)
+    return page("tokens/one.html", 201, issued=issued, all_scopes=stored.SCOPES)
 
 
 @blueprint.post("/tokens/<token_id>/revoke")

@@ -15,13 +15,16 @@ from crmhub.console.blueprint import blueprint
 from crmhub.console.list_filters import params
 from crmhub.console.pages import page, refused
 from crmhub.console.sessions import signed_in, visible_accounts
+from crmhub.console.template_filters import spaced
 from crmhub.errors import HubError
 
 _FILTERS = ("account", "object", "verb", "by", "newerThan", "olderThan")
 _PAGE_SIZE = 15
 # Kinds of objects that only users with the right "people" see.
 _OF_PEOPLE = ("user", "token")
-_OBJECT_CHOICES = (("", "Anything"), *((name, name) for name in OBJECTS))
+# Kinds of objects whose ids are numbers within the database: they tell nobody anything.
+_NUMBERED = ("connection", "fieldMap")
+_OBJECT_CHOICES = (("", "Anything"), *((name, spaced(name)) for name in OBJECTS))
 _VERB_CHOICES = (("", "Any change"), *((name, name) for name in VERBS))
 
 
@@ -46,6 +49,7 @@ def audit_log() -> flask.Response:
     return page(
         "audit/list.html",
         entries=shown,
+        numbered=_NUMBERED,
         after=after,
         next=shown[-1].id if len(matches) > _PAGE_SIZE else None,
         **choices,

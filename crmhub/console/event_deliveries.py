@@ -118,7 +118,7 @@ def _row(client_id: str, delivery: Delivery) -> dict[str, Any]:
         "is_due": next_at is not None and next_at <= time.time_ns() // 1_000_000,
         "delivery": delivery,
         "subject": event_words.visible_subject(delivery),
-        "record": event_words.record_url(client_id, delivery),
+        "url": event_words.subject_url(client_id, delivery),
         "data": event_words.visible_data(delivery),
         "reason": visible_text(delivery.reason),
     }

@@ -21,6 +21,7 @@ TONES = {"active": "good", "failing": "late", "ended": "bad", "switched off": "b
 DELIVERY_TONES = {"delivered": "good", "failed": "bad", "queued": ""}
 _LONGEST_DATA = 4_000
 _RECORD = re.compile(rf"({'|'.join(KINDS)}):([0-9]+)")
+_CALLS = re.compile(r"calls:[0-9]+:(.+)", re.DOTALL)
 _OF_CALLS = re.compile(r"lead\.|\w+\.failed$")
 
 
@@ -44,17 +45,26 @@ def visible_url(subscription: Subscription) -> str:
 
 def visible_subject(delivery: Delivery) -> str:
     """Return what an event is about; users who see no personal data see ids of records only."""
-    if signed_in().may("data") or _RECORD.fullmatch(delivery.subject):
+    if _RECORD.fullmatch(delivery.subject):
         return delivery.subject
+    if signed_in().may("data"):
+        calls = _CALLS.fullmatch(delivery.subject)
+        return f"calls for {calls[1]}" if calls else delivery.subject
     return f"{delivery.subject.partition(':')[0]}:{HIDDEN}"
 
 
-def record_url(client_id: str, delivery: Delivery) -> str:
-    """Return the page of the record that an event is about, "" for other subjects."""
-    record = _RECORD.fullmatch(delivery.subject)
-    if record is None:
-        return ""
-    return flask.url_for("console.records_one", client_id=client_id, kind=record[1], id=record[2])
+def subject_url(client_id: str, delivery: Delivery) -> str:
+    """Return the page of the record or of the calls that an event is about.
+
+    Returns "" for other subjects, and if the user may not open the page.
+    """
+    may_see_data = signed_in().may("data")
+    if may_see_data and (record := _RECORD.fullmatch(delivery.subject)):
+        kind, id = record[1], record[2]
+        return flask.url_for("console.records_one", client_id=client_id, kind=kind, id=id)
+    if may_see_data and (calls := _CALLS.fullmatch(delivery.subject)):
+        return flask.url_for("console.activity", account=client_id, contact=calls[1])
+    return ""
 
 
 def visible_data(delivery: Delivery) -> str:
@@ -81,5 +91,5 @@ def grouped_types() -> Mapping[str, list[tuple[str, str]]]:
 _TITLES = {
     **{kind.singular: kind.name.capitalize() for kind in KINDS.values()},
     "association": "Associations",
-    "connection": "Connection to the CRM",
+    "connection": "CRM connection",
 }

@@ -180,6 +180,7 @@ def _shown(
     return {
         **shared,
         "adapter": adapter,
+        "is_remote": is_remote,
         "crm": (adapter.title or adapter.name) if is_remote else "crmhub",
         "seen": map_fields.fingerprint(account),
         "sections": [_section(kind, draft.rows[kind.kind]) for kind in kinds],

@@ -48,7 +48,8 @@ def keys_create(client_id: str) -> flask.Response:
         )
     except HubError as exc:
         return refused(exc, "account/keys.html", **_shown(client_id, name, scopes, life))
-    return page("account/key.html", 201, **account_context(client_id), issued=issued)
+    context = {"issued": issued, "all_scopes": stored.SCOPES}
+    return page("account/key.html", 201, **account_context(client_id), **context)
 
 
 @blueprint.post("/accounts/<client_id>/keys/<key_id>/revoke")

@@ -26,7 +26,8 @@ from crmhub.records.search.pages import PageRequest
 from crmhub.records.search.query import Query
 
 ROWS = 5
-"""The number of rows for filters in the form above a list of records."""
+"""The most rows for filters in the form above a list of records."""
+_FEWEST_ROWS = 3
 SORTS = (
     ("updated_at", "Recently changed"),
     ("updated_at asc", "Longest unchanged"),
@@ -70,7 +71,7 @@ def records_of(client_id: str, kind: str) -> flask.Response:
     sort = sort if sort in dict(SORTS) else SORTS[0][0]
     context: dict[str, Any] = {
         **_frame(account, record_kind),
-        "rows": (given + [("", "EQ", "")] * ROWS)[:ROWS],
+        "rows": _rows(given),
         "given": given,
         "sort": sort,
         "sorts": SORTS,
@@ -149,6 +150,12 @@ def filter_rows() -> list[tuple[str, str, str]]:
     )
     given = [(text(name), text(operator), text(value)) for name, operator, value in rows]
     return [row for row in given if row[0]][:ROWS]
+
+
+def _rows(given: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    """Return the rows of the form: those in use and an empty one, at least three, at most five."""
+    count = min(ROWS, max(_FEWEST_ROWS, len(given) + 1))
+    return (given + [("", "EQ", "")] * count)[:count]
 
 
 def filter_of(row: tuple[str, str, str]) -> Filter:

@@ -6,6 +6,7 @@ They print times, durations, numbers, counts with nouns, JSON values, and states
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -30,6 +31,8 @@ def register(app: flask.Flask) -> None:
     app.add_template_filter(label)
     app.add_template_filter(as_sent)
     app.add_template_filter(points)
+    app.add_template_filter(coded)
+    app.add_template_filter(spaced)
 
 
 def when(milliseconds: int | None, never: str = "never") -> Markup:
@@ -122,6 +125,24 @@ def points(counts: Sequence[int]) -> str:
     """
     highest = max(1, *counts)
     return " ".join(f"{4 * i},{19 - 18 * n / highest:.1f}" for i, n in enumerate(counts))
+
+
+_CODE = re.compile("`([^`]+)`")
+
+
+def coded(message: str) -> Markup:
+    """Return an error message as HTML; what it has between backticks becomes `<code>`."""
+    # Escaping adds no backtick and removes none. A Markup would escape what is put into it.
+    escaped = str(Markup.escape(message))
+    return Markup(_CODE.sub(r"<code>\1</code>", escaped))
+
+
+_HUMP = re.compile("(?<=[a-z])(?=[A-Z])")
+
+
+def spaced(name: str) -> str:
+    """Return a name of the admin API as words: "fieldMap" becomes `field map`."""
+    return _HUMP.sub(" ", name).lower()
 
 
 _STATE_LABELS = {"running": "in progress", "dead": "failed", "parked": "blocked"}

@@ -93,7 +93,7 @@ class Plan:
     def check(self) -> None:
         """Raise Semantic with all problems, if there are any."""
         if self.problems:
-            raise Semantic(f"Nothing was imported. {listed(self.problems)}")
+            raise Semantic(f"Nothing was imported: {listed(self.problems)}")
 
     @property
     def left_out(self) -> list[str]:

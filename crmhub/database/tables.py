@@ -93,6 +93,19 @@ past_connection = sa.Table(
 )
 """Connections that accounts have left, as long as their settings and credentials are kept."""
 
+crm_definition = sa.Table(
+    "crm_definition",
+    metadata,
+    sa.Column("account_id", sa.Integer, primary_key=True),
+    sa.Column("connection_id", sa.Integer, primary_key=True),
+    sa.Column("name", KEY_TEXT, primary_key=True),
+    # JSON, as `adapter.remembered` writes it.
+    sa.Column("text", sa.Text, nullable=False),
+    sa.Column("loaded_at", MS, nullable=False),
+    sa.Index("crm_definition_old", "loaded_at"),
+)
+"""What adapters have read of their CRMs and all processes use, such as property definitions."""
+
 connect_request = sa.Table(
     "connect_request",
     metadata,

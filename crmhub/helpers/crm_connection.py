@@ -15,12 +15,15 @@ from crmhub import adapter as contract
 from crmhub import errors
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.connections import open_credentials, seal_credentials
+from crmhub.accounts.crm_definitions import CrmDefinitions
 from crmhub.adapter import (
     Adapter,
     AdapterError,
     BadConfig,
     Budget,
     Context,
+    NothingShared,
+    Shared,
     configured,
     open_adapter,
 )
@@ -66,12 +69,13 @@ def connect(hub: Hub, account: Account, *, anew: bool = False) -> Adapter:
     """Return the account's adapter, which takes and returns the names that bots use for properties.
 
     Sends no request to the CRM. The adapter and its caches are reused until the account changes;
-    with `anew`, a new adapter is made. Raises BadConfig if the adapter is not installed or rejects
-    the stored settings.
+    with `anew`, a new adapter is made, which reads all definitions from the CRM again. Raises
+    BadConfig if the adapter is not installed or rejects the stored settings.
     """
 
     def make() -> Adapter:
-        made = _made(hub, account, _Stored(hub, account))
+        shared = CrmDefinitions(hub.database, account.id, account.connection.id, anew=anew)
+        made = _made(hub, account, _Stored(hub, account), shared)
         field_map = account.connection.field_map
         return Translated(made, field_map) if field_map else made
 
@@ -88,7 +92,12 @@ class _Credentials(Protocol):
         """Store `rotated`, new credentials that the CRM issued, in place of the present ones."""
 
 
-def _made(hub: Hub, account: Account, kept: _Credentials) -> Adapter:
+def _made(hub: Hub, account: Account, kept: _Credentials, shared: Shared | None = None) -> Adapter:
+    """Return a new adapter for the account's connection.
+
+    `kept`: where its credentials are stored. `shared`: the definitions that it shares with other
+    processes; None if it must neither use nor change them.
+    """
     connection = account.connection
     adapter = hub.registry.load(connection.adapter)
 
@@ -128,6 +137,7 @@ def _made(hub: Hub, account: Account, kept: _Credentials) -> Adapter:
             remaining=remaining,
             load_credentials=load_credentials,
             save_credentials=kept.save,
+            shared=shared or NothingShared(),
         ),
     )
 

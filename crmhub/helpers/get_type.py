@@ -400,7 +400,7 @@ def _met(hub: Hub, account: Account, adapter: Adapter, phone: str) -> Contact | 
     if not contact_id:
         return None
     try:
-        contact = adapter.get_contact(contact_id, ("phone", "mobilephone"))
+        contact = adapter.get_contact(contact_id, adapter.phone_names)
     except contract.NotFound:
         return None
     return contact if adapter.has_phone(contact, phone) else None

@@ -53,6 +53,9 @@ class Translated(Adapter):
             remote=inner.remote,
             batch_size=inner.batch_size,
             email_names=inner.email_names,
+            unique_emails=inner.unique_emails,
+            phone_names=inner.phone_names,
+            remembered_first=inner.remembered_first,
             may_be_id=inner.may_be_id,
             under_way_s=inner.under_way_s,
         )

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import Any, cast
 
 import pytest
 import time_machine
 
-from crmhub.adapter import Context, Denied, NotYet, Throttled, Unavailable
+from crmhub.adapter import (
+    Choice,
+    Context,
+    Denied,
+    Described,
+    NotYet,
+    Pipeline,
+    Throttled,
+    Unavailable,
+)
 from crmhub.adapter.remembered import HOUR, Remembered
+from crmhub.adapter.testing.connection import Leases, SharedTexts
 
 
 class _Context:
     def __init__(self, seconds: float = 5.0) -> None:
         self.seconds = seconds
+        self.shared = SharedTexts()
+        self.lease = Leases(self.remaining).hold
 
     def remaining(self) -> float:
         return self.seconds
@@ -130,3 +143,97 @@ def test_a_clock_that_is_set_changes_nothing() -> None:
         kept.get()
     with time_machine.travel("2036-01-01"):
         assert kept.get() == 1
+
+
+class Processes:
+    """Two processes that share what they remember of one source."""
+
+    def __init__(self, source: Any, context: Any = None) -> None:
+        self.context = context or _Context()
+        self.first, self.second = (
+            Remembered[Any](source, cast(Context, self.context), name="list") for _ in range(2)
+        )
+
+
+def test_another_process_takes_over_what_one_was_told() -> None:
+    source = Source()
+    two = Processes(source)
+    assert [two.first.get(), two.second.get(), source.asked] == [1, 1, 1]
+
+
+def test_what_has_no_name_is_not_shared() -> None:
+    source, context = Source(), cast(Context, _Context())
+    assert [Remembered(source, context).get() for _ in range(2)] == [1, 2]
+
+
+def test_what_is_taken_over_is_as_old_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    source, now = Source(), [1000.0]
+    two = Processes(source)
+    for module in ("remembered", "testing.connection"):
+        monkeypatch.setattr(f"crmhub.adapter.{module}.time.monotonic", lambda: now[0])
+    two.first.get()
+    now[0] += HOUR - 10
+    assert two.second.get() == 1
+    now[0] += 11
+    assert [two.second.get(), two.first.get(), source.asked] == [2, 2, 2]
+
+
+def test_an_old_answer_of_another_process_is_better_than_none() -> None:
+    source = Source()
+    two = Processes(source)
+    two.first.get()
+    source.error = Unavailable("down")
+    assert two.second.get(newer_than=0) == 1
+    assert source.asked == 2
+
+
+def test_processes_that_begin_together_ask_once() -> None:
+    asking, done = threading.Event(), threading.Event()
+    source = Source()
+
+    def slow() -> int:
+        asking.set()
+        done.wait(120)
+        return source()
+
+    two = Processes(slow)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(two.first.get)
+        asking.wait(120)
+        second = pool.submit(two.second.get)
+        done.set()
+        assert [first.result(), second.result(), source.asked] == [1, 1, 1]
+
+
+def test_a_process_that_waits_in_vain_asks_itself() -> None:
+    def taken(*args: Any, **options: Any) -> AbstractContextManager[None]:
+        raise NotYet("taken", retry_after=1)
+
+    context = _Context()
+    context.lease = taken  # type: ignore[method-assign,assignment]
+    assert Processes(Source(), context).first.get() == 1
+
+
+@pytest.mark.parametrize("text", ["", "[", '{"__type__": "Choice"}', '{"__type__": "No"}'])
+def test_what_another_version_has_left_is_read_anew(text: str) -> None:
+    context = _Context()
+    context.shared.save("list", text)
+    two = Processes(Source(), context)
+    assert [two.first.get(), two.second.get()] == [1, 1]
+
+
+def test_definitions_come_back_as_they_were() -> None:
+    stages = (Choice("a", "A"), Choice("b", "B"))
+    value = {
+        "stage": Described("stage", "Stage", "enumeration", stages, required=True),
+        "pipelines": [Pipeline("1", "One", stages), Pipeline("2", "Two", ())],
+        "none": None,
+    }
+    two = Processes(lambda: value)
+    two.first.get()
+    assert two.second.get() == value
+
+
+def test_what_cannot_be_shared_is_no_silent_loss() -> None:
+    with pytest.raises(TypeError, match="object cannot be shared"):
+        Processes(object).first.get()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from crmhub.settings import Settings
 from tests.operations.traces import left
 
 EXAMPLE = Path(__file__).parents[2] / "config" / "accounts.example.toml"
+PAGE = Path(__file__).parents[2] / "docs" / "operator" / "accounts-file.md"
 APPLY = ("account", "apply", "accounts.toml")
 SECRET = "pat-planted-in-the-environment"
 ACME = """
@@ -55,6 +57,16 @@ def credentials(crmhub, client_id="acme"):
         return open_credentials(hub.vault, hub.load_account(client_id))
     finally:
         hub.close()
+
+
+def test_the_example_of_the_page_is_applied(declare):
+    [text] = re.findall(r"```toml\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    crmhub = declare(text)
+    [acme] = applied(crmhub)
+    assert (acme["clientId"], acme["opened"]) == ("acme", True)
+    assert credentials(crmhub) == {"access_token": SECRET}
+    stages = crmhub.json("account", "field-map", "acme")["deals"]["dealstage"]["values"]
+    assert stages == {"won": "closedwon"}
 
 
 def test_the_example_opens_its_accounts_and_finds_nothing_to_do_afterwards(declare, own_url):

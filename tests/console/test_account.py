@@ -132,6 +132,12 @@ def test_a_key_is_shown_once_works_and_is_revoked(hub, client, operator, path):
     assert "revoked" in text_of(operator.get(f"{path}/keys"))
 
 
+def test_a_key_without_a_choice_says_that_it_has_full_access(operator, path):
+    answer = operator.send(f"{path}/keys", {"key_id": new_id(), "name": "All", "life": "90"})
+    assert "Scopes full access" in text_of(answer)
+    assert "valid expires" in text_of(operator.get(f"{path}/keys"))
+
+
 def test_a_scope_that_is_none_is_refused(operator, path):
     answer = operator.send(f"{path}/keys", {"key_id": new_id(), "name": "x", "scope": "everything"})
     assert answer.status_code == 422

@@ -69,6 +69,13 @@ def test_the_list_shows_what_became_of_each_call(client, hub, operator):
     assert "Ann Lee ann@x.org createLead done 1" in page
 
 
+def test_a_list_offers_to_retry_failed_actions_if_there_are_any(client, hub, operator):
+    known(client, "chat-1")
+    assert "Retry failed…" not in operator.get("/activity", query_string=of(client)).text
+    end(hub, client, queue(hub, client), "dead", reason="no such stage")
+    assert "Retry failed…" in operator.get("/activity", query_string=of(client)).text
+
+
 @pytest.mark.parametrize(
     ("given", "count"),
     [

@@ -77,6 +77,18 @@ def bot(served: Served) -> Iterator[Bot]:
         yield Bot(served, crm, account, ids)
 
 
+def test_a_list_has_boxes_and_their_buttons_for_what_can_be_selected(page: Page, bot: Bot) -> None:
+    button = page.get_by_role("button", name="Retry selected…")
+    bot.lead("chat-1", name="Ann Lee", email="ann@example.com")
+    page.goto(f"/console/activity?account={bot.account.client_id}")
+    expect(page.get_by_role("columnheader").first).to_have_text("Accepted")
+    expect(button).to_be_hidden()
+    put(bot.hub, bot.account, (2 * HOUR, HOUR, "dead"))
+    page.reload()
+    expect(page.get_by_role("checkbox", name="Select all on this page")).to_be_visible()
+    expect(button).to_be_visible()
+
+
 def test_a_call_of_a_bot_is_followed_to_the_crm_and_to_its_person(page: Page, bot: Bot) -> None:
     contact_id = bot.lead("chat-1", name="Ann Lee", email="ann@example.com")["contactId"]
     page.goto(f"/console/accounts/{bot.account.client_id}")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from crmhub.operations import change_account
+from crmhub.accounts import field_maps
+from crmhub.operations import change_account, map_fields
 from tests.clients import TESTS
 from tests.consoles import text_of
 
@@ -69,3 +72,20 @@ def test_pages_of_the_log_hold_everything_once(of, operator, monkeypatch):
         path = after.partition('"')[0].replace("&amp;", "&") if 'rel="next"' in answer.text else ""
     assert seen[:2] == ["change account", "create key"]
     assert len(seen) == len(set(seen)) >= 3
+
+
+def test_objects_have_names_for_people(client, operator, hub):
+    id = client.account.client_id
+    rules = field_maps.read({"contacts": {"topic": "jobtitle"}})
+    map_fields.set_field_map(hub, id, rules, by=TESTS, test=False)
+    page = operator.get("/audit", query_string={"account": id, "object": "fieldMap"})
+    # The number of the connection tells nobody anything.
+    assert re.search(rf"change field map {id} \d{{4}}-", text_of(page))
+    assert '<option value="fieldMap" selected>field map</option>' in page.text
+
+
+def test_an_error_shows_commands_as_code(operator):
+    page = operator.get("/accounts/nobody`<i>`")
+    assert page.status_code == 404
+    assert "<code>crmhub account list</code>" in operator.get("/accounts/nobody").text
+    assert "<i>" not in page.text

@@ -66,6 +66,26 @@ def detail(hub, client):
     return change_account.detail(hub, client.account.client_id)
 
 
+def buttons(page):
+    """Return what the buttons of the form say that people see."""
+    form = page.text.partition('id="crm-form"')[2].partition("</form>")[0]
+    shown = re.findall(r"<button(.*?)>(.*?)</button>", form)
+    return [label for attributes, label in shown if "hidden" not in attributes]
+
+
+def test_a_crm_without_settings_has_nothing_to_test(operator, on_hubspot, path):
+    assert "Test connection" in buttons(operator.get(path))
+    back = operator.get(f"{path}?adapter=local")
+    assert buttons(back) == ["Show fields", "Save"]
+    assert "Leads are stored in the hub's own records." in html.unescape(text_of(back))
+
+
+def test_the_hubs_own_records_have_nothing_to_save(operator, path):
+    page = operator.get(path)
+    assert buttons(page) == ["Show fields"]
+    assert "To connect a CRM, choose it above." in text_of(page)
+
+
 def test_the_form_is_what_the_class_declares(operator, path):
     page = operator.get(f"{path}?adapter=hubspot")
     assert "HubSpot in place of local" in text_of(page)

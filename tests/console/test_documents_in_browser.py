@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
@@ -21,6 +22,7 @@ _DARK = [
     "/docs/operator/proxy/",
     "/docs/adapters/",
 ]
+_WIDE_TABLES = ["/docs/bot-builder/", "/docs/scaling/", "/docs/operator/metrics/"]
 _REFERENCE = ["/docs/api/public/", "/docs/api/admin/"]
 
 
@@ -69,16 +71,41 @@ def test_an_operation_can_be_tried(reader: Page) -> None:
 
 def test_no_page_has_an_accessibility_finding(reader: Page, npm: Path) -> None:
     axe = (npm / "axe-core" / "axe.min.js").read_text()
-    pages = sorted(documents.BUILT.rglob("index.html"))
-    paths = [f"/docs/{page.parent.relative_to(documents.BUILT).as_posix()}/" for page in pages]
-    light = [*(path.replace("/./", "/") for path in paths), *_REFERENCE]
-    for scheme, shown in (("light", light), ("dark", [*_DARK, *_REFERENCE])):
+    for scheme, shown in (("light", [*_pages(), *_REFERENCE]), ("dark", [*_DARK, *_REFERENCE])):
         reader.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         for path in shown:
-            reader.goto(path)
-            if path in _REFERENCE:
-                reader.locator(".opblock-summary-control").nth(1).click()
-            reader.evaluate(axe)
-            found = reader.evaluate("axe.run().then(({ violations }) => violations)")
-            told = [(one["id"], [node["html"] for node in one["nodes"]]) for one in found]
-            assert told == [], f"{path}, {scheme}"
+            _open(reader, path)
+            assert _findings(reader, axe) == [], f"{path}, {scheme}"
+
+
+def test_a_phone_shows_every_page_without_scrolling_sideways(reader: Page, npm: Path) -> None:
+    axe = (npm / "axe-core" / "axe.min.js").read_text()
+    reader.set_viewport_size({"width": 390, "height": 844})
+    for path in [*_pages(), *_REFERENCE]:
+        _open(reader, path)
+        assert reader.evaluate("document.documentElement.scrollWidth") == 390, path
+        # Wide tables scroll within the page, by keyboard, too.
+        if path in [*_WIDE_TABLES, *_REFERENCE]:
+            assert _findings(reader, axe) == [], path
+
+
+def _pages() -> list[str]:
+    """Return the paths of all pages that are built of docs/."""
+    pages = sorted(documents.BUILT.rglob("index.html"))
+    paths = [f"/docs/{page.parent.relative_to(documents.BUILT).as_posix()}/" for page in pages]
+    return [path.replace("/./", "/") for path in paths]
+
+
+def _open(reader: Page, path: str) -> None:
+    """Open a page; of the API reference, with an operation unfolded."""
+    reader.goto(path)
+    if path in _REFERENCE:
+        reader.locator(".opblock-summary-control").nth(1).click()
+        expect(reader.locator(".opblock-body .responses-table").first).to_be_visible()
+
+
+def _findings(reader: Page, axe: str) -> list[Any]:
+    """Return what axe finds on the page that is open."""
+    reader.evaluate(axe)
+    found = reader.evaluate("axe.run().then(({ violations }) => violations)")
+    return [(one["id"], [node["html"] for node in one["nodes"]]) for one in found]

@@ -12,6 +12,7 @@ from crmhub.events.event_types import TYPES
 from crmhub.hub import Hub
 from crmhub.operations import event_subscriptions
 from crmhub.secrets import parse_webhook_secret
+from tests.api.helpers.helper_calls import known
 from tests.clients import TESTS, Client
 from tests.console.test_roles import signed_in
 from tests.consoles import Operator, text_of, value_of
@@ -223,6 +224,17 @@ def test_a_failing_subscription_is_no_active_one(
     listed, shown = text_of(operator.get(path(client))), text_of(operator.get(path(client, id)))
     assert "failing since 2023-11-14 22:13 UTC It answered 503." in listed
     assert "since 2023-11-14 22:13 UTC , 7 calls: It answered 503." in shown
+
+
+def test_an_event_of_calls_leads_to_the_calls(
+    app, hub: Hub, client: Client, operator: Operator
+) -> None:
+    id = subscribe(hub, client, "lead.accepted").subscription.id
+    known(client, "chat-1", email="zoe@example.com")
+    page = operator.get(path(client, id))
+    address = re.search(r'<a href="([^"]*)">calls for ', page.text)[1]
+    assert "zoe@example.com" in operator.get(html.unescape(address).removeprefix("/console")).text
+    assert "calls for" not in signed_in(app, "support").get(path(client, id)).text
 
 
 def test_roles_see_and_do_what_is_theirs(app, hub: Hub, client: Client, other: Client) -> None:

@@ -105,6 +105,8 @@ def test_an_account_without_a_map_says_what_one_is_for(operator, path):
     assert "The bot sends stage = won → crmhub gets dealstage = closedwon" in text_of(page)
     assert '<option value="firstname">First name</option>' in page.text
     assert not [name for name in fields(page) if name.startswith(("contacts", "deals", "tickets"))]
+    # No CRM is asked, so none can be unreachable.
+    assert "Save without testing" not in page.text
 
 
 def test_a_rule_is_typed_saved_and_shown(hub, client, operator, path):
@@ -224,6 +226,7 @@ def test_a_crm_that_is_away_keeps_the_form_and_is_saved_unchecked(hub, client, o
     answer = operator.send(path, form)
     assert answer.status_code == 422
     assert "You can save without testing." in text_of(answer)
+    assert answer.text.count('name="unchecked"') == 2
     assert "The property names of HubSpot are not available:" in text_of(answer)
     assert form.items() <= fields(answer).items()
     assert operator.send(path, {**form, "unchecked": "true"}).status_code == 303

@@ -48,6 +48,13 @@ def test_the_list_shows_the_last_changed_first_with_the_total(client, operator):
     assert rows(oldest) == ids
 
 
+@pytest.mark.parametrize(("used", "shown"), [(0, 3), (2, 3), (3, 4), (5, 5), (7, 5)])
+def test_the_form_has_a_row_to_spare_for_another_filter(client, operator, used, shown):
+    query = asked(*[("firstname", "EQ", f"Ann {i}") for i in range(used)])
+    page = operator.get(path(client), query_string=query)
+    assert page.text.count('name="property"') == shown
+
+
 @pytest.mark.parametrize(
     ("filters", "found"),
     [

@@ -55,7 +55,7 @@ def test_an_invited_user_joins_by_a_link_with_the_role_that_was_set(app, hub, op
     assert answer.status_code == 201
     link = link_on(answer)
     listed = text_of(operator.get("/users"))
-    assert f"{email} Reader {name} invited until" in listed
+    assert f"{email} Reader {name} invited expires" in listed
     browser = Operator(app, email)
     # Opening is not using: programs that show previews open links, too.
     assert browser.get(link).status_code == browser.get(link).status_code == 200

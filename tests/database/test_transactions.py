@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import sqlite3
 import threading
 import time
 import uuid
@@ -18,7 +19,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from crmhub.database.connection import Connection, Database
-from crmhub.database.drivers import Away, Damaged, Deadlocked, Duplicate
+from crmhub.database.drivers import Away, Damaged, Deadlocked, Duplicate, prepare_sqlite
 from crmhub.database.maintenance import vacuum
 from crmhub.errors import Unavailable
 from crmhub.records.ids import Ids
@@ -435,3 +436,11 @@ def test_a_table_is_vacuumed_after_as_much_change_as_it_says(postgresql_url: str
         vacuum(database)
         assert told("vacuum_count") == {"changed": 2, "inserted": 2, "silent": 1}
         connection.run(f"drop table {', '.join(f'{name}_{which}' for which in says)}")
+
+
+def test_a_commit_on_sqlite_survives_a_power_cut(tmp_path):
+    # Other tests do without: see `tests.databases.prepare_sqlite`.
+    with closing(sqlite3.connect(tmp_path / "crmhub.db")) as driver:
+        prepare_sqlite(driver, None)
+        assert driver.execute("pragma journal_mode").fetchone() == ("wal",)
+        assert driver.execute("pragma synchronous").fetchone() == (2,)

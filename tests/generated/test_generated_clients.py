@@ -101,7 +101,14 @@ def test_the_client_of_openapi_python_client_is_strict_and_works(
     code = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_module(name)"
     python = python_programs / "python"
     run([python, "-c", code, *modules], root)
-    said(run([python, "main.py"], root, **described.account("Python")))
+    settings = described.account("Python")
+    said(run([python, "main.py"], root, **settings))
+    [program] = re.findall(r"```py\n(.*?)```", _PAGE.read_text(), re.DOTALL)
+    program = program.replace("https://hub.example.com", settings["CRMHUB_URL"])
+    program = program.replace('"acme"', repr(settings["CRMHUB_CLIENT_ID"]))
+    key = f"key = {settings['CRMHUB_KEY']!r}\n"
+    (root / "page.py").write_text(f"{key}{program}print(page.total)\n")
+    assert int(run([python, "page.py"], root)) >= 5
 
 
 # --- Postman -----------------------------------------------------------------------------------

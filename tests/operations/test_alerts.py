@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hmac
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ from tests.own_databases import KINDS, empty, own_database
 
 _KEY = b"k" * 32
 _OLD_MS = 600_000
+_PAGE = Path(__file__).parents[2] / "docs" / "operator" / "alerts.md"
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -167,6 +169,17 @@ def test_actions_that_go_on_dying_are_told_of_once_a_minute(hub, fake, receiver)
     assert _look(hub) == []
     types = [each["type"] for each in receiver.told]
     assert types == ["actions.dead", "actions.dead", "actions.decided"]
+
+
+def test_a_message_has_the_keys_of_the_page(hub, fake, receiver):
+    client, _ = fake
+    known(client)
+    change(hub, client, "state = 'dead', finished_at = :at", at=now_ms())
+    _look(hub)
+    [example] = re.findall(r"```json\n(.*?)```", _PAGE.read_text("utf-8"), re.DOTALL)
+    page, [told] = json.loads(example), receiver.told
+    assert told["type"] == page["type"]
+    assert (told.keys(), told["data"].keys()) == (page.keys(), page["data"].keys())
 
 
 def test_blocked_actions_are_told_of_beside_those_that_failed(hub, fake, receiver):

@@ -30,9 +30,9 @@ class Connection:
     """One connection to a CRM, which several simulated processes of the hub share.
 
     Each call of `adapter()` simulates one more process: the new adapter starts with the stored
-    credentials, and shares leases and rate limits with the earlier adapters. `saved` lists the
-    credentials that adapters stored with `save_credentials`, oldest first. `slept` is the simulated
-    sleep in seconds. `store` is the hub's own records, for adapters that need them.
+    credentials, and shares leases, rate limits and definitions with the earlier adapters. `saved`
+    lists the credentials that adapters stored with `save_credentials`, oldest first. `slept` is the
+    simulated sleep in seconds. `store` is the hub's own records, for adapters that need them.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Connection:
         self.saved: list[dict[str, str]] = []
         self.budgets: dict[str, CountingBudget] = {}
         self.leases = Leases(self.remaining)
+        self.shared = SharedTexts()
         self.outgoing = Outgoing()
         self.slept = 0.0
         self._patience: float | None = None
@@ -73,6 +74,7 @@ class Connection:
             remaining=self.remaining,
             load_credentials=lambda: dict(self.credentials),
             save_credentials=self._save,
+            shared=self.shared,
         )
 
     def remaining(self) -> float:
@@ -122,6 +124,24 @@ class Connection:
         with self._lock:
             self.credentials = dict(credentials)
             self.saved.append(dict(credentials))
+
+
+class SharedTexts:
+    """The definitions that the adapters of a connection share, as `crmhub.adapter.Shared`."""
+
+    def __init__(self) -> None:
+        self._saved: dict[str, tuple[float, str]] = {}
+
+    def load(self, name: str) -> tuple[float, str] | None:
+        """Return the age in seconds and the text that was last saved; None if there is none."""
+        if name not in self._saved:
+            return None
+        at, text = self._saved[name]
+        return time.monotonic() - at, text
+
+    def save(self, name: str, text: str) -> None:
+        """Store a text under `name`, in place of an earlier one."""
+        self._saved[name] = (time.monotonic(), text)
 
 
 class CountingBudget:

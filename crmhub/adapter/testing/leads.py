@@ -188,6 +188,22 @@ class LeadTests(Base):
         assert crm.contacts()[id][self.text] == "Two"
         assert len(crm.contacts()) == 2
 
+    def test_a_contact_that_is_remembered_for_an_email_is_not_searched_for(
+        self, connection: Connection, crm: Crm
+    ) -> None:
+        if not self.adapter_class.remembered_first:
+            pytest.skip(f"{self.adapter_class.title} is searched for an email first")
+        adapter = connection.adapter()
+        mine = self.person()
+        saved = upsert_contact(adapter, self.lead(mine))
+
+        def find(**asked: object) -> None:
+            raise AssertionError(f"it searches for {asked}")
+
+        adapter.find_contact = find  # type: ignore[method-assign]
+        again = upsert_contact(adapter, self.lead(mine, email_id=saved.id))
+        assert (again.id, again.outcome) == (saved.id, "unchanged")
+
     # The written properties.
 
     def test_a_phone_of_another_is_refused_and_the_rest_is_stored(
@@ -445,6 +461,22 @@ class LeadTests(Base):
         id = saved.existing_id if isinstance(saved, Conflict) else saved.id
         assert id in crm.contacts()
         assert len(crm.contacts()) == 1
+
+    def test_the_email_of_a_new_lead_with_a_phone_is_looked_up_unless_the_crm_keeps_it_unique(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        phone, asked = phone_number(), list[str]()
+        find = adapter.find_contact
+
+        def noted(**options: object) -> object:
+            asked.extend(name for name in ("email", "phone") if options.get(name))
+            return find(**options)  # type: ignore[arg-type]
+
+        adapter.find_contact = noted  # type: ignore[method-assign,assignment]
+        mine = self.person(phone=phone)
+        saved = upsert_contact(adapter, self.lead(mine))
+        assert asked == (["phone"] if self.adapter_class.unique_emails else ["email", "phone"])
+        assert (saved.outcome, list(crm.contacts())) == ("created", [saved.id])
 
     def test_a_contact_that_is_deleted_before_it_is_written_to_is_made_anew(
         self, connection: Connection, crm: Crm

@@ -204,6 +204,13 @@ class TellingTests(Base):
             assert all(_texts(stage.value, stage.label) for stage in pipeline.stages)
             assert len({stage.value for stage in pipeline.stages}) == len(pipeline.stages)
 
+    def test_another_process_tells_the_same_definitions(self, connection: Connection) -> None:
+        self.announced("describe")
+        first, second = connection.adapter(), connection.adapter()
+        assert self._described(second, "contacts") == self._described(first, "contacts")
+        if first.can("pipelines"):
+            assert self.pipelines(second, "deals") == self.pipelines(first, "deals")
+
     def test_owners_are_listed(self, adapter: Adapter) -> None:
         self.announced("owners")
         owners = adapter.owners()

@@ -51,13 +51,9 @@ class Document:
 
     def __init__(self, app: flask.Flask) -> None:
         self._app = app
+        self._blueprints: list[Blueprint] = []
         self._written: dict[str, bytes] = {}
         self._files: dict[tuple[str, str], StaticFile] = {}
-        schemas = MarshmallowPlugin(schema_name_resolver=_schema_name)
-        self._spec = APISpec("crmhub", __version__, "3.1.0", plugins=[_Paths(), schemas])
-        converter: Any = schemas.converter
-        converter.add_parameter_attribute_function(_joined_by_commas)
-        add_components(self._spec)
         pages = flask.Blueprint("api-docs", __name__)
         for part, path in PATHS.items():
             pages.add_url_rule(path, f"openapi_json_{part}", self.view(part))
@@ -66,19 +62,7 @@ class Document:
     def register_blueprint(self, blueprint: Blueprint) -> None:
         """Register a blueprint with the app, and add its views to the document."""
         self._app.register_blueprint(blueprint)
-        for route in blueprint.routes:
-            rule = next(self._app.url_map.iter_rules(f"{blueprint.name}.{route.endpoint}"))
-            path = FlaskPlugin.flaskpath2openapi(rule.rule)
-            operations = {
-                method.lower(): operation(
-                    route.view, method.lower(), path=path, tag=blueprint.tag_of(path)
-                )
-                for method in route.methods
-            }
-            parameters = [dict(each) for each in route.parameters]
-            self._spec.path(rule=rule, operations=operations, parameters=parameters)
-        for name, description in blueprint.tags.items():
-            self._spec.tag({"name": name, "description": description})
+        self._blueprints.append(blueprint)
 
     def view(self, part: str, server: str = "") -> Callable[[], flask.Response]:
         """Return a view of the document of `part`, one of PATHS.
@@ -108,7 +92,7 @@ class Document:
     def _document(self, part: str) -> dict[str, Any]:
         """Return the document of a part, without its servers."""
         # A copy, since what follows changes it.
-        whole = deepcopy(self._spec.to_dict())
+        whole = deepcopy(self._described().to_dict())
         name_for_kinds(whole)
         add_examples(whole)
         share_enums(whole)
@@ -121,6 +105,36 @@ class Document:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         }
         return found
+
+    def _described(self) -> APISpec:
+        """Return the descriptions of all views.
+
+        They take as long as the rest of the app, so they are made for the first request of a part.
+        """
+        schemas = MarshmallowPlugin(schema_name_resolver=_schema_name)
+        spec = APISpec("crmhub", __version__, "3.1.0", plugins=[_Paths(), schemas])
+        converter: Any = schemas.converter
+        converter.add_parameter_attribute_function(_joined_by_commas)
+        add_components(spec)
+        for blueprint in self._blueprints:
+            self._describe(spec, blueprint)
+        return spec
+
+    def _describe(self, spec: APISpec, blueprint: Blueprint) -> None:
+        """Add the views of a blueprint to `spec`."""
+        for route in blueprint.routes:
+            rule = next(self._app.url_map.iter_rules(f"{blueprint.name}.{route.endpoint}"))
+            path = FlaskPlugin.flaskpath2openapi(rule.rule)
+            operations = {
+                method.lower(): operation(
+                    route.view, method.lower(), path=path, tag=blueprint.tag_of(path)
+                )
+                for method in route.methods
+            }
+            parameters = [dict(each) for each in route.parameters]
+            spec.path(rule=rule, operations=operations, parameters=parameters)
+        for name, description in blueprint.tags.items():
+            spec.tag({"name": name, "description": description})
 
 
 def _server() -> str:

@@ -51,8 +51,9 @@ enableCopying(document);
 
 // A button whose answer is shown in its place on this page, so that what was typed stays.
 // Without this file the answer is a page of its own.
-for (const button of document.querySelectorAll("[data-into]")) {
-  button.addEventListener("click", async (event) => {
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-into]");
+  if (button) {
     event.preventDefault();
     const place = document.getElementById(button.dataset.into);
     const label = button.textContent;
@@ -79,8 +80,8 @@ for (const button of document.querySelectorAll("[data-into]")) {
     }
     button.disabled = false;
     button.textContent = label;
-  });
-}
+  }
+});
 
 // A rule is added to the field map in place, so that the CRM is not asked again.
 // Without this file the page comes again with one more.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -36,6 +38,95 @@ def test_a_new_lead_costs_two_calls(fake: FakeHubSpot) -> None:
         "GET /crm/objects/2026-09/contacts/ann%40x.org",
         "POST /crm/objects/2026-09/contacts",
     ]
+
+
+def test_a_new_lead_with_a_phone_costs_two_calls(fake: FakeHubSpot) -> None:
+    adapter = adapted(fake)
+    upsert_contact(adapter, person(email="first@x.org", mark="crmhub-0"))
+    calls(fake)
+    upsert_contact(adapter, person(email="ann@x.org", phone=PHONE, mark="crmhub-1"))
+    assert calls(fake) == [
+        "POST /crm/objects/2026-09/contacts/search",
+        "POST /crm/objects/2026-09/contacts",
+    ]
+
+
+@pytest.mark.parametrize("known", ["contact_id", "email_id", "tried_ms", "written_ms"])
+def test_the_email_of_a_lead_that_may_have_a_contact_is_looked_up(
+    fake: FakeHubSpot, known: str
+) -> None:
+    id = fake.add_contact(email="ann@x.org", phone=PHONE)
+    value = {known: id if known.endswith("_id") else 1}
+    lead = replace(person(email="ann@x.org", phone=PHONE), **value)
+    assert upsert_contact(adapted(fake), lead).outcome == "unchanged"
+    assert calls(fake) == ["GET /crm/objects/2026-09/contacts/ann%40x.org"]
+
+
+_HOLDERS_OF_EMAIL = {
+    "nobody": None,
+    "with-the-phone": {"phone": PHONE},
+    "with-another-phone": {"phone": "+4915198765432"},
+    "without-phone": {},
+}
+_HOLDERS_OF_PHONE = {
+    "nobody": None,
+    "with-another-email": {"email": "ben@x.org"},
+    "without-email": {"firstname": "Ben"},
+}
+
+
+@pytest.mark.parametrize("phone_identifies", [False, True])
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize(
+    ("of_email", "of_phone"),
+    [
+        *product(_HOLDERS_OF_EMAIL, _HOLDERS_OF_PHONE),
+        ("nobody", "with-the-email-as-second"),
+    ],
+)
+def test_a_lead_goes_to_the_same_contact_with_and_without_a_lookup_of_its_email(
+    of_email: str, of_phone: str, strict: bool, phone_identifies: bool
+) -> None:
+    lead = replace(
+        person(email="ann@x.org", phone=PHONE, city="Rome", strict=strict),
+        phone_identifies=phone_identifies,
+    )
+    results = []
+    for unique in (True, False):
+        with HubSpotCrm() as crm:
+            if of_phone == "with-the-email-as-second":
+                id = crm.fake.add_contact(email="ann@home.org", phone=PHONE)
+                second_email(crm.fake, id, "ann@x.org")
+            elif (values := _HOLDERS_OF_PHONE[of_phone]) is not None:
+                crm.fake.add_contact(phone=PHONE, **values)
+            if (values := _HOLDERS_OF_EMAIL[of_email]) is not None:
+                crm.fake.add_contact(email="ann@x.org", **values)
+            adapter = adapted(crm.fake)
+            adapter.unique_emails = unique  # type: ignore[misc]
+            result: object
+            try:
+                result = upsert_contact(adapter, lead)
+            except Rejected as exc:
+                result = exc.problems
+            results.append((result, without_times(crm.fake.contacts)))
+    assert results[0] == results[1]
+
+
+def without_times(contacts: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    return {
+        id: {name: value for name, value in values.items() if "date" not in name}
+        for id, values in contacts.items()
+    }
+
+
+def test_a_value_that_only_a_new_contact_needs_does_not_stop_an_update(fake: FakeHubSpot) -> None:
+    id = fake.add_contact(email="ann@x.org", company="X")
+    fake.require("contacts", "company")
+    lead = person(email="ann@x.org", phone=PHONE, city="Rome")
+    saved = upsert_contact(adapted(fake), lead)
+    assert (saved.id, saved.outcome, fake.contacts[id]["city"]) == (id, "updated", "Rome")
+    with pytest.raises(Rejected):
+        upsert_contact(adapted(fake), person(email="new@x.org", phone="+4915198765432"))
 
 
 def test_a_known_lead_costs_two_calls_and_one_when_nothing_changes(fake: FakeHubSpot) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -252,6 +253,21 @@ def test_without_the_right_to_see_owners_hubspot_decides(fake: FakeHubSpot) -> N
     fake.tokens.scopes -= {"crm.objects.owners.read"}
     saved = adapted(fake).create_contact({"email": "ann@x.org", "hubspot_owner_id": MARIE})
     assert fake.contacts[saved.id]["hubspot_owner_id"] == MARIE
+
+
+def test_an_unknown_name_costs_one_reading_at_most_every_half_minute(
+    fake: FakeHubSpot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter, later, clock = adapted(fake), 0.0, time.monotonic
+    monkeypatch.setattr("crmhub.adapter.remembered.time.monotonic", lambda: clock() + later)
+    readings = []
+    for seconds in (0.0, 20.0, 40.0, 60.0, 80.0, 700.0):
+        later = seconds
+        with pytest.raises(Rejected):
+            adapter.create_contact({"email": "ann@x.org", "no_such": "1"})
+        readings.append(len(calls(fake)))
+    # The lists of sensitive properties, which few accounts have, are read every ten minutes.
+    assert readings == [3, 0, 1, 0, 1, 3]
 
 
 SENSITIVE = {"crm.objects.contacts.sensitive.read.v2", "crm.objects.contacts.sensitive.write.v2"}

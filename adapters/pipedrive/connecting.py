@@ -1,0 +1,141 @@
+"""How an account is connected to Pipedrive: settings, guides for people, and OAuth.
+
+Sources: Pipedrive's pages on the API token, on OAuth and on rate limits, August 2026.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from crmhub.adapter import OAUTH_SECRETS, Guide, OAuth, Problem, Setting, Step
+from crmhub.adapter.oauth import KEPT
+
+SCOPES = ("base", "contacts:full", "deals:full", "users:read")
+"""The scopes (rights of an app) that the adapter needs."""
+
+SETTINGS = (
+    Setting(
+        "base_url",
+        "Company address",
+        "url",
+        help="Such as https://acme.pipedrive.com. Not needed with the Connect button.",
+    ),
+    Setting(
+        "mark_field",
+        "Field for the hub's marks",
+        help="Name or API key of a custom text field of people and deals. It prevents duplicates"
+        " after a lost answer. Optional.",
+    ),
+    Setting(
+        "support_pipeline",
+        "Pipeline for tickets",
+        help="Name or id. Pipedrive has no tickets; they become deals in this pipeline. Optional.",
+    ),
+    Setting(
+        "daily_tokens",
+        "API tokens per day",
+        "integer",
+        help="30,000 for each seat, times 2 on Growth, 5 on Premium, 7 on Ultimate.",
+        default="30000",
+    ),
+    Setting(
+        "oauth_url",
+        "OAuth address",
+        "url",
+        help="Another one only for a fake Pipedrive.",
+        default="https://oauth.pipedrive.com",
+    ),
+    Setting(
+        "api_token",
+        "API token",
+        help="Of a user who sees all people. Or fill in the OAuth fields below.",
+        secret=True,
+    ),
+    Setting(
+        "client_id",
+        "OAuth client id",
+        help="From your Pipedrive app. With client id and client secret, you can press Connect.",
+        secret=True,
+    ),
+    Setting("client_secret", "OAuth client secret", secret=True),
+    Setting(
+        "refresh_token",
+        "OAuth refresh token",
+        help="Connect fills this in. Enter it only if you already have one.",
+        secret=True,
+    ),
+    Setting(KEPT, "OAuth access token", secret=True, kept=True),
+)
+
+_DOCS = "https://pipedrive.readme.io/docs"
+_HELP = "https://support.pipedrive.com/en/article"
+GUIDES = (
+    Guide(
+        "With an API token",
+        (
+            Step(
+                "In Pipedrive, open your account menu, Company settings > Personal preferences >"
+                " API, and copy the token into the field API token.",
+                f"{_DOCS}/how-to-find-the-api-token",
+                "Pipedrive on the API token",
+            ),
+            Step("The token has the rights of its user, who must see and edit all people."),
+        ),
+    ),
+    Guide(
+        "With the Connect button",
+        (
+            Step(
+                "Once for all your customers: create an app in Pipedrive's Developer Hub.",
+                f"{_DOCS}/marketplace-creating-a-proper-app",
+                "Pipedrive on apps",
+            ),
+            Step("Give it these scopes:", codes=SCOPES),
+            Step("Enter the redirect address that the form shows as the app's callback URL."),
+            Step("Copy its client id and client secret into the fields, then press Connect."),
+        ),
+    ),
+    Guide(
+        "The field for marks",
+        (
+            Step(
+                "Recommended: in Company settings > Data fields, add a custom field of the type"
+                " Text to people and to deals, and enter its name as the field for marks.",
+                f"{_HELP}/custom-fields",
+                "Pipedrive on custom fields",
+                codes=("crmhub mark",),
+            ),
+            Step("By it the hub finds out whether a record was written when an answer was lost."),
+        ),
+    ),
+)
+"""What a person does in Pipedrive before an account is connected."""
+
+
+def clash(settings: Mapping[str, str], credentials: Mapping[str, str]) -> Problem | str:
+    """Return why these settings and credentials cannot be used together; "" if they can."""
+    given = [bool(credentials[name]) for name in OAUTH_SECRETS]
+    if all(given) != any(given) or all(given) == bool(credentials["api_token"]):
+        names = ", ".join(OAUTH_SECRETS)
+        reason = f"Enter an API token, or all three OAuth fields, not both ({names})."
+        return Problem("api_token", reason)
+    if credentials["api_token"] and not settings["base_url"]:
+        return Problem("base_url", "Enter your company's address, https://COMPANY.pipedrive.com.")
+    return ""
+
+
+def oauth(settings: Mapping[str, str]) -> OAuth:
+    """Return how an account with these settings is connected by OAuth.
+
+    Pipedrive takes the scopes from the app, and ignores those of the request. The token endpoint
+    names the company's address, which identifies the account.
+    """
+    url = f"{settings['oauth_url'].rstrip('/')}/oauth"
+    return OAuth(
+        authorize_url=f"{url}/authorize",
+        token_url=f"{url}/token",
+        scopes=SCOPES,
+        client_auth="basic",
+        account_field="api_domain",
+        replaces=("api_token",),
+    )

@@ -1,0 +1,153 @@
+"""Convert properties to the values that a CRM accepts, by the definitions that the CRM has.
+
+`coercion` converts single values. This module adds what a CRM stores elsewhere: pipelines and
+stages, and owners, whom bots name by their emails. If a value does not fit, it is converted once
+more by newer definitions, since the cached ones may be outdated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from crmhub.adapter.coercion import fitted
+from crmhub.adapter.errors import LacksRight, Problem, Rejected
+from crmhub.adapter.places import place
+from crmhub.adapter.remembered import HOUR
+from crmhub.adapter.values import Choice, Described, Kind, Linked, Owner, Pipeline
+
+
+class Source(Protocol):
+    """The definitions of a CRM, which are cached (`crmhub.adapter.remembered`).
+
+    The methods use definitions that were loaded within the last `newer_than` seconds.
+    """
+
+    stale_s: float
+    """The greatest age in seconds of a definition by which a value may be refused."""
+
+    def properties(
+        self, kind: Kind, names: Iterable[str], *, newer_than: float = HOUR
+    ) -> Mapping[str, Described]:
+        """Return the definitions of the properties `names` by name; leave out unknown names."""
+
+    def pipelines(self, kind: Linked, *, newer_than: float = HOUR) -> Sequence[Pipeline]:
+        """Return the pipelines of deals or tickets, with their stages."""
+
+    def owners(self, *, newer_than: float = HOUR) -> Sequence[Owner]:
+        """Return the users to whom records can be assigned."""
+
+
+class Fitting:
+    """Converts properties by the definitions of one CRM account.
+
+    - `places`: the names of the pipeline and stage properties, by kind of record.
+    - `owner`: the name of the property that holds an owner's id.
+    """
+
+    def __init__(
+        self, source: Source, *, places: Mapping[str, tuple[str, str]], owner: str
+    ) -> None:
+        self._source = source
+        self._places = places
+        self._owner = owner
+
+    def fitted(
+        self, kind: Kind, properties: Mapping[str, str], *, newer_than: float = HOUR
+    ) -> dict[str, str]:
+        """Return the properties with their values converted to the CRM's format.
+
+        For deals and tickets, pipeline and stage are converted to ids, and added if missing.
+        Definitions that were loaded within the last `newer_than` seconds are used first. Raises
+        Rejected with all values that do not fit their property's definition.
+        """
+        try:
+            return self._fit(kind, properties, newer_than)
+        except Rejected:
+            return self._fit(kind, properties, self._source.stale_s)
+
+    def without_place(
+        self, kind: Kind, properties: Mapping[str, str], *, newer_than: float = HOUR
+    ) -> dict[str, str]:
+        """Return the properties in the CRM's format, but without pipeline and stage.
+
+        Raises Rejected with all values that do not fit their property's definition.
+        """
+        places: Collection[str] = self._places.get(kind, ())
+        given = {name: value for name, value in properties.items() if name not in places}
+        definitions = self._source.properties(kind, given, newer_than=newer_than)
+        chosen = {
+            name: self.with_options(kind, definitions[name], newer_than=newer_than)
+            for name in given
+            if name in definitions
+        }
+        if self._owner in given:
+            given[self._owner] = self._owner_id(given[self._owner], newer_than)
+        return fitted(given, chosen, of=kind)
+
+    def with_options(
+        self, kind: Kind, described: Described, *, newer_than: float = HOUR
+    ) -> Described:
+        """Return a property definition, completed with options that the CRM stores elsewhere.
+
+        Such options are owners, pipelines and stages. All other definitions are returned unchanged,
+        and so is a definition whose options the credentials may not read.
+        """
+        try:
+            if described.name == self._owner:
+                owners = self._source.owners(newer_than=newer_than)
+                options = [Choice(one.id, one.name or one.email or one.id) for one in owners]
+                return replace(described, options=tuple(options))
+            if kind in ("deals", "tickets") and described.name in self._places[kind]:
+                pipelines = self._source.pipelines(kind, newer_than=newer_than)
+                options = [Choice(pipeline.id, pipeline.label) for pipeline in pipelines]
+                if described.name == self._places[kind][1]:
+                    options = [stage for pipeline in pipelines for stage in pipeline.stages]
+                return replace(described, options=tuple(options))
+        except LacksRight:
+            pass
+        return described
+
+    def _owner_id(self, text: str, newer_than: float) -> str:
+        """Return the id of the owner with the email `text`; return another text unchanged.
+
+        So is an email of nobody, and any text if the credentials may not read owners.
+        """
+        if "@" not in text:
+            return text
+        try:
+            owners = self._source.owners(newer_than=newer_than)
+        except LacksRight:
+            return text
+        email = text.strip().casefold()
+        return next((owner.id for owner in owners if owner.email.casefold() == email), text)
+
+    def _fit(self, kind: Kind, properties: Mapping[str, str], newer_than: float) -> dict[str, str]:
+        problems: list[Problem] = []
+        fit: dict[str, str] = {}
+        for convert in (self.without_place, self._place):
+            try:
+                fit |= convert(kind, properties, newer_than=newer_than)
+            except Rejected as exc:
+                if not exc.problems:
+                    # The CRM refused the request for definitions, and no value.
+                    raise
+                problems += exc.problems
+        if problems:
+            raise Rejected(problems)
+        return fit
+
+    def _place(
+        self, kind: Kind, properties: Mapping[str, str], *, newer_than: float
+    ) -> dict[str, str]:
+        """Return the pipeline and the stage of a record as properties, with ids as values.
+
+        Raises Rejected if the CRM does not have the pipeline or stage that `properties` name.
+        """
+        if kind not in ("deals", "tickets"):
+            return {}
+        pipeline, stage = names = self._places[kind]
+        wanted = (properties.get(pipeline, "").strip(), properties.get(stage, "").strip())
+        ids = place(self._source.pipelines(kind, newer_than=newer_than), wanted, names)
+        return dict(zip(names, ids, strict=True))
