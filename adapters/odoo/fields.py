@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crmhub.adapter import Choice, Described, PropertyType
-from crmhub.adapter.http import Answer
+from crmhub.adapter.answers import text_of
 from crmhub.adapter.names import Names
 from crmhub.adapter.types import from_html, to_html, to_text
 
@@ -67,7 +67,7 @@ class Model:
 
     name: str
     names: Names
-    places: tuple[str, ...] = ()
+    places: tuple[str, str] | tuple[()] = ()
     pipelines: str = ""
     stages: str = ""
     owner: str = "user_id"
@@ -144,25 +144,36 @@ class Field:
         return self.name, text
 
 
-def fields_in(answer: Answer, model: Model) -> dict[str, Field]:
-    """Return the fields of a model that a text can hold, by name; `answer` is of `fields_get`."""
+def fields_in(listed: Mapping[str, Any], model: Model) -> dict[str, Field]:
+    """Return the fields of a model that a text can hold, by name.
+
+    `listed` is the result of `fields_get`.
+    """
     fields: dict[str, Field] = {}
-    for name, value in answer.mapping(answer.object().get("result")).items():
-        told = answer.mapping(value)
-        kind = to_text(told.get("type"))
-        if kind in _TYPES:
-            options = told.get("selection")
-            of_contact = bool(model.places) and name in _OF_CONTACT
-            described = Described(
-                name,
-                to_text(told.get("string")),
-                _OF_NAME.get(name, _TYPES[kind]) if kind == "char" else _TYPES[kind],
-                tuple(Choice(*map(to_text, one)) for one in options or ()),
-                read_only=of_contact or bool(told.get("readonly")) or told.get("store") is False,
-                required=bool(told.get("required")),
-            )
-            fields[name] = Field(name, kind, described)
+    for name, told in listed.items():
+        kind = text_of(told.get("type"))
+        if kind not in _TYPES:
+            continue
+        of_name = _OF_NAME.get(name, _TYPES[kind]) if kind == "char" else _TYPES[kind]
+        if kind == "many2one" and name in (model.owner, *model.places):
+            # Their options are listed elsewhere.
+            of_name = "enumeration"
+        of_contact = bool(model.places) and name in _OF_CONTACT
+        described = Described(
+            name,
+            text_of(told.get("string")),
+            of_name,
+            tuple(Choice(text_of(value), text_of(label)) for value, label in _options(told)),
+            read_only=of_contact or bool(told.get("readonly")) or told.get("store") is False,
+            required=bool(told.get("required")),
+        )
+        fields[name] = Field(name, kind, described)
     return fields
+
+
+def _options(told: Mapping[str, Any]) -> list[Any]:
+    options = told.get("selection")
+    return [one for one in options if isinstance(one, list) and len(one) == 2] if options else []
 
 
 def linked_ids(value: Any) -> list[int]:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from adapters.odoo.api import Api, number
-from adapters.odoo.definitions import STALE_S, Definitions
+from adapters.odoo.definitions import Definitions
 from adapters.odoo.failures import NotLoaded, lacks
 from adapters.odoo.fields import CONTACTS
 from crmhub.adapter import AdapterError, ContactWrite, NotFound, Rejected, Saved, Written
@@ -72,7 +72,8 @@ class Writing:
                 return self._load_row(model.name, row)
             except Rejected:
                 # The definitions may have changed.
-                fresh = self._definitions.fit_to(kind, given, newer_than=STALE_S)
+                stale_s = self._definitions.stale_s
+                fresh = self._definitions.fit(kind, given, newer_than=stale_s)
                 if self._row(kind, fresh, fixed) == row:
                     raise
             return self._load_row(model.name, self._row(kind, fresh, fixed))
