@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import get_args
 
-from crmhub.adapter import Adapter, has_oauth
+from crmhub.adapter import Adapter, Linked, has_oauth
 from crmhub.adapter import features as overridden
 from crmhub.adapter.registry import Registry
 from crmhub.adapter.types import FORMS
@@ -44,6 +45,8 @@ def features() -> str:
     names = [one.name for one in registry.installed() if one.distribution == "crmhub"]
     classes = [registry.load(name) for name in names]
     rows = [["Feature", *names], ["---"] * (1 + len(names))]
+    rows.append(["contacts", *("yes" for _ in names)])
+    rows += [[kind, *(_linked(one, kind) for one in classes)] for kind in get_args(Linked)]
     for feature, words in FEATURES.items():
         told = [_feature(one, feature) for one in classes]
         rows.append([f"`{feature}`: {words}", *told])
@@ -55,6 +58,13 @@ def _feature(adapter: type[Adapter], feature: str) -> str:
     if feature in _BATCHES:
         return str(adapter.batch_size)
     return _yes(feature in overridden(adapter))
+
+
+def _linked(adapter: type[Adapter], kind: Linked) -> str:
+    setting = adapter.linked_kinds.get(kind)
+    if setting is None:
+        return "-"
+    return f"with `{setting}`" if setting else "yes"
 
 
 def types() -> str:

@@ -38,6 +38,7 @@ def test_the_code_is_that_of_the_examples() -> None:
         ("REST", SKELETON / "crmhub_acme.py"),
         ("RPC", ROOT / "tests" / "adapter" / "rpc_adapter.py"),
         ("tests of RPC", ROOT / "tests" / "adapter" / "test_rpc.py"),
+        ("command of a fake", ROOT / "tests" / "adapters" / "fakes" / "tiny_crm.py"),
     ):
         code = path.read_text()
         # A block may be a part of a class or method, which is shown without its indentation.

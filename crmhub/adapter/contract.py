@@ -22,6 +22,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import ClassVar, NoReturn
 
 from crmhub.adapter.context import Context
@@ -80,6 +81,12 @@ class Adapter(ABC):
 
     The hub then joins `firstname` and `lastname` to this property, and splits it: the adapter gets
     and returns only the whole name (`crmhub.adapter.whole_names`).
+    """
+    linked_kinds: ClassVar[Mapping[Linked, str]] = MappingProxyType({"deals": "", "tickets": ""})
+    """The kinds of records that `create_for_contact` creates, each with the setting that it needs.
+
+    "" means that it needs none. For a kind that is missing here, or whose setting is empty,
+    `create_for_contact` raises Unsupported.
     """
     email_names: ClassVar[tuple[str, ...]] = ("email",)
     """The names of the contact properties that `has_email` needs."""

@@ -7,13 +7,13 @@ affects only the accounts that use it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 
 from crmhub.adapter.contract import Adapter, features, has_oauth
 from crmhub.adapter.errors import BadConfig
-from crmhub.adapter.values import Guide, Setting
+from crmhub.adapter.values import Guide, Linked, Setting
 
 GROUP = "crmhub.adapters"
 
@@ -26,7 +26,8 @@ class Installed:
     adapter, and `version` the package's version. `title` is the CRM's name. `features` are the
     optional methods that the adapter supports. `settings` are the settings that operators enter,
     and `guides` what people do in the CRM. `has_oauth` tells whether accounts can be connected by
-    OAuth.
+    OAuth. `linked_kinds` are the kinds of records that it creates for contacts, each with the
+    setting that it needs.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Installed:
     error: str = ""
     guides: tuple[Guide, ...] = ()
     has_oauth: bool = False
+    linked_kinds: Mapping[Linked, str] = field(default_factory=dict)
 
 
 class Registry:
@@ -129,4 +131,5 @@ class Registry:
             settings,
             guides=adapter.guides,
             has_oauth=has_oauth(adapter),
+            linked_kinds=adapter.linked_kinds,
         )

@@ -99,13 +99,22 @@ def _capabilities(adapter: Installed) -> str:
     return ", ".join(sorted(adapter.features)) or "-"
 
 
+def _created_kinds(adapter: Installed) -> str:
+    kinds = (
+        f"{kind} (with the setting {setting})" if setting else kind
+        for kind, setting in adapter.linked_kinds.items()
+    )
+    return ", ".join(["contacts", *kinds])
+
+
 def _print_adapter(adapter: Installed) -> None:
     source = f"{adapter.distribution} {adapter.version}".strip() or "-"
     fields = [("Adapter", adapter.name), ("From", source)]
     if adapter.error:
         print_fields([*fields, ("Error", adapter.error)])
         return
-    print_fields([*fields, ("CRM", adapter.title), ("Capabilities", _capabilities(adapter))])
+    fields += [("CRM", adapter.title), ("Creates", _created_kinds(adapter))]
+    print_fields([*fields, ("Capabilities", _capabilities(adapter))])
     if not adapter.settings:
         click.echo("\nIt has no settings.")
         return

@@ -17,7 +17,9 @@ class Fake(Adapter):
         Setting("base_url", "Address", type="url", default="https://api.fake.example"),
         Setting("access_token", "Token", secret=True, required=True),
         Setting("refresh_token", "Refresh token", secret=True),
+        Setting("project", "Project for tickets"),
     )
+    linked_kinds = {"deals": "", "tickets": "project"}  # noqa: RUF012
 
     def check(self):
         if self.context.credentials["access_token"] != "right":
@@ -161,6 +163,11 @@ def test_adapters_lists_them_and_says_which_is_broken(crmhub):
     assert by_name["fake"]["title"] == "Fake CRM"
     assert by_name["fake"]["features"] == ["check"]
     assert by_name["broken"]["error"]
+
+
+def test_an_adapter_tells_which_kinds_it_creates(crmhub):
+    shown = crmhub("adapters", "fake").stdout
+    assert "contacts, deals, tickets (with the setting project)" in " ".join(shown.split())
 
 
 def test_doctor_names_accounts_whose_crm_cannot_work(acme):

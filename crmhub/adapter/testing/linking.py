@@ -31,6 +31,15 @@ class LinkingTests(Base):
         assert made
 
     @each_kind
+    def test_a_kind_is_made_where_the_adapter_says_so(
+        self, adapter: Adapter, crm: Crm, kind: Linked
+    ) -> None:
+        id, setting = crm.add_contact(self.person()), adapter.linked_kinds.get(kind)
+        supported = setting is not None and (not setting or adapter.context.settings[setting])
+        made = either(Unsupported, lambda: adapter.create_for_contact(kind, id, self.title(kind)))
+        assert isinstance(made, Unsupported) == (not supported), "see Adapter.linked_kinds"
+
+    @each_kind
     def test_exactly_one_record_is_made_and_linked_to_its_contact(
         self, adapter: Adapter, crm: Crm, kind: Linked
     ) -> None:

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from adapters.fakes import control, fake
+import rich_click as click
+
+from adapters.fakes import command, control, fake
 from adapters.fakes.answers import Answer, Refused
 from adapters.fakes.authorizing import Authorizations
 from adapters.fakes.faults import Fault
@@ -128,3 +130,18 @@ class TinyCrm(fake.Fake):
         except BadGrant as exc:
             raise Refused(400, {"error": exc.error, "field": exc.field}) from None
         return Answer(200, {"access_token": token, "refresh_token": self.tokens.refresh_token})
+
+
+@click.command(name="tiny")
+@command.common_options(port=8182, limit="80/10s")
+@click.option("--rotate", "rotates", is_flag=True, help="Give a new refresh token at each refresh.")
+def serve(**options: Any) -> None:
+    """Serve a tiny CRM."""
+    crm = TinyCrm(**options)
+    command.serve(
+        crm,
+        "tiny",
+        facts={"API key": crm.tokens.static},
+        settings=lambda url: {"base_url": f"{url}/v1"},
+        secrets={"api_key": crm.tokens.static},
+    )
