@@ -57,6 +57,7 @@ class OdooAdapter(Adapter):
     title = "Odoo"
     record_pages = True
     whole_name = "name"
+    linked_kinds: ClassVar[Mapping[Linked, str]] = {"deals": "", "tickets": "tickets"}
     batch_size = 50
     # Odoo ends a request after 120 s (limit_time_real); before, it may wait for a free worker.
     under_way_s = 180.0
@@ -75,9 +76,8 @@ class OdooAdapter(Adapter):
         Setting(
             "tickets",
             "Tickets",
-            help="Where tickets go. helpdesk.ticket needs Odoo Enterprise.",
-            choices=("none", *TICKETS),
-            default="none",
+            help="Odoo's model for tickets. helpdesk.ticket needs Odoo Enterprise.",
+            choices=tuple(TICKETS),
         ),
         Setting("project", "Project", help="For project.task: the id of the project."),
         Setting("language", "Language", help="Of labels, such as de_DE.", default="en_US"),
@@ -237,7 +237,7 @@ class OdooAdapter(Adapter):
         """Test the key, the apps and the rights; raise BadConfig or LacksRight with all of them."""
         if "email_normalized" not in self._definitions.fields("contacts", newer_than=0.0):
             raise BadConfig("This Odoo cannot find contacts by email; install its app CRM.")
-        kinds = [kind for kind in ("deals", "tickets") if self._has(kind)]
+        kinds = ["deals", "tickets"] if self.context.settings["tickets"] else ["deals"]
         wanted = [("res.partner", "create"), ("res.partner", "write")]
         wanted += [(self._definitions.model(kind).name, "create") for kind in kinds]
         lacking = [f"{how} {model}" for model, how in wanted if not self._api.may(model, how)]
@@ -258,9 +258,6 @@ class OdooAdapter(Adapter):
         return self._definitions.owners()
 
     # Reading.
-
-    def _has(self, kind: str) -> bool:
-        return kind != "tickets" or self.context.settings["tickets"] in TICKETS
 
     def _holders(self, phones: Sequence[str]) -> list[Any]:
         """Return the domain of the contacts that may have one of these phones."""

@@ -52,22 +52,24 @@ class Definitions:
         }
         self._read: dict[str, tuple[Any, dict[str, Field]]] = {}
         self._pipelines = {
-            kind: Remembered(
-                partial(self._load_pipelines, model), context, name=f"{kind} pipelines"
-            )
+            kind: Remembered(partial(self._load_stages, model), context, name=f"{kind} pipelines")
             for kind, model in known
             if model.places
         }
         self._owners = Remembered(self._load_owners, context)
         self._fitting = {
-            kind: Fitting(self, places={kind: model.places}, owner=model.owner)
+            kind: Fitting(
+                self, places={kind: model.places} if model.places else {}, owner=model.owner
+            )
             for kind, model in known
         }
 
     def model(self, kind: str) -> Model:
         """Return the model of a kind of record; raise Unsupported if there is none."""
         if kind not in self._models:
-            raise Unsupported(f"Odoo keeps no {kind} here; see the setting tickets.")
+            raise Unsupported(
+                f"Odoo keeps no {kind} here. For tickets, choose a model in the settings."
+            )
         return self._models[kind]
 
     def fields(self, kind: str, *, newer_than: float = HOUR) -> dict[str, Field]:
@@ -118,7 +120,7 @@ class Definitions:
         listed = answer.mapping(answer.object().get("result"))
         return {name: answer.mapping(told) for name, told in listed.items()}
 
-    def _load_pipelines(self, model: Model) -> list[Pipeline]:
+    def _load_stages(self, model: Model) -> list[Pipeline]:
         domain: list[Any] = [["use_opportunities", "=", True]] if model is DEALS else []
         if model.pipelines == "project.project":
             domain = [["id", "=", int(self._project)]]

@@ -165,7 +165,7 @@ def test_a_task_is_in_the_project_of_the_settings(version: int, high: str) -> No
 
 
 def test_tickets_without_a_model_are_unsupported(fake: FakeOdoo, contact: str) -> None:
-    connection = connected(fake, tickets="none")
+    connection = connected(fake, tickets="")
     adapter = connection.adapter()
     with pytest.raises(Unsupported, match="tickets"):
         adapter.create_for_contact("tickets", contact, {"subject": "Broken"})
