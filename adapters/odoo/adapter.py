@@ -234,19 +234,22 @@ class OdooAdapter(Adapter):
     # What it tells.
 
     def check(self) -> None:
-        """Test the key, the apps and the rights; raise BadConfig or LacksRight with all of them."""
-        if "email_normalized" not in self._definitions.fields("contacts", newer_than=0.0):
+        """Test the key, the apps and the rights; raise BadConfig, or LacksRight with all of them.
+
+        Nothing of it is cached.
+        """
+        if "email_normalized" not in self._definitions.load_fields(CONTACTS):
             raise BadConfig("This Odoo cannot find contacts by email; install its app CRM.")
         kinds = ["deals", "tickets"] if self.context.settings["tickets"] else ["deals"]
-        wanted = [("res.partner", "create"), ("res.partner", "write")]
-        wanted += [(self._definitions.model(kind).name, "create") for kind in kinds]
+        models = [self._definitions.model(kind) for kind in kinds]
+        wanted = [(CONTACTS.name, "create"), (CONTACTS.name, "write")]
+        wanted += [(model.name, "create") for model in models]
         lacking = [f"{how} {model}" for model, how in wanted if not self._api.may(model, how)]
         if lacking:
             raise lacks(lacking)
-        for kind in kinds:
-            if not self._definitions.pipelines(kind, newer_than=0.0):
-                pipelines = self._definitions.model(kind).pipelines
-                raise BadConfig(f"Odoo shows this user no {pipelines} with stages, for {kind}.")
+        for model in models:
+            if not self._definitions.load_stages(model):
+                raise BadConfig(f"Odoo shows this user no {model.pipelines} with stages.")
 
     def describe(self, kind: Kind) -> list[Described]:
         return self._definitions.described(kind)

@@ -47,12 +47,12 @@ class Definitions:
         known = self._models.items()
         # What Odoo answers, since all processes share it.
         self._listed = {
-            kind: Remembered(partial(self._load_fields, model), context, name=f"{kind} fields")
+            kind: Remembered(partial(self.load_fields, model), context, name=f"{kind} fields")
             for kind, model in known
         }
         self._read: dict[str, tuple[Any, dict[str, Field]]] = {}
         self._pipelines = {
-            kind: Remembered(partial(self._load_stages, model), context, name=f"{kind} pipelines")
+            kind: Remembered(partial(self.load_stages, model), context, name=f"{kind} pipelines")
             for kind, model in known
             if model.places
         }
@@ -115,12 +115,14 @@ class Definitions:
             values["priority"] = _priority(described, values["priority"])
         return self._fitting[kind].fitted(kind, values, newer_than=newer_than)
 
-    def _load_fields(self, model: Model) -> Mapping[str, Any]:
+    def load_fields(self, model: Model) -> Mapping[str, Any]:
+        """Ask Odoo for the fields of a model; return its answer."""
         answer = self._api.call(model.name, "fields_get", attributes=ATTRIBUTES)
         listed = answer.mapping(answer.object().get("result"))
         return {name: answer.mapping(told) for name, told in listed.items()}
 
-    def _load_stages(self, model: Model) -> list[Pipeline]:
+    def load_stages(self, model: Model) -> list[Pipeline]:
+        """Ask Odoo for the pipelines of a model that have stages."""
         domain: list[Any] = [["use_opportunities", "=", True]] if model is DEALS else []
         if model.pipelines == "project.project":
             domain = [["id", "=", int(self._project)]]

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 @click.command(name="odoo")
-@command.common_options(port=8184, limit="none")
+@command.common_options(port=8184, limit="none", lags=False)
+@click.option("--key", help="The API key; one is made when it is not given.")
 @click.option(
     "--release",
     default="19",
@@ -31,10 +32,10 @@ if TYPE_CHECKING:
 def serve(
     host: str,
     port: int,
-    search_lag: float,
     latency: float,
     limit: str,
     retry_after: RetryAfter,
+    key: str | None,
     release: str,
     tickets: str,
 ) -> None:
@@ -47,8 +48,6 @@ def serve(
 
     from adapters.fakes.odoo import FakeOdoo, Options
 
-    if search_lag:
-        raise click.UsageError("--search-lag: Odoo's searches see each change at once.")
     options = Options(
         host=host,
         port=port,
@@ -57,7 +56,7 @@ def serve(
         retry_after=retry_after,
         version=int(release),
         tickets=tickets,  # type: ignore[arg-type]
-        api_key=secrets.token_hex(20),
+        api_key=key or secrets.token_hex(20),
     )
     interface = "json-2" if release == "19" else "json-rpc"
     settings = {"interface": interface, "db": options.database, "user": options.user}

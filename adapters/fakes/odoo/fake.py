@@ -230,13 +230,17 @@ class FakeOdoo(fake.Fake):
             return self.data.create(model, {**properties, **links}).id
 
     def linked(self, kind: str, id_: str, to: str) -> list[str]:
-        """Return the ids of a contact's deals or tickets, or of the contact of one of these."""
+        """Return the ids of a contact's deals or tickets, or of the contact of one of these.
+
+        `kind` may also be the name of a model.
+        """
         with self.lock:
-            if kind == "contacts":
-                found = self.data.records[self._model(to)].values() if to != "contacts" else ()
+            model, target = self._model(kind), self._model(to)
+            if model == "res.partner":
+                found = self.data.records[target].values() if target != model else ()
                 return [one.id for one in found if one.properties["partner_id"] == int(id_)]
-            partner = self.stored(kind)[id_].properties["partner_id"]
-            return [str(partner)] if partner and to == "contacts" else []
+            partner = self.data.get(model, int(id_)).properties["partner_id"]
+            return [str(partner)] if partner and target == "res.partner" else []
 
     def delete(self, kind: str, id_: str) -> None:
         """Delete a record, as a person in Odoo would."""
@@ -250,6 +254,8 @@ class FakeOdoo(fake.Fake):
             self.data.write(model, self.data.get(model, int(id_)), values)
 
     def _model(self, kind: str) -> str:
+        if kind in self.models.values():
+            return kind
         if kind not in self.models:
             raise Refused(400, {"message": f"there are {', '.join(self.models)}"})
         return self.models[kind]
