@@ -37,7 +37,7 @@ _DAY_S = 86_400.0
 _PAGE = "200"
 _DAILY_LIMIT, _DAILY_LEFT = "x-daily-ratelimit-token-limit", "x-daily-ratelimit-token-remaining"
 # Waits where Pipedrive names none: the day ends at midnight in a time zone that it does not tell.
-_DAILY_WAIT_S, _BLOCK_WAIT_S, _LONGEST_RESET_S = 900.0, 60.0, 10.0
+_DAILY_WAIT_S, _BLOCK_WAIT_S, _LOGIN_WAIT_S, _LONGEST_RESET_S = 900.0, 60.0, 60.0, 10.0
 _COUNT = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _SHOWN = 300
 
@@ -76,7 +76,12 @@ class Api:
         )
         logins = {GENERAL: context.budget("oauth", calls=_CALLS, seconds=_WINDOW_S)}
         login_url = context.settings["oauth_url"]
-        self._login = http(login_url, authorize=self._authorization_of_app, budgets=logins)
+        self._login = http(
+            login_url,
+            authorize=self._authorization_of_app,
+            failure=_login_failure,
+            budgets=logins,
+        )
         self._clock_ahead = 0.0
 
     def site(self) -> str:
@@ -195,6 +200,17 @@ def failure(answer: Answer) -> AdapterError | None:
         case 429:
             return _throttled(answer, f"{code} {words}".lower())
     return None
+
+
+def _login_failure(answer: Answer) -> AdapterError | None:
+    """Return the error that an answer of the token endpoint reports; None leaves it to the status.
+
+    A token's answer has no `success`. Logins have no documented limit, so the wait is long.
+    """
+    error = failure(answer) if answer.status >= 300 else None
+    if isinstance(error, Throttled) and answer.seconds() is None:
+        error.retry_after = _LOGIN_WAIT_S
+    return error
 
 
 def _throttled(answer: Answer, words: str) -> Throttled:

@@ -122,8 +122,13 @@ class Fields:
     def __init__(self, api: Api, context: Context) -> None:
         self._api = api
         self._mark_field = context.settings["mark_field"].casefold()
-        self._fields = {kind: Remembered(partial(self._load, kind), context) for kind in _OWN}
-        self._currency = Remembered(self._load_currency, context)
+        self._fields = {
+            kind: Remembered(
+                partial(self._load, kind), context, name=f"fields {kind}", types=(Field,)
+            )
+            for kind in _OWN
+        }
+        self._currency = Remembered(self._load_currency, context, name="currency")
 
     def of(self, kind: Written, *, newer_than: float = HOUR) -> Mapping[str, Field]:
         """Return the fields of a kind of record by the hub's names, at most so many seconds old."""

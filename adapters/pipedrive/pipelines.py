@@ -32,7 +32,7 @@ class Pipelines:
     def __init__(self, api: Api, context: Context) -> None:
         self._api = api
         self._support = context.settings["support_pipeline"].casefold()
-        self._pipelines = Remembered(self._load, context)
+        self._pipelines = Remembered(self._load, context, name="pipelines")
 
     def of(self, kind: Linked, *, newer_than: float = HOUR) -> list[Pipeline]:
         """Return the pipelines for deals or for tickets, in Pipedrive's order.

@@ -114,12 +114,15 @@ def _searched_by_email(adapter: Adapter, lead: Lead) -> Contact | None:
 def _remembered_for_email(adapter: Adapter, lead: Lead) -> Contact | None:
     """Return the contact that last had the lead's email as the hub remembers, if it still has it.
 
-    If the contact's email was changed, this email may now be another person's.
+    If the contact's email was changed, this email may now be another person's. The email of a lead
+    that comes again is that of its conversation's contact.
     """
-    if not lead.email_id:
-        return None
-    contact = _get(adapter, lead.email_id, _names(adapter, lead, *adapter.email_names))
-    return contact if contact is not None and adapter.has_email(contact, lead.email) else None
+    ids = (lead.email_id, lead.contact_id if adapter.remembered_first else "")
+    for contact_id in dict.fromkeys(filter(None, ids)):
+        contact = _get(adapter, contact_id, _names(adapter, lead, *adapter.email_names))
+        if contact is not None and adapter.has_email(contact, lead.email):
+            return contact
+    return None
 
 
 def _of_conversation(adapter: Adapter, lead: Lead) -> Contact | None:

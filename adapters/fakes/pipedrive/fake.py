@@ -126,7 +126,7 @@ class FakePipedrive(fake.Fake):
             most, seconds = parse(options.limit, usual=2.0)
             self.windows = {
                 "limit": Window("burst", most, seconds),
-                "app_limit": Window("burst", most and 4 * most, seconds),
+                "app_limit": Window("app", most and 4 * most, seconds),
                 "search_limit": Window("search", *parse(options.search_limit, usual=2.0)),
                 "daily_tokens": Window("daily", options.daily_tokens, _DAY_S),
             }

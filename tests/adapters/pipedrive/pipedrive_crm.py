@@ -144,7 +144,9 @@ def connected(
     return Connection(PipedriveAdapter, usual | settings, credentials)
 
 
-def person(*, mark: str = "", email_id: str = "", phone_id: str = "", **values: str) -> Lead:
+def person(
+    *, mark: str = "", email_id: str = "", phone_id: str = "", contact_id: str = "", **values: str
+) -> Lead:
     """Return a lead with these values, its email and phone among them."""
     return Lead(
         values,
@@ -153,6 +155,7 @@ def person(*, mark: str = "", email_id: str = "", phone_id: str = "", **values: 
         mark=mark,
         email_id=email_id,
         phone_id=phone_id,
+        contact_id=contact_id,
     )
 
 
