@@ -240,15 +240,17 @@ class OdooAdapter(Adapter):
         """
         if "email_normalized" not in self._definitions.load_fields(CONTACTS):
             raise BadConfig("This Odoo cannot find contacts by email; install its app CRM.")
-        kinds = ["deals", "tickets"] if self.context.settings["tickets"] else ["deals"]
-        models = [self._definitions.model(kind) for kind in kinds]
+        kinds: list[Linked] = ["deals"]
+        if self.context.settings["tickets"]:
+            kinds.append("tickets")
+        models = {kind: self._definitions.model(kind) for kind in kinds}
         wanted = [(CONTACTS.name, "create"), (CONTACTS.name, "write")]
-        wanted += [(model.name, "create") for model in models]
+        wanted += [(model.name, "create") for model in models.values()]
         lacking = [f"{how} {model}" for model, how in wanted if not self._api.may(model, how)]
         if lacking:
             raise lacks(lacking)
-        for model in models:
-            if not self._definitions.load_stages(model):
+        for kind, model in models.items():
+            if not self._definitions.load_pipelines(kind):
                 raise BadConfig(f"Odoo shows this user no {model.pipelines} with stages.")
 
     def describe(self, kind: Kind) -> list[Described]:

@@ -18,7 +18,17 @@ from adapters.odoo.fields import (
     fields_in,
     linked_ids,
 )
-from crmhub.adapter import Choice, Context, Described, Kind, Owner, Pipeline, Unsupported
+from crmhub.adapter import (
+    Choice,
+    Context,
+    Described,
+    Kind,
+    Linked,
+    Owner,
+    Pipeline,
+    Unsupported,
+)
+from crmhub.adapter import definitions as shared
 from crmhub.adapter.answers import text_of
 from crmhub.adapter.fitting import Fitting
 from crmhub.adapter.remembered import HOUR, Remembered
@@ -29,77 +39,57 @@ _PRIORITIES = {2: ("low", "high"), 4: ("low", "medium", "high", "urgent")}
 _LINKS = ("team_ids", "team_id", "project_ids")
 
 
-class Definitions:
+class Definitions(shared.Definitions):
     """The definitions of the models that the settings name, by kind of record.
 
-    Properties have Odoo's names. The definitions were loaded at most `newer_than` seconds ago,
-    where a method takes it. A value is refused by definitions of `stale_s` seconds at most.
+    Properties have Odoo's names. What Odoo answers about fields is cached as it is, since values
+    need the types of Odoo.
     """
-
-    stale_s = 30.0
 
     def __init__(self, api: Api, context: Context) -> None:
         self._api = api
         self._project = context.settings["project"]
-        self._models = {"contacts": CONTACTS, "deals": DEALS}
+        self._models: dict[Kind, Model] = {"contacts": CONTACTS, "deals": DEALS}
         if context.settings["tickets"] in TICKETS:
             self._models["tickets"] = TICKETS[context.settings["tickets"]]
-        known = self._models.items()
-        # What Odoo answers, since all processes share it.
+        super().__init__(context, self._models)
         self._listed = {
-            kind: Remembered(partial(self.load_fields, model), context, name=f"{kind} fields")
-            for kind, model in known
+            kind: Remembered(partial(self.load_fields, model), context, name=f"fields {kind}")
+            for kind, model in self._models.items()
         }
         self._read: dict[str, tuple[Any, dict[str, Field]]] = {}
-        self._pipelines = {
-            kind: Remembered(partial(self.load_stages, model), context, name=f"{kind} pipelines")
-            for kind, model in known
-            if model.places
-        }
-        self._owners = Remembered(self._load_owners, context)
         self._fitting = {
-            kind: Fitting(
-                self, places={kind: model.places} if model.places else {}, owner=model.owner
-            )
-            for kind, model in known
+            kind: Fitting(self, places={kind: model.places}, owner=model.owner)
+            for kind, model in self._models.items()
         }
 
-    def model(self, kind: str) -> Model:
+    def model(self, kind: Kind) -> Model:
         """Return the model of a kind of record; raise Unsupported if there is none."""
         if kind not in self._models:
-            raise Unsupported(
-                f"Odoo keeps no {kind} here. For tickets, choose a model in the settings."
-            )
+            why = "For tickets, choose a model in the settings."
+            raise Unsupported(f"Odoo keeps no {kind} here. {why}")
         return self._models[kind]
 
-    def fields(self, kind: str, *, newer_than: float = HOUR) -> dict[str, Field]:
-        """Return the fields of a kind of record."""
+    def fields(self, kind: Kind, *, newer_than: float = HOUR) -> dict[str, Field]:
+        """Return the fields of a kind of record, loaded at most `newer_than` seconds ago."""
+        model = self.model(kind)
         listed = self._listed[kind].get(newer_than=newer_than)
         read = self._read.get(kind)
         if read is None or read[0] is not listed:
-            read = self._read[kind] = (listed, fields_in(listed, self.model(kind)))
+            read = self._read[kind] = (listed, fields_in(listed, model))
         return read[1]
 
-    def properties(
-        self, kind: Kind, names: Iterable[str], *, newer_than: float = HOUR
+    def in_list(
+        self, name: str, kind: Kind, names: Iterable[str], *, newer_than: float = HOUR
     ) -> dict[str, Described]:
         """Return the definitions of the fields `names`; leave out unknown names."""
         fields = self.fields(kind, newer_than=newer_than)
-        return {name: fields[name].described for name in names if name in fields}
-
-    def pipelines(self, kind: str, *, newer_than: float = HOUR) -> list[Pipeline]:
-        """Return the sales teams, the helpdesk teams or the project, each with its stages."""
-        self.model(kind)
-        return self._pipelines[kind].get(newer_than=newer_than)
-
-    def owners(self, *, newer_than: float = HOUR) -> list[Owner]:
-        """Return the people who work in Odoo."""
-        return self._owners.get(newer_than=newer_than)
+        return {one: fields[one].described for one in names if one in fields}
 
     def described(self, kind: Kind) -> list[Described]:
         """Return the definitions of all fields under the hub's names, with their options."""
-        ours, with_options = self.model(kind).names.ours, self._fitting[kind].with_options
-        described = [with_options(kind, one.described) for one in self.fields(kind).values()]
+        fields, ours = self.fields(kind).values(), self.model(kind).names.ours
+        described = [self._fitting[kind].with_options(kind, one.described) for one in fields]
         return [replace(one, name=ours(one.name)) for one in described]
 
     def fit(
@@ -116,13 +106,20 @@ class Definitions:
         return self._fitting[kind].fitted(kind, values, newer_than=newer_than)
 
     def load_fields(self, model: Model) -> Mapping[str, Any]:
-        """Ask Odoo for the fields of a model; return its answer."""
+        """Read the fields of a model; return Odoo's answer."""
         answer = self._api.call(model.name, "fields_get", attributes=ATTRIBUTES)
         listed = answer.mapping(answer.object().get("result"))
         return {name: answer.mapping(told) for name, told in listed.items()}
 
-    def load_stages(self, model: Model) -> list[Pipeline]:
-        """Ask Odoo for the pipelines of a model that have stages."""
+    def load_list(self, name: str, kind: Kind) -> dict[str, Described]:
+        """Read the definitions of all fields of a kind of record."""
+        model = self.model(kind)
+        fields = fields_in(self.load_fields(model), model)
+        return {name: field.described for name, field in fields.items()}
+
+    def load_pipelines(self, kind: Linked) -> list[Pipeline]:
+        """Read the sales teams, the helpdesk teams or the project, each with its stages."""
+        model = self.model(kind)
         domain: list[Any] = [["use_opportunities", "=", True]] if model is DEALS else []
         if model.pipelines == "project.project":
             domain = [["id", "=", int(self._project)]]
@@ -148,7 +145,8 @@ class Definitions:
                 pipelines.append(Pipeline(id, text_of(team.get("name")), tuple(mine)))
         return pipelines
 
-    def _load_owners(self) -> list[Owner]:
+    def load_owners(self) -> list[Owner]:
+        """Read the people who work in Odoo."""
         fields = ["name", "login", "email"]
         answer = self._api.search("res.users", [["share", "=", False]], fields)
         return [

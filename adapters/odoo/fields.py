@@ -67,7 +67,7 @@ class Model:
 
     name: str
     names: Names
-    places: tuple[str, str] | tuple[()] = ()
+    places: tuple[str, str] = ("", "")
     pipelines: str = ""
     stages: str = ""
     owner: str = "user_id"
@@ -158,7 +158,7 @@ def fields_in(listed: Mapping[str, Any], model: Model) -> dict[str, Field]:
         if kind == "many2one" and name in (model.owner, *model.places):
             # Their options are listed elsewhere.
             of_name = "enumeration"
-        of_contact = bool(model.places) and name in _OF_CONTACT
+        of_contact = bool(model.pipelines) and name in _OF_CONTACT
         described = Described(
             name,
             text_of(told.get("string")),

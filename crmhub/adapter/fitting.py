@@ -115,7 +115,8 @@ class Fitting:
                 options = [Choice(pipeline.id, pipeline.label) for pipeline in pipelines]
                 if described.name == self._places[kind][1]:
                     options = [stage for pipeline in pipelines for stage in pipeline.stages]
-                return replace(described, options=tuple(options))
+                # Pipelines may share stages.
+                return replace(described, options=tuple(dict.fromkeys(options)))
         except self._definitions.hidden:
             pass
         return described

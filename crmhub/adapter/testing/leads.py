@@ -478,7 +478,9 @@ class LeadTests(Base):
         adapter.find_contact = noted  # type: ignore[method-assign,assignment]
         mine = self.person(phone=phone)
         saved = upsert_contact(adapter, self.lead(mine))
-        assert asked == (["phone"] if self.adapter_class.unique_emails else ["email", "phone"])
+        first = ["phone"] if self.adapter_class.unique_emails else ["email", "phone"]
+        # `create_contact` may look the email up once more, under a lease.
+        assert asked in (first, [*first, "email"])
         assert (saved.outcome, list(crm.contacts())) == ("created", [saved.id])
 
     def test_a_contact_that_is_deleted_before_it_is_written_to_is_made_anew(

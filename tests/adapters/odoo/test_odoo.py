@@ -58,7 +58,7 @@ class TestOdooByJsonRpc(_OnOdoo):
     )
 
     def procedure(self, request: Request) -> object:
-        return tuple(json.loads(request.body)["params"]["args"][3:5])
+        return str(json.loads(request.body)["params"]["args"][3:5])
 
     @pytest.fixture
     def crm(self) -> Iterator[OdooCrm]:
