@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from email.utils import parsedate_to_datetime
 from typing import Any
 
-from adapters.hubspot.failures import failure, no_contact, word
-from crmhub.adapter import (
-    OAUTH_SECRETS,
-    AdapterError,
-    Context,
-    Kind,
-    NotFound,
-    Outcome,
-    Saved,
-    Unavailable,
-)
-from crmhub.adapter.answers import objects_in, text_of
+from adapters.hubspot.failures import failure, word
+from crmhub.adapter import AdapterError, Context, Kind, NotFound, Outcome, Saved, Unavailable
+from crmhub.adapter.answers import objects_in, text_of, value_at
 from crmhub.adapter.http import GENERAL, Answer, Http
-from crmhub.adapter.oauth import Grant
+from crmhub.adapter.oauth import Grant, refresh_form
 from crmhub.adapter.remembered import Remembered
 
 SEARCH = "search"
@@ -35,7 +24,6 @@ BATCH = 100
 _SPARE_S = 1.0
 """The seconds that must be left for a call that finds the URL of a record's page."""
 _COUNT = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
-_ID = re.compile(r"[0-9]{1,20}", re.ASCII)
 TYPE_IDS: Mapping[Kind, str] = {
     "contacts": "0-1",
     "companies": "0-2",
@@ -45,10 +33,7 @@ TYPE_IDS: Mapping[Kind, str] = {
 
 
 class Api:
-    """Calls HubSpot's API for one connection, in the API version of the connection's settings.
-
-    `clock_ahead` is the number of seconds by which HubSpot's clock is ahead of this machine's.
-    """
+    """Calls HubSpot's API for one connection, in the API version of the connection's settings."""
 
     def __init__(self, context: Context, *, title: str) -> None:
         self._context = context
@@ -61,7 +46,7 @@ class Api:
             _OAUTH: context.budget(_OAUTH, calls=_CALLS, seconds=_CALLS_SECONDS),
         }
         self._general = budgets[GENERAL]
-        self._http = Http(
+        self.http = Http(
             context,
             context.settings["base_url"],
             crm=title,
@@ -73,8 +58,7 @@ class Api:
             secrets=self._grant.secrets if self._grant else context.credentials.values,
             correlation_header="x-hubspot-correlation-id",
         )
-        self.send, self.mask = self._http.send, self._http.mask
-        self.clock_ahead = 0.0
+        self.send, self.mask = self.http.send, self.http.mask
         self._account = Remembered(self._load_account, context)
 
     def path(self, area: str, *rest: str) -> tuple[str, ...]:
@@ -92,25 +76,15 @@ class Api:
         return {"Authorization": f"Bearer {token}"}
 
     def _exchange(self, credentials: Mapping[str, str]) -> Answer:
-        form = {name: credentials.get(name, "") for name in OAUTH_SECRETS}
-        form["grant_type"] = "refresh_token"
-        path = ("oauth", self._version, "token")
+        path, form = ("oauth", self._version, "token"), refresh_form(credentials)
         return self.send("POST", *path, form=form, lane=_OAUTH, reads=True, anonymous=True)
 
     def _follow_limits(self, lane: str, answer: Answer) -> None:
-        """Adopt the rate limit in the headers of HubSpot's response; measure HubSpot's clock.
-
-        Only the general limit is adopted, since the responses to searches have no such headers.
-        """
+        # The responses to searches have no such headers.
         limit = answer.headers.get("X-HubSpot-RateLimit-Max", "")
         window = answer.headers.get("X-HubSpot-RateLimit-Interval-Milliseconds", "")
         if lane == GENERAL and _COUNT.fullmatch(limit) and _COUNT.fullmatch(window):
             self._general.follow(int(limit), int(window) / 1000)
-        try:
-            sent = parsedate_to_datetime(answer.headers.get("Date", "")).timestamp()
-        except (ValueError, OverflowError):
-            return
-        self.clock_ahead = sent - time.time()
 
     # Lists.
 
@@ -184,9 +158,8 @@ class Api:
         except Unavailable:
             return ""
         portal, domain = account.get("portalId"), account.get("uiDomain")
-        if not portal or not domain:
-            return ""
-        return f"https://{domain}/contacts/{portal}/record/{TYPE_IDS[kind]}/{record_id}"
+        page = f"https://{domain}/contacts/{portal}/record/{TYPE_IDS[kind]}/{record_id}"
+        return page if portal and domain else ""
 
     def _load_account(self) -> Mapping[str, Any]:
         # The write succeeded, so a missing page address must not fail it or cause more calls.
@@ -197,22 +170,6 @@ class Api:
 
 
 def next_page(answer: Answer, *, after: str) -> str:
-    """Return the cursor of the page after `answer`, whose own cursor is `after`; "" if none.
-
-    Returns "" also if HubSpot repeats the cursor.
-    """
-    paging = answer.object().get("paging")
-    following = paging.get("next") if isinstance(paging, dict) else None
-    cursor = text_of(following.get("after")) if isinstance(following, dict) else ""
+    """Return the cursor of the next page; "" for the last page, or if it is `after` once more."""
+    cursor = text_of(value_at(answer.object(), "paging", "next", "after"))
     return cursor if cursor != after else ""
-
-
-def may_be_id(text: str) -> bool:
-    """Return whether a text has the format of HubSpot's record ids: 1 to 20 digits."""
-    return _ID.fullmatch(text) is not None
-
-
-def check_id(contact_id: str) -> None:
-    """Raise NotFound for a text in another format, which could change the path of a request."""
-    if not may_be_id(contact_id):
-        raise no_contact()

@@ -96,12 +96,9 @@ GUIDES = (
 
 
 def oauth(settings: Mapping[str, str]) -> OAuth:
-    """Return how an account with these settings is connected by OAuth.
-
-    HubSpot's own page for people is on another host than its API. Any other API address, such as
-    that of a fake, serves the page itself.
-    """
+    """Return how an account with these settings is connected by OAuth."""
     api = settings["base_url"].rstrip("/")
+    # HubSpot's page for people is on another host; any other API, such as a fake, has it itself.
     return OAuth(
         authorize_url=f"{'https://app.hubspot.com' if api == _API else api}/oauth/authorize",
         token_url=f"{api}/oauth/{settings['api_version']}/token",

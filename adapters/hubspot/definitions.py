@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache, partial
-from typing import Any, TypeVar
+from typing import Any
 
 from adapters.hubspot.api import BATCH, TYPE_IDS, Api
 from adapters.hubspot.failures import MissingScopes
@@ -22,19 +21,12 @@ from crmhub.adapter import (
     Problem,
     PropertyType,
     Rejected,
-    Unsupported,
 )
-from crmhub.adapter.answers import Answer, objects_in, text_of
+from crmhub.adapter.answers import Answer, objects_in, parse_time, text_of, value_at
+from crmhub.adapter.definitions import Definitions
 from crmhub.adapter.http import TooLarge
-from crmhub.adapter.remembered import HOUR, Remembered
-
-T = TypeVar("T")
 
 _LEVELS = ("non_sensitive", "sensitive", "highly_sensitive")
-# An unknown name reads the usual list again, and these rarely: few accounts have sensitive data.
-_SENSITIVE_S = 600.0
-_SETS = 256
-_LINKED: tuple[Linked, ...] = ("deals", "tickets")
 _TYPES: Mapping[str, PropertyType] = {
     "bool": "bool",
     "date": "date",
@@ -54,71 +46,16 @@ _HINTS: Mapping[str, PropertyType] = {
 }
 
 
-class Definitions:
-    """The definitions of one HubSpot account, as `crmhub.adapter.fitting.Source` describes them.
+class HubSpotDefinitions(Definitions):
+    """The definitions of one HubSpot account; each level of sensitivity has a list of its own."""
 
-    Options that HubSpot stores elsewhere (owners, pipelines, stages) are not included.
-    """
-
-    stale_s = 30.0
+    lists = _LEVELS
+    hidden = (MissingScopes,)
 
     def __init__(self, api: Api, context: Context) -> None:
+        super().__init__(context, TYPE_IDS)
         self._api = api
-        self._context = context
         self._mark = context.settings["mark_property"]
-        levels = {
-            level: self._shared(level, partial(self._load_list, level), TYPE_IDS)
-            for level in _LEVELS
-        }
-        self._lists: Mapping[str, Mapping[Kind, Remembered[dict[str, Described] | None]]] = levels
-        # Chatbots send the same few sets of property names again and again.
-        self._named = lru_cache(maxsize=_SETS)(self._remembered_names)
-        self._pipelines = self._shared("pipelines", self._load_pipelines, _LINKED)
-        self._marks = self._shared("mark", self._load_mark, TYPE_IDS)
-        self._owners = Remembered(self._load_owners, context)
-
-    def _shared(
-        self, what: str, load: Callable[[Any], T], kinds: Iterable[Kind]
-    ) -> dict[Kind, Remembered[T]]:
-        return {
-            kind: Remembered(partial(load, kind), self._context, name=f"{what} {kind}")
-            for kind in kinds
-        }
-
-    def properties(
-        self, kind: Kind, names: Iterable[str], *, newer_than: float = HOUR
-    ) -> dict[str, Described]:
-        definitions = self._at(_LEVELS[0], kind, names, newer_than)
-        for level in _LEVELS[1:]:
-            missing = set(names) - definitions.keys()
-            definitions |= self._at(level, kind, missing, max(newer_than, _SENSITIVE_S))
-        return definitions
-
-    def pipelines(self, kind: Linked, *, newer_than: float = HOUR) -> list[Pipeline]:
-        return self._pipelines[kind].get(newer_than=newer_than)
-
-    def owners(self, *, newer_than: float = HOUR) -> list[Owner]:
-        return self._owners.get(newer_than=newer_than)
-
-    def mark(self, kind: Kind, *, newer_than: float = HOUR) -> Mapping[str, Any] | None:
-        """Return the definition of the property that stores marks, as HubSpot's JSON.
-
-        Returns None if the account has no such property, or if the hub cannot write text into it.
-        """
-        return self._marks[kind].get(newer_than=newer_than)
-
-    def described(self, kind: Kind) -> list[Described]:
-        """Return the definitions of all properties of a kind of record.
-
-        Raises Unsupported if HubSpot's list of definitions is too large.
-        """
-        definitions: dict[str, Described] = {}
-        for level in _LEVELS:
-            listed = self._lists[level][kind].get()
-            if listed is None:
-                raise Unsupported(f"HubSpot's list of the properties of {kind} is too large.")
-            definitions |= listed
-        return list(definitions.values())
 
     @contextmanager
     def reject_sensitive(self, kind: Kind, names: Iterable[str]) -> Iterator[None]:
@@ -135,32 +72,15 @@ class Definitions:
             problems = [
                 Problem(name, _out_of_reach(kind, level))
                 for level in _LEVELS[1:]
-                for name in self._at(level, kind, names, HOUR)
+                for name in self.in_list(level, kind, names)
             ]
             if not problems:
                 raise
             raise Rejected(problems) from lacking
 
-    def _at(
-        self, level: str, kind: Kind, names: Iterable[str], newer_than: float
-    ) -> dict[str, Described]:
-        wanted_names = frozenset(names)
-        if not wanted_names:
-            return {}
-        definitions = self._lists[level][kind].get()
-        # A list that is too large is not reloaded because of an unsuitable value.
-        if definitions is not None:
-            definitions = self._lists[level][kind].get(newer_than=newer_than)
-        if definitions is None:
-            definitions = self._named(kind, level, wanted_names).get(newer_than=newer_than)
-        return {name: definitions[name] for name in names if name in definitions}
-
-    # Reading.
-
-    def _load_list(self, level: str, kind: Kind) -> dict[str, Described] | None:
-        """Load the definitions of one sensitivity level, by name; None if they are too many."""
-        usual = level == _LEVELS[0]
-        params = None if usual else {"dataSensitivity": level}
+    def load_list(self, name: str, kind: Kind) -> dict[str, Described] | None:
+        usual = name == _LEVELS[0]
+        params = None if usual else {"dataSensitivity": name}
         try:
             return _by_name(self._api.listed("GET", *self._path(kind), params=params))
         except TooLarge:
@@ -171,34 +91,31 @@ class Definitions:
             # Not every plan has sensitive data.
             return {}
 
-    def _remembered_names(
-        self, kind: Kind, level: str, names: frozenset[str]
-    ) -> Remembered[dict[str, Described]]:
-        return Remembered(partial(self._load_named, kind, level, sorted(names)), self._context)
-
-    def _load_named(self, kind: Kind, level: str, names: list[str]) -> dict[str, Described]:
+    def load_named(self, name: str, kind: Kind, names: Sequence[str]) -> dict[str, Described]:
         path = self._path(kind, "batch", "read")
         definitions: dict[str, Described] = {}
         for start in range(0, len(names), BATCH):
-            inputs = [{"name": name} for name in names[start : start + BATCH]]
-            body = {"archived": False, "dataSensitivity": level, "inputs": inputs}
+            inputs = [{"name": one} for one in names[start : start + BATCH]]
+            body = {"archived": False, "dataSensitivity": name, "inputs": inputs}
             definitions |= _by_name(self._api.listed("POST", *path, absent=True, body=body))
         return definitions
 
-    def _load_pipelines(self, kind: Linked) -> list[Pipeline]:
+    def load_pipelines(self, kind: Linked) -> list[Pipeline]:
         answer = self._api.listed("GET", *self._api.path("pipelines", kind))
         return [_pipeline(answer, pipeline) for pipeline in _ordered(answer.items())]
 
-    def _load_mark(self, kind: Kind) -> Mapping[str, Any] | None:
+    def load_mark(self, kind: Kind) -> tuple[bool, float] | None:
         try:
             definition = self._api.send("GET", *self._path(kind, self._mark)).object()
         # Without the right to read the property, or without the property, writes have no mark.
         except (NotFound, MissingScopes):
             return None
-        fit = definition.get("type") == "string" and not _described(definition).read_only
-        return definition if fit else None
+        if definition.get("type") != "string" or _described(definition).read_only:
+            return None
+        changed = definition.get("updatedAt") or definition.get("createdAt")
+        return bool(definition.get("hasUniqueValue")), parse_time(changed)
 
-    def _load_owners(self) -> list[Owner]:
+    def load_owners(self) -> list[Owner]:
         pages = self._api.pages(self._api.path("owners"), self._api.listed)
         return [_owner(answer, owner) for answer in pages for owner in answer.items()]
 
@@ -220,8 +137,7 @@ def _by_name(answer: Answer) -> dict[str, Described]:
 
 
 def _described(definition: Mapping[str, Any]) -> Described:
-    limits = definition.get("modificationMetadata")
-    fixed = isinstance(limits, dict) and limits.get("readOnlyValue") is True
+    fixed = value_at(definition, "modificationMetadata", "readOnlyValue") is True
     options = sorted(objects_in(definition.get("options")), key=_order)
     return Described(
         name=text_of(definition.get("name")),

@@ -32,51 +32,30 @@ class MissingScopes(LacksRight):
     """The access token lacks a right (scope), as HubSpot itself says, and no proxy on the way."""
 
 
-class TooLong(Rejected):
-    """HubSpot refuses a request because its URL is too long (status 414)."""
-
-
 def word(body: Mapping[str, Any], name: str) -> str:
-    """Return the code in the field `name` of a response body, such as an error category.
-
-    Returns "" if the field is missing or contains no code.
-    """
+    """Return the code in a field of a response body, such as its category; "" without a code."""
     text = text_of(body.get(name))
     return text if re.fullmatch(r"[A-Z_]{1,60}", text) else ""
 
 
 def failure(answer: Answer) -> AdapterError | None:
-    """Return the error of the adapter contract for a response; None for a success.
-
-    HubSpot reports no error of a whole call with a status of 2xx.
-    """
-    return None if 200 <= answer.status < 300 else _refusal(answer)
+    """Return the error of the adapter contract for a response; None for any status of 2xx."""
+    if 200 <= answer.status < 300:
+        return None
+    # Any field of HubSpot's error body may be missing.
+    body = answer.body if isinstance(answer.body, dict) else {}
+    error = _own_failure(answer, body) or usual_failure(answer)
+    error.correlation_id = text_of(body.get("correlationId"))
+    return error
 
 
 def item_failure(answer: Answer, failed: Mapping[str, Any]) -> AdapterError:
     """Return the error for `failed`, an entry in the list `errors` of the response to a batch."""
     category = word(failed, "category")
-    status = {"CONFLICT": 409, "OBJECT_NOT_FOUND": 404, "VALIDATION_ERROR": 400}.get(category)
-    if status is None:
-        message = f"HubSpot could not write this one of a batch ({category or 'no word'})."
-        error: AdapterError = Uncertain(message)
-    else:
-        error = _refusal(replace(answer, status=status, body=failed))
+    status = {"CONFLICT": 409, "OBJECT_NOT_FOUND": 404, "VALIDATION_ERROR": 400}.get(category, 200)
+    message = f"HubSpot could not write this one of a batch ({category or 'no word'})."
+    error = failure(replace(answer, status=status, body=failed)) or Uncertain(message)
     error.correlation_id = answer.correlation_id
-    return error
-
-
-def no_contact() -> NotFound:
-    return NotFound("HubSpot has no such contact")
-
-
-def _refusal(answer: Answer) -> AdapterError:
-    # Any field of HubSpot's error body may be missing.
-    body = answer.body if isinstance(answer.body, dict) else {}
-    error = _own_failure(answer, body) or usual_failure(answer)
-    correlation = body.get("correlationId")
-    if isinstance(correlation, str):
-        error.correlation_id = correlation
     return error
 
 
@@ -90,8 +69,6 @@ def _own_failure(answer: Answer, body: Mapping[str, Any]) -> AdapterError | None
             return NotFound("HubSpot has no such record")
         case 400 | 409 if body:
             return _refused(answer, body)
-        case 414:
-            return TooLong([], "HubSpot takes no address as long as this call's.")
         case 423:
             wait = max(answer.seconds() or 0.0, _LOCKED_S)
             return Throttled("HubSpot has locked the records for a bulk change.", retry_after=wait)
@@ -139,7 +116,7 @@ def _refused(answer: Answer, body: Mapping[str, Any]) -> AdapterError | None:
     errors = (body, *objects_in(body.get("errors")))
     # Only the link from a deal or ticket to its contact refers to another object.
     if any(key == "INVALID_OBJECT_IDS" for error in errors for key, _ in _context(error)):
-        return no_contact()
+        return NotFound("HubSpot has no such contact")
     clashing = [name for name, (code, _) in faults.items() if "UNIQUE" in code.upper()]
     if answer.status == 409 or clashing:
         existing = _EXISTING_ID.search(message)

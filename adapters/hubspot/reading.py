@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from adapters.hubspot.api import SEARCH, Api, check_id, may_be_id, next_page
-from adapters.hubspot.definitions import Definitions
-from adapters.hubspot.failures import TooLong, no_contact
-from crmhub.adapter import Adapter, Contact, Context, NotFound, Rejected
+from adapters.hubspot.api import SEARCH, Api, next_page
+from adapters.hubspot.definitions import HubSpotDefinitions
+from crmhub.adapter import Contact, Context, NotFound, Rejected
 from crmhub.adapter.answers import Answer, text_of
-from crmhub.adapter.phones import PHONES, has_number, nationals, notations
+from crmhub.adapter.batches import groups_that_fit
+from crmhub.adapter.defined import DefinedAdapter
+from crmhub.adapter.phones import PHONES, has_number, nationals, notations, oldest_holders
 
+_ID = re.compile(r"[0-9]{1,20}", re.ASCII)
 # HubSpot calculates these properties without the country code; its search uses them.
 _CALCULATED_PHONES = (
     "hs_searchable_calculated_phone_number",
@@ -24,7 +26,7 @@ _CALCULATED_PHONES = (
 _SEARCH_BODY, _LONGEST_QUERY = 2_900, 2_000
 
 
-class Reading(Adapter):
+class Reading(DefinedAdapter):
     """The part of the adapter that finds and reads contacts."""
 
     title = "HubSpot"
@@ -33,12 +35,13 @@ class Reading(Adapter):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._api = Api(context, title=self.title)
-        self._definitions = Definitions(self._api, context)
+        self.mark_name = context.settings["mark_property"]
+        self.definitions: HubSpotDefinitions = HubSpotDefinitions(self._api, context)
         self._calculated_phones = True
 
     @classmethod
     def may_be_id(cls, contact_id: str) -> bool:
-        return may_be_id(contact_id)
+        return _ID.fullmatch(contact_id) is not None
 
     def find_contact(
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
@@ -51,7 +54,7 @@ class Reading(Adapter):
             return None
 
     def get_contact(self, contact_id: str, names: Sequence[str]) -> Contact:
-        check_id(contact_id)
+        self.check_id(contact_id)
         return self._contact(contact_id, names)
 
     def has_email(self, contact: Contact, email: str) -> bool:
@@ -82,20 +85,22 @@ class Reading(Adapter):
         try:
             if len(params.get("properties", "")) <= _LONGEST_QUERY:
                 path = self._api.path("objects", "contacts", key)
-                with self._definitions.reject_sensitive("contacts", names):
+                with self.definitions.reject_sensitive("contacts", names):
                     answer = self._api.send("GET", *path, params=params or None)
                 return self._contact_of(answer, answer.object(), names)
-        except TooLong:
-            pass
+        except Rejected as refused:
+            if refused.problems:
+                raise
+            # The URL was too long.
         for contact in self._contacts([key], names, by=by):
             return contact
-        raise no_contact()
+        raise NotFound("HubSpot has no such contact")
 
     def _contacts(
         self, keys: Sequence[str], names: Sequence[str], *, by: str = ""
     ) -> list[Contact]:
         """Return the contacts of several `keys`, as `_contact` does, in any order."""
-        with self._definitions.reject_sensitive("contacts", names):
+        with self.definitions.reject_sensitive("contacts", names):
             found = list(self._api.batch_reads("contacts", keys, names, by=by))
         return [self._contact_of(answer, record, names) for answer, record in found]
 
@@ -118,16 +123,7 @@ class Reading(Adapter):
         ids_by_phone = self._search(phones)
         ids = dict.fromkeys(id for phone_ids in ids_by_phone.values() for id in phone_ids)
         all_names = list(dict.fromkeys((*names, *PHONES)))
-        contacts = {contact.id: contact for contact in self._contacts(list(ids), all_names)}
-        # A contact that was merged since the search indexed it comes back under another id.
-        merged = [id for id in contacts if id not in ids]
-        oldest: dict[str, Contact] = {}
-        for phone, phone_ids in ids_by_phone.items():
-            for contact in (contacts[id] for id in (*phone_ids, *merged) if id in contacts):
-                if has_number(contact.properties, phone):
-                    only = {n: v for n, v in contact.properties.items() if n in names}
-                    oldest.setdefault(phone, replace(contact, properties=only))
-        return oldest
+        return oldest_holders(ids_by_phone, self._contacts(list(ids), all_names), names)
 
     def _search(self, phones: Sequence[str]) -> dict[str, list[str]]:
         """Search for contacts with these phones; return their ids by phone, the oldest first."""
@@ -144,8 +140,15 @@ class Reading(Adapter):
     def _searched(self, phones: Sequence[str], *, calculated: bool) -> dict[str, list[str]]:
         ids_by_phone: dict[str, list[str]] = {}
         path = self._api.path("objects", "contacts", "search")
-        for batch, body in _searches(phones, calculated=calculated):
-            after = "0"
+
+        def search_for(batch: Sequence[str]) -> dict[str, Any]:
+            return _phone_search(batch, calculated=calculated)
+
+        def fits(batch: Sequence[str]) -> bool:
+            return len(json.dumps(search_for(batch))) <= _SEARCH_BODY
+
+        for batch in groups_that_fit(phones, fits):
+            body, after = search_for(batch), "0"
             while after:
                 answer = self._api.listed("POST", *path, body=body | {"after": after}, lane=SEARCH)
                 for record in answer.items():
@@ -160,31 +163,13 @@ class Reading(Adapter):
 
 
 def search_body(values_by_name: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Return the body of a search for contacts that have one of the values of any property.
-
-    The values must be in lower case, as HubSpot requires.
-    """
+    """Return the body of a search for contacts with any of the values, all in lower case."""
     groups = [
         {"filters": [{"propertyName": name, "operator": "IN", "values": values}]}
         for name, values in values_by_name.items()
     ]
     common = {"properties": list(PHONES), "sorts": ["createdate"], "limit": 200, "after": "0"}
     return {"filterGroups": groups, **common}
-
-
-def _searches(
-    phones: Sequence[str], *, calculated: bool
-) -> Iterator[tuple[Sequence[str], dict[str, Any]]]:
-    """Yield searches, each with as many of the phones as fit into its body, and these phones."""
-    body, start = _phone_search(phones[:1], calculated=calculated), 0
-    for end in range(2, len(phones) + 1):
-        longer = _phone_search(phones[start:end], calculated=calculated)
-        if len(json.dumps(longer)) > _SEARCH_BODY:
-            yield phones[start : end - 1], body
-            start = end - 1
-            longer = _phone_search(phones[start:end], calculated=calculated)
-        body = longer
-    yield phones[start:], body
 
 
 def _phone_search(phones: Sequence[str], *, calculated: bool) -> dict[str, Any]:

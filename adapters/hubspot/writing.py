@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from adapters.hubspot.api import check_id
 from adapters.hubspot.failures import item_failure
 from adapters.hubspot.reading import Reading
 from crmhub.adapter import (
@@ -18,7 +18,6 @@ from crmhub.adapter import (
     Contact,
     ContactWrite,
     Context,
-    Kind,
     Linked,
     NotFound,
     Outcome,
@@ -28,10 +27,10 @@ from crmhub.adapter import (
     Uncertain,
     Written,
 )
-from crmhub.adapter.answers import Answer, objects_in, text_of
+from crmhub.adapter.answers import Answer, objects_in, text_of, value_at
+from crmhub.adapter.batches import Action, Results, write_batches
 from crmhub.adapter.fitting import Fitting
 from crmhub.adapter.phones import PHONES
-from crmhub.adapter.remembered import HOUR
 
 _LIFECYCLE = "lifecyclestage"
 # HubSpot requires one of these for a contact.
@@ -52,8 +51,9 @@ class Writing(Reading):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._mark = context.settings["mark_property"]
-        self._fitting = Fitting(self._definitions, places=_PLACES, owner="hubspot_owner_id")
+        self.fitting = Fitting(
+            self.definitions, places=_PLACES, owner="hubspot_owner_id", plain=_PLAIN
+        )
 
     def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
         """Create a contact; one with neither email nor name gets its phone as first name, too."""
@@ -71,7 +71,7 @@ class Writing(Reading):
         self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
     ) -> Saved:
         """Create a deal or ticket together with its link to the contact, in one call."""
-        check_id(contact_id)
+        self.check_id(contact_id)
         link = {"associationCategory": "HUBSPOT_DEFINED", "associationTypeId": _TO_CONTACT[kind]}
         return self._create(kind, properties, mark, [{"to": {"id": contact_id}, "types": [link]}])
 
@@ -81,19 +81,19 @@ class Writing(Reading):
         HubSpot silently ignores a lifecycle stage before the present one; the result then lists the
         stage as refused.
         """
-        check_id(contact_id)
-        answer, sent = self._send("PATCH", "contacts", (contact_id,), properties)
+        self.check_id(contact_id)
+        path = self._api.path("objects", "contacts", contact_id)
+        answer, sent = self._send("PATCH", path, "contacts", properties)
         record = answer.object()
         saved = self._api.saved("contacts", answer, record, "updated")
-        values = record.get("properties")
-        present = text_of(values.get(_LIFECYCLE)) if isinstance(values, dict) else ""
+        present = text_of(value_at(record, "properties", _LIFECYCLE))
         if present and sent.get(_LIFECYCLE) and present != sent[_LIFECYCLE]:
             outcome: Outcome = "unchanged" if len(sent) == 1 else "updated"
             return replace(saved, outcome=outcome, refused=(_backward_problem(present),))
         return saved
 
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
-        fit = self._fit("contacts", properties)
+        fit = self.fitting.fitted("contacts", properties)
         current = contact.properties
         refused: tuple[Problem, ...] = ()
         stage, new_stage = current.get(_LIFECYCLE, ""), fit.get(_LIFECYCLE, "")
@@ -103,16 +103,9 @@ class Writing(Reading):
         return Changes({n: v for n, v in fit.items() if current.get(n) != v}, refused)
 
     def _is_backward(self, present: str, wanted: str) -> bool:
-        described = self._definitions.properties("contacts", [_LIFECYCLE]).get(_LIFECYCLE)
+        described = self.definitions.properties("contacts", [_LIFECYCLE]).get(_LIFECYCLE)
         stages = [option.value for option in described.options] if described else []
         return {present, wanted} <= set(stages) and stages.index(wanted) < stages.index(present)
-
-    def _fit(
-        self, kind: Kind, properties: Mapping[str, str], *, newer_than: float = HOUR
-    ) -> dict[str, str]:
-        if kind == "contacts" and properties.keys() <= _PLAIN:
-            return dict(properties)
-        return self._fitting.fitted(kind, properties, newer_than=newer_than)
 
     # Single records.
 
@@ -124,138 +117,93 @@ class Writing(Reading):
         If an earlier attempt has already created a record with this mark, return that record.
         """
         try:
-            answer, _ = self._send("POST", kind, (), properties, mark=mark, links=links)
+            path = self._api.path("objects", kind)
+            answer, _ = self._send("POST", path, kind, properties, mark=mark, links=links)
         except Conflict as clash:
-            earlier = self._by_mark(kind, mark) if clash.name == self._mark else None
+            earlier = self.find_unique_mark(kind, mark) if clash.name == self.mark_name else None
             if earlier is None:
                 raise
             return earlier
         return self._api.saved(kind, answer, answer.object(), "created")
 
-    def _by_mark(self, kind: Kind, mark: str) -> Saved | None:
-        """Return the record with this mark, if the account requires that marks are unique."""
+    def find_unique_mark(self, kind: Written, mark: str) -> Saved | None:
         path = self._api.path("objects", kind, mark)
         try:
-            answer = self._api.send("GET", *path, params={"idProperty": self._mark})
+            answer = self._api.send("GET", *path, params={"idProperty": self.mark_name})
         except NotFound:
             return None
         return self._api.saved(kind, answer, answer.object(), "created")
 
-    def _marked(self, kind: Kind, mark: str, *, newer_than: float = HOUR) -> dict[str, str]:
-        """Return the mark as a property to send; empty if the account has no property for it."""
-        if not mark or not self._definitions.mark(kind, newer_than=newer_than):
-            return {}
-        return {self._mark: mark}
-
     def _send(
         self,
         method: str,
-        kind: Written,
         path: Sequence[str],
+        kind: Written,
         properties: Mapping[str, str],
         *,
         mark: str = "",
         links: Sequence[Any] | None = None,
     ) -> tuple[Answer, dict[str, str]]:
-        """Convert property values and send them; return HubSpot's response and the sent properties.
+        """Convert properties and send them; return HubSpot's response and the sent properties.
 
-        If HubSpot refuses values, they are converted again with newer definitions and sent once
-        more. Raises Rejected with all values that HubSpot cannot store.
+        Raises Rejected with all values that HubSpot cannot store.
         """
-        sent = self._fit(kind, properties) | self._marked(kind, mark)
-        try:
-            return self._send_once(method, kind, path, sent, links), sent
-        except Rejected as refused:
-            reasons = {problem.name: problem.reason for problem in refused.problems}
-            if not reasons.keys() & sent.keys():
-                raise
-            stale_s = self._definitions.stale_s
-            resent = self._fit(kind, properties, newer_than=stale_s)
-            mark_refused = bool(mark) and self._mark in reasons
-            resent |= self._marked(kind, mark, newer_than=0.0 if mark_refused else stale_s)
-            if mark_refused and self._mark in resent:
-                # Without the mark, a write whose answer was lost could not be found again.
-                raise BadConfig(
-                    f"HubSpot does not take the hub's mark in {self._mark} of {kind}:"
-                    f" {reasons[self._mark]}. Free this property of rules, or name another one as"
-                    " mark_property."
-                ) from refused
-            if resent == sent:
-                raise
-        return self._send_once(method, kind, path, resent, links), resent
 
-    def _send_once(
-        self,
-        method: str,
-        kind: Written,
-        path: Sequence[str],
-        sent: Mapping[str, str],
-        links: Sequence[Any] | None,
-    ) -> Answer:
-        body: dict[str, Any] = {"properties": sent}
-        if links is not None:
-            # A new record has no values to clear.
-            body = {"properties": {n: v for n, v in sent.items() if v}, "associations": links}
-        with self._definitions.reject_sensitive(kind, body["properties"]):
-            return self._api.send(method, *self._api.path("objects", kind, *path), body=body)
+        def send(fit: dict[str, str]) -> Answer:
+            sent = fit | self.mark_to_send(kind, mark)
+            body: dict[str, Any] = {"properties": sent}
+            if links is not None:
+                # A new record has no values to clear.
+                body = {"properties": {n: v for n, v in sent.items() if v}, "associations": links}
+            try:
+                with self.definitions.reject_sensitive(kind, body["properties"]):
+                    return self._api.send(method, *path, body=body)
+            except Rejected as refused:
+                reasons = [one.reason for one in refused.problems if one.name == self.mark_name]
+                if not mark or not reasons or self.mark_name not in sent:
+                    raise
+                if self.mark_to_send(kind, mark, newer_than=0.0):
+                    # Without the mark, a write whose answer was lost could not be found again.
+                    raise BadConfig(
+                        f"HubSpot does not take the hub's mark in {self.mark_name} of {kind}:"
+                        f" {reasons[0]}. Free this property of rules, or name another one as"
+                        " mark_property."
+                    ) from refused
+            return send(fit)
+
+        return self.fitting.write(kind, properties, send)
 
     # Batches.
 
     def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
-        """Write several contacts in two calls: one for all updates, one for all creates."""
-        updates: dict[int, dict[str, Any]] = {}
-        creates: dict[int, dict[str, Any]] = {}
-        results: dict[int, Saved | AdapterError] = {}
-        for index, write in enumerate(writes):
-            try:
-                fit = self._fit("contacts", write.properties)
-            except Rejected as exc:
-                results[index] = exc
-                continue
-            if write.contact_id:
-                updates[index] = {"id": write.contact_id, "properties": fit}
-            else:
-                mark = self._marked("contacts", write.mark)
-                creates[index] = {"properties": fit | mark, "associations": []}
-        # Not HubSpot's batch upsert: it resets the properties that are not sent.
-        self._send_batch("update", updates, "updated", results)
-        self._send_batch("create", creates, "created", results)
-        return [results.get(index) for index in range(len(writes))]
+        fit = partial(self.fitting.fitted, "contacts")
+        return write_batches(writes, fit=fit, send=self._send_batch)
 
     def _send_batch(
-        self,
-        action: str,
-        items: Mapping[int, dict[str, Any]],
-        outcome: Outcome,
-        results: dict[int, Saved | AdapterError],
+        self, action: Action, items: Mapping[int, ContactWrite], results: Results
     ) -> None:
-        """Send a batch in one call, and add the result of each item to `results`, by index.
-
-        An item that must be sent alone, since the error of the batch does not say enough about it,
-        gets no result.
-        """
-        if not items:
-            return
-        # Without trace ids a batch succeeds or fails as a whole.
-        inputs = [item | {_TRACE: str(index)} for index, item in items.items()]
-        names = {name for item in items.values() for name in item["properties"]}
+        # Not HubSpot's batch upsert: it resets the properties that are not sent.
+        inputs = []
+        for index, item in items.items():
+            # Without trace ids a batch succeeds or fails as a whole.
+            sent: dict[str, Any] = {_TRACE: str(index), "properties": item.properties}
+            if action == "update":
+                inputs.append(sent | {"id": item.contact_id})
+            else:
+                properties = {**item.properties, **self.mark_to_send("contacts", item.mark)}
+                inputs.append(sent | {"properties": properties, "associations": []})
+        names = {name for sent in inputs for name in sent["properties"]}
         path = self._api.path("objects", "contacts", "batch", action)
-        try:
-            with self._definitions.reject_sensitive("contacts", names):
-                answer = self._api.send("POST", *path, body={"inputs": inputs})
-            self._add_results(answer, items, outcome, results)
-        except (Conflict, NotFound, Rejected):
-            return
-        except AdapterError as exc:
-            for index in items:
-                results.setdefault(index, exc)
+        with self.definitions.reject_sensitive("contacts", names):
+            answer = self._api.send("POST", *path, body={"inputs": inputs})
+        self._add_results(answer, items, "updated" if action == "update" else "created", results)
 
     def _add_results(
         self,
         answer: Answer,
-        items: Mapping[int, dict[str, Any]],
+        items: Mapping[int, ContactWrite],
         outcome: Outcome,
-        results: dict[int, Saved | AdapterError],
+        results: Results,
     ) -> None:
         written = answer.items()
         for record in written:
@@ -267,7 +215,7 @@ class Writing(Reading):
             clean = json.loads(self._api.mask(json.dumps(failed)))
             error = item_failure(answer, clean)
             for index in _indexes_in(failed) & items.keys():
-                if not _may_succeed_alone(error, items[index]["properties"]):
+                if not _may_succeed_alone(error, {*items[index].properties, self.mark_name}):
                     results[index] = error
         if answer.status != 207 and len(written) < len(items):
             for index in items:
@@ -280,39 +228,34 @@ def _backward_problem(present: str) -> Problem:
     return Problem(_LIFECYCLE, reason)
 
 
-def _index_of(record: Mapping[str, Any], items: Mapping[int, Mapping[str, Any]]) -> int | None:
-    """Return the index of the item to which a record belongs; None if there is no such item.
-
-    The items are matched by trace id; without trace ids, by contact id or email.
-    """
-    values = record.get("properties")
-    email = text_of(values.get("email")).lower() if isinstance(values, dict) else ""
+def _index_of(record: Mapping[str, Any], items: Mapping[int, ContactWrite]) -> int | None:
+    """Return the index of the item of a record: by trace id, or else by contact id or email."""
+    email = text_of(value_at(record, "properties", "email")).lower()
     for index, item in items.items():
         if _TRACE in record:
             same = record[_TRACE] == str(index)
-        elif "id" in item:
-            same = item["id"] == record.get("id")
+        elif item.contact_id:
+            same = item.contact_id == record.get("id")
         else:
-            same = item["properties"].get("email") == email
+            same = item.properties.get("email") == email
         if same:
             return index
     return None
 
 
-def _may_succeed_alone(error: AdapterError, sent: Mapping[str, str]) -> bool:
+def _may_succeed_alone(error: AdapterError, sent: Set[str]) -> bool:
     """Return whether a write that failed in a batch may succeed when it is sent alone.
 
     HubSpot's conflict for a single write names the contact that has the email, and refused values
     of a single write are converted again with newer definitions.
     """
     if isinstance(error, Rejected):
-        return bool({problem.name for problem in error.problems} & (sent.keys() - _PLAIN))
+        return bool({problem.name for problem in error.problems} & (sent - _PLAIN))
     return isinstance(error, Conflict | NotFound)
 
 
 def _indexes_in(failed: Mapping[str, Any]) -> set[int]:
     """Return the indexes of the items that have the error `failed`, an entry of `errors`."""
-    context = failed.get("context")
-    traces = context.get(_TRACE) if isinstance(context, dict) else None
+    traces = value_at(failed, "context", _TRACE)
     listed = traces if isinstance(traces, list) else []
     return {int(trace) for trace in listed if isinstance(trace, str) and trace.isdecimal()}

@@ -15,7 +15,10 @@ from crmhub.adapter import (
     Context,
     Described,
     Kind,
+    LacksRight,
+    Linked,
     Owner,
+    Pipeline,
     Problem,
     PropertyType,
     Rejected,
@@ -133,23 +136,24 @@ class Fields:
     """
 
     stale_s = 60.0
+    hidden = (LacksRight,)
 
     def __init__(self, api: Api, context: Context) -> None:
         self._api = api
         self._mark_field = context.settings["mark_field"].casefold()
         self._fields = {
-            kind: Remembered(partial(self._load, kind), context, name=f"fields of {kind}")
+            kind: Remembered(
+                partial(self._load, kind), context, name=f"fields {kind}", types=(Field,)
+            )
             for kind in _OWN
         }
         self._pipelines = Pipelines(api, context)
-        self.pipelines = self._pipelines.of
         self._owners = Remembered(self._load_owners, context)
-        self._currency = Remembered(self._load_currency, context)
+        self._currency = Remembered(self._load_currency, context, name="currency")
 
     def of(self, kind: Written, *, newer_than: float = HOUR) -> Mapping[str, Field]:
         """Return the fields of a kind of record by the hub's names, at most so many seconds old."""
-        loaded = self._fields[kind].get(newer_than=newer_than)
-        return {described.name: Field(described, key, custom) for described, key, custom in loaded}
+        return self._fields[kind].get(newer_than=newer_than)
 
     def properties(
         self, kind: Kind, names: Iterable[str], *, newer_than: float = HOUR
@@ -159,6 +163,10 @@ class Fields:
             return {}
         fields = self.of(kind, newer_than=newer_than)
         return {name: fields[name].described for name in names if name in fields}
+
+    def pipelines(self, kind: Linked, *, newer_than: float = HOUR) -> list[Pipeline]:
+        """Return the pipelines for deals or for tickets; raises the errors of `Pipelines.of`."""
+        return self._pipelines.of(kind, newer_than=newer_than)
 
     def owners(self, *, newer_than: float = HOUR) -> list[Owner]:
         """Return the active users of the company."""
@@ -234,21 +242,21 @@ class Fields:
             if user.get("active_flag", True) and not user.get("is_deleted")
         ]
 
-    def _load(self, kind: Written) -> list[tuple[Described, str, str]]:
+    def _load(self, kind: Written) -> dict[str, Field]:
         path = "personFields" if kind == "contacts" else "dealFields"
         listed = self._api.listed(path, params={"limit": "500"})
         told = {text_of(item.get("field_code")): item for _, item in listed}
-        fields = [
-            (_described(name, type, told.pop(key, {}), read_only=False), key, "")
+        fields = {
+            name: Field(_described(name, type, told.pop(key, {}), read_only=False), key)
             for name, (key, type) in _OWN[kind].items()
-        ]
+        }
         for key, item in told.items():
             # Further fields of Pipedrive's own: a record shows some only on demand.
-            if key not in _OWN[kind] and not item.get("is_optional_response_field"):
+            if key not in fields and not item.get("is_optional_response_field"):
                 custom = text_of(item.get("field_type")) if item.get("is_custom_field") else ""
                 type = _CUSTOM.get(custom)
                 described = _described(key, type or "string", item, read_only=type is None)
-                fields.append((described, key, custom))
+                fields[key] = Field(described, key, custom)
         return fields
 
 

@@ -111,6 +111,13 @@ def text_of(value: Any) -> str:
     return "" if value is None else str(value)
 
 
+def value_at(value: Any, *names: str) -> Any:
+    """Return the value at the path `names` in nested JSON objects; None if there is none."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
 def objects_in(value: Any) -> list[Mapping[str, Any]]:
     """Return the JSON objects in the list `value`; return an empty list if `value` is no list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

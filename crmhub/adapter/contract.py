@@ -26,7 +26,7 @@ from types import MappingProxyType
 from typing import ClassVar, NoReturn
 
 from crmhub.adapter.context import Context
-from crmhub.adapter.errors import AdapterError, NotYet, Problem, Unsupported
+from crmhub.adapter.errors import AdapterError, NotFound, NotYet, Problem, Unsupported
 from crmhub.adapter.values import (
     Changes,
     Contact,
@@ -145,6 +145,11 @@ class Adapter(ABC):
         issued.
         """
         return True
+
+    def check_id(self, contact_id: str) -> None:
+        """Raise NotFound for an id that `may_be_id` refuses: in a path it could lead elsewhere."""
+        if not self.may_be_id(contact_id):
+            raise NotFound(f"{self.title} has no such contact")
 
     def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
         """Return how many seconds after an unanswered create the CRM may still show its record.

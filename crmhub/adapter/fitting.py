@@ -7,9 +7,9 @@ more by newer definitions, since the cached ones may be outdated.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from crmhub.adapter.coercion import fitted
 from crmhub.adapter.errors import LacksRight, Problem, Rejected
@@ -17,15 +17,22 @@ from crmhub.adapter.places import place
 from crmhub.adapter.remembered import HOUR
 from crmhub.adapter.values import Choice, Described, Kind, Linked, Owner, Pipeline
 
+T = TypeVar("T")
+
 
 class Source(Protocol):
-    """The definitions of a CRM, which are cached (`crmhub.adapter.remembered`).
+    """The definitions of a CRM, as `crmhub.adapter.definitions` caches them.
 
     The methods use definitions that were loaded within the last `newer_than` seconds.
     """
 
-    stale_s: float
-    """The greatest age in seconds of a definition by which a value may be refused."""
+    @property
+    def stale_s(self) -> float:
+        """The greatest age in seconds of a definition by which a value may be refused."""
+
+    @property
+    def hidden(self) -> tuple[type[LacksRight], ...]:
+        """The errors with which the CRM refuses owners or pipelines alone."""
 
     def properties(
         self, kind: Kind, names: Iterable[str], *, newer_than: float = HOUR
@@ -36,7 +43,7 @@ class Source(Protocol):
         """Return the pipelines of deals or tickets, with their stages."""
 
     def owners(self, *, newer_than: float = HOUR) -> Sequence[Owner]:
-        """Return the users to whom records can be assigned."""
+        """Return the users to whom records can be assigned; raises LacksRight."""
 
 
 class Fitting:
@@ -44,14 +51,22 @@ class Fitting:
 
     - `places`: the names of the pipeline and stage properties, by kind of record.
     - `owner`: the name of the property that holds an owner's id.
+    - `plain`: the names of contact properties that are text in every account; if all properties
+      are among them, no definitions are needed.
     """
 
     def __init__(
-        self, source: Source, *, places: Mapping[str, tuple[str, str]], owner: str
+        self,
+        definitions: Source,
+        *,
+        places: Mapping[str, tuple[str, str]],
+        owner: str,
+        plain: Collection[str] = (),
     ) -> None:
-        self._source = source
+        self._definitions = definitions
         self._places = places
         self._owner = owner
+        self._plain = frozenset(plain)
 
     def fitted(
         self, kind: Kind, properties: Mapping[str, str], *, newer_than: float = HOUR
@@ -62,10 +77,31 @@ class Fitting:
         Definitions that were loaded within the last `newer_than` seconds are used first. Raises
         Rejected with all values that do not fit their property's definition.
         """
+        if kind == "contacts" and properties.keys() <= self._plain:
+            return dict(properties)
         try:
             return self._fit(kind, properties, newer_than)
         except Rejected:
-            return self._fit(kind, properties, self._source.stale_s)
+            return self._fit(kind, properties, self._definitions.stale_s)
+
+    def write(
+        self, kind: Kind, properties: Mapping[str, str], send: Callable[[dict[str, str]], T]
+    ) -> tuple[T, dict[str, str]]:
+        """Convert the properties and call `send` with them; return its result and the properties.
+
+        If the CRM refuses values, they are converted again with newer definitions, and sent once
+        more if that makes a difference. Raises Rejected and the errors of `send`.
+        """
+        sent = self.fitted(kind, properties)
+        try:
+            return send(sent), sent
+        except Rejected as refused:
+            if not {problem.name for problem in refused.problems} & sent.keys():
+                raise
+            resent = self.fitted(kind, properties, newer_than=self._definitions.stale_s)
+            if resent == sent:
+                raise
+        return send(resent), resent
 
     def without_place(
         self, kind: Kind, properties: Mapping[str, str], *, newer_than: float = HOUR
@@ -76,7 +112,7 @@ class Fitting:
         """
         places: Collection[str] = self._places.get(kind, ())
         given = {name: value for name, value in properties.items() if name not in places}
-        definitions = self._source.properties(kind, given, newer_than=newer_than)
+        definitions = self._definitions.properties(kind, given, newer_than=newer_than)
         chosen = {
             name: self.with_options(kind, definitions[name], newer_than=newer_than)
             for name in given
@@ -96,16 +132,16 @@ class Fitting:
         """
         try:
             if described.name == self._owner:
-                owners = self._source.owners(newer_than=newer_than)
+                owners = self._definitions.owners(newer_than=newer_than)
                 options = [Choice(one.id, one.name or one.email or one.id) for one in owners]
                 return replace(described, options=tuple(options))
             if kind in ("deals", "tickets") and described.name in self._places[kind]:
-                pipelines = self._source.pipelines(kind, newer_than=newer_than)
+                pipelines = self._definitions.pipelines(kind, newer_than=newer_than)
                 options = [Choice(pipeline.id, pipeline.label) for pipeline in pipelines]
                 if described.name == self._places[kind][1]:
                     options = [stage for pipeline in pipelines for stage in pipeline.stages]
                 return replace(described, options=tuple(options))
-        except LacksRight:
+        except self._definitions.hidden:
             pass
         return described
 
@@ -117,8 +153,8 @@ class Fitting:
         if "@" not in text:
             return text
         try:
-            owners = self._source.owners(newer_than=newer_than)
-        except LacksRight:
+            owners = self._definitions.owners(newer_than=newer_than)
+        except self._definitions.hidden:
             return text
         email = text.strip().casefold()
         return next((owner.id for owner in owners if owner.email.casefold() == email), text)
@@ -149,5 +185,5 @@ class Fitting:
             return {}
         pipeline, stage = names = self._places[kind]
         wanted = (properties.get(pipeline, "").strip(), properties.get(stage, "").strip())
-        ids = place(self._source.pipelines(kind, newer_than=newer_than), wanted, names)
+        ids = place(self._definitions.pipelines(kind, newer_than=newer_than), wanted, names)
         return dict(zip(names, ids, strict=True))

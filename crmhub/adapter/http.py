@@ -19,8 +19,9 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
+from email.utils import parsedate_to_datetime
 from typing import Any, NoReturn
 from urllib.parse import urlencode
 
@@ -142,6 +143,8 @@ class Http:
         self._secrets = secrets
         self._correlation_header = correlation_header
         self._usual_seconds = 0.0
+        self.clock_ahead = 0.0
+        """By how many seconds the CRM's clock is ahead of this machine's, as its answers say."""
 
     def send(
         self,
@@ -239,6 +242,7 @@ class Http:
                 self._measure(time.monotonic() - started)
                 hidden = (*self._secrets(), *auth_secrets(auth_headers))
                 answer = self._read(response, hidden, reads=reads)
+                self._compare_clocks(answer)
                 self._on_response(lane, answer)
                 error = self._error_of(answer, hidden)
         seconds = time.monotonic() - started
@@ -265,6 +269,11 @@ class Http:
         # Without a lock threads may overwrite a measurement; the next call corrects it.
         weight = _NEWEST if self._usual_seconds else 1.0
         self._usual_seconds += (seconds - self._usual_seconds) * weight
+
+    def _compare_clocks(self, answer: Answer) -> None:
+        with suppress(ValueError, OverflowError):
+            sent = parsedate_to_datetime(answer.headers.get("Date", ""))
+            self.clock_ahead = sent.timestamp() - time.time()
 
     def _timeout(self) -> float:
         timeout = min(self._context.remaining(), LONGEST_CALL)

@@ -45,6 +45,12 @@ _USUAL_LIFETIME = 1800.0
 _LONGEST_LIFETIME = 86_400.0
 
 
+def refresh_form(credentials: Mapping[str, str]) -> dict[str, str]:
+    """Return the form with which a token endpoint renews an access token (RFC 6749, 6)."""
+    secrets = {name: credentials.get(name, "") for name in OAUTH_SECRETS}
+    return {"grant_type": "refresh_token", **secrets}
+
+
 def oauth_settings(crm: str) -> tuple[Setting, ...]:
     """Return the secrets that an adapter with `oauth` and `Grant` declares; `crm` is its title."""
     return (

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+
+from crmhub.adapter.values import Contact
 
 PHONES = ("phone", "mobilephone")
 _NOT_DIGITS = re.compile(r"[^0-9]+", re.ASCII)
@@ -122,6 +125,28 @@ def has_number(values: Mapping[str, Any], phone: str, names: Sequence[str] = PHO
     """Return whether one of the properties `names` holds `phone` (in E.164), in any notation."""
     numbers = (str(values[name]) for name in names if values.get(name))
     return any(_ends_alike(phone, number) and same(phone, number) for number in numbers)
+
+
+def oldest_holders(
+    ids_by_phone: Mapping[str, Sequence[str]], contacts: Sequence[Contact], names: Collection[str]
+) -> dict[str, Contact]:
+    """Return, by phone, the first contact that really has it; leave out phones of nobody.
+
+    `ids_by_phone` are the ids that a search has found, the oldest first; `contacts` were read by
+    these ids with the properties `PHONES`, and are returned with the properties `names` only. A
+    contact that was merged after the search indexed it comes back under another id, and is tried
+    last.
+    """
+    by_id = {contact.id: contact for contact in contacts}
+    searched = {id for ids in ids_by_phone.values() for id in ids}
+    merged = [contact.id for contact in contacts if contact.id not in searched]
+    oldest: dict[str, Contact] = {}
+    for phone, ids in ids_by_phone.items():
+        for contact in (by_id[id] for id in (*ids, *merged) if id in by_id):
+            if has_number(contact.properties, phone):
+                only = {n: v for n, v in contact.properties.items() if n in names}
+                oldest.setdefault(phone, replace(contact, properties=only))
+    return oldest
 
 
 def _ends_alike(phone: str, stored: str) -> bool:

@@ -1,7 +1,7 @@
 """A cache for CRM data that rarely changes: property definitions, pipelines, owners.
 
 A value with a name is shared by all processes of the hub, and outlives them. It consists of JSON
-values and of the data types in `_SHARED_TYPES`.
+values and of frozen dataclasses.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields
 from typing import Any, Generic, TypeVar
@@ -26,7 +26,7 @@ _AGAIN = 60.0
 # How long a process waits for another one that is reading the same value.
 _PATIENCE = 2.0
 _LEASE_MARGIN = 5.0
-_SHARED_TYPES: Mapping[str, Any] = {made.__name__: made for made in (Choice, Described, Pipeline)}
+_SHARED_TYPES = (Choice, Described, Pipeline)
 _TYPE = "__type__"
 
 
@@ -34,12 +34,21 @@ class Remembered(Generic[T]):
     """A cached value that the function `load` reads from the CRM.
 
     If the value is too old, one thread reloads it while all other threads wait. With a `name`, the
-    value is shared by all processes: one of them loads it, and the others take it over. Do not
-    share data about people, such as owners.
+    value is shared by all processes: one of them loads it, and the others take it over. `types` are
+    the dataclasses in it beside `Choice`, `Described` and `Pipeline`; sequences in a dataclass are
+    tuples. Do not share data about people, such as owners.
     """
 
-    def __init__(self, load: Callable[[], T], context: Context, *, name: str = "") -> None:
+    def __init__(
+        self,
+        load: Callable[[], T],
+        context: Context,
+        *,
+        name: str = "",
+        types: Sequence[type] = (),
+    ) -> None:
         self._load = load
+        self._types: Mapping[str, Any] = {made.__name__: made for made in (*_SHARED_TYPES, *types)}
         self._context = context
         self._name = name
         self._lock = threading.Lock()
@@ -84,7 +93,7 @@ class Remembered(Generic[T]):
         if self._held is None or loaded > self._held[0]:
             # Another version of the hub may have written a value in another form.
             with suppress(ValueError, TypeError, KeyError):
-                self._held = (loaded, json.loads(shared[1], object_hook=_from_json))
+                self._held = (loaded, json.loads(shared[1], object_hook=self._from_json))
 
     def _reload(self) -> None:
         try:
@@ -98,7 +107,7 @@ class Remembered(Generic[T]):
             return
         self._held = (time.monotonic(), value)
         if self._name:
-            self._context.shared.save(self._name, json.dumps(value, default=_to_json))
+            self._context.shared.save(self._name, json.dumps(value, default=self._to_json))
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -115,16 +124,14 @@ class Remembered(Generic[T]):
                     stack.enter_context(self._context.lease(key, seconds, patience=patience))
             yield
 
+    def _to_json(self, value: Any) -> dict[str, Any]:
+        name = type(value).__name__
+        if self._types.get(name) is not type(value):
+            raise TypeError(f"{name} cannot be shared")
+        return {_TYPE: name} | {field.name: getattr(value, field.name) for field in fields(value)}
 
-def _to_json(value: Any) -> dict[str, Any]:
-    name = type(value).__name__
-    if _SHARED_TYPES.get(name) is not type(value):
-        raise TypeError(f"{name} cannot be shared")
-    return {_TYPE: name} | {field.name: getattr(value, field.name) for field in fields(value)}
-
-
-def _from_json(found: dict[str, Any]) -> Any:
-    if _TYPE not in found:
-        return found
-    values = {n: tuple(v) if isinstance(v, list) else v for n, v in found.items() if n != _TYPE}
-    return _SHARED_TYPES[found[_TYPE]](**values)
+    def _from_json(self, found: dict[str, Any]) -> Any:
+        if _TYPE not in found:
+            return found
+        values = {n: tuple(v) if isinstance(v, list) else v for n, v in found.items() if n != _TYPE}
+        return self._types[found[_TYPE]](**values)

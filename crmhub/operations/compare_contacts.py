@@ -209,7 +209,7 @@ def choose(hub: Hub, account: Account, pair: Pair, *, keep: str, take: Mapping[s
         raise Conflict("The contacts are merged already.")
     records = _records(hub, account, pair.ids)
     if missing := [id for id in pair.ids if id not in records]:
-        raise Conflict(f"Contact {missing[0]} was deleted. Dismiss the pair.")
+        raise Conflict(_dismiss(missing[0]))
     for name, id in take.items():
         if id not in pair.ids:
             raise Semantic(
@@ -263,6 +263,10 @@ def _side(records: Mapping[str, Record], id: str) -> Side:
     return Side(id, created_at=record.created_at, properties=record.properties)
 
 
+def _dismiss(deleted_id: str) -> str:
+    return f"Contact {deleted_id} was deleted. Dismiss the pair."
+
+
 # --- another CRM's contacts --------------------------------------------------------------------
 
 
@@ -285,7 +289,9 @@ def _preview_in_crm(hub: Hub, account: Account, pair: Pair) -> Preview:
         ids = {side.id for side in sides}
         if len(ids) == 1:
             pair = possible_duplicates.close(hub.database, account, pair, ids.pop())
-    return Preview(pair, sides, _obstacle_of_crm(hub, account))
+    deleted = [side.id for side in sides if not side.exists]
+    obstacle = _dismiss(deleted[0]) if deleted else _obstacle_of_crm(hub, account)
+    return Preview(pair, sides, obstacle)
 
 
 def _ask_crm(hub: Hub, account: Account, pair: Pair) -> tuple[Side, Side]:

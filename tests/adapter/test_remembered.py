@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
@@ -232,6 +233,21 @@ def test_definitions_come_back_as_they_were() -> None:
     two = Processes(lambda: value)
     two.first.get()
     assert two.second.get() == value
+
+
+@dataclass(frozen=True)
+class Field:
+    described: Described
+    keys: tuple[str, ...] = ()
+
+
+def test_a_dataclass_of_an_adapter_is_shared_if_it_is_named() -> None:
+    value, context = {"x": Field(Described("x", "X", "string"), ("a",))}, cast(Context, _Context())
+    for _ in range(2):
+        kept = Remembered(lambda: value, context, name="fields", types=(Field,))
+        assert kept.get() == value
+    with pytest.raises(TypeError, match="Field cannot be shared"):
+        Remembered(lambda: value, context, name="other").get()
 
 
 def test_what_cannot_be_shared_is_no_silent_loss() -> None:

@@ -11,6 +11,9 @@ from crmhub.accounts.directory import Directory
 from crmhub.accounts.plans import BUILT_IN
 from crmhub.database.connection import Database
 
+# The operations behind the commands are tested on each database.
+pytestmark = pytest.mark.databases("sqlite")
+
 
 @pytest.fixture
 def directory(own_url):

@@ -8,6 +8,9 @@ import pytest
 
 from crmhub.adapter import Adapter, Denied, Setting, registry
 
+# The operations behind the commands are tested on each database.
+pytestmark = pytest.mark.databases("sqlite")
+
 
 class Fake(Adapter):
     """A CRM with a setting and two secrets, whose `check` looks at one of them."""

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-pytestmark = pytest.mark.usefixtures("quick_passwords")
+# The operations behind the commands are tested on each database.
+pytestmark = [pytest.mark.usefixtures("quick_passwords"), pytest.mark.databases("sqlite")]
 
 
 def test_a_link_for_a_new_user_is_printed_with_its_end(crmhub):

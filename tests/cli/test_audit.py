@@ -13,6 +13,9 @@ from crmhub.hub import Hub
 from crmhub.settings import Settings
 from tests.operations.traces import left
 
+# The operations behind the commands are tested on each database.
+pytestmark = pytest.mark.databases("sqlite")
+
 USER = pwd.getpwuid(os.getuid()).pw_name
 
 

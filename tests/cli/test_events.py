@@ -16,6 +16,9 @@ from tests.cli.conftest import CommandLine
 from tests.clients import Client, open_client
 from tests.events.receivers import receiving
 
+# The operations behind the commands are tested on each database.
+pytestmark = pytest.mark.databases("sqlite")
+
 HOOK = "https://192.0.2.1/secret-path"
 
 

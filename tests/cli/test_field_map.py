@@ -6,6 +6,9 @@ import json
 
 import pytest
 
+# The operations behind the commands are tested on each database.
+pytestmark = pytest.mark.databases("sqlite")
+
 SHOW = ("account", "field-map", "acme")
 MAP = {
     "contacts": {"topic": {"to": "jobtitle", "values": {"Sales": "sales"}}},

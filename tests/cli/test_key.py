@@ -7,6 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+# The operations behind the commands are tested on each database.
+pytestmark = pytest.mark.databases("sqlite")
+
 
 @pytest.fixture
 def acme(crmhub):

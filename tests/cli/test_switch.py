@@ -8,6 +8,9 @@ from crmhub.hub import Hub
 from crmhub.journal.models import New
 from crmhub.settings import Settings
 
+# The operations behind the commands are tested on each database.
+pytestmark = pytest.mark.databases("sqlite")
+
 TO_HUBSPOT = ("account", "adapter", "acme", "hubspot", "--secret", "access_token=@token")
 FILE = """
 [acme.connection]

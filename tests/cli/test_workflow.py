@@ -11,6 +11,9 @@ from crmhub.records.writing import NewRecord
 from crmhub.settings import Settings
 from tests.clients import TESTS
 
+# The operations behind the commands are tested on each database.
+pytestmark = pytest.mark.databases("sqlite")
+
 
 @pytest.fixture
 def contact(crmhub):

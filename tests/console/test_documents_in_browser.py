@@ -12,10 +12,11 @@ from playwright.sync_api import BrowserContext, Page, expect
 from crmhub.api import documents
 
 pytestmark = pytest.mark.databases("sqlite")
-# Pages with code in each language: in the dark, it is colours that differ.
+# Pages with code in each language, and in a link: in the dark, it is colours that differ.
 _DARK = [
     "/docs/",
     "/docs/integrator/paging/",
+    "/docs/integrator/python/",
     "/docs/builders/botpress/",
     "/docs/builders/n8n/",
     "/docs/operator/backup/",

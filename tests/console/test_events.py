@@ -18,6 +18,9 @@ from tests.console.test_roles import signed_in
 from tests.consoles import Operator, text_of, value_of
 from tests.events.receivers import HOOK, receiving, subscribe
 
+# The queries behind the pages are tested on each database.
+pytestmark = pytest.mark.databases("sqlite")
+
 
 def path(client: Client, *parts: str) -> str:
     return "/".join((f"/accounts/{client.account.client_id}/events", *parts))

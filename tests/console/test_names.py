@@ -13,6 +13,9 @@ from tests.console.past import HOUR, put
 from tests.consoles import text_of
 from tests.journal.working import change, rows
 
+# The queries behind the pages are tested on each database.
+pytestmark = pytest.mark.databases("sqlite")
+
 
 def test_an_action_and_its_contact_are_named_by_the_person(hub, client, operator):
     contact_id = known(client, name="Ann <Lee>", email="ann@x.org", phone="+12025550134")

@@ -18,6 +18,9 @@ from tests.consoles import open_console, text_of
 from tests.fakes import CHECKABLE, FAKE, adapters, fake_client
 from tests.journal.working import change
 
+# The queries behind the pages are tested on each database.
+pytestmark = pytest.mark.databases("sqlite")
+
 
 @pytest.fixture
 def faked(app):

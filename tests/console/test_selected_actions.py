@@ -12,6 +12,9 @@ from tests.console.past import HOUR, put
 from tests.consoles import text_of
 from tests.journal.working import rows
 
+# The queries behind the pages are tested on each database.
+pytestmark = pytest.mark.databases("sqlite")
+
 
 @pytest.fixture
 def dead(hub, client):

@@ -14,6 +14,9 @@ from tests.api.helpers.helper_calls import switch
 from tests.clients import TESTS
 from tests.consoles import text_of
 
+# The queries behind the pages are tested on each database.
+pytestmark = pytest.mark.databases("sqlite")
+
 
 def path(client):
     return f"/accounts/{client.account.client_id}/bots"

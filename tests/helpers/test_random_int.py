@@ -28,7 +28,8 @@ from crmhub.identity import resolution
 from tests.api.helpers.helper_calls import switch
 from tests.clients import Client, open_client
 from tests.databases import sqlite_database
-from tests.helpers.drawers import ROOT, Drawer, all_drawn, draw_at_once
+from tests.helpers.drawers import draw_at_once, draw_in_processes
+from tests.made_docs import DOCS
 
 DAY = 86_400
 SWITCHED = ["round_robin", "shuffle_bag", "weighted:5,3,1", "random+sticky", "round_robin+sticky"]
@@ -144,7 +145,7 @@ def test_what_is_no_rotation_is_refused_with_the_remedy(drawing: Drawing) -> Non
 
 
 def test_every_rotation_of_the_page_for_bot_builders_can_be_set(drawing: Drawing) -> None:
-    said = re.findall(r"`rotation=([^`]*)`", (ROOT / "docs" / "bot-builder.md").read_text())
+    said = re.findall(r"`rotation=([^`]*)`", (DOCS / "bot-builder.md").read_text())
     assert len(said) == 5
     assert [drawing.rotate(each).account.switches.rotation for each in said] == said
 
@@ -428,7 +429,7 @@ def rotating(app: flask.Flask) -> Callable[[str], Drawing]:
 def in_two_processes(drawing: Drawing, **options: Any) -> list[int]:
     url = drawing.database.url.render_as_string(hide_password=False)
     given = {"database_url": url, "client_id": drawing.account.client_id, **options}
-    return all_drawn(Drawer(**given), Drawer(**given))
+    return draw_in_processes(2, **given)
 
 
 @pytest.mark.parametrize(

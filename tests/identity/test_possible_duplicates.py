@@ -210,7 +210,9 @@ def test_another_crms_contacts_are_shown_with_their_pages(
     with pytest.raises(Conflict):
         merge(hub, client, "c-1", "c-2")
     del crm.contacts["c-2"]
-    assert [side.exists for side in preview(hub, client, "c-1", "c-2").sides] == [True, False]
+    found = preview(hub, client, "c-1", "c-2")
+    assert [side.exists for side in found.sides] == [True, False]
+    assert found.obstacle == "Contact c-2 was deleted. Dismiss the pair."
 
 
 def test_a_crm_that_is_away_leaves_the_pair_to_be_decided(

@@ -1,15 +1,10 @@
-"""Real processes that call a CRM at once: `python -m tests.journal.callers JSON`.
-
-Each says when it is ready, starts when it is told to, and prints what came of it.
-"""
+"""What real processes do that call a CRM at once; `Caller` starts one."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import threading
 import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -19,49 +14,17 @@ from crmhub.database.connection import Database
 from crmhub.journal.budgets import Budgets
 from crmhub.journal.journal import Journal
 from crmhub.journal.leases import Leases
+from tests.processes import Process
 
-ROOT = Path(__file__).parents[2]
 
-
-class Caller:
-    """A process that does `work` (a function of this module) once `start` is called."""
+class Caller(Process):
+    """A process that does `work`, a function of this module, once it is started."""
 
     def __init__(self, work: str, **options: Any) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.journal.callers", json.dumps([work, options])],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def get_ready(self) -> None:
-        """Wait until it is ready."""
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "ready\n"
-
-    def go(self) -> None:
-        """Let it begin."""
-        assert self.process.stdin is not None
-        self.process.stdin.write("go\n")
-        self.process.stdin.flush()
-
-    def result(self) -> Any:
-        """Return what it printed at its end."""
-        out, _ = self.process.communicate()
-        assert self.process.returncode == 0
-        return json.loads(out)
+        super().__init__(call, work=work, **options)
 
 
-def start(*callers: Caller) -> None:
-    """Let processes begin together, once all of them are ready."""
-    for caller in callers:
-        caller.get_ready()
-    for caller in callers:
-        caller.go()
-
-
-def count_up(leases: Leases, path: str, rounds: int) -> None:
+def count_up(leases: Leases, _pipe: Connection, path: str, rounds: int) -> None:
     """Add one to the number in a file, `rounds` times, which tears without a lock."""
     file = Path(path)
     for _ in range(rounds):
@@ -71,8 +34,8 @@ def count_up(leases: Leases, path: str, rounds: int) -> None:
             file.write_text(str(number + 1))
 
 
-def hog(leases: Leases, key: str, threads: int) -> int:
-    """Hold a lease again and again in many threads, until standard input ends; return how often."""
+def hog(leases: Leases, pipe: Connection, key: str, threads: int) -> int:
+    """Hold a lease again and again in many threads, until "end" comes; return how often."""
     turns: list[int] = []
     over = threading.Event()
 
@@ -83,7 +46,7 @@ def hog(leases: Leases, key: str, threads: int) -> int:
                 turns.append(1)
 
     def wait_for_end() -> None:
-        sys.stdin.read()
+        pipe.recv()
         over.set()
 
     threading.Thread(target=wait_for_end).start()
@@ -91,15 +54,16 @@ def hog(leases: Leases, key: str, threads: int) -> int:
     return len(turns)
 
 
-def hold_for_ever(leases: Leases, key: str, seconds: float) -> None:
-    """Hold a lease and do not give it back."""
+def hold_for_ever(leases: Leases, pipe: Connection, key: str, seconds: float) -> None:
+    """Hold a lease, say so, and do not give it back."""
     with leases.hold(1, 1, key, seconds=seconds, patience=1):
-        print("held", flush=True)  # noqa: T201 - the test waits for it
+        pipe.send("held")
         time.sleep(60)
 
 
 def storm(
     budgets: Budgets,
+    _pipe: Connection,
     account: int,
     limit: tuple[int, float],
     threads: int,
@@ -136,7 +100,7 @@ def storm(
     return calls
 
 
-def claim_all(database: Database, account: int, connection: int) -> list[str]:
+def claim_all(database: Database, _pipe: Connection, account: int, connection: int) -> list[str]:
     """Take actions of a connection until there are none; return their ids."""
     journal, ids = Journal(database), list[str]()
     while True:
@@ -154,19 +118,18 @@ def _in_threads(work: Any, threads: int) -> None:
         one.join()
 
 
-def _main() -> None:
-    work, options = json.loads(sys.argv[1])
+def call(
+    pipe: Connection, work: str, database_url: str, redis_url: str | None = None, **options: Any
+) -> Any:
+    """Do `work` when it is time, and return what came of it."""
     # However busy the machine is, Redis is not away.
     limits._REDIS_SECONDS = 120.0
-    database = Database(options.pop("database_url"))
-    budgets = Budgets(database, options.pop("redis_url", None))
-    print("ready", flush=True)  # noqa: T201
-    sys.stdin.readline()
+    database = Database(database_url)
+    budgets = Budgets(database, redis_url)
+    pipe.send("ready")
+    pipe.recv()
     shared = {"storm": budgets, "claim_all": database}.get(work) or Leases(database)
-    print(json.dumps(globals()[work](shared, **options)))  # noqa: T201
+    result = globals()[work](shared, pipe, **options)
     budgets.close()
     database.close()
-
-
-if __name__ == "__main__":
-    _main()
+    return result

@@ -21,7 +21,8 @@ from crmhub.errors import Unavailable
 from crmhub.journal import budgets as module
 from crmhub.journal.budgets import Budgets, LaneBudget
 from tests.clocks import clock_of
-from tests.journal.callers import Caller, start
+from tests.journal.callers import Caller
+from tests.processes import start
 
 # So few that it is the limit that holds storms up, and not the machine.
 LIMIT = (20, 1.0)

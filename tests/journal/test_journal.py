@@ -24,10 +24,11 @@ from crmhub.records import marks
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from tests.clients import Client, open_client
-from tests.journal.callers import Caller, start
+from tests.journal.callers import Caller
 from tests.journal.working import change, hurry, rows, states
 from tests.own_databases import KINDS as DATABASES
 from tests.own_databases import own_database
+from tests.processes import start
 
 DONE = Outcome("done", "created", result={"status": "created", "contact_id": "7"})
 FAILED = Outcome("queued", "Uncertain", "no answer", counts=True, doubt=True)

@@ -17,8 +17,9 @@ from crmhub.database.connection import Connection, Database
 from crmhub.journal import leases as module
 from crmhub.journal.leases import Leases
 from crmhub.secrets import token
-from tests.journal.callers import Caller, start
+from tests.journal.callers import Caller
 from tests.journal.working import soon
+from tests.processes import start
 
 
 @pytest.fixture
@@ -76,9 +77,8 @@ def test_the_lease_of_a_killed_process_is_taken_over_when_it_runs_out(
 ) -> None:
     holder = Caller("hold_for_ever", database_url=database_url, key=key, seconds=600)
     start(holder)
-    assert holder.process.stdout.readline() == "held\n"  # type: ignore[union-attr]
-    holder.process.kill()
-    holder.process.communicate()
+    assert holder.pipe.recv() == "held"
+    holder.kill()
     assert taken(leases, key)
     with database.reading() as connection:
         connection.run("update lease set expires_at = 1 where account_id = 1")
@@ -95,8 +95,9 @@ def test_a_process_of_many_threads_does_not_keep_a_lease_to_itself(
     for _ in range(5):
         with hold(leases, key, patience=120):
             pass
-    # It goes on until it is asked for its result: our turns came meanwhile.
-    assert greedy.process.poll() is None
+    # It goes on until it is told to end: our turns came meanwhile.
+    assert greedy.is_alive
+    greedy.pipe.send("end")
     assert greedy.result() > 5
 
 

@@ -8,6 +8,9 @@ import pytest
 from tests.api.agents.agent_calls import AgentCaller
 from tests.clients import Client, open_client
 
+# The records that tasks read and write are the API's, which is tested on each database.
+pytestmark = pytest.mark.databases("sqlite")
+
 
 @pytest.fixture
 def agent(client: Client) -> AgentCaller:

@@ -11,6 +11,9 @@ from crmhub.api.agents.toolbox import TOOLS
 from tests.api.agents.agent_calls import AgentCaller
 from tests.clients import Client
 
+# The records that tasks read and write are the API's, which is tested on each database.
+pytestmark = pytest.mark.databases("sqlite")
+
 VALUES: dict[str, Any] = {
     "null": None,
     "true": True,

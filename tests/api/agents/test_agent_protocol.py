@@ -15,6 +15,9 @@ from tests.api.agents.agent_calls import AgentCaller, caller_with
 from tests.api.refusals import refused
 from tests.clients import Client, open_client
 
+# The records that tasks read and write are the API's, which is tested on each database.
+pytestmark = pytest.mark.databases("sqlite")
+
 INITIALIZE = {
     "protocolVersion": "2025-06-18",
     "capabilities": {},

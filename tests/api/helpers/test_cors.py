@@ -15,6 +15,9 @@ from crmhub.operations import change_account
 from tests.api.refusals import refused
 from tests.clients import TESTS, Client, open_client
 
+# What calls look like; what they store is tested on each database by test_helpers_create_lead.py.
+pytestmark = pytest.mark.databases("sqlite")
+
 PAGE, OTHER = "https://www.example.com", "https://evil.example"
 LEAD = {"contactToken": "chat-17", "name": "Ada Lovelace", "email": "ada@example.com"}
 HELPERS = (

@@ -23,8 +23,9 @@ from tests.api.helpers.helper_calls import (
 )
 from tests.clients import Client
 
-# Decided before any record is read or written: one database will do.
-ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+# What calls look like; what they store is tested on each database by test_helpers_create_lead.py.
+pytestmark = pytest.mark.databases("sqlite")
+
 
 every = pytest.mark.parametrize("path", list(BODIES))
 FORM = "application/x-www-form-urlencoded"
@@ -62,7 +63,6 @@ def test_raw_line_breaks_and_tabs_are_taken(client: Client) -> None:
     assert stored(client, contact_id)["lastname"] == "Lovelace"
 
 
-@ONE_DATABASE
 def test_the_public_api_takes_no_raw_control_characters(client: Client) -> None:
     for raw in [b"\n", b"\t", b"\x01"]:
         body = b'{"properties": {"firstname": "Ada' + raw + b'"}}'
@@ -124,7 +124,6 @@ def test_numbers_come_as_text_in_a_form(client: Client) -> None:
     assert _post(client, GET_TYPE, form).status_code == 200
 
 
-@ONE_DATABASE
 def test_a_form_that_cannot_be_read_is_400(client: Client) -> None:
     for form in [
         "contactToken=t&contactToken=u&name=Ann&email=ann%40x.org",
@@ -144,7 +143,6 @@ def test_a_form_that_cannot_be_read_is_400(client: Client) -> None:
         assert answer.json["category"] == "BadRequestError", form  # type: ignore[index]
 
 
-@ONE_DATABASE
 def test_a_body_that_is_no_object_is_400(client: Client) -> None:
     for path in list(BODIES):
         for raw in [
@@ -173,7 +171,6 @@ def test_a_body_that_is_no_object_is_400(client: Client) -> None:
             assert set(answer.json) == {"category", "message", "timestamp", "status"}, (path, raw)  # type: ignore[arg-type]
 
 
-@ONE_DATABASE
 def test_a_body_over_1_mib_is_413(client: Client) -> None:
     for path in list(BODIES):
         raw = b'{"contactToken": "' + b"x" * 1024 * 1024 + b'"}'

@@ -32,8 +32,9 @@ from tests.api.helpers.helper_calls import (
 )
 from tests.clients import Client, open_client
 
-# Decided before any record is read or written: one database will do.
-ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+# Who is let in; the directory that knows it is tested on each database by tests/accounts.
+pytestmark = pytest.mark.databases("sqlite")
+
 
 SECRET = "X-Webhook-Secret"
 every = pytest.mark.parametrize("path", list(BODIES))
@@ -307,7 +308,6 @@ def test_misses_count_for_the_address_behind_a_trusted_proxy(lonely: flask.Flask
     assert miss("203.0.113.8") == 404
 
 
-@ONE_DATABASE
 def test_helpers_take_post_only(client: Client) -> None:
     for method in ["GET", "PUT", "PATCH", "DELETE"]:
         for path in list(BODIES):

@@ -22,6 +22,9 @@ from tests.api.refusals import assert_no_faults, faults, refused
 from tests.clients import Client, needed
 from tests.clocks import clock_of
 
+# The directory of keys and accounts is tested on each database by tests/accounts.
+pytestmark = pytest.mark.databases("sqlite")
+
 RESOURCES = ("contacts", "deals", "companies", "tickets")
 
 

@@ -23,6 +23,9 @@ from crmhub.api.http.kind_schemas import name_for_kinds
 from crmhub.properties.kinds import KINDS
 from tests.api.endpoints import Endpoint, endpoints, whole_document
 
+# The document has nothing to do with the database.
+pytestmark = pytest.mark.databases("sqlite")
+
 Schema = dict[str, Any]
 METHODS = {"get", "put", "post", "delete", "patch"}
 DOCUMENTED_APART = (

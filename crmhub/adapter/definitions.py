@@ -1,0 +1,138 @@
+"""The definitions of one CRM account: cached for an hour, and shared by all processes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache, partial
+from typing import ClassVar, TypeVar
+
+from crmhub.adapter.context import Context
+from crmhub.adapter.errors import LacksRight, Unsupported
+from crmhub.adapter.remembered import HOUR, Remembered
+from crmhub.adapter.values import Described, Kind, Linked, Owner, Pipeline
+
+T = TypeVar("T")
+
+# An unknown name reads the first list again, and the others this rarely.
+_OTHER_LISTS_S = 600.0
+# Chatbots send the same few sets of property names again and again.
+_SETS = 256
+
+
+class Definitions(ABC):
+    """What `crmhub.adapter.fitting` needs of a CRM, read by the methods `load_…`.
+
+    Owners are cached by each process for itself, because they are people.
+    """
+
+    lists: ClassVar[tuple[str, ...]] = ("properties",)
+    """The lists in which the CRM keeps its property definitions; the first has almost all."""
+    hidden: tuple[type[LacksRight], ...] = ()
+    """The errors with which the CRM itself, and no proxy, refuses owners or pipelines alone."""
+    stale_s = 30.0
+    """The greatest age in seconds of a definition by which a value may be refused."""
+
+    def __init__(self, context: Context, kinds: Iterable[Kind]) -> None:
+        self._context = context
+
+        def shared(
+            what: str, load: Callable[..., T], of: Iterable[Kind]
+        ) -> dict[str, Remembered[T]]:
+            return {k: Remembered(partial(load, k), context, name=f"{what} {k}") for k in of}
+
+        kinds = tuple(kinds)
+        self._lists = {one: shared(one, partial(self.load_list, one), kinds) for one in self.lists}
+        self._named = lru_cache(maxsize=_SETS)(self._remembered_names)
+        self._pipelines = shared("pipelines", self.load_pipelines, ("deals", "tickets"))
+        self._marks = shared("mark", self.load_mark, kinds)
+        self._owners = Remembered(self.load_owners, context)
+
+    # To be implemented.
+
+    @abstractmethod
+    def load_list(self, name: str, kind: Kind) -> dict[str, Described] | None:
+        """Read the list `name` of property definitions; return it by property name.
+
+        Return None if it is too large to be read: then `load_named` is called.
+        """
+
+    def load_named(self, name: str, kind: Kind, names: Sequence[str]) -> dict[str, Described]:
+        """Read the definitions of the properties `names` in the list `name`, by property name."""
+        raise Unsupported(f"The list of the properties of {kind} is too large.")
+
+    @abstractmethod
+    def load_pipelines(self, kind: Linked) -> list[Pipeline]:
+        """Read the pipelines of deals or tickets, with their stages."""
+
+    @abstractmethod
+    def load_owners(self) -> list[Owner]:
+        """Read the users to whom records can be assigned; raises LacksRight."""
+
+    def load_mark(self, kind: Kind) -> tuple[bool, float] | None:
+        """Read the property for marks, as `mark` returns it."""
+        return None
+
+    # Cached.
+
+    def properties(
+        self, kind: Kind, names: Iterable[str], *, newer_than: float = HOUR
+    ) -> dict[str, Described]:
+        """Return the definitions of the properties `names` by name; leave out unknown names.
+
+        Definitions that were loaded within the last `newer_than` seconds are used.
+        """
+        names = set(names)
+        definitions = self.in_list(self.lists[0], kind, names, newer_than=newer_than)
+        for other in self.lists[1:]:
+            missing = names - definitions.keys()
+            newer = max(newer_than, _OTHER_LISTS_S)
+            definitions |= self.in_list(other, kind, missing, newer_than=newer)
+        return definitions
+
+    def in_list(
+        self, name: str, kind: Kind, names: Iterable[str], *, newer_than: float = HOUR
+    ) -> dict[str, Described]:
+        """Return those definitions of the properties `names` that are in the list `name`."""
+        wanted = frozenset(names)
+        if not wanted:
+            return {}
+        definitions = self._lists[name][kind].get()
+        # A list that is too large is not reloaded because of an unsuitable value.
+        if definitions is not None:
+            definitions = self._lists[name][kind].get(newer_than=newer_than)
+        if definitions is None:
+            definitions = self._named(name, kind, wanted).get(newer_than=newer_than)
+        return {one: definitions[one] for one in wanted if one in definitions}
+
+    def described(self, kind: Kind) -> list[Described]:
+        """Return the definitions of all properties; raises Unsupported if they are too many."""
+        definitions: dict[str, Described] = {}
+        for name in self.lists:
+            listed = self._lists[name][kind].get()
+            if listed is None:
+                raise Unsupported(f"The CRM's list of the properties of {kind} is too large.")
+            definitions |= listed
+        return list(definitions.values())
+
+    def pipelines(self, kind: Linked, *, newer_than: float = HOUR) -> list[Pipeline]:
+        """Return the pipelines of deals or tickets, with their stages."""
+        return self._pipelines[kind].get(newer_than=newer_than)
+
+    def owners(self, *, newer_than: float = HOUR) -> list[Owner]:
+        """Return the users to whom records can be assigned; raises LacksRight."""
+        return self._owners.get(newer_than=newer_than)
+
+    def mark(self, kind: Kind, *, newer_than: float = HOUR) -> tuple[bool, float] | None:
+        """Return whether values of the property for marks are unique, and when it was changed.
+
+        The time is in seconds since 1970, 0 if not known. Return None if the account has no such
+        property, or if the hub cannot write text into it.
+        """
+        return self._marks[kind].get(newer_than=newer_than)
+
+    def _remembered_names(
+        self, name: str, kind: Kind, names: frozenset[str]
+    ) -> Remembered[dict[str, Described]]:
+        load = partial(self.load_named, name, kind, sorted(names))
+        return Remembered(load, self._context)
