@@ -317,7 +317,6 @@ class PipedriveAdapter(Adapter):
                 of = "people" if kind == "contacts" else "deals"
                 reason = f"{of} have no custom field of the type Text with this name or API key"
                 problems.append(Problem("mark_field", reason))
-        next(self._api.listed("persons", params={"limit": "1"}), None)
         try:
             self._fields.pipelines("deals", newer_than=0.0)
             if self.context.settings["support_pipeline"]:
@@ -326,6 +325,8 @@ class PipedriveAdapter(Adapter):
             if not exc.problems:
                 raise
             problems += exc.problems
+        # Last, since definitions are taken from the cache while Pipedrive is unavailable.
+        next(self._api.listed("persons", params={"limit": "1"}), None)
         if problems:
             texts = "; ".join(f"{problem.name}: {problem.reason}" for problem in problems)
             raise BadConfig(texts, problems=problems)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from adapters.pipedrive.api import ME, USERS, Api, Record
+from adapters.pipedrive.api import ME, USERS, Api, MissingScope, Record
 from adapters.pipedrive.entries import LISTED, stand_in, value, written
 from adapters.pipedrive.pipelines import Pipelines
 from crmhub.adapter import (
@@ -15,7 +15,6 @@ from crmhub.adapter import (
     Context,
     Described,
     Kind,
-    LacksRight,
     Linked,
     Owner,
     Pipeline,
@@ -136,7 +135,7 @@ class Fields:
     """
 
     stale_s = 60.0
-    hidden = (LacksRight,)
+    hidden = (MissingScope,)
 
     def __init__(self, api: Api, context: Context) -> None:
         self._api = api
