@@ -332,13 +332,18 @@ class PipedriveAdapter(Adapter):
             raise BadConfig(texts, problems=problems)
 
     def describe(self, kind: Kind) -> list[Described]:
-        """Return the fields of people or deals; those of tickets are the fields of deals."""
+        """Return the fields of people or deals; those of tickets are the fields of deals.
+
+        The users are no options of the owner: to list them costs 20 tokens (`owners`).
+        """
         if kind == "companies":
             raise Unsupported("The Pipedrive adapter does not describe companies.")
         if kind != "contacts":
             self.pipelines(kind)
-        fields = self._fields.of(kind).values()
-        return [self._fitting.with_options(kind, field.described) for field in fields]
+        return [
+            field.described if name == OWNER else self._fitting.with_options(kind, field.described)
+            for name, field in self._fields.of(kind).items()
+        ]
 
     def pipelines(self, kind: Linked) -> list[Pipeline]:
         """Return the pipelines; that of the setting `support_pipeline` is the one for tickets."""

@@ -122,7 +122,7 @@ def refused(crm: PipedriveCrm, call: str = "GET", **fault: object) -> Exception:
 
 
 def test_a_day_without_tokens_pauses_the_quota_and_not_for_seconds() -> None:
-    with PipedriveCrm(daily_tokens=40) as crm:
+    with PipedriveCrm(daily_tokens=20) as crm:
         connection = connected(crm.fake)
         adapter = connection.adapter()
         adapter.describe("contacts")
