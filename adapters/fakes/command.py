@@ -12,6 +12,7 @@ import rich_click as click
 if TYPE_CHECKING:
     from adapters.fakes.fake import Fake
 
+_LAG = "Seconds until a change can be searched."
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
@@ -44,10 +45,11 @@ def seconds_option(flag: str, most: float, help: str) -> Decorator:
     )
 
 
-def common_options(*, port: int, limit: str) -> Decorator:
+def common_options(*, port: int, limit: str, lags: bool = True) -> Decorator:
     """Return the click options of every fake: those of `fake.Options` but at_once.
 
-    `port` and `limit` are the default values of --port and --limit.
+    `port` and `limit` are the default values of --port and --limit. There is no --search-lag for a
+    CRM whose searches see each change at once (`lags` is False).
     """
     options: list[Decorator] = [
         click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen."),
@@ -58,7 +60,7 @@ def common_options(*, port: int, limit: str) -> Decorator:
             type=click.IntRange(0, 65535),
             help="On which port.",
         ),
-        seconds_option("--search-lag", 60, "Seconds until a change can be searched."),
+        *([seconds_option("--search-lag", 60, _LAG)] if lags else []),
         seconds_option("--latency", 300, "Seconds that each answer takes."),
         limit_option("--limit", limit, "Calls taken in any such time."),
         click.option(

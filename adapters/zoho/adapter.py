@@ -126,7 +126,7 @@ class ZohoAdapter(Adapter):
 
         A contact without a last name, which Zoho requires, gets its email, its phone or a dash.
         """
-        email = properties.get("email", "").strip().lower()
+        email = (properties.get("email") or properties.get("Email", "")).strip().lower()
         if not email or self._is_unique_email():
             return self._writing.create("contacts", properties, mark, {})
         with self.context.lease(f"email {email}", self.context.remaining()):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from crmhub.adapter.values import PropertyType
+
+_LINE_END = re.compile(r"<br\s*/?>|</(?:p|div|li)>(?=\s*\S)", re.IGNORECASE)
+_TAG = re.compile(r"<[^>]*>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +75,17 @@ def to_json(property_type: PropertyType, text: str) -> Any:
         case "multi_enumeration":
             return text.split(";")
     return text
+
+
+def to_html(text: str) -> str:
+    """Return a text of the contract as HTML, for a CRM that keeps long texts as HTML.
+
+    `""` stays `""`.
+    """
+    escaped = html.escape(text, quote=False).replace("\n", "<br>")
+    return f"<p>{escaped}</p>" if text else ""
+
+
+def from_html(markup: str) -> str:
+    """Return the text of HTML, with a line for each paragraph; the reverse of `to_html`."""
+    return html.unescape(_TAG.sub("", _LINE_END.sub("\n", markup)))

@@ -8,7 +8,7 @@ import pytest
 
 from crmhub.adapter import Choice, Described, PropertyType
 from crmhub.adapter.coercion import coerced
-from crmhub.adapter.types import FORMS, to_json, to_text
+from crmhub.adapter.types import FORMS, from_html, to_html, to_json, to_text
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -55,3 +55,24 @@ def test_a_json_value_is_a_text(value: Any, text: str) -> None:
 def test_a_text_is_the_json_value_of_its_type(name: PropertyType, text: str, value: Any) -> None:
     assert to_json(name, text) == value
     assert type(to_json(name, text)) is type(value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "It is broken.",
+        "one\ntwo\n\nthree",
+        "<b>&amp;</b> 1 < 2",
+        "blanks  inside",
+        "'\"é👩🏽‍🚀",
+    ],
+)
+def test_a_text_comes_back_from_html(text: str) -> None:
+    assert from_html(to_html(text)) == text
+
+
+def test_html_is_read_as_the_text_that_people_see() -> None:
+    markup = '<div class="o">Dear <b>Ann</b>,<br/></div><p>it&nbsp;works &lt;3</p>'
+    assert from_html(markup) == "Dear Ann,\n\nit\xa0works <3"
+    assert to_html("<script>x</script>") == "<p>&lt;script&gt;x&lt;/script&gt;</p>"

@@ -66,6 +66,7 @@ PAGES = (
     ("account-new", "/accounts/new"),
     ("account", "/accounts/{acme}"),
     ("account-crm", "/accounts/{acme}/crm"),
+    ("account-crm-own", "/accounts/{local}/crm"),
     ("account-crm-change", "/accounts/{local}/crm?adapter=hubspot"),
     ("account-field-map", "/accounts/{acme}/field-map"),
     ("account-field-map-none", "/accounts/{local}/field-map"),

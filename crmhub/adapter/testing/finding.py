@@ -100,12 +100,21 @@ class FindingTests(Base):
     def test_the_oldest_of_several_with_an_email_is_found(self, adapter: Adapter, crm: Crm) -> None:
         crm.add_contact(self.person())
         expected_id = crm.add_contact(self.person(email=f"ann@{DOMAIN}"))
+        self._age(crm)
         try:
             for _ in range(2):
                 crm.add_contact(self.person(email=f"ann@{DOMAIN}"))
         except Conflict:
             pytest.skip("this CRM takes an email only once")
         assert self._find(adapter, email=f"ann@{DOMAIN}").id == expected_id
+
+    def _age(self, crm: Crm) -> None:
+        """Create so many contacts that the ids of later ones may have one more digit.
+
+        As texts, such ids have another order than as numbers.
+        """
+        for _ in range(10):
+            crm.add_contact(self.person())
 
     def test_a_deleted_contact_is_not_found(self, adapter: Adapter, crm: Crm) -> None:
         phone = phone_number()
@@ -162,6 +171,7 @@ class FindingTests(Base):
         phone = phone_number()
         crm.add_contact(self.person())
         expected_id = crm.add_contact(self.person(phone=phone))
+        self._age(crm)
         for _ in range(2):
             crm.add_contact(self.person(phone=phone))
         assert self._find(adapter, phone=phone).id == expected_id

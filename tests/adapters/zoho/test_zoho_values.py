@@ -9,7 +9,7 @@ import pytest
 
 from adapters.fakes.zoho import FakeZoho
 from adapters.fakes.zoho.telling import USERS
-from crmhub.adapter import Rejected
+from crmhub.adapter import Conflict, Rejected
 from crmhub.adapter.upserts import upsert_contact
 from tests.adapters.zoho.zoho_crm import ZohoCrm, adapted, person
 
@@ -205,3 +205,11 @@ def test_a_refused_deal_is_sent_once_where_a_closing_date_is_mandatory(fake: Fak
         adapter.create_for_contact("deals", contact, {**DEAL, "Account_Name": "404"})
     assert names_of(caught) == ["Account_Name"]
     assert fake.count("POST", "*/Deals") == 2
+
+
+def test_an_email_under_zohos_name_is_not_taken_twice(fake: FakeZoho) -> None:
+    adapter = adapted(fake)
+    made = adapter.create_contact({"lastname": "Lovelace", "email": EMAIL})
+    with pytest.raises(Conflict) as caught:
+        adapter.create_contact({"lastname": "King", "Email": "Ada@Example.com"})
+    assert caught.value.existing_id == made.id

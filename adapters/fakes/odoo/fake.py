@@ -1,0 +1,305 @@
+"""The fake Odoo: its two interfaces over HTTP, its logins, and what a new database contains."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import orjson
+
+from adapters.fakes import control, fake
+from adapters.fakes.answers import Answer, Refused
+from adapters.fakes.faults import Fault
+from adapters.fakes.limits import AtOnce, Window, parse, retry_header
+from adapters.fakes.odoo.database import Database
+from adapters.fakes.odoo.errors import OdooError, access_denied
+from adapters.fakes.odoo.methods import Methods
+from adapters.fakes.records import Record
+from adapters.fakes.server import Received
+
+JSON_2_SINCE = 19
+"""The first major version of Odoo that has the interface JSON-2."""
+_LOGINS, _COOLDOWN_S = 5, 60.0
+_PAGE = b"<!doctype html><title>404 Not Found</title><h1>Not Found</h1>"
+_HTML = "text/html; charset=utf-8"
+
+
+@dataclass(kw_only=True)
+class Options(fake.Options):
+    """The options of the fake Odoo.
+
+    `version` is the major version: 17, 18 or 19. `tickets` is the model of tickets. `database` and
+    `user` are the names with which the key is used; with `databases` above 1, the server has others
+    beside it, and JSON-2 needs the name. `zone` is the user's time zone. `plain_errors` lets JSON-2
+    answer an error with its bare text, as an earlier tree did.
+    """
+
+    version: int = 17
+    tickets: Literal["helpdesk.ticket", "project.task"] = "helpdesk.ticket"
+    database: str = "acme"
+    databases: int = 1
+    user: str = "crmhub@acme.example"
+    api_key: str = "0123456789abcdef0123456789abcdef01234567"
+    zone: str = "Europe/Berlin"
+    plain_errors: bool = False
+
+
+class FakeOdoo(fake.Fake):
+    """A fake Odoo on its own port; `with FakeOdoo() as fake:` starts and stops it.
+
+    `data` is its database. `refused_logins` counts the logins that were refused in a row.
+    """
+
+    settings: ClassVar = {
+        name: setting for name, setting in control.SETTINGS.items() if name != "search_lag"
+    }
+    options: Options
+
+    def __init__(self, options: Options | None = None) -> None:
+        super().__init__(options or Options())
+
+    def reset(self) -> None:
+        """Discard the whole state, and start again with the original options."""
+        with self.lock:
+            super().reset()
+            self.general = Window("general", *parse(self.options.limit))
+            self.windows = {"limit": self.general}
+            self.refused_logins = 0
+            self._last_refused = 0.0
+            self.data = Database(self.options.version)
+            self.models = {
+                "contacts": "res.partner",
+                "deals": "crm.lead",
+                "tickets": self.options.tickets,
+            }
+            self.uid = _fill(self.data, self.options.user)
+
+    # Limits, which a proxy before Odoo may have.
+
+    def costs(self, received: Received) -> list[tuple[Window, int]]:
+        """Return the rate limit under which a call counts."""
+        return [(self.general, 1)]
+
+    def over(self, limit: Window | AtOnce, wait: float) -> Refused:
+        """Return a proxy's refusal of a call that exceeds the rate limit."""
+        headers = retry_header(wait, self.retry_after)
+        return Refused(429, b"Too Many Requests", headers=headers, content_type="text/plain")
+
+    # Calls.
+
+    def admit(self, received: Received) -> None:
+        """Raise Refused for an unknown path, and in JSON-2 for a wrong key or database."""
+        parts = received.path.split("/")[1:]
+        json2 = parts[:2] == ["json", "2"] and len(parts) == 4
+        if json2 and self.options.version >= JSON_2_SINCE:
+            self._admit_json2(received)
+        elif received.path not in ("/jsonrpc", "/web/version"):
+            raise Refused(404, _PAGE, content_type=_HTML)
+        if received.path != "/web/version":
+            if received.method != "POST":
+                raise Refused(405, b"Method Not Allowed", content_type=_HTML)
+            if not received.headers.get("Content-Type", "").startswith("application/json"):
+                raise Refused(415, b"Unsupported Media Type", content_type=_HTML)
+
+    def _admit_json2(self, received: Received) -> None:
+        named = received.headers.get("X-Odoo-Database")
+        if named != self.options.database and (named or self.options.databases > 1):
+            raise Refused(404, _PAGE, content_type=_HTML)
+        scheme, _, key = received.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or key != self.options.api_key:
+            error = OdooError("werkzeug.exceptions.Unauthorized", "Invalid apikey", 401)
+            raise Refused(401, self._told(error), headers={"WWW-Authenticate": "bearer"})
+
+    def handle(self, received: Received) -> Answer:
+        """Execute a call of JSON-RPC, of JSON-2, or the question for the version."""
+        if received.path == "/web/version":
+            series = f"{self.options.version}.0"
+            return Answer(200, {"version": series, "version_info": [self.options.version, 0]})
+        try:
+            body = orjson.loads(received.body)
+        except orjson.JSONDecodeError as exc:
+            raise Refused(400, b"Bad Request", content_type=_HTML) from exc
+        if received.path == "/jsonrpc":
+            return self._json_rpc(body)
+        _, _, _, model, method = received.path.split("/")
+        return self._json_2(model, method, body)
+
+    def _json_2(self, model: str, method: str, body: Any) -> Answer:
+        named = dict(body) if isinstance(body, dict) else {}
+        try:
+            if model not in self.data.models:
+                message = f"the model {model!r} does not exist"
+                raise OdooError("werkzeug.exceptions.NotFound", message, 404)
+            return Answer(200, self._called(model, method, named.pop("ids", []), named))
+        except OdooError as exc:
+            if exc.name == "builtins.AttributeError" and exc.status == 404:
+                exc.name = "werkzeug.exceptions.NotFound"
+            raise Refused(exc.status, self._told(exc)) from exc
+
+    def _json_rpc(self, body: Any) -> Answer:
+        answer: dict[str, Any] = {"jsonrpc": "2.0", "id": body.get("id")}
+        try:
+            params = body["params"]
+            answer["result"] = self._served(params["service"], params["method"], params["args"])
+        except OdooError as exc:
+            answer["error"] = _rpc_error(exc, self.options.api_key)
+        except (KeyError, TypeError, ValueError) as exc:
+            error = OdooError(f"builtins.{type(exc).__name__}", str(exc))
+            answer["error"] = _rpc_error(error)
+        return Answer(200, answer)
+
+    def _served(self, service: str, method: str, args: list[Any]) -> Any:
+        if service == "common" and method == "version":
+            return {"server_version": f"{self.options.version}.0", "protocol_version": 1}
+        if service == "common" and method == "authenticate":
+            database, user, password, _ = args
+            self._open(database)
+            good = (user, password) == (self.options.user, self.options.api_key)
+            return self.uid if self._log_in(good=good) else False
+        if service == "object" and method == "execute_kw":
+            database, uid, password, model, called, positional, named = args
+            self._open(database)
+            cooling = self._cooling()
+            if not self._log_in(good=(uid, password) == (self.uid, self.options.api_key)):
+                raise access_denied(
+                    "Too many login failures, please wait a bit before trying again."
+                    if cooling
+                    else "Access Denied"
+                )
+            return self._called(model, called, positional[0] if positional else [], named)
+        raise OdooError("builtins.Exception", f"Method not found: {service}.{method}")
+
+    def _open(self, database: str) -> None:
+        if database != self.options.database:
+            message = f'connection failed: FATAL:  database "{database}" does not exist\n'
+            raise OdooError("psycopg2.OperationalError", message)
+
+    def _cooling(self) -> bool:
+        recent = time.monotonic() - self._last_refused < _COOLDOWN_S
+        return self.refused_logins >= _LOGINS and recent
+
+    def _log_in(self, *, good: bool) -> bool:
+        """Return whether a login is accepted; after five refused ones, none is for a minute."""
+        if self._cooling():
+            return False
+        if good:
+            self.refused_logins = 0
+            return True
+        self.refused_logins += 1
+        self._last_refused = time.monotonic()
+        return False
+
+    def _called(self, model: str, method: str, ids: Any, named: Mapping[str, Any]) -> Any:
+        """Call a method in a transaction: whatever it wrote is undone if it fails."""
+        before = self.data.snapshot()
+        try:
+            return Methods(self.data, model, self.options.zone).call(method, ids, named)
+        except OdooError:
+            self.data.restore(before)
+            raise
+
+    def _told(self, error: OdooError) -> Any:
+        return error.message if self.options.plain_errors else error.data(self.options.api_key)
+
+    def error(self, status: int, fault: Fault) -> Answer:
+        """Return an error of a proxy before Odoo, since Odoo's own errors have a class."""
+        page = f"<html><title>{status}</title><h1>{status}</h1></html>"
+        return Answer(status, page.encode(), content_type=_HTML)
+
+    # Records.
+
+    def stored(self, kind: str) -> Mapping[str, Record]:
+        """Return the records of a kind by id; of the partners, only people who are customers."""
+        found = self.data.records[self._model(kind)].items()
+        return {
+            str(id): record
+            for id, record in found
+            if kind != "contacts"
+            or (record.properties["partner_share"] and not record.properties["is_company"])
+        }
+
+    def add(self, kind: str, properties: Mapping[str, Any], *, contacts: Iterable[str] = ()) -> str:
+        """Create a record with Odoo's names and values; return its id."""
+        with self.lock:
+            model = self._model(kind)
+            links = {"partner_id": int(next(iter(contacts)))} if contacts else {}
+            if unknown := properties.keys() - self.data.models[model].fields.keys():
+                raise Refused(400, {"message": f"{model} has no {', '.join(sorted(unknown))}"})
+            return self.data.create(model, {**properties, **links}).id
+
+    def linked(self, kind: str, id_: str, to: str) -> list[str]:
+        """Return the ids of a contact's deals or tickets, or of the contact of one of these.
+
+        `kind` may also be the name of a model.
+        """
+        with self.lock:
+            model, target = self._model(kind), self._model(to)
+            if model == "res.partner":
+                found = self.data.records[target].values() if target != model else ()
+                return [one.id for one in found if one.properties["partner_id"] == int(id_)]
+            partner = self.data.get(model, int(id_)).properties["partner_id"]
+            return [str(partner)] if partner and target == "res.partner" else []
+
+    def delete(self, kind: str, id_: str) -> None:
+        """Delete a record, as a person in Odoo would."""
+        with self.lock:
+            self.data.delete(self._model(kind), int(id_))
+
+    def set(self, kind: str, id_: str, **values: Any) -> None:
+        """Change values of a record, as a person in Odoo would."""
+        with self.lock:
+            model = self._model(kind)
+            self.data.write(model, self.data.get(model, int(id_)), values)
+
+    def _model(self, kind: str) -> str:
+        if kind in self.models.values():
+            return kind
+        if kind not in self.models:
+            raise Refused(400, {"message": f"there are {', '.join(self.models)}"})
+        return self.models[kind]
+
+
+def _rpc_error(error: OdooError, secret: str = "") -> dict[str, Any]:
+    return {"code": 200, "message": "Odoo Server Error", "data": error.data(secret)}
+
+
+def _fill(data: Database, user: str) -> int:
+    """Create what a new database contains; return the id of the key's user."""
+    company = {"name": "Acme", "email": "info@acme.example", "is_company": True}
+    data.create("res.partner", company)
+    people = {"Mitchell Admin": "admin@acme.example", "crmhub": user}
+    for person, email in people.items():
+        data.create("res.partner", {"name": person, "email": email, "partner_share": False})
+        data.create("res.users", {"name": person, "login": email, "email": email})
+    data.create("res.users", {"name": "A customer", "login": "portal", "share": True})
+    for country in ("Germany", "United States"):
+        data.create("res.country", {"name": country})
+    for tag in ("VIP", "Newsletter", "Partner"):
+        data.create("res.partner.category", {"name": tag})
+    _teams(data, "crm.team", ("Sales", "Partners"), use_opportunities=True)
+    data.create("crm.team", {"name": "Point of Sale", "sequence": 9, "use_opportunities": False})
+    link = "team_ids" if "team_ids" in data.models["crm.stage"].fields else "team_id"
+    every, second = ([], [2]) if link == "team_ids" else (False, 2)
+    stages: tuple[tuple[str, str, Any], ...] = (
+        ("New", "Neu", every),
+        ("Won", "Gewonnen", every),
+        ("Signed", "Unterzeichnet", second),
+    )
+    for i, (english, german, team) in enumerate(stages):
+        name = {"en_US": english, "de_DE": german}
+        data.create("crm.stage", {"name": name, "sequence": i, link: team})
+    _teams(data, "helpdesk.team", ("Support", "Returns"))
+    _teams(data, "project.project", ("Inbox", "Construction"))
+    for model, link in (("helpdesk.stage", "team_ids"), ("project.task.type", "project_ids")):
+        for i, (label, groups) in enumerate((("New", [1, 2]), ("Done", [1]), ("Sent", [2]))):
+            data.create(model, {"name": label, "sequence": i, link: groups})
+        # A person's own stage, which no team and no project uses.
+        data.create(model, {"name": "My inbox", "sequence": 0, link: []})
+    return 2
+
+
+def _teams(data: Database, model: str, names: Iterable[str], **more: Any) -> None:
+    for i, name in enumerate(names):
+        data.create(model, {"name": name, "sequence": i, **more})

@@ -1,0 +1,19 @@
+"""The adapter for Odoo, over JSON-RPC (Odoo 17 and 18) or JSON-2 (Odoo 19 and later).
+
+Every write is a `load`, Odoo's import of rows. It names the field at fault, knows no archived
+record, and takes the mark of a create as external id: a second `load` with it changes nothing.
+Each call is one transaction, so an error that Odoo itself reports means that nothing was written.
+
+- `adapter`: finds people, and implements the contract.
+- `writing`: rows of a `load`, single ones and batches.
+- `definitions`: fields, pipelines and owners of an Odoo.
+- `fields`: Odoo's models and fields under the hub's names, and their values.
+- `api`: calls over both interfaces, and logins.
+- `failures`: Odoo's errors.
+"""
+
+from __future__ import annotations
+
+from adapters.odoo.adapter import OdooAdapter
+
+__all__ = ["OdooAdapter"]

@@ -1,0 +1,50 @@
+"""Names of properties: the hub's, and those of a CRM that names some of them otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+
+from crmhub.adapter.errors import Problem, Rejected
+
+
+class Names:
+    """The names of the properties of one kind of record.
+
+    `theirs` maps the hub's names to the CRM's, where they differ. Every other name is the CRM's
+    own, and a caller may use the CRM's name of a mapped property, too.
+    """
+
+    def __init__(self, theirs: Mapping[str, str] = {}) -> None:
+        self._theirs = theirs
+        self._ours = {name: ours for ours, name in theirs.items()}
+
+    def theirs(self, name: str) -> str:
+        """Return the CRM's name of the property that a caller calls `name`."""
+        return self._theirs.get(name, name)
+
+    def ours(self, name: str) -> str:
+        """Return the hub's name of the property that the CRM calls `name`."""
+        return self._ours.get(name, name)
+
+    @contextmanager
+    def translated(self, properties: Mapping[str, str]) -> Iterator[dict[str, str]]:
+        """Yield the properties under the CRM's names, for a block that sends them.
+
+        If the block raises Rejected with the CRM's names, they are replaced by those that the
+        caller sent; a property that was not sent gets the hub's name. Raises Rejected itself for a
+        property that was sent under both names.
+        """
+        sent = {self.theirs(name): name for name in properties}
+        twice = properties.keys() - sent.values()
+        if twice:
+            raise Rejected([Problem(name, "it is sent under two names") for name in sorted(twice)])
+        try:
+            yield {theirs: properties[name] for theirs, name in sent.items()}
+        except Rejected as exc:
+            exc.problems = tuple(
+                replace(problem, name=sent.get(problem.name) or self.ours(problem.name))
+                for problem in exc.problems
+            )
+            raise

@@ -1,0 +1,227 @@
+"""What Odoo's adapter writes, and what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from adapters.fakes.odoo import FakeOdoo
+from crmhub.adapter import Adapter, NotFound, Rejected, Unsupported
+from crmhub.adapter.upserts import upsert_contact
+from tests.adapters.odoo.odoo_crm import OdooCrm, connected, person
+
+EMAIL = "ann@example.org"
+
+
+@pytest.fixture
+def contact(crm: OdooCrm) -> str:
+    crm.add_contact({"lastname": "Before", "email": "before@example.org"})
+    return crm.add_contact({"lastname": "Lee", "email": EMAIL, "phone": "+4915123456789"})
+
+
+def stored(fake: FakeOdoo, kind: str, id: str) -> dict[str, object]:
+    return fake.records(kind)[id]
+
+
+def test_links_are_ids_and_tags_are_replaced(
+    adapter: Adapter, fake: FakeOdoo, contact: str
+) -> None:
+    adapter.update_contact(contact, {"category_id": "3;1", "country_id": "2"})
+    held = stored(fake, "contacts", contact)
+    assert (held["category_id"], held["country_id"]) == ([3, 1], 2)
+    names = ["category_id", "country_id"]
+    assert adapter.get_contact(contact, names).properties == {
+        "category_id": "1;3",
+        "country_id": "2",
+    }
+    adapter.update_contact(contact, {"category_id": "2", "country_id": ""})
+    held = stored(fake, "contacts", contact)
+    assert (held["category_id"], held["country_id"]) == ([2], False)
+
+
+def test_a_link_to_nothing_is_rejected_by_name(adapter: Adapter, contact: str) -> None:
+    for wrong in ("999", "1.5", str(2**31)):
+        with pytest.raises(Rejected) as caught:
+            adapter.update_contact(contact, {"lastname": "Ross", "country_id": wrong})
+        assert [problem.name for problem in caught.value.problems] in (["country_id"], [])
+
+
+def test_a_time_is_stored_in_utc_whatever_the_users_zone(
+    adapter: Adapter, fake: FakeOdoo, contact: str
+) -> None:
+    assert fake.options.zone == "Europe/Berlin"
+    adapter.update_contact(contact, {"x_visited": "2026-07-01T12:00:00+02:00"})
+    assert stored(fake, "contacts", contact)["x_visited"] == "2026-07-01 10:00:00"
+
+
+def test_what_odoo_stores_otherwise_is_unchanged_when_it_is_sent_again(
+    adapter: Adapter, fake: FakeOdoo, contact: str
+) -> None:
+    lead = person(
+        email=EMAIL,
+        comment="<Ann> & Bob\nsecond line",
+        x_visited="2026-07-01T12:00:00.999Z",
+        category_id="3;1",
+        x_newsletter="no",
+        x_score="0",
+        country_id="1",
+        x_budget="1 250",
+        x_status="Customer",
+    )
+    assert upsert_contact(adapter, lead).outcome == "updated"
+    assert stored(fake, "contacts", contact)["comment"] == (
+        "<p>&lt;Ann&gt; &amp; Bob<br>second line</p>"
+    )
+    assert upsert_contact(adapter, lead).outcome == "unchanged"
+
+
+@pytest.mark.parametrize(
+    ("sent", "name"),
+    [
+        ({"email": EMAIL}, EMAIL),
+        ({"phone": "+4915123456780"}, "+4915123456780"),
+        ({"email": EMAIL, "firstname": "Ann"}, "Ann"),
+    ],
+)
+def test_a_contact_without_a_name_gets_one(
+    adapter: Adapter, fake: FakeOdoo, sent: dict[str, str], name: str
+) -> None:
+    saved = adapter.create_contact(sent, mark="m")
+    assert stored(fake, "contacts", saved.id)["name"] == name
+
+
+def test_a_name_cannot_be_cleared(adapter: Adapter, crm: OdooCrm, contact: str) -> None:
+    with pytest.raises(Rejected) as caught:
+        adapter.update_contact(contact, {"firstname": "", "lastname": ""})
+    assert {problem.name for problem in caught.value.problems} == {"firstname", "lastname"}
+    assert crm.contacts()[contact]["lastname"] == "Lee"
+
+
+# Deals and tickets.
+
+
+def test_a_deal_is_an_opportunity_in_its_place(
+    adapter: Adapter, fake: FakeOdoo, contact: str
+) -> None:
+    sent = {
+        "dealname": "A roof",
+        "amount": "1250.50",
+        "closedate": "2026-12-24",
+        "dealstage": "signed",
+        "hubspot_owner_id": "ADMIN@acme.example",
+        "description": "3 < 4",
+    }
+    id = adapter.create_for_contact("deals", contact, sent, mark="m").id
+    held = stored(fake, "deals", id)
+    assert held["type"] == "opportunity"
+    assert (held["partner_id"], held["user_id"]) == (int(contact), 1)
+    assert (held["expected_revenue"], held["date_deadline"]) == (1250.5, "2026-12-24")
+    assert (held["team_id"], held["stage_id"]) == (2, 3)
+    assert held["description"] == "<p>3 &lt; 4</p>"
+
+
+def test_a_stage_of_another_team_is_rejected(adapter: Adapter, crm: OdooCrm, contact: str) -> None:
+    sent = {"dealname": "A roof", "pipeline": "1", "dealstage": "3"}
+    with pytest.raises(Rejected) as caught:
+        adapter.create_for_contact("deals", contact, sent, mark="m")
+    assert [problem.name for problem in caught.value.problems] == ["dealstage"]
+    assert crm.count("deals") == 0
+
+
+@pytest.mark.parametrize("name", ["phone", "email_from", "partner_id"])
+def test_a_deal_does_not_change_its_contact(
+    adapter: Adapter, crm: OdooCrm, contact: str, name: str
+) -> None:
+    before = crm.contacts()
+    sent = {"dealname": "A roof", name: "1"}
+    with pytest.raises(Rejected) as caught:
+        adapter.create_for_contact("deals", contact, sent, mark="m")
+    assert [problem.name for problem in caught.value.problems] == [name]
+    assert (crm.contacts(), crm.count("deals")) == (before, 0)
+
+
+def test_a_ticket_has_a_priority_and_an_owner(
+    adapter: Adapter, fake: FakeOdoo, contact: str
+) -> None:
+    sent = {"subject": "Broken", "content": "a\nb", "hs_ticket_priority": "HIGH"}
+    sent["hubspot_owner_id"] = "2"
+    held = stored(fake, "tickets", adapter.create_for_contact("tickets", contact, sent).id)
+    assert (held["priority"], held["user_id"]) == ("2", 2)
+    assert (held["description"], held["team_id"]) == ("<p>a<br>b</p>", 1)
+
+
+@pytest.mark.parametrize(("version", "high"), [(17, "1"), (19, "2")])
+def test_a_task_is_in_the_project_of_the_settings(version: int, high: str) -> None:
+    with OdooCrm(version=version, tickets="project.task") as crm:
+        contact = crm.add_contact({"lastname": "Lee", "email": EMAIL})
+        connection = connected(crm.fake, project="2")
+        adapter = connection.adapter()
+        sent = {"subject": "Broken", "hs_ticket_priority": "high", "hubspot_owner_id": "1"}
+        held = stored(crm.fake, "tickets", adapter.create_for_contact("tickets", contact, sent).id)
+        assert (held["project_id"], held["priority"], held["user_ids"]) == (2, high, [1])
+        sent = {"subject": "Broken", "hs_pipeline": "1"}
+        with pytest.raises(Rejected):
+            adapter.create_for_contact("tickets", contact, sent)
+        connection.outgoing.close()
+
+
+def test_tickets_without_a_model_are_unsupported(fake: FakeOdoo, contact: str) -> None:
+    connection = connected(fake, tickets="")
+    adapter = connection.adapter()
+    with pytest.raises(Unsupported, match="tickets"):
+        adapter.create_for_contact("tickets", contact, {"subject": "Broken"})
+    with pytest.raises(Unsupported):
+        adapter.describe("companies")
+    adapter.check()
+    connection.outgoing.close()
+
+
+def test_labels_are_in_the_language_of_the_settings(fake: FakeOdoo, contact: str) -> None:
+    connection = connected(fake, language="de_DE")
+    adapter = connection.adapter()
+    assert [stage.label for stage in adapter.pipelines("deals")[0].stages] == ["Neu", "Gewonnen"]
+    sent = {"dealname": "Ein Dach", "dealstage": "gewonnen"}
+    id = adapter.create_for_contact("deals", contact, sent, mark="m").id
+    assert stored(fake, "deals", id)["stage_id"] == 2
+    connection.outgoing.close()
+
+
+# Marks.
+
+
+def test_a_repeated_create_leaves_what_people_have_changed(
+    adapter: Adapter, crm: OdooCrm, fake: FakeOdoo, contact: str
+) -> None:
+    sent = {"dealname": "A roof"}
+    first = adapter.create_for_contact("deals", contact, sent, mark="m")
+    fake.set("deals", first.id, name="A new roof", stage_id=2)
+    assert adapter.create_for_contact("deals", contact, sent, mark="m").id == first.id
+    assert crm.count("deals") == 1
+    assert stored(fake, "deals", first.id)["name"] == "A new roof"
+    assert adapter.create_for_contact("deals", contact, sent, mark="n").id != first.id
+
+
+def test_a_deleted_record_is_made_anew(adapter: Adapter, crm: OdooCrm, fake: FakeOdoo) -> None:
+    sent = {"lastname": "Lee", "phone": "+4915123456780"}
+    first = adapter.create_contact(sent, mark="m")
+    assert adapter.create_contact(sent, mark="m").id == first.id
+    crm.delete_contact(first.id)
+    second = adapter.create_contact(sent, mark="m")
+    assert list(crm.contacts()) == [second.id]
+
+
+def test_a_deal_of_a_deleted_contact_is_not_made(
+    adapter: Adapter, crm: OdooCrm, contact: str
+) -> None:
+    crm.delete_contact(contact)
+    with pytest.raises(NotFound):
+        adapter.create_for_contact("deals", contact, {"dealname": "A roof"}, mark="m")
+    assert crm.count("deals") == 0
+
+
+def test_a_field_that_an_upgrade_removes_is_rejected_by_name(
+    adapter: Adapter, fake: FakeOdoo, contact: str
+) -> None:
+    adapter.update_contact(contact, {"function": "Roofer"})
+    del fake.data.models["res.partner"].fields["function"]
+    with pytest.raises(Rejected):
+        adapter.update_contact(contact, {"function": "Boss"})
