@@ -75,7 +75,6 @@ class PipedriveAdapter(Adapter):
     email_names = ("email", "emails")
     phone_names = ("phone", "phones")
     remembered_first = True
-    linked_kinds: ClassVar = {"deals": "", "tickets": "support_pipeline"}
     settings = connecting.SETTINGS
     guides = connecting.GUIDES
 
