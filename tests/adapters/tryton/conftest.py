@@ -33,7 +33,6 @@ _ESSENTIAL = {
     "test_an_unknown_property_is_rejected_by_name_or_stored",
     "test_each_value_is_stored_under_its_own_name",
     "test_exactly_one_record_is_made_and_linked_to_its_contact",
-    "test_leads_of_one_new_email_at_once_make_one_contact",
     "test_nothing_is_made_for_a_contact_that_is_not_there",
     "test_what_is_created_is_there_at_once",
 }
