@@ -22,7 +22,9 @@ def particular() -> Iterator[TrytonCrm]:
     if reason := databases.left_out("tryton"):
         pytest.skip(f"Tryton left out: {reason}")
     with server.tryton(phonenumbers=True) as tryton:
-        yield TrytonCrm(tryton)
+        crm = TrytonCrm(tryton)
+        yield crm
+        crm.sql.close()
 
 
 @pytest.fixture
