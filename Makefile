@@ -9,6 +9,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN_READY := $(VENV)/.ready-to-run
 TEST_READY := $(VENV)/.ready-to-test
+TRYTON_VENV := .venv-tryton
+TRYTON_READY := $(TRYTON_VENV)/.ready
 INSTALL := $(BIN)/python tools/pip_install.py
 
 # Only as given on the command line: shells and hosts set HOST and PORT for purposes of their own.
@@ -26,10 +28,10 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install run test docs lint format lock clean
+.PHONY: help install run test test-tryton docs lint format lock clean
 
 help: ## list these commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo '  Options: make run PORT=8081 HOST=0.0.0.0 · make test ARGS="-k search" · PYTHON=python3.12'
 
 install: $(RUN_READY) ## set up .venv to run crmhub, and do no more
@@ -46,6 +48,10 @@ test: $(TEST_READY) ## set up and run the tests, on every database that can be r
 	@$(DOCUMENTS)
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(TEST_WORKERS) $(ARGS)
 
+test-tryton: $(TEST_READY) $(TRYTON_READY) ## run all tests of the Tryton adapter, on a Tryton that this installs
+	@$(DOCUMENTS)
+	@CRMHUB_TEST_TRYTON=all CRMHUB_TEST_REQUIRE=tryton $(BIN)/python -m pytest -n $(TEST_WORKERS) tests/adapters/tryton $(ARGS)
+
 docs: $(RUN_READY) ## build the documents that /docs serves, after a change of docs/
 	@$(DOCUMENTS)
 
@@ -60,16 +66,18 @@ format: $(TEST_READY) ## let ruff mend style and formatting
 	$(BIN)/ruff format .
 
 # --universal: one file for every platform and every Python from 3.11 on.
-LOCK := pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-config \
-	--custom-compile-command "make lock" $(ARGS) pyproject.toml --extra pg --group build
+PINS := pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-config \
+	--custom-compile-command "make lock" $(ARGS)
+LOCK := $(PINS) pyproject.toml --extra pg --group build
 
-lock: ## write both lock files anew from pyproject.toml (ARGS=--upgrade for newer versions)
+lock: ## write all lock files anew from pyproject.toml (ARGS=--upgrade for newer versions)
 	@command -v $(UV) >/dev/null || { echo >&2 "make lock needs uv: install it, or name it with UV=/path/to/uv."; exit 1; }
 	$(UV) $(LOCK) --output-file requirements.lock
 	$(UV) $(LOCK) --extra testing --group dev --constraint requirements.lock --output-file requirements-test.lock
+	$(UV) $(PINS) tests/tryton/requirements.in --output-file tests/tryton/requirements.txt
 
 clean: ## remove the environment and every cache (not var/, where the data is)
-	rm -rf $(VENV) build dist crmhub/documents .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(TRYTON_VENV) build dist crmhub/documents .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.made-for:
@@ -110,3 +118,9 @@ $(RUN_READY): $(VENV)/.made-for requirements.lock pyproject.toml
 $(TEST_READY): $(VENV)/.made-for requirements-test.lock requirements.lock pyproject.toml
 	$(call install,requirements-test.lock)
 	@touch $(RUN_READY) $@
+
+# Tryton has an environment of its own: the hub needs none of it.
+$(TRYTON_READY): tests/tryton/requirements.txt | $(VENV)/.made-for
+	@$(PYTHON) -m venv --clear $(TRYTON_VENV)
+	@$(TRYTON_VENV)/bin/python tools/pip_install.py Tryton --require-hashes -r $<
+	@touch $@

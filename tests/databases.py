@@ -2,8 +2,8 @@
 
 `CRMHUB_TEST_POSTGRES` and `CRMHUB_TEST_REDIS` say where they are. The tests make and drop
 databases of their own on PostgreSQL; on Redis they claim an empty numbered one and empty it again.
-What `CRMHUB_TEST_REQUIRE` names (`postgresql,redis,chromium,nginx,pgbouncer,npm`) must have been
-used, or the run fails.
+What `CRMHUB_TEST_REQUIRE` names (`postgresql,redis,chromium,nginx,pgbouncer,npm,tryton`) must have
+been used, or the run fails.
 """
 
 from __future__ import annotations
@@ -39,10 +39,12 @@ NAMES = {
     "nginx": "nginx",
     "pgbouncer": "pgbouncer",
     "npm": "npm",
+    "tryton": "Tryton",
 }
 CHROMIUM = Path("/usr/bin/chromium")
 NGINX = Path("/usr/sbin/nginx")
 PGBOUNCER = Path("/usr/sbin/pgbouncer")
+TRYTON = Path(__file__).parents[1] / ".venv-tryton"
 POSTGRES = os.environ.get(
     "CRMHUB_TEST_POSTGRES", "postgresql+psycopg://root@127.0.0.1:5432/postgres"
 )
@@ -71,7 +73,15 @@ def left_out(name: str) -> str | None:
         return f"there is no {NGINX}; Debian's package nginx-light has it"
     if name == "pgbouncer" and not PGBOUNCER.exists():
         return f"there is no {PGBOUNCER}; Debian's package pgbouncer has it"
+    if name == "tryton":
+        return _tryton_left_out()
     return _npm_left_out() if name == "npm" else None
+
+
+def _tryton_left_out() -> str | None:
+    if not (TRYTON / ".ready").exists():
+        return f"there is no {TRYTON.name}; make {TRYTON.name}/.ready installs it"
+    return left_out("postgresql")
 
 
 def _npm_left_out() -> str | None:

@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from typing import Any
+from typing import Any, ClassVar
 
 from adapters.pipedrive import connecting
 from adapters.pipedrive.api import (
@@ -18,16 +18,15 @@ from adapters.pipedrive.api import (
     READ,
     SEARCH,
     SEARCHING,
-    USERS,
     WRITE,
     Api,
     Found,
     Record,
 )
 from adapters.pipedrive.entries import LISTED, has_email, has_phone, values
-from adapters.pipedrive.fields import FRESH_S, Fields
+from adapters.pipedrive.fields import OWNER, Fields
 from adapters.pipedrive.marks import Marks
-from adapters.pipedrive.pipelines import Pipelines
+from adapters.pipedrive.pipelines import NAMES
 from crmhub.adapter import (
     Adapter,
     BadConfig,
@@ -50,6 +49,7 @@ from crmhub.adapter import (
     Unsupported,
     Written,
 )
+from crmhub.adapter.fitting import Fitting
 from crmhub.adapter.http import Answer
 from crmhub.adapter.phones import nationals, same
 from crmhub.adapter.remembered import HOUR
@@ -70,6 +70,7 @@ class PipedriveAdapter(Adapter):
 
     title = "Pipedrive"
     record_pages = True
+    linked_kinds: ClassVar[Mapping[Linked, str]] = {"deals": "", "tickets": "support_pipeline"}
     whole_name = "name"
     email_names = ("email", "emails")
     phone_names = ("phone", "phones")
@@ -81,8 +82,8 @@ class PipedriveAdapter(Adapter):
         super().__init__(context)
         self._api = Api(context, self.title)
         self._fields = Fields(self._api, context)
-        self._pipelines = Pipelines(self._api, context)
-        self._marks = Marks(self._api, self._fields)
+        self._fitting = Fitting(self._fields, places=NAMES, owner=OWNER)
+        self._marks = Marks(self._api, self._fields, self._fitting)
         # When a search by an email began that found nobody, in seconds of the monotonic clock.
         self._searched: dict[str, float] = {}
 
@@ -181,7 +182,7 @@ class PipedriveAdapter(Adapter):
 
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
         """Return the properties whose values differ; a further phone of the contact does not."""
-        fit, current = self._fields.fitted("contacts", properties), contact.properties
+        fit, current = self._fitting.fitted("contacts", properties), contact.properties
         if fit.get("phone") and self.has_phone(contact, fit["phone"]):
             del fit["phone"]
         return Changes({name: text for name, text in fit.items() if current.get(name) != text})
@@ -240,10 +241,8 @@ class PipedriveAdapter(Adapter):
         path += [str(record["id"])] if record else []
         refused = Rejected([])
         sent: dict[str, Any] = {}
-        for newer_than in (HOUR, FRESH_S):
-            fit = self._fields.fitted(kind, properties, newer_than=newer_than)
-            if kind != "contacts":
-                fit |= self._pipelines.placed(kind, fit)
+        for newer_than in (HOUR, self._fields.stale_s):
+            fit = self._fitting.fitted(kind, properties, newer_than=newer_than)
             field = self._fields.mark(kind, newer_than=newer_than) if mark else None
             if field and not fit.get(field.described.name):
                 fit[field.described.name] = mark
@@ -318,36 +317,41 @@ class PipedriveAdapter(Adapter):
                 of = "people" if kind == "contacts" else "deals"
                 reason = f"{of} have no custom field of the type Text with this name or API key"
                 problems.append(Problem("mark_field", reason))
-        next(self._api.listed("persons", params={"limit": "1"}), None)
         try:
-            self._pipelines.of("deals", newer_than=0.0)
+            self._fields.pipelines("deals", newer_than=0.0)
             if self.context.settings["support_pipeline"]:
-                self._pipelines.of("tickets")
+                self._fields.pipelines("tickets")
         except BadConfig as exc:
+            if not exc.problems:
+                raise
             problems += exc.problems
+        # Last, since definitions are taken from the cache while Pipedrive is unavailable.
+        next(self._api.listed("persons", params={"limit": "1"}), None)
         if problems:
             texts = "; ".join(f"{problem.name}: {problem.reason}" for problem in problems)
             raise BadConfig(texts, problems=problems)
 
     def describe(self, kind: Kind) -> list[Described]:
-        """Return the fields of people or deals; those of tickets are the fields of deals."""
+        """Return the fields of people or deals; those of tickets are the fields of deals.
+
+        The users are no options of the owner: to list them costs 20 tokens (`owners`).
+        """
         if kind == "companies":
             raise Unsupported("The Pipedrive adapter does not describe companies.")
         if kind != "contacts":
             self.pipelines(kind)
-        return [field.described for field in self._fields.of(kind).values()]
+        return [
+            field.described if name == OWNER else self._fitting.with_options(kind, field.described)
+            for name, field in self._fields.of(kind).items()
+        ]
 
     def pipelines(self, kind: Linked) -> list[Pipeline]:
         """Return the pipelines; that of the setting `support_pipeline` is the one for tickets."""
-        return self._pipelines.of(kind)
+        return self._fields.pipelines(kind)
 
     def owners(self) -> list[Owner]:
         """Return the active users of the company."""
-        return [
-            Owner(answer.id(user), str(user.get("email") or ""), str(user.get("name") or ""))
-            for answer, user in self._api.listed("users", params={}, version="v1", cost=USERS)
-            if user.get("active_flag", True) and not user.get("is_deleted")
-        ]
+        return self._fields.owners()
 
 
 def _has(record: Record, email: str, phone: str) -> bool:

@@ -46,6 +46,10 @@ Found = tuple[Answer, Record]
 """A record, with the answer that contains it."""
 
 
+class MissingScope(LacksRight):
+    """The app lacks a scope in Pipedrive; no proxy on the way has refused the call."""
+
+
 class Api:
     """Calls Pipedrive's API for one connection.
 
@@ -196,7 +200,7 @@ def failure(answer: Answer) -> AdapterError | None:
             return Rejected([], f"Pipedrive's plan allows no more of these: {words}")
         case 403 if "scope" in words.lower():
             needed = ", ".join(SCOPES)
-            return LacksRight(f"The app lacks a scope in Pipedrive ({words}); it needs {needed}.")
+            return MissingScope(f"The app lacks a scope in Pipedrive ({words}); it needs {needed}.")
         case 429:
             return _throttled(answer, f"{code} {words}".lower())
     return None

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from crmhub.adapter import OAUTH_SECRETS, Guide, OAuth, Problem, Setting, Step
-from crmhub.adapter.oauth import KEPT
+from crmhub.adapter import Guide, OAuth, Problem, Setting, Step
+from crmhub.adapter.oauth import oauth_settings, token_or_oauth
 
 SCOPES = ("base", "contacts:full", "deals:full", "users:read")
 """The scopes (rights of an app) that the adapter needs."""
@@ -51,20 +51,7 @@ SETTINGS = (
         help="Of a user who sees all people. Or fill in the OAuth fields below.",
         secret=True,
     ),
-    Setting(
-        "client_id",
-        "OAuth client id",
-        help="From your Pipedrive app. With client id and client secret, you can press Connect.",
-        secret=True,
-    ),
-    Setting("client_secret", "OAuth client secret", secret=True),
-    Setting(
-        "refresh_token",
-        "OAuth refresh token",
-        help="Connect fills this in. Enter it only if you already have one.",
-        secret=True,
-    ),
-    Setting(KEPT, "OAuth access token", secret=True, kept=True),
+    *oauth_settings("Pipedrive"),
 )
 
 _DOCS = "https://pipedrive.readme.io/docs"
@@ -114,11 +101,8 @@ GUIDES = (
 
 def clash(settings: Mapping[str, str], credentials: Mapping[str, str]) -> Problem | str:
     """Return why these settings and credentials cannot be used together; "" if they can."""
-    given = [bool(credentials[name]) for name in OAUTH_SECRETS]
-    if all(given) != any(given) or all(given) == bool(credentials["api_token"]):
-        names = ", ".join(OAUTH_SECRETS)
-        reason = f"Enter an API token, or all three OAuth fields, not both ({names})."
-        return Problem("api_token", reason)
+    if refused := token_or_oauth(credentials, "api_token"):
+        return refused
     if credentials["api_token"] and not settings["base_url"]:
         return Problem("base_url", "Enter your company's address, https://COMPANY.pipedrive.com.")
     return ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from crmhub.adapter.phones import same
+from crmhub.adapter.phones import has_number, same
 
 PRIMARY = ""
 MOBILE = "mobile"
@@ -46,7 +46,8 @@ def has_email(record: Mapping[str, Any], email: str) -> bool:
 
 def has_phone(record: Mapping[str, Any], phone: str) -> bool:
     """Return whether one of the record's phones is the number `phone`, in any notation."""
-    return any(same(phone, text) for text in values(record, "phones"))
+    numbers = {str(i): text for i, text in enumerate(values(record, "phones"))}
+    return has_number(numbers, phone, tuple(numbers))
 
 
 def stand_in(record: Mapping[str, Any]) -> str:

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from adapters.pipedrive.api import ME, Api, Record
+from adapters.pipedrive.api import ME, USERS, Api, MissingScope, Record
 from adapters.pipedrive.entries import LISTED, stand_in, value, written
-from crmhub.adapter import Choice, Context, Described, Problem, PropertyType, Rejected, Written
-from crmhub.adapter.coercion import fitted
+from adapters.pipedrive.pipelines import Pipelines
+from crmhub.adapter import (
+    Choice,
+    Context,
+    Described,
+    Kind,
+    Linked,
+    Owner,
+    Pipeline,
+    Problem,
+    PropertyType,
+    Rejected,
+    Written,
+)
+from crmhub.adapter.answers import objects_in, text_of
 from crmhub.adapter.remembered import HOUR, Remembered
 from crmhub.adapter.types import to_json, to_text
 
-FRESH_S = 60.0
-"""How old definitions may be, in seconds, before a value is refused for good."""
+OWNER = "hubspot_owner_id"
 CHANNEL = "channel_id"
 _LONGEST_LINE = 255
 # Pipedrive's own fields that can be written, by the hub's names: Pipedrive's name, and the type.
 _Own = Mapping[str, tuple[str, PropertyType]]
 _OF_ALL: _Own = {
-    "hubspot_owner_id": ("owner_id", "number"),
+    OWNER: ("owner_id", "enumeration"),
     "org_id": ("org_id", "number"),
     "visible_to": ("visible_to", "number"),
     "label_ids": ("label_ids", "multi_enumeration"),
@@ -117,7 +129,13 @@ class Field:
 
 
 class Fields:
-    """The fields of a Pipedrive account, loaded once an hour."""
+    """The fields, pipelines and users of a Pipedrive company: what `Fitting` converts by.
+
+    They are loaded once an hour. All processes share the fields and pipelines.
+    """
+
+    stale_s = 60.0
+    hidden = (MissingScope,)
 
     def __init__(self, api: Api, context: Context) -> None:
         self._api = api
@@ -128,11 +146,30 @@ class Fields:
             )
             for kind in _OWN
         }
+        self._pipelines = Pipelines(api, context)
+        self._owners = Remembered(self._load_owners, context)
         self._currency = Remembered(self._load_currency, context, name="currency")
 
     def of(self, kind: Written, *, newer_than: float = HOUR) -> Mapping[str, Field]:
         """Return the fields of a kind of record by the hub's names, at most so many seconds old."""
         return self._fields[kind].get(newer_than=newer_than)
+
+    def properties(
+        self, kind: Kind, names: Iterable[str], *, newer_than: float = HOUR
+    ) -> Mapping[str, Described]:
+        """Return the definitions of the properties `names` by name; leave out unknown names."""
+        if kind == "companies":
+            return {}
+        fields = self.of(kind, newer_than=newer_than)
+        return {name: fields[name].described for name in names if name in fields}
+
+    def pipelines(self, kind: Linked, *, newer_than: float = HOUR) -> list[Pipeline]:
+        """Return the pipelines for deals or for tickets; raises the errors of `Pipelines.of`."""
+        return self._pipelines.of(kind, newer_than=newer_than)
+
+    def owners(self, *, newer_than: float = HOUR) -> list[Owner]:
+        """Return the active users of the company."""
+        return self._owners.get(newer_than=newer_than)
 
     def mark(self, kind: Written, *, newer_than: float = HOUR) -> Field | None:
         """Return the field for the hub's marks; None if there is none.
@@ -147,34 +184,21 @@ class Fields:
                 return field
         return fields.get(CHANNEL)
 
-    def fitted(
-        self, kind: Written, properties: Mapping[str, str], *, newer_than: float = HOUR
-    ) -> dict[str, str]:
-        """Return the properties in the form of their types.
-
-        Raises Rejected, with a problem for each, for those that the account's fields refuse.
-        """
-        described = {n: one.described for n, one in self.of(kind, newer_than=newer_than).items()}
-        try:
-            values = fitted(properties, described, of=kind)
-        except Rejected:
-            if newer_than <= FRESH_S:
-                raise
-            return self.fitted(kind, properties, newer_than=FRESH_S)
-        long = [
-            Problem(name, f"is longer than {_LONGEST_LINE} characters")
-            for name, text in values.items()
-            if described[name].type == "string" and len(text) > _LONGEST_LINE
-        ]
-        if long:
-            raise Rejected(long)
-        return values
-
     def body(
         self, kind: Written, values: Mapping[str, str], record: Record | None, *, newer_than: float
     ) -> dict[str, Any]:
-        """Return the JSON that writes fitted values to a record; None is a new record."""
+        """Return the JSON that writes fitted values to a record; None is a new record.
+
+        Raises Rejected for a line that is too long, and for a person without any name.
+        """
         fields = self.of(kind, newer_than=newer_than)
+        long = [
+            Problem(name, f"is longer than {_LONGEST_LINE} characters")
+            for name, text in values.items()
+            if fields[name].described.type == "string" and len(text) > _LONGEST_LINE
+        ]
+        if long:
+            raise Rejected(long)
         body: dict[str, Any] = {}
         custom: dict[str, Any] = {}
         for name, text in values.items():
@@ -209,12 +233,18 @@ class Fields:
         _, user = self._api.record("GET", "users", "me", version="v1", cost=ME)
         return str(user.get("default_currency") or "")
 
+    def _load_owners(self) -> list[Owner]:
+        users = self._api.listed("users", params={}, version="v1", cost=USERS)
+        return [
+            Owner(answer.id(user), text_of(user.get("email")), text_of(user.get("name")))
+            for answer, user in users
+            if user.get("active_flag", True) and not user.get("is_deleted")
+        ]
+
     def _load(self, kind: Written) -> dict[str, Field]:
         path = "personFields" if kind == "contacts" else "dealFields"
-        told = {
-            str(item.get("field_code")): item
-            for _, item in self._api.listed(path, params={"limit": "500"})
-        }
+        listed = self._api.listed(path, params={"limit": "500"})
+        told = {text_of(item.get("field_code")): item for _, item in listed}
         fields = {
             name: Field(_described(name, type, told.pop(key, {}), read_only=False), key)
             for name, (key, type) in _OWN[kind].items()
@@ -222,7 +252,7 @@ class Fields:
         for key, item in told.items():
             # Further fields of Pipedrive's own: a record shows some only on demand.
             if key not in fields and not item.get("is_optional_response_field"):
-                custom = str(item.get("field_type")) if item.get("is_custom_field") else ""
+                custom = text_of(item.get("field_type")) if item.get("is_custom_field") else ""
                 type = _CUSTOM.get(custom)
                 described = _described(key, type or "string", item, read_only=type is None)
                 fields[key] = Field(described, key, custom)
@@ -232,9 +262,8 @@ class Fields:
 def _described(name: str, type: PropertyType, item: Record, *, read_only: bool) -> Described:
     listed = item.get("options") if type in ("enumeration", "multi_enumeration") else None
     options = tuple(
-        Choice(to_text(option.get("id")), to_text(option.get("label")))
-        for option in (listed if isinstance(listed, list) else [])
-        if isinstance(option, dict)
+        Choice(text_of(option.get("id")), text_of(option.get("label")))
+        for option in objects_in(listed)
     )
-    label = to_text(item.get("field_name")) or name
+    label = text_of(item.get("field_name")) or name
     return Described(name, label, type, options, read_only, required=name in _REQUIRED)

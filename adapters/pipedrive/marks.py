@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 from adapters.pipedrive.api import Api, Found
 from adapters.pipedrive.entries import has_email, has_phone
 from adapters.pipedrive.fields import Fields
-from adapters.pipedrive.pipelines import NAMES
 from crmhub.adapter import Linked
+from crmhub.adapter.fitting import Fitting
 
 # Pipedrive's times are whole seconds, and its clock is known only roughly.
 _CLOCK_S = 2.0
@@ -21,9 +21,10 @@ _CLOCK_S = 2.0
 class Marks:
     """Finds records that earlier, unanswered creates have made in a Pipedrive company."""
 
-    def __init__(self, api: Api, fields: Fields) -> None:
+    def __init__(self, api: Api, fields: Fields, fitting: Fitting) -> None:
         self._api = api
         self._fields = fields
+        self._fitting = fitting
 
     def person(self, mark: str, sent: Mapping[str, str], since_ms: int) -> Found | None:
         """Return the person that a create has made since `since_ms` (ms since 1970), or None.
@@ -57,8 +58,8 @@ class Marks:
         `sent`. Pipeline and stage are not compared, since an automation may have changed them.
         """
         fields, field, since = self._fields.of(kind), self._fields.mark(kind), self._since(since_ms)
-        fit = self._fields.fitted(kind, sent)
-        expected = {n: text for n, text in fit.items() if text and n not in NAMES[kind]}
+        fit = self._fitting.without_place(kind, sent)
+        expected = {name: text for name, text in fit.items() if text}
         params = {"person_id": contact_id, "sort_by": "add_time", "sort_direction": "desc"}
         alike: Found | None = None
         for answer, deal in self._api.listed("deals", params=params):

@@ -12,18 +12,15 @@ from crmhub.adapter import (
     Linked,
     Pipeline,
     Problem,
-    Rejected,
     Unsupported,
 )
-from crmhub.adapter.places import place
 from crmhub.adapter.remembered import HOUR, Remembered
 
-NAMES: Mapping[Linked, tuple[str, str]] = {
+NAMES: Mapping[str, tuple[str, str]] = {
     "deals": ("pipeline", "dealstage"),
     "tickets": ("hs_pipeline", "hs_pipeline_stage"),
 }
 """The names of pipeline and stage, by kind of record."""
-_FRESH_S = 60.0
 
 
 class Pipelines:
@@ -53,19 +50,6 @@ class Pipelines:
             problem = Problem("support_pipeline", reason)
             raise BadConfig(f"support_pipeline: {reason}.", problems=[problem])
         return named
-
-    def placed(self, kind: Linked, values: Mapping[str, str]) -> dict[str, str]:
-        """Return pipeline and stage as properties with ids; `values` may name them by label.
-
-        Raises Rejected if there is no such pipeline or stage.
-        """
-        names = NAMES[kind]
-        wanted = (values.get(names[0], ""), values.get(names[1], ""))
-        try:
-            placed = place(self.of(kind), wanted, names)
-        except Rejected:
-            placed = place(self.of(kind, newer_than=_FRESH_S), wanted, names)
-        return dict(zip(names, placed, strict=True))
 
     def _load(self) -> list[Pipeline]:
         stages: dict[str, list[Choice]] = {}

@@ -7,18 +7,43 @@ more by newer definitions, since the cached ones may be outdated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from crmhub.adapter.coercion import fitted
-from crmhub.adapter.definitions import Definitions
-from crmhub.adapter.errors import Problem, Rejected
+from crmhub.adapter.errors import LacksRight, Problem, Rejected
 from crmhub.adapter.places import place
 from crmhub.adapter.remembered import HOUR
-from crmhub.adapter.values import Choice, Described, Kind
+from crmhub.adapter.values import Choice, Described, Kind, Linked, Owner, Pipeline
 
 T = TypeVar("T")
+
+
+class Source(Protocol):
+    """The definitions of a CRM, as `crmhub.adapter.definitions` caches them.
+
+    The methods use definitions that were loaded within the last `newer_than` seconds.
+    """
+
+    @property
+    def stale_s(self) -> float:
+        """The greatest age in seconds of a definition by which a value may be refused."""
+
+    @property
+    def hidden(self) -> tuple[type[LacksRight], ...]:
+        """The errors with which the CRM refuses owners or pipelines alone."""
+
+    def properties(
+        self, kind: Kind, names: Iterable[str], *, newer_than: float = HOUR
+    ) -> Mapping[str, Described]:
+        """Return the definitions of the properties `names` by name; leave out unknown names."""
+
+    def pipelines(self, kind: Linked, *, newer_than: float = HOUR) -> Sequence[Pipeline]:
+        """Return the pipelines of deals or tickets, with their stages."""
+
+    def owners(self, *, newer_than: float = HOUR) -> Sequence[Owner]:
+        """Return the users to whom records can be assigned; raises LacksRight."""
 
 
 class Fitting:
@@ -32,7 +57,7 @@ class Fitting:
 
     def __init__(
         self,
-        definitions: Definitions,
+        definitions: Source,
         *,
         places: Mapping[str, tuple[str, str]],
         owner: str,

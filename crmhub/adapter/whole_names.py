@@ -72,13 +72,13 @@ class _Split(Adapter):
     def find_contact(
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
     ) -> Contact | None:
-        asked = self._asked(names)
+        asked = self.__asked(names)
         found = super().find_contact(email=email, phone=phone, names=asked)  # type: ignore[safe-super]
-        return None if found is None else self._halved(found, names)
+        return None if found is None else self.__halved(found, names)
 
     def get_contact(self, contact_id: str, names: Sequence[str]) -> Contact:
-        found = super().get_contact(contact_id, self._asked(names))  # type: ignore[safe-super]
-        return self._halved(found, names)
+        found = super().get_contact(contact_id, self.__asked(names))  # type: ignore[safe-super]
+        return self.__halved(found, names)
 
     def find_contacts(
         self,
@@ -87,8 +87,8 @@ class _Split(Adapter):
         phones: Sequence[str] = (),
         names: Sequence[str] = (),
     ) -> dict[str, Contact]:
-        found = super().find_contacts(emails=emails, phones=phones, names=self._asked(names))
-        return {value: self._halved(contact, names) for value, contact in found.items()}
+        found = super().find_contacts(emails=emails, phones=phones, names=self.__asked(names))
+        return {value: self.__halved(contact, names) for value, contact in found.items()}
 
     def describe(self, kind: Kind) -> list[Described]:
         described = super().describe(kind)
@@ -99,10 +99,10 @@ class _Split(Adapter):
             ]
         return described
 
-    def _asked(self, names: Sequence[str]) -> list[str]:
+    def __asked(self, names: Sequence[str]) -> list[str]:
         return list(dict.fromkeys(self.whole_name if name in HALVES else name for name in names))
 
-    def _halved(self, contact: Contact, names: Sequence[str]) -> Contact:
+    def __halved(self, contact: Contact, names: Sequence[str]) -> Contact:
         values = dict(contact.properties)
         if self.whole_name in values:
             values |= zip(HALVES, split(values[self.whole_name]), strict=True)
@@ -111,25 +111,25 @@ class _Split(Adapter):
     # Writing.
 
     def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
-        with self._blaming(properties):
-            saved = super().create_contact(self._joined(properties), mark=mark)  # type: ignore[safe-super]
-        return self._blamed(saved, properties)
+        with self.__blaming(properties):
+            saved = super().create_contact(self.__joined(properties), mark=mark)  # type: ignore[safe-super]
+        return self.__blamed(saved, properties)
 
     def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
-        complete = self._completed(contact_id, properties)
-        with self._blaming(properties):
-            saved = super().update_contact(contact_id, self._joined(complete))  # type: ignore[safe-super]
-        return self._blamed(saved, properties)
+        complete = self.__completed(contact_id, properties)
+        with self.__blaming(properties):
+            saved = super().update_contact(contact_id, self.__joined(complete))  # type: ignore[safe-super]
+        return self.__blamed(saved, properties)
 
     def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
         sent = [
-            replace(write, properties=self._joined(self._completed(write.contact_id, given)))
+            replace(write, properties=self.__joined(self.__completed(write.contact_id, given)))
             for write in writes
             for given in [write.properties]
         ]
         outcomes = super().write_contacts(sent)
         return [
-            self._blamed(outcome, write.properties)
+            self.__blamed(outcome, write.properties)
             for write, outcome in zip(writes, outcomes, strict=True)
         ]
 
@@ -152,15 +152,15 @@ class _Split(Adapter):
         since_ms: int,
     ) -> Saved | None:
         if kind == "contacts":
-            sent = self._joined(sent)
+            sent = self.__joined(sent)
         return super().find_marked(kind, contact_id, mark, sent=sent, since_ms=since_ms)
 
     def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
         if kind == "contacts":
-            properties = self._joined(properties)
+            properties = self.__joined(properties)
         return super().may_land_for(kind, properties)
 
-    def _joined(self, properties: Mapping[str, str]) -> dict[str, str]:
+    def __joined(self, properties: Mapping[str, str]) -> dict[str, str]:
         """Return the properties of a contact with the whole name in place of its halves.
 
         Raises Rejected if the whole name is given, too.
@@ -173,7 +173,7 @@ class _Split(Adapter):
         first, last = (properties.get(name, "") for name in HALVES)
         return {**_without(properties), self.whole_name: join(first, last)}
 
-    def _completed(self, contact_id: str, properties: Mapping[str, str]) -> Mapping[str, str]:
+    def __completed(self, contact_id: str, properties: Mapping[str, str]) -> Mapping[str, str]:
         """Return the properties of an update with both halves of the name, if it has one of them.
 
         The other one is read from the CRM.
@@ -183,25 +183,25 @@ class _Split(Adapter):
         held = self.get_contact(contact_id, HALVES).properties
         return {**held, **properties}
 
-    def _blamed(self, outcome: T, properties: Mapping[str, str]) -> T:
+    def __blamed(self, outcome: T, properties: Mapping[str, str]) -> T:
         """Return the outcome of a write with the names that the caller sent in its problems."""
         if isinstance(outcome, Saved) and outcome.refused:
-            return replace(outcome, refused=self._problems(outcome.refused, properties))
+            return replace(outcome, refused=self.__problems(outcome.refused, properties))
         if isinstance(outcome, Rejected):
-            outcome.problems = self._problems(outcome.problems, properties)
+            outcome.problems = self.__problems(outcome.problems, properties)
         if isinstance(outcome, Conflict) and outcome.name == self.whole_name:
             outcome.name = next((name for name in HALVES if name in properties), outcome.name)
         return outcome
 
     @contextmanager
-    def _blaming(self, properties: Mapping[str, str]) -> Iterator[None]:
+    def __blaming(self, properties: Mapping[str, str]) -> Iterator[None]:
         try:
             yield
         except (Rejected, Conflict) as exc:
-            self._blamed(exc, properties)
+            self.__blamed(exc, properties)
             raise
 
-    def _problems(
+    def __problems(
         self, problems: Sequence[Problem], properties: Mapping[str, str]
     ) -> tuple[Problem, ...]:
         halves = [name for name in HALVES if name in properties]

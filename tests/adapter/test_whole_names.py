@@ -105,3 +105,17 @@ def test_the_whole_name_beside_its_halves_is_refused(adapter: Adapter, crm: Rost
 def test_only_what_the_class_overrides_is_announced(adapter: Adapter) -> None:
     assert adapter.can("find_marked")
     assert not adapter.can("find_contacts")
+
+
+def test_an_adapter_keeps_its_own_private_methods() -> None:
+    class WithMethods(RosterAdapter):
+        def _joined(self) -> str:
+            return "mine"
+
+        def _problems(self) -> str:
+            return "mine, too"
+
+    settings = {"login_url": "https://login.example.org", "user": USER}
+    adapter = Connection(WithMethods, settings, {"password": PASSWORD}).adapter()
+    assert isinstance(adapter, WithMethods)
+    assert (adapter._joined(), adapter._problems()) == ("mine", "mine, too")

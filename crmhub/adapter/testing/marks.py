@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 
-from crmhub.adapter import Adapter, Linked, Saved, Unavailable, Unsupported, Written
+from crmhub.adapter import Adapter, ContactWrite, Linked, Saved, Unavailable, Unsupported, Written
 from crmhub.adapter.testing.base import HOURS, Base, either, new_mark, phone_number
 from crmhub.adapter.testing.crm import Crm, LaggingCrm
 from crmhub.adapter.testing.linking import each_kind
@@ -146,6 +146,34 @@ class MarkTests(Base):
         record = either(Unavailable, lambda: self._id(adapter, "contacts", "", mark, mine))
         # The search may show a phone late, so an error is right, too.
         assert record == made.id or (by == "phone" and _later(record))
+
+    def test_a_contact_of_a_batch_is_found_like_any_other(self, adapter: Adapter, crm: Crm) -> None:
+        for feature in ("find_marked", "write_contacts"):
+            self.announced(feature)
+        self.lagging(crm)
+
+        def is_found(create: Callable[[Mapping[str, str], str], object]) -> bool:
+            mine, mark = self.person(phone=phone_number()), new_mark()
+            del mine["email"]
+            create(mine, mark)
+            record = either(Unavailable, lambda: self._id(adapter, "contacts", "", mark, mine))
+            return not _later(record) and record != ""
+
+        alone = is_found(lambda mine, mark: adapter.create_contact(mine, mark=mark))
+        writes = adapter.write_contacts
+        in_batch = is_found(lambda mine, mark: writes([ContactWrite("", mine, mark)]))
+        assert in_batch or not alone, "a batch keeps no mark"
+
+    @each_kind
+    def test_what_cannot_land_late_is_made_once_for_its_mark(
+        self, adapter: Adapter, crm: Crm, kind: Linked
+    ) -> None:
+        if not adapter.under_way_s or adapter.may_land_for(kind, self.title(kind)):
+            pytest.skip(f"{self.adapter_class.title} does not say that it takes a mark only once")
+        id, mark = crm.add_contact(self.person()), new_mark()
+        made = [self._write(adapter, kind, id, mark).id for _ in range(2)]
+        assert list(crm.linked(kind, id)) == [made[0]]
+        assert made[1] == made[0]
 
     def test_a_contact_that_was_never_written_is_not_found(
         self, adapter: Adapter, crm: Crm

@@ -313,3 +313,12 @@ def test_a_person_without_email_is_found_by_the_mark() -> None:
             for mark in ("m1", "m2", "m3")
         ]
         assert [one.id if one else "" for one in marked] == [*ids, ""]
+
+
+def test_an_owner_is_named_by_email_or_id(crm: PipedriveCrm, adapter: Adapter) -> None:
+    for owner in ("me@acme.example", "7301"):
+        saved = adapter.create_contact({"lastname": "Lee", "hubspot_owner_id": owner})
+        assert crm.fake.records("contacts")[saved.id]["owner_id"] == 7301
+    refused = either(Rejected, lambda: adapter.create_contact({"hubspot_owner_id": "1"}))
+    assert isinstance(refused, Rejected)
+    assert [problem.name for problem in refused.problems] == ["hubspot_owner_id"]

@@ -1,0 +1,149 @@
+"""How an account is connected to Zoho CRM: settings, guides for people, scopes, addresses of OAuth.
+
+Sources: Zoho's pages "OAuth authentication" and "API limits" of the CRM API v8, November 2026.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from crmhub.adapter import Guide, OAuth, Setting, Step
+from crmhub.adapter.oauth import oauth_settings
+
+CENTRES = ("com", "eu", "in", "com.au", "com.cn", "jp", "ca", "sa")
+"""The data centres of Zoho, as the ends of its addresses."""
+EDITIONS: Mapping[str, tuple[int, int]] = {
+    "free": (5_000, 5),
+    "standard": (50_000, 10),
+    "professional": (50_000, 15),
+    "enterprise": (50_000, 20),
+    "ultimate": (50_000, 25),
+}
+"""The credits in 24 hours and the simultaneous calls of each edition.
+
+Paid editions have further credits for each user, so an account may have more.
+"""
+SCOPES = (
+    "ZohoCRM.modules.contacts.READ",
+    "ZohoCRM.modules.contacts.CREATE",
+    "ZohoCRM.modules.contacts.UPDATE",
+    "ZohoCRM.modules.deals.READ",
+    "ZohoCRM.modules.deals.CREATE",
+    "ZohoCRM.modules.cases.READ",
+    "ZohoCRM.modules.cases.CREATE",
+    "ZohoCRM.coql.READ",
+    "ZohoCRM.settings.fields.READ",
+    "ZohoCRM.settings.layouts.READ",
+    "ZohoCRM.settings.pipeline.READ",
+    "ZohoCRM.users.READ",
+)
+"""The rights that the hub needs."""
+# Zoho separates scopes by commas.
+_SCOPE = ",".join(SCOPES)
+
+SETTINGS = (
+    Setting(
+        "data_centre",
+        "Data centre",
+        choices=CENTRES,
+        default="com",
+        help="The end of the address at which you use Zoho CRM, such as eu of crm.zoho.eu.",
+    ),
+    Setting(
+        "edition",
+        "Edition",
+        choices=tuple(EDITIONS),
+        default="standard",
+        help="The edition of Zoho CRM, which decides how many calls the hub may make.",
+    ),
+    Setting(
+        "mark_field",
+        "Field for the hub's marks",
+        help="API name of a text field of contacts, deals and cases, such as crmhub_mark. It"
+        " prevents duplicates after a lost answer. Recommended.",
+    ),
+    Setting(
+        "run_workflows",
+        "Run workflows, approvals and blueprints",
+        "boolean",
+        default="true",
+        help="Whether Zoho runs them for the records that the hub writes.",
+    ),
+    Setting(
+        "accounts_url",
+        "Login address",
+        "url",
+        help="Leave this empty, unless you try the fake Zoho CRM.",
+    ),
+    *oauth_settings("Zoho"),
+)
+"""The settings of a connection to Zoho CRM."""
+
+_CONSOLE = ("https://api-console.zoho.com/", "Zoho's API console")
+GUIDES = (
+    Guide(
+        "With the Connect button",
+        (
+            Step(
+                "In the API console of your data centre, add a client of the type Server-based"
+                " Applications.",
+                *_CONSOLE,
+            ),
+            Step("Add the redirect address that the form shows to its authorized redirect URIs."),
+            Step("Copy its client id and client secret into the form, then press Connect."),
+        ),
+    ),
+    Guide(
+        "With a refresh token",
+        (
+            Step(
+                "In the API console, add a Self Client. Under Generate Code, enter these scopes:",
+                *_CONSOLE,
+                codes=(_SCOPE,),
+            ),
+            Step("Exchange the code for a refresh token within its minutes, and enter the token."),
+        ),
+    ),
+    Guide(
+        "The field for marks",
+        (
+            Step(
+                "Recommended: in Setup > Modules and Fields, add a single-line field with this"
+                " name to Contacts, Deals and Cases. Let it not allow duplicate values.",
+                codes=("crmhub_mark",),
+            ),
+            Step(
+                "Enter its API name in the form. By it the hub finds out whether a record was"
+                " written when an answer was lost."
+            ),
+        ),
+    ),
+)
+"""What a person does in Zoho CRM before an account is connected."""
+
+
+def accounts_url(settings: Mapping[str, str]) -> str:
+    """Return the address of Zoho's server for logins and tokens, without a slash at its end."""
+    if settings["accounts_url"]:
+        return settings["accounts_url"].rstrip("/")
+    return f"https://accounts.{_brand(settings)}.{settings['data_centre']}"
+
+
+def page_url(settings: Mapping[str, str], tab: str, record_id: str) -> str:
+    """Return the address of the page of a record; `tab` is the name of its module in addresses."""
+    return f"https://crm.{_brand(settings)}.{settings['data_centre']}/crm/tab/{tab}/{record_id}"
+
+
+def oauth(settings: Mapping[str, str]) -> OAuth:
+    """Return how an account with these settings is connected by OAuth."""
+    accounts = accounts_url(settings)
+    return OAuth(
+        authorize_url=f"{accounts}/oauth/v2/auth",
+        token_url=f"{accounts}/oauth/v2/token",
+        scopes=(_SCOPE,),
+        parameters={"access_type": "offline", "prompt": "consent"},
+    )
+
+
+def _brand(settings: Mapping[str, str]) -> str:
+    return "zohocloud" if settings["data_centre"] == "ca" else "zoho"

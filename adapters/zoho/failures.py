@@ -1,0 +1,226 @@
+"""Convert Zoho's error responses into the errors of the adapter contract.
+
+An error is an object with `code`, `message` and `details`. A write answers with a list `data` of
+such objects, one for each row; a success among them has the id of its record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from crmhub.adapter import (
+    AdapterError,
+    BadConfig,
+    Conflict,
+    Denied,
+    LacksRight,
+    NotFound,
+    NotYet,
+    Problem,
+    Rejected,
+    Throttled,
+    Unavailable,
+    Uncertain,
+)
+from crmhub.adapter.answers import objects_in
+from crmhub.adapter.http import QUOTA, Answer
+
+# Zoho blocks a refresh token for the rest of 10 minutes; credits come back within 24 hours.
+_TOKENS_S, _CREDITS_S, _BUSY_S, _LOCKED_S = 600.0, 900.0, 5.0, 600.0
+_SHOWN = 300
+
+
+class Duplicate(Conflict):
+    """Another record has a value that must be unique.
+
+    `module` is Zoho's name of that record's kind, or "" if Zoho does not tell it.
+    """
+
+    module = ""
+
+
+class Refused(Rejected):
+    """Zoho refused some rows of a call: `outcomes` has the id or the error of each, in order."""
+
+    def __init__(self, outcomes: Sequence[str | AdapterError]) -> None:
+        super().__init__([], "Zoho refuses some of the records")
+        self.outcomes = outcomes
+
+
+def failure(answer: Answer) -> AdapterError | None:
+    """Return the error that an answer of Zoho's API reports; None leaves it to the status.
+
+    For a write of several rows of which some failed, the error is Refused.
+    """
+    if answer.status in (404, 410):
+        # A record that does not exist is a 204 or a 400.
+        return BadConfig("Zoho has no such address; the data centre may be wrong.")
+    if answer.status == 429:
+        return _too_many(answer)
+    if answer.status >= 500:
+        return None
+    body = answer.body if isinstance(answer.body, dict) else {}
+    listed = body.get("data")
+    rows = listed if isinstance(listed, list) else [body]
+    if not any(_is_error(row) for row in rows):
+        return None
+    if len(rows) == 1:
+        return _error(answer, rows[0])
+    return Refused([_outcome(answer, row) for row in rows])
+
+
+def token_failure(answer: Answer) -> AdapterError | None:
+    """Return the error that an answer of the token endpoint reports; None leaves it to the status.
+
+    Zoho answers refused credentials with status 200, and too many requests with 400.
+    """
+    match answer.body:
+        case {"error": str(error)}:
+            pass
+        case _:
+            return None
+    description = str(answer.body.get("error_description", ""))
+    if "too many requests" in description.lower():
+        return Throttled(f"Zoho gives no more tokens now: {description}", retry_after=_TOKENS_S)
+    if error in ("server_error", "general_error", "temporarily_unavailable"):
+        return Unavailable(f"Zoho's login server is out of order ({error}).")
+    if answer.status >= 500 or answer.status == 429:
+        return None
+    reason = f" ({error[:_SHOWN]})"
+    if error == "invalid_client":
+        return Denied(
+            f"Zoho does not know the client id in this data centre{reason}. Correct the data"
+            " centre, the client id or the client secret."
+        )
+    return Denied(
+        f"Zoho refuses the refresh token{reason}. It was revoked, or belongs to another data"
+        " centre; connect the account anew."
+    )
+
+
+def _too_many(answer: Answer) -> Throttled | None:
+    if answer.headers.get("X-API-CREDITS-REMAINING", "").strip() != "0":
+        return None
+    wait = answer.seconds()
+    return Throttled(
+        "The account has used up its API credits in Zoho.",
+        retry_after=_CREDITS_S if wait is None else wait,
+        scope=QUOTA,
+    )
+
+
+def _is_error(row: Any) -> bool:
+    # A record that was read may have a field of its own named `status`.
+    return _has_code(row) and row.get("status") == "error"
+
+
+def _has_code(row: Any) -> bool:
+    return isinstance(row, dict) and isinstance(row.get("code"), str) and "message" in row
+
+
+def _outcome(answer: Answer, row: Any) -> str | AdapterError:
+    """Return the id of the record of a written row, or the error of a refused one."""
+    if _is_error(row):
+        return _error(answer, row)
+    details = row.get("details") if isinstance(row, dict) else None
+    record_id = details.get("id") if isinstance(details, dict) else None
+    return record_id if isinstance(record_id, str) and record_id else _doubt(answer, "no id came")
+
+
+def _error(answer: Answer, row: Mapping[str, Any]) -> AdapterError:
+    code, details = row["code"], row.get("details")
+    details = details if isinstance(details, dict) else {}
+    message = str(row["message"])[:_SHOWN].rstrip(".")
+    words = f"Zoho: {message} ({code[:_SHOWN]})"
+    named = _named(details)
+    match code:
+        case "MULTIPLE_OR_MULTI_ERRORS":
+            return _several(answer, words, details.get("errors", row.get("errors")))
+        case "DUPLICATE_DATA":
+            return _duplicate(words, named, details)
+        case "INVALID_TOKEN" | "AUTHENTICATION_FAILURE":
+            return Denied(f"Zoho refuses the access token: {message} ({code}).")
+        case "OAUTH_SCOPE_MISMATCH":
+            return LacksRight(
+                "The refresh token lacks a scope in Zoho for this call. Connect the account anew"
+                " with all scopes."
+            )
+        case "NO_PERMISSION" | "AUTHORIZATION_FAILED":
+            rights = details.get("permissions")
+            right = f": {', '.join(map(str, rights))}" if isinstance(rights, list) else ""
+            return LacksRight(f"The user of the connection lacks a right in Zoho{right}. {words}.")
+        case "INVALID_MODULE" | "INVALID_URL_PATTERN" | "INVALID_REQUEST_METHOD":
+            return BadConfig(f"{words}.")
+        case "RATE_LIMIT_EXCEEDED" | "TOO_MANY_REQUESTS":
+            return Throttled(f"{words}.", retry_after=answer.seconds() or _BUSY_S)
+        case "RECORD_LOCKED" | "NOT_APPROVED":
+            return NotYet(f"{words}. It is locked, or waits for approval.", retry_after=_LOCKED_S)
+        case "INTERNAL_ERROR" | "DEPENDENT_SERVICE_ERROR" | "SERVICE_UNAVAILABLE":
+            return _doubt(answer, words)
+        case "INVALID_DATA" if "id" in named or "resource_path_index" in details:
+            return NotFound("Zoho has no such record")
+    if answer.status == 401:
+        return Denied(f"{words}.")
+    return Rejected(
+        [Problem(n, _reason(message, details), _options(details)) for n in named], words
+    )
+
+
+def _doubt(answer: Answer, why: str) -> AdapterError:
+    if answer.reads:
+        return Unavailable(f"Zoho is out of order: {why}.")
+    return Uncertain(f"Zoho is out of order: {why}; it may have stored this all the same.")
+
+
+def _several(answer: Answer, words: str, listed: Any) -> AdapterError:
+    """Return the error for a row with several errors; a conflict goes before refused values."""
+    rows = listed if isinstance(listed, list) else []
+    errors = [_error(answer, row) for row in rows if _has_code(row)]
+    conflicts = [error for error in errors if isinstance(error, Conflict)]
+    others = [error for error in errors if not isinstance(error, Conflict | Rejected)]
+    if conflicts or others:
+        return (others + conflicts)[0]
+    problems = [p for error in errors if isinstance(error, Rejected) for p in error.problems]
+    return Rejected(problems, "" if problems else words)
+
+
+def _duplicate(words: str, named: Sequence[str], details: Mapping[str, Any]) -> Duplicate:
+    holder = details.get("duplicate_record")
+    holder = holder if isinstance(holder, dict) else details
+    record_id, module = holder.get("id"), holder.get("module")
+    error = Duplicate(
+        words,
+        existing_id=record_id if isinstance(record_id, str) else "",
+        name=named[0] if named else "",
+    )
+    error.module = str(module.get("api_name", "")) if isinstance(module, dict) else ""
+    return error
+
+
+def _named(details: Mapping[str, Any]) -> list[str]:
+    """Return the API names of the fields at fault; `id` means that the record does not exist.
+
+    The id of a linked record is named `id`, too; then the path tells the field.
+    """
+    names = []
+    for entry in [details, *objects_in(details.get("expected_fields"))]:
+        name = entry.get("api_name")
+        if isinstance(name, str) and name:
+            path = str(entry.get("json_path", "")).split(".")
+            names.append(path[-2] if name == "id" and len(path) > 3 else name)
+    return list(dict.fromkeys(names))
+
+
+def _reason(message: str, details: Mapping[str, Any]) -> str:
+    limits = [
+        f"{words} {details[name]}"
+        for name, words in (("maximum_length", "at most"), ("expected_data_type", "expected:"))
+        if isinstance(details.get(name), str | int)
+    ]
+    return f"{message}{' (' + ', '.join(limits) + ')' if limits else ''}"
+
+
+def _options(details: Mapping[str, Any]) -> tuple[str, ...]:
+    values = details.get("supported_values")
+    return tuple(map(str, values[:20])) if isinstance(values, list) else ()

@@ -1,0 +1,103 @@
+"""How many calls of Tryton a lead, a deal and a ticket take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from adapters.tryton import TrytonAdapter
+from crmhub.adapter import Adapter
+from crmhub.adapter.matching import Lead
+from crmhub.adapter.testing import Connection
+from crmhub.adapter.upserts import upsert_contact
+from tests.adapters.tryton.tryton_crm import TrytonCrm, connected
+
+ANN = {"email": "ann@example.org", "firstname": "Ann", "lastname": "Lee"}
+PHONE = {"phone": "+4915123456789"}
+
+
+@pytest.fixture
+def connection(tryton_crm: TrytonCrm) -> Iterator[Connection]:
+    connection = connected(tryton_crm)
+    yield connection
+    connection.outgoing.close()
+
+
+@pytest.fixture
+def adapter(connection: Connection) -> Adapter:
+    """An adapter that has logged in, and knows the fields and the projects."""
+    adapter = connection.adapter()
+    for kind in ("contacts", "deals", "tickets"):
+        adapter.describe(kind)  # type: ignore[arg-type]
+    adapter.pipelines("deals")
+    adapter.pipelines("tickets")
+    return adapter
+
+
+@pytest.fixture
+def calls(connection: Connection, adapter: Adapter) -> Callable[[Callable[[], object]], int]:
+    def counted(work: Callable[[], object]) -> int:
+        connection.outgoing.calls = 0
+        work()
+        return connection.outgoing.calls
+
+    return counted
+
+
+def _upsert(adapter: Adapter, **properties: str) -> Callable[[], object]:
+    lead = Lead(
+        properties,
+        email=properties.get("email", ""),
+        phone=properties.get("phone", ""),
+        mark="crmhub-1",
+    )
+    return lambda: upsert_contact(adapter, lead)
+
+
+def test_a_lead_takes_few_calls(
+    adapter: Adapter, calls: Callable[[Callable[[], object]], int]
+) -> None:
+    first = {
+        "a new one by email": calls(_upsert(adapter, **ANN)),
+        "the same once more": calls(_upsert(adapter, **ANN)),
+        "one with a new name": calls(_upsert(adapter, **ANN | {"lastname": "King"})),
+        "one with a first phone": calls(
+            _upsert(adapter, email=ANN["email"], phone="+493012345678")
+        ),
+        "a new one by email and phone": calls(
+            _upsert(adapter, email="bob@example.org", lastname="Bo", **PHONE)
+        ),
+        "that one once more": calls(
+            _upsert(adapter, email="bob@example.org", lastname="Bo", **PHONE)
+        ),
+    }
+    assert first == {
+        "a new one by email": 3,
+        "the same once more": 1,
+        "one with a new name": 3,
+        "one with a first phone": 4,
+        "a new one by email and phone": 4,
+        "that one once more": 1,
+    }
+
+
+def test_a_deal_and_a_ticket_take_two_calls(
+    adapter: Adapter, tryton_crm: TrytonCrm, calls: Callable[[Callable[[], object]], int]
+) -> None:
+    id = tryton_crm.add_contact(ANN)
+    deal, ticket = {"dealname": "A deal"}, {"subject": "A ticket"}
+    moved = deal | {"dealstage": "opportunity"}
+    assert calls(lambda: adapter.create_for_contact("deals", id, deal, mark="crmhub-2")) == 2
+    assert calls(lambda: adapter.create_for_contact("deals", id, moved, mark="crmhub-3")) == 3
+    assert calls(lambda: adapter.create_for_contact("tickets", id, ticket, mark="crmhub-4")) == 2
+
+
+def test_an_adapter_begins_with_few_calls(
+    connection: Connection, calls: Callable[[Callable[[], object]], int]
+) -> None:
+    """A login, the user's preferences and the fields of a party, once an hour at most."""
+    connection.credentials = {**connection.credentials, "access_grant": ""}
+    fresh = connection.adapter()
+    assert isinstance(fresh, TrytonAdapter)
+    assert calls(lambda: fresh.find_contact(email="nobody@example.org")) == 4
