@@ -17,8 +17,7 @@ from tests.adapters.odoo.odoo_crm import JSON_2, JSON_RPC, KEY, OdooCrm
 
 
 def told(name: str, message: str = "it is about {request}") -> dict[str, object]:
-    debug = "Traceback: {request}"
-    return {"name": name, "message": message, "arguments": [], "context": {}, "debug": debug}
+    return {"name": name, "message": message, "arguments": [], "debug": "Traceback: {request}"}
 
 
 def error(name: str, message: str = "it is about {request}") -> dict[str, object]:
