@@ -49,6 +49,7 @@ _TESTED = {
 }
 # Blocks that no test runs, and why.
 _NOT_RUN = {
+    ("adapters", "toml"): "an entry point of a package that its author makes",
     ("scaling", "sql"): "needs Citus, and a role of its own behind a pooler",
     ("scaling", "ini"): "an address and limits that each operator chooses",
 }
