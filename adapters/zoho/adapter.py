@@ -3,47 +3,42 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import Any, TypeVar
 
-from adapters.zoho.api import Api
-from adapters.zoho.connecting import GUIDES, SETTINGS, oauth
-from adapters.zoho.fields import MODULES, by_name
-from adapters.zoho.marks import Marks
-from adapters.zoho.writing import CREATE, UPDATE, Writing
+from adapters.zoho.api import STALE_S
+from adapters.zoho.connecting import GUIDES, SCOPE, SETTINGS, accounts_url
+from adapters.zoho.fields import MODULES, existed
+from adapters.zoho.writing import CREATE, Writing
 from crmhub.adapter import (
     OAUTH_SECRETS,
-    Adapter,
-    AdapterError,
     BadConfig,
-    Changes,
-    Conflict,
     Contact,
-    ContactWrite,
-    Context,
     Described,
     Kind,
     LacksRight,
     Linked,
-    NotFound,
-    NotYet,
     OAuth,
     Owner,
     Pipeline,
     Problem,
-    Rejected,
     Saved,
     Unsupported,
     Written,
 )
+from crmhub.adapter.answers import parse_time
+from crmhub.adapter.defined import Candidate, find_created
 from crmhub.adapter.phones import PHONES, has_number, notations
+from crmhub.adapter.remembered import HOUR
 
 T = TypeVar("T")
 
 _EMAILS = ("email", "Secondary_Email")
 _ID = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
-_FIELDS_SCOPE = "settings.fields.READ"
+# Zoho's times are whole seconds.
+_TOLERANCE_S = 2.0
 # The methods with which `check` tries the rights to write, and the scopes that they need.
 _WRITES: Mapping[Written, Mapping[str, str]] = {
     "contacts": {"POST": "CREATE", "PUT": "UPDATE"},
@@ -52,7 +47,7 @@ _WRITES: Mapping[Written, Mapping[str, str]] = {
 }
 
 
-class ZohoAdapter(Adapter):
+class ZohoAdapter(Writing):
     """The adapter for Zoho CRM's API v8, connected by OAuth; a ticket is a case.
 
     `active_workflow` is not supported, since Zoho does not tell the workflows of a contact.
@@ -65,13 +60,6 @@ class ZohoAdapter(Adapter):
     settings = SETTINGS
     guides = GUIDES
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self._api = Api(context, title=self.title)
-        self._writing = Writing(self._api, context)
-        self._marks = Marks(self._api, self._writing, context)
-        self._mark = context.settings["mark_field"]
-
     @classmethod
     def clash(cls, settings: Mapping[str, str], credentials: Mapping[str, str]) -> Problem | str:
         missing = next((name for name in OAUTH_SECRETS if not credentials[name]), "")
@@ -80,7 +68,13 @@ class ZohoAdapter(Adapter):
 
     @classmethod
     def oauth(cls, settings: Mapping[str, str]) -> OAuth | None:
-        return oauth(settings)
+        accounts = accounts_url(settings)
+        return OAuth(
+            authorize_url=f"{accounts}/oauth/v2/auth",
+            token_url=f"{accounts}/oauth/v2/token",
+            scopes=(SCOPE,),
+            parameters={"access_type": "offline", "prompt": "consent"},
+        )
 
     @classmethod
     def may_be_id(cls, contact_id: str) -> bool:
@@ -116,110 +110,19 @@ class ZohoAdapter(Adapter):
 
     def get_contact(self, contact_id: str, names: Sequence[str]) -> Contact:
         self.check_id(contact_id)
-        row = self._api.record("contacts", contact_id)
-        if row is None:
-            raise _no_contact()
-        return self._contact(row, names)
-
-    def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
-        """Create a contact; where Zoho takes an email twice, look for it once more under a lease.
-
-        A contact without a last name, which Zoho requires, gets its email, its phone or a dash.
-        """
-        email = (properties.get("email") or properties.get("Email", "")).strip().lower()
-        if not email or self._is_unique_email():
-            return self._writing.create("contacts", properties, mark, {})
-        with self.context.lease(f"email {email}", self.context.remaining()):
-            if holder := self.find_contacts(emails=[email]).get(email):
-                raise Conflict("This email is taken.", existing_id=holder.id, name="email")
-            return self._writing.create("contacts", properties, mark, {})
-
-    def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
-        self.check_id(contact_id)
-        return self._writing.update(contact_id, properties)
-
-    def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
-        results: dict[int, Saved | AdapterError] = {}
-        creates: dict[int, dict[str, Any]] = {}
-        updates: dict[int, dict[str, Any]] = {}
-        for index, write in enumerate(writes):
-            try:
-                if write.contact_id:
-                    row = self._writing.row("contacts", UPDATE, write.properties)
-                    updates[index] = {**row, "id": write.contact_id}
-                else:
-                    row = self._writing.row("contacts", CREATE, write.properties, write.mark)
-                    creates[index] = row
-            except AdapterError as exc:
-                results[index] = exc
-        self._writing.write_batch("PUT", updates, "updated", results)
-        with ExitStack() as leases:
-            try:
-                unclaimed = self._unclaimed(creates, leases)
-            except AdapterError as exc:
-                results |= dict.fromkeys(creates, exc)
-            else:
-                self._writing.write_batch("POST", unclaimed, "created", results)
-        return [results.get(index) for index in range(len(writes))]
-
-    def _unclaimed(
-        self, creates: Mapping[int, dict[str, Any]], leases: ExitStack
-    ) -> Mapping[int, dict[str, Any]]:
-        """Return the rows whose email no contact has and nobody else is writing at this moment.
-
-        Enter the leases of their emails into `leases`. A row without an email is left out, too.
-        """
-        if self._is_unique_email():
-            return creates
-        mine: dict[str, int] = {}
-        seconds = self.context.remaining()
-        for index, row in creates.items():
-            email = str(row.get("Email", "")).lower()
-            if email and email not in mine:
-                with suppress(NotYet):
-                    lease = self.context.lease(f"email {email}", seconds, patience=0.0)
-                    leases.enter_context(lease)
-                    mine[email] = index
-        taken = self.find_contacts(emails=list(mine)) if mine else {}
-        return {index: creates[index] for email, index in mine.items() if email not in taken}
+        return self._contact(self._api.record("contacts", contact_id), names)
 
     def has_email(self, contact: Contact, email: str) -> bool:
         return email in (contact.properties.get(name, "").lower() for name in _EMAILS)
 
     def has_phone(self, contact: Contact, phone: str) -> bool:
-        """Return whether the contact has this phone number, stored in any notation."""
         return has_number(contact.properties, phone)
-
-    def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
-        """Return the properties whose values differ from the contact's, in the form of the type."""
-        texts = self._writing.texts("contacts", UPDATE, properties)
-        current = contact.properties
-        return Changes({name: text for name, text in texts.items() if current.get(name) != text})
-
-    def _is_unique_email(self) -> bool:
-        email = self._api.fields["contacts"].get().get("email")
-        return email is not None and email.is_unique and email.ignores_case
 
     def _contact(self, row: Mapping[str, Any], names: Sequence[str]) -> Contact:
         fields, contact_id = self._api.fields["contacts"].get(), str(row["id"])
         known = {name: fields[name] for name in names if name in fields}
         values = {name: field.to_text(row.get(field.name)) for name, field in known.items()}
-        return Contact(contact_id, values, self._writing.page("contacts", contact_id))
-
-    # Deals and tickets.
-
-    def create_for_contact(
-        self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
-    ) -> Saved:
-        """Create a deal or case together with its link to the contact, in one call."""
-        self.check_id(contact_id)
-        link = self._api.link(kind)
-        try:
-            return self._writing.create(kind, properties, mark, {link.name: {"id": contact_id}})
-        except Rejected as exc:
-            if link.described.name in [problem.name for problem in exc.problems]:
-                raise _no_contact() from None
-            raise
+        return Contact(contact_id, values, self._page("contacts", contact_id))
 
     # Records of earlier attempts.
 
@@ -227,7 +130,10 @@ class ZohoAdapter(Adapter):
         """Return 0 if Zoho would refuse a second record because of its email or its mark."""
         if kind == "contacts" and properties.get("email") and self._is_unique_email():
             return 0.0
-        return 0.0 if self._marks.is_unique(kind) else self.under_way_s
+        field = self._api.fields[kind].get().get(self._mark)
+        # A write that may still land was sent within the last hour.
+        is_unique = field and field.raw.get("unique") and existed(field, time.time() - HOUR)
+        return 0.0 if is_unique else self.under_way_s
 
     def find_marked(
         self,
@@ -237,8 +143,41 @@ class ZohoAdapter(Adapter):
         *,
         sent: Mapping[str, str],
         since_ms: int,
+        others: Collection[str] = (),
     ) -> Saved | None:
-        return self._made(kind, contact_id, mark, sent, since_ms / 1000, ())
+        """Return the record that an earlier attempt of a create has made, or None.
+
+        It is found by its mark. If an attempt may have been sent without it, a contact is found by
+        its email or phone, and a deal or case, except those in `others`, by its values.
+        """
+        field = self._api.fields[kind].get(newer_than=STALE_S).get(self._mark)
+        if field and mark:
+            for row in self._api.rows(kind, [self._mark], [self._mark], [mark]):
+                if row.get(field.name) == mark:
+                    return self._saved(kind, str(row["id"]), "created")
+            if existed(field, since_ms / 1000) and not field.is_encrypted:
+                return None
+        if kind == "contacts":
+            email, phone = sent.get("email", "").lower(), sent.get("phone", "")
+            contact = self.find_contact(email=email, phone="" if email else phone)
+            return Saved(contact.id, "created", contact.url) if contact else None
+        self.check_id(contact_id)
+        link, fields = self._api.link(kind), self._api.fields[kind].get()
+        # Pipeline and stage are not compared, because a workflow may have changed them. The link is
+        # compared again, since the lookup is COQL's.
+        texts = {**self._texts(kind, CREATE, sent), link.name: contact_id}
+        rows = self._api.rows(kind, [*texts, "Created_Time"], [link.name], [contact_id])
+        candidates = [
+            Candidate(
+                self._saved(kind, str(row["id"]), "created"),
+                parse_time(row.get("Created_Time")),
+                {name: fields[name].to_text(row.get(fields[name].name)) for name in texts},
+            )
+            for row in rows
+            if row["id"] not in others
+        ]
+        since = since_ms / 1000 + self._api.clock_ahead - _TOLERANCE_S
+        return find_created(candidates, texts, since=since)
 
     def find_apart(
         self,
@@ -250,26 +189,7 @@ class ZohoAdapter(Adapter):
         since_ms: int,
         others: Collection[str],
     ) -> Saved | None:
-        return self._made(kind, contact_id, mark, sent, since_ms / 1000, others)
-
-    def _made(
-        self,
-        kind: Written,
-        contact_id: str,
-        mark: str,
-        sent: Mapping[str, str],
-        since: float,
-        others: Collection[str],
-    ) -> Saved | None:
-        record, certain = self._marks.find(kind, mark, since)
-        if record or certain:
-            return record
-        if kind != "contacts":
-            self.check_id(contact_id)
-            return self._marks.find_by_values(kind, contact_id, sent, since, others)
-        email, phone = sent.get("email", "").lower(), sent.get("phone", "")
-        contact = self.find_contact(email=email, phone="" if email else phone)
-        return self._writing.saved(kind, contact.id, "created") if contact else None
+        return self.find_marked(kind, contact_id, mark, sent=sent, since_ms=since_ms, others=others)
 
     # Metadata.
 
@@ -297,10 +217,9 @@ class ZohoAdapter(Adapter):
 
     def _check_kind(self, kind: Written, missing: list[str]) -> list[Problem]:
         module = MODULES[kind]
-        listed = _try(missing, _FIELDS_SCOPE, lambda: self._api.load_fields(kind))
-        if listed is None:
+        fields = _try(missing, "settings.fields.READ", lambda: self._api.load_fields(kind))
+        if fields is None:
             return []
-        fields = by_name(kind, listed)
         scope = f"modules.{module.lower()}"
         _try(missing, f"{scope}.READ and coql.READ", lambda: self._api.try_read(kind))
         for method, right in _WRITES[kind].items():
@@ -309,7 +228,9 @@ class ZohoAdapter(Adapter):
         if kind == "contacts" and ("email" not in fields or fields["email"].is_encrypted):
             reason = "Zoho encrypts or hides Email of Contacts, so no contact is found by it"
             problems.append(Problem("", reason))
-        if self._mark and not (self._mark in fields and fields[self._mark].takes_marks):
+        mark = fields.get(self._mark)
+        definition = mark.within(CREATE) if mark and not mark.is_encrypted else None
+        if self._mark and (not definition or definition.type != "string" or definition.read_only):
             reason = f"{module} have no text field {self._mark} that the hub may write and find"
             problems.append(Problem("mark_field", reason))
         return problems
@@ -333,7 +254,3 @@ def _try(missing: list[str], scope: str, call: Callable[[], T]) -> T | None:
     except LacksRight:
         missing.append(scope)
         return None
-
-
-def _no_contact() -> NotFound:
-    return NotFound("Zoho has no such contact")

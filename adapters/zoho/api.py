@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from adapters.zoho.connecting import EDITIONS, accounts_url
 from adapters.zoho.failures import Duplicate, Refused, failure, token_failure
 from adapters.zoho.fields import (
     MODULES,
     PLACES,
-    Definition,
-    Definitions,
     Field,
+    Fields,
     read_choice,
     read_fields,
 )
@@ -24,15 +23,19 @@ from crmhub.adapter import (
     Context,
     Kind,
     Linked,
+    NotFound,
     Owner,
     Pipeline,
     Rejected,
     Uncertain,
     Unsupported,
 )
+from crmhub.adapter.answers import objects_in, text_of, value_at
 from crmhub.adapter.http import GENERAL, QUOTA, Answer, Http
 from crmhub.adapter.oauth import Grant, refresh_form
 from crmhub.adapter.remembered import HOUR, Remembered
+
+T = TypeVar("T")
 
 # Zoho gives 10 access tokens per refresh token in 10 minutes.
 _TOKENS, _TOKENS_S, _DAY_S = 10, 600.0, 86_400.0
@@ -79,9 +82,12 @@ class Api:
         # Both take leases of the same names, so that together they stay within `at_once`.
         self._heavy = http(at_once=min(at_once, _HEAVY_AT_ONCE))
         self.fields = {
-            kind: Definitions(kind, partial(self.load_fields, kind), context) for kind in MODULES
+            kind: Remembered(
+                partial(self.load_fields, kind), context, name=f"{kind} fields", types=[Field]
+            )
+            for kind in MODULES
         }
-        """The field definitions by kind of record."""
+        """The fields of each kind of record, by API name and by the hub's name."""
         self.places = {
             kind: Remembered(partial(self.load_places, kind), context, name=f"places of {kind}")
             for kind in PLACES
@@ -107,11 +113,11 @@ class Api:
 
     # Records.
 
-    def record(self, kind: Kind, record_id: str) -> Mapping[str, Any] | None:
-        """Return the record with this id as Zoho's JSON, or None if Zoho answers without one."""
+    def record(self, kind: Kind, record_id: str) -> Mapping[str, Any]:
+        """Return the record with this id as Zoho's JSON; raises NotFound."""
         answer = self._http.send("GET", MODULES[kind], record_id)
         if answer.status == 204:
-            return None
+            raise NotFound("Zoho has no such record")
         for row in answer.items("data"):
             if answer.id(row) == record_id:
                 return row
@@ -126,11 +132,7 @@ class Api:
         unknown and encrypted ones are ignored. COQL may compare texts in other ways than Python,
         so compare the values of the records.
         """
-        try:
-            return self._rows(kind, names, by, values, HOUR)
-        except Rejected:
-            # A field may have been deleted since the definitions were read.
-            return self._rows(kind, names, by, values, STALE_S)
+        return retry_with_fresh(partial(self._rows, kind, names, by, values))
 
     def _rows(
         self,
@@ -161,9 +163,8 @@ class Api:
         offset, more = 0, True
         while more:
             page = f" limit {_PAGE}" + (f" offset {offset}" if offset else "")
-            answer = self._heavy.send(
-                "POST", "coql", body={"select_query": query + page}, reads=True
-            )
+            body = {"select_query": query + page}
+            answer = self._heavy.send("POST", "coql", body=body, reads=True)
             if answer.status == 204:
                 return
             rows = answer.items("data")
@@ -173,10 +174,8 @@ class Api:
                     raise answer.broken("an id is no number")
                 yield record_id, row
             offset += len(rows)
-            more = (
-                bool(rows)
-                and answer.mapping(answer.object().get("info")).get("more_records") is True
-            )
+            info = answer.mapping(answer.object().get("info")) if rows else {}
+            more = info.get("more_records") is True
 
     def write(
         self, method: str, kind: Kind, rows: Sequence[Mapping[str, Any]], *path: str
@@ -199,7 +198,12 @@ class Api:
         except Refused as refused:
             outcomes = list(refused.outcomes)
         except Duplicate as clash:
-            raise _of_kind(kind, clash) from None
+            # The id of a record of another kind, such as a lead, would name a wrong contact.
+            if clash.module not in ("", MODULES[kind]):
+                clash.existing_id = ""
+                clash.message += f". The other record is in {clash.module}; convert it there."
+                clash.args = (clash.message,)
+            raise
         if len(outcomes) != len(rows):
             raise Uncertain("Zoho's answer does not tell what became of each record.")
         return outcomes
@@ -221,14 +225,18 @@ class Api:
         Raises Unsupported if the account has no such field.
         """
         fields = self.fields[kind].get()
-        links = [field for field in fields.values() if field.links_to == MODULES["contacts"]]
+        links = [
+            field
+            for field in fields.values()
+            if value_at(field.raw, "lookup", "module", "api_name") == MODULES["contacts"]
+        ]
         usual = [field for field in links if field.name in ("Contact_Name", "Related_To")]
         if not links:
             raise Unsupported(f"{MODULES[kind]} have no field for a contact in this Zoho account.")
         return (usual or links)[0]
 
-    def load_fields(self, kind: Kind) -> list[Definition]:
-        """Read the definitions of the fields of a kind of record from Zoho.
+    def load_fields(self, kind: Kind) -> Fields:
+        """Read the fields of a kind of record from Zoho.
 
         Raises Unsupported for tickets if the account has no cases.
         """
@@ -239,19 +247,23 @@ class Api:
             if kind != "tickets" or "INVALID_MODULE" not in exc.message:
                 raise
             raise Unsupported("This edition of Zoho CRM has no cases.") from None
-        return read_fields(answer)
+        return read_fields(kind, answer)
 
     def load_places(self, kind: Linked) -> list[tuple[Pipeline, str]]:
         """Read the pipelines from Zoho, each with the id of its layout, or ""."""
         found: dict[str, tuple[Pipeline, str]] = {}
-        for layout in self._layouts() if kind == "deals" else []:
+        layouts = []
+        if kind == "deals":
+            params = {"module": MODULES[kind]}
+            answer = self._http.send("GET", "settings", "layouts", params=params)
+            active = [one for one in answer.items("layouts") if one.get("status") != "inactive"]
+            layouts = [answer.id(layout) for layout in active]
+        for layout in layouts:
             answer = self._http.send("GET", "settings", "pipeline", params={"layout_id": layout})
             listed = [] if answer.status == 204 else answer.items("pipeline")
             for raw in sorted(listed, key=lambda raw: raw.get("default") is not True):
-                choice, maps = read_choice(raw), raw.get("maps")
-                stages = tuple(
-                    filter(None, map(read_choice, maps if isinstance(maps, list) else []))
-                )
+                choice = read_choice(raw)
+                stages = tuple(filter(None, map(read_choice, objects_in(raw.get("maps")))))
                 if choice is None:
                     raise answer.broken("a pipeline has no name")
                 pipeline = Pipeline(choice.value, choice.label, stages)
@@ -261,12 +273,6 @@ class Api:
             return list(found.values())
         stage = self.fields[kind].get().get(PLACES[kind][1])
         return [(Pipeline("", "", stage.described.options if stage else ()), "")]
-
-    def _layouts(self) -> list[str]:
-        params = {"module": MODULES["deals"]}
-        answer = self._http.send("GET", "settings", "layouts", params=params)
-        layouts = answer.items("layouts")
-        return [answer.id(layout) for layout in layouts if layout.get("status") != "inactive"]
 
     def load_owners(self) -> list[Owner]:
         """Read the active users from Zoho."""
@@ -278,22 +284,23 @@ class Api:
             if answer.status == 204:
                 break
             for user in answer.items("users"):
-                name, email = user.get("full_name"), user.get("email")
-                owners.append(Owner(answer.id(user), str(email or ""), str(name or "")))
-            info = answer.object().get("info")
-            page, more = page + 1, isinstance(info, dict) and info.get("more_records") is True
+                name, email = text_of(user.get("full_name")), text_of(user.get("email"))
+                owners.append(Owner(answer.id(user), email, name))
+            page, more = page + 1, value_at(answer.body, "info", "more_records") is True
         return owners
+
+
+def retry_with_fresh(call: Callable[[float], T]) -> T:
+    """Return the result of `call`, made again with newer definitions if it raises Rejected.
+
+    `call` gets the greatest age of definitions in seconds; fields may have changed since.
+    """
+    try:
+        return call(HOUR)
+    except Rejected:
+        return call(STALE_S)
 
 
 def _quoted(value: str) -> str:
     doubled = value.replace("'", "''")
     return f"'{doubled}'"
-
-
-def _of_kind(kind: Kind, clash: Duplicate) -> Duplicate:
-    """Return the error without the id of a record of another kind, such as a lead."""
-    if clash.module not in ("", MODULES[kind]):
-        clash.existing_id = ""
-        clash.message = f"{clash.message}. The other record is in {clash.module}; convert it there."
-        clash.args = (clash.message,)
-    return clash

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from crmhub.adapter import Guide, OAuth, Setting, Step
+from crmhub.adapter import Guide, Setting, Step
 from crmhub.adapter.oauth import oauth_settings
 
 CENTRES = ("com", "eu", "in", "com.au", "com.cn", "jp", "ca", "sa")
@@ -38,8 +38,8 @@ SCOPES = (
     "ZohoCRM.users.READ",
 )
 """The rights that the hub needs."""
-# Zoho separates scopes by commas.
-_SCOPE = ",".join(SCOPES)
+SCOPE = ",".join(SCOPES)
+"""All of them as one text; Zoho separates scopes by commas."""
 
 SETTINGS = (
     Setting(
@@ -99,7 +99,7 @@ GUIDES = (
             Step(
                 "In the API console, add a Self Client. Under Generate Code, enter these scopes:",
                 *_CONSOLE,
-                codes=(_SCOPE,),
+                codes=(SCOPE,),
             ),
             Step("Exchange the code for a refresh token within its minutes, and enter the token."),
         ),
@@ -132,17 +132,6 @@ def accounts_url(settings: Mapping[str, str]) -> str:
 def page_url(settings: Mapping[str, str], tab: str, record_id: str) -> str:
     """Return the address of the page of a record; `tab` is the name of its module in addresses."""
     return f"https://crm.{_brand(settings)}.{settings['data_centre']}/crm/tab/{tab}/{record_id}"
-
-
-def oauth(settings: Mapping[str, str]) -> OAuth:
-    """Return how an account with these settings is connected by OAuth."""
-    accounts = accounts_url(settings)
-    return OAuth(
-        authorize_url=f"{accounts}/oauth/v2/auth",
-        token_url=f"{accounts}/oauth/v2/token",
-        scopes=(_SCOPE,),
-        parameters={"access_type": "offline", "prompt": "consent"},
-    )
 
 
 def _brand(settings: Mapping[str, str]) -> str:

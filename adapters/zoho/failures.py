@@ -23,7 +23,7 @@ from crmhub.adapter import (
     Unavailable,
     Uncertain,
 )
-from crmhub.adapter.answers import objects_in
+from crmhub.adapter.answers import objects_in, text_of, value_at
 from crmhub.adapter.http import QUOTA, Answer
 
 # Zoho blocks a refresh token for the rest of 10 minutes; credits come back within 24 hours.
@@ -60,9 +60,8 @@ def failure(answer: Answer) -> AdapterError | None:
         return _too_many(answer)
     if answer.status >= 500:
         return None
-    body = answer.body if isinstance(answer.body, dict) else {}
-    listed = body.get("data")
-    rows = listed if isinstance(listed, list) else [body]
+    listed = value_at(answer.body, "data")
+    rows = listed if isinstance(listed, list) else [answer.body]
     if not any(_is_error(row) for row in rows):
         return None
     if len(rows) == 1:
@@ -123,8 +122,7 @@ def _outcome(answer: Answer, row: Any) -> str | AdapterError:
     """Return the id of the record of a written row, or the error of a refused one."""
     if _is_error(row):
         return _error(answer, row)
-    details = row.get("details") if isinstance(row, dict) else None
-    record_id = details.get("id") if isinstance(details, dict) else None
+    record_id = value_at(row, "details", "id")
     return record_id if isinstance(record_id, str) and record_id else _doubt(answer, "no id came")
 
 
@@ -174,27 +172,22 @@ def _doubt(answer: Answer, why: str) -> AdapterError:
 
 
 def _several(answer: Answer, words: str, listed: Any) -> AdapterError:
-    """Return the error for a row with several errors; a conflict goes before refused values."""
-    rows = listed if isinstance(listed, list) else []
-    errors = [_error(answer, row) for row in rows if _has_code(row)]
-    conflicts = [error for error in errors if isinstance(error, Conflict)]
-    others = [error for error in errors if not isinstance(error, Conflict | Rejected)]
-    if conflicts or others:
-        return (others + conflicts)[0]
+    """Return the error for a row with several errors; refused values come last."""
+    errors = [_error(answer, row) for row in objects_in(listed) if _has_code(row)]
     problems = [p for error in errors if isinstance(error, Rejected) for p in error.problems]
-    return Rejected(problems, "" if problems else words)
+    others = [error for error in errors if not isinstance(error, Rejected)]
+    # Other errors go before a conflict.
+    first = min(others, key=lambda error: isinstance(error, Conflict), default=None)
+    return first or Rejected(problems, "" if problems else words)
 
 
 def _duplicate(words: str, named: Sequence[str], details: Mapping[str, Any]) -> Duplicate:
     holder = details.get("duplicate_record")
     holder = holder if isinstance(holder, dict) else details
-    record_id, module = holder.get("id"), holder.get("module")
-    error = Duplicate(
-        words,
-        existing_id=record_id if isinstance(record_id, str) else "",
-        name=named[0] if named else "",
-    )
-    error.module = str(module.get("api_name", "")) if isinstance(module, dict) else ""
+    record_id = holder.get("id")
+    existing_id = record_id if isinstance(record_id, str) else ""
+    error = Duplicate(words, existing_id=existing_id, name=named[0] if named else "")
+    error.module = text_of(value_at(holder, "module", "api_name"))
     return error
 
 
@@ -213,11 +206,9 @@ def _named(details: Mapping[str, Any]) -> list[str]:
 
 
 def _reason(message: str, details: Mapping[str, Any]) -> str:
-    limits = [
-        f"{words} {details[name]}"
-        for name, words in (("maximum_length", "at most"), ("expected_data_type", "expected:"))
-        if isinstance(details.get(name), str | int)
-    ]
+    names = {"maximum_length": "at most", "expected_data_type": "expected:"}
+    given = [name for name in names if isinstance(details.get(name), str | int)]
+    limits = [f"{names[name]} {details[name]}" for name in given]
     return f"{message}{' (' + ', '.join(limits) + ')' if limits else ''}"
 
 

@@ -5,17 +5,17 @@ Zoho ignores unknown and wrongly written names silently, so a name counts only i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from crmhub.adapter import Choice, Context, Described, Kind, Linked, Problem, PropertyType, Rejected
-from crmhub.adapter.answers import objects_in, parse_time
-from crmhub.adapter.coercion import Misfit, coerced, fitted
+from crmhub.adapter import Choice, Described, Kind, Linked, Problem, PropertyType
+from crmhub.adapter.answers import objects_in, parse_time, value_at
+from crmhub.adapter.coercion import Misfit, coerced
 from crmhub.adapter.http import Answer
-from crmhub.adapter.remembered import HOUR, Remembered
+from crmhub.adapter.remembered import HOUR
 from crmhub.adapter.types import to_json, to_text
 
 MODULES: Mapping[Kind, str] = {
@@ -59,7 +59,9 @@ _OURS: Mapping[Kind, Mapping[str, str]] = {
         "Owner": "hubspot_owner_id",
     },
 }
-_LINKS = ("lookup", "ownerlookup", "userlookup")
+OWNERS = ("ownerlookup", "userlookup")
+"""Zoho's types of fields that hold a user of the account."""
+_LINKS = ("lookup", *OWNERS)
 # Fields of other types, such as images and subforms, are left out.
 _TYPES: Mapping[str, PropertyType] = {
     "text": "string",
@@ -83,11 +85,10 @@ _TYPES: Mapping[str, PropertyType] = {
 }
 _LISTS = ("jsonarray", "jsonobject")
 _NOTHING = "-None-"
-# The parts of a definition that the adapter needs.
+# The parts of Zoho's definition that the adapter needs beside `Described`.
 _KEPT = (
-    *("api_name", "field_label", "data_type", "json_type", "length", "pick_list_values"),
-    *("read_only", "field_read_only", "operation_type", "system_mandatory", "unique", "crypt"),
-    *("lookup", "created_time"),
+    *("data_type", "json_type", "length", "operation_type"),
+    *("unique", "crypt", "lookup", "created_time"),
 )
 # Zoho requires a last name. This invisible character (WORD JOINER) ends one that nobody has given.
 _FILLED = "\u2060"
@@ -98,8 +99,8 @@ _CLOSES_IN = timedelta(days=30)
 class Field:
     """A field of a module.
 
-    `described` is its definition under the hub's name, `name` its API name, and `raw` the
-    definition as Zoho's JSON.
+    `described` is its definition under the hub's name, `name` its API name, and `raw` further parts
+    of the definition as Zoho's JSON.
     """
 
     described: Described
@@ -111,48 +112,13 @@ class Field:
 
         `operation` is `api_create` or `api_update`.
         """
-        allowed = self.raw.get("operation_type")
-        refused = isinstance(allowed, dict) and allowed.get(operation) is False
+        refused = value_at(self.raw, "operation_type", operation) is False
         return replace(self.described, read_only=self.described.read_only or refused)
-
-    @property
-    def is_owner(self) -> bool:
-        """Whether the field holds a user of the account."""
-        return self.raw.get("data_type") in ("ownerlookup", "userlookup")
-
-    @property
-    def is_unique(self) -> bool:
-        """Whether Zoho refuses a second record with the same value."""
-        return bool(self.raw.get("unique"))
-
-    @property
-    def ignores_case(self) -> bool:
-        """Whether upper and lower case are the same for the uniqueness of the field."""
-        unique = self.raw.get("unique")
-        return isinstance(unique, dict) and unique.get("case_sensitive") is False
 
     @property
     def is_encrypted(self) -> bool:
         """Whether COQL finds no record by the field's value."""
         return bool(self.raw.get("crypt"))
-
-    @property
-    def takes_marks(self) -> bool:
-        """Whether the hub can write its marks into the field, and find records by it."""
-        described = self.within("api_create")
-        return described.type == "string" and not (described.read_only or self.is_encrypted)
-
-    @property
-    def is_mandatory(self) -> bool:
-        """Whether Zoho refuses a new record without the field."""
-        return self.raw.get("system_mandatory") is True
-
-    @property
-    def links_to(self) -> str:
-        """Zoho's name of the module to whose records the field links, or ""."""
-        lookup = self.raw.get("lookup")
-        module = lookup.get("module") if isinstance(lookup, dict) else None
-        return str(module.get("api_name")) if isinstance(module, dict) else ""
 
     def to_json(self, text: str) -> Any:
         """Return a text in the form of the field's type as Zoho's JSON value; None for ""."""
@@ -183,61 +149,30 @@ class Field:
         return Problem(self.described.name, f"is too long; send at most {length} characters")
 
 
-Definition = Mapping[str, Any]
-"""The definition of a field, as Zoho's JSON."""
-Fields = Mapping[str, Field]
+Fields = dict[str, Field]
 """The fields of a module, each by its API name and by the hub's name."""
 
 
-class Definitions:
-    """The fields of a kind of record, remembered as Zoho's JSON, which all processes share.
-
-    `load` reads the definitions from Zoho, as `read_fields` returns them.
-    """
-
-    def __init__(self, kind: Kind, load: Callable[[], list[Definition]], context: Context) -> None:
-        self._kind = kind
-        self._listed = Remembered(load, context, name=f"fields of {kind}")
-        self._fields: tuple[list[Definition], Fields] | None = None
-
-    def get(self, *, newer_than: float = HOUR) -> Fields:
-        """Return the fields; read them anew if they are older than `newer_than` seconds.
-
-        Raises the errors of `Remembered.get` and of `load`.
-        """
-        listed, known = self._listed.get(newer_than=newer_than), self._fields
-        if known is None or known[0] is not listed:
-            known = self._fields = listed, by_name(self._kind, listed)
-        return known[1]
-
-
-def by_name(kind: Kind, listed: Sequence[Definition]) -> Fields:
-    """Return the fields with these definitions, each by its API name and by the hub's name."""
-    fields = {str(raw["api_name"]): _field(kind, raw) for raw in listed}
-    return fields | {field.described.name: field for field in fields.values()}
-
-
-def read_fields(answer: Answer) -> list[Definition]:
-    """Return the definitions of the fields that the adapter can read or write from Zoho's answer.
+def read_fields(kind: Kind, answer: Answer) -> Fields:
+    """Return the fields that the adapter can read or write from Zoho's answer.
 
     Only the parts that it needs are kept, since Zoho sends much for each field.
     """
-    found: list[Definition] = []
+    fields: Fields = {}
     for raw in answer.items("fields"):
         if not isinstance(raw.get("api_name"), str) or not raw["api_name"]:
             raise answer.broken("a field has no name")
         of = raw.get("data_type")
         is_list = raw.get("json_type") in _LISTS and of not in ("multiselectpicklist", *_LINKS)
         if of in _TYPES and not is_list and raw.get("visible") is not False:
-            found.append({name: raw[name] for name in _KEPT if name in raw})
-    return found
+            fields[raw["api_name"]] = _field(kind, raw)
+    return fields | {field.described.name: field for field in fields.values()}
 
 
-def _field(kind: Kind, raw: Definition) -> Field:
-    name, of = str(raw["api_name"]), _TYPES[raw["data_type"]]
-    operations = raw.get("operation_type")
-    allowed = operations if isinstance(operations, dict) else {}
-    never = allowed.get("api_create") is False and allowed.get("api_update") is False
+def _field(kind: Kind, raw: Mapping[str, Any]) -> Field:
+    name, of = raw["api_name"], _TYPES[raw["data_type"]]
+    allowed = [value_at(raw, "operation_type", one) for one in ("api_create", "api_update")]
+    never = allowed == [False, False]
     described = Described(
         name=_OURS[kind].get(name, name),
         label=str(raw.get("field_label") or name),
@@ -246,10 +181,10 @@ def _field(kind: Kind, raw: Definition) -> Field:
         read_only=bool(raw.get("read_only") or raw.get("field_read_only") or never),
         required=raw.get("system_mandatory") is True,
     )
-    return Field(described, name, raw)
+    return Field(described, name, {part: raw[part] for part in _KEPT if part in raw})
 
 
-def _options(raw: Definition) -> tuple[Choice, ...]:
+def _options(raw: Mapping[str, Any]) -> tuple[Choice, ...]:
     options: dict[str, Choice] = {}
     for one in objects_in(raw.get("pick_list_values")):
         choice = read_choice(one)
@@ -263,29 +198,6 @@ def read_choice(raw: Mapping[str, Any]) -> Choice | None:
     value, label = raw.get("actual_value"), raw.get("display_value")
     value = value or label
     return Choice(str(value), str(label or value)) if value else None
-
-
-def texts_of(
-    kind: Kind, fields: Fields, properties: Mapping[str, str], operation: str
-) -> dict[str, str]:
-    """Return the properties with each value in the form of its type, without pipeline and stage.
-
-    `operation` is `api_create` or `api_update`. Raises Rejected with a problem for each value that
-    Zoho would refuse, cut or ignore.
-    """
-    places = PLACES[kind] if kind == "deals" or kind == "tickets" else ()
-    given = {name: text for name, text in properties.items() if name not in places}
-    usable = {name: fields[name].within(operation) for name in given if name in fields}
-    texts = fitted(given, usable, of=kind)
-    problems = [replace(p, name=n) for n, text in texts.items() if (p := fields[n].too_long(text))]
-    seen: dict[str, str] = {}
-    for name in texts:
-        first = seen.setdefault(fields[name].name, name)
-        if first != name:
-            problems.append(Problem(name, f"is the same field as {first}; send one of them"))
-    if problems:
-        raise Rejected(problems)
-    return texts
 
 
 def with_last_name(row: dict[str, Any]) -> dict[str, Any]:
@@ -307,9 +219,9 @@ def demanded(fields: Fields, names: set[str]) -> dict[str, Any]:
     """
     values: dict[str, Any] = {}
     closing, origin = fields.get("Closing_Date"), fields.get("Case_Origin")
-    if closing and (closing.is_mandatory or closing.name in names):
+    if closing and (closing.described.required or closing.name in names):
         values[closing.name] = (datetime.now(UTC) + _CLOSES_IN).date().isoformat()
-    if origin and (origin.is_mandatory or origin.name in names):
+    if origin and (origin.described.required or origin.name in names):
         options = [option.value for option in origin.described.options]
         values[origin.name] = "Web" if "Web" in options or not options else options[0]
     return values

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from adapters.fakes.zoho import FakeZoho
-from crmhub.adapter import ContactWrite, Saved
+from crmhub.adapter import ContactWrite, LacksRight, Saved
 from crmhub.adapter.testing.leads import at_once
 from crmhub.adapter.upserts import upsert_contact, upsert_contacts
 from tests.adapters.zoho.zoho_crm import ZohoCrm, adapted, calls, connected, person
@@ -91,13 +91,27 @@ def test_a_batch_writes_no_email_that_another_call_is_writing(fake: FakeZoho) ->
     connection = connected(fake)
     writes = [
         ContactWrite("", {"email": EMAIL, "lastname": "Lovelace"}),
+        ContactWrite("", {"Email": "B@example.com", "lastname": "B"}),
+        ContactWrite("", {"phone": PHONE, "lastname": "C"}),
+    ]
+    with connection.context().lease(f"email {EMAIL}", 60.0):
+        busy, *free = connection.adapter().write_contacts(writes)
+    assert busy is None
+    assert all(isinstance(one, Saved) for one in free)
+    assert [one["Last_Name"] for one in fake.records("contacts").values()] == ["B", "C"]
+
+
+def test_an_error_of_a_batch_is_not_one_of_a_contact_that_is_not_in_it(fake: FakeZoho) -> None:
+    connection = connected(fake)
+    fake.tokens.scopes -= {"ZohoCRM.modules.contacts.CREATE"}
+    writes = [
+        ContactWrite("", {"email": EMAIL, "lastname": "Lovelace"}),
         ContactWrite("", {"email": "b@example.com", "lastname": "B"}),
     ]
     with connection.context().lease(f"email {EMAIL}", 60.0):
-        busy, free = connection.adapter().write_contacts(writes)
+        busy, refused = connection.adapter().write_contacts(writes)
     assert busy is None
-    assert isinstance(free, Saved)
-    assert [one["Last_Name"] for one in fake.records("contacts").values()] == ["B"]
+    assert isinstance(refused, LacksRight)
 
 
 def test_a_part_of_a_batch_that_is_refused_is_told_row_by_row(fake: FakeZoho) -> None:
