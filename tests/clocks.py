@@ -73,6 +73,13 @@ class Clocks:
         self._time_machine.shift(seconds)
 
 
+def next_ms() -> None:
+    """Wait until what is stored from now on has a later millisecond than what was stored before."""
+    moment = now_ms()
+    while now_ms() <= moment:
+        time.sleep(0.0005)
+
+
 @contextmanager
 def in_no_time() -> Iterator[None]:
     """Assert that what is done takes this thread a few seconds of a processor at the most.

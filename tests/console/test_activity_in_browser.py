@@ -146,7 +146,7 @@ def test_what_nobody_needs_is_discarded_and_the_banner_goes(
     discard(served.hub.database, Wanted(), reason="of other tests", by=TESTS)
     id = bot.dead_deal(dealname="Big", dealstage="nowhere")
     page.goto(f"/console/activity/{id}")
-    reload_until(page, ".banner", "1 failed")
+    reload_until(page, ".banner", bot.account.client_id)
     page.locator(".banner").get_by_role("link", name=bot.account.client_id).click()
     page.get_by_role("row").nth(1).get_by_role("link").first.click()
     page.locator("summary").get_by_text("Discard").click()

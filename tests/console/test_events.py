@@ -14,6 +14,7 @@ from crmhub.operations import event_subscriptions
 from crmhub.secrets import parse_webhook_secret
 from tests.api.helpers.helper_calls import known
 from tests.clients import TESTS, Client
+from tests.clocks import next_ms
 from tests.console.test_roles import signed_in
 from tests.consoles import Operator, text_of, value_of
 from tests.events.receivers import HOOK, receiving, subscribe
@@ -143,7 +144,11 @@ def test_deliveries_are_shown_filtered_and_paged(
 ) -> None:
     monkeypatch.setattr("crmhub.console.event_deliveries._PAGE_SIZE", 2)
     id = subscribe(hub, client, "contact.created").subscription.id
-    made = [client.make(firstname="<b>Ada</b>", email=f"ada{n}@example.com") for n in range(3)]
+    made = []
+    for n in range(3):
+        made.append(client.make(firstname="<b>Ada</b>", email=f"ada{n}@example.com"))
+        # The newest stand first; within a millisecond, in any order.
+        next_ms()
     set_state(hub, client, id, "disabled", "active")
     late = client.make(email="late@example.com")
     first = operator.get(path(client, id))
@@ -171,6 +176,7 @@ def test_events_are_replayed_one_by_one_and_by_time(
     id = subscribe(hub, client, "contact.created").subscription.id
     for n in range(3):
         client.make(email=f"ada{n}@example.com")
+        next_ms()
     set_state(hub, client, id, "disabled", "active")
     at = path(client, id)
     chosen = event_ids(operator.get(at))

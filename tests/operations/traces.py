@@ -174,8 +174,9 @@ def _cells(connection: Connection, table: str, account_id: int | None) -> Iterat
     )
     columns = [name for (name,) in names]
     of = ""
-    if account_id is not None and "account_id" in columns:
-        of = f" where account_id = {account_id}"
+    mine = "id" if table == "account" else "account_id"
+    if account_id is not None and mine in columns:
+        of = f" where {mine} = {account_id}"
     texts = ", ".join(f"cast({column} as text)" for column in columns)
     for row in connection.rows(f"select {texts} from {table}{of}"):
         yield from zip(columns, row, strict=True)

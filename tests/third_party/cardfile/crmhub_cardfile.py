@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from typing import ClassVar
 
 from crmhub.adapter import (
     Adapter,
@@ -40,6 +41,7 @@ class CardfileAdapter(Adapter):
     """Contacts and deals in a file; it has no tickets."""
 
     title = "Card file"
+    linked_kinds: ClassVar[Mapping[Linked, str]] = {"deals": ""}
     settings = (Setting("path", "Path of the file", required=True),)
     # A transaction that is cut off is rolled back: no write takes effect late.
     under_way_s = 0.0
