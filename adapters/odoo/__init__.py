@@ -4,12 +4,9 @@ Every write is a `load`, Odoo's import of rows. It names the field at fault, kno
 record, and takes the mark of a create as external id: a second `load` with it changes nothing.
 Each call is one transaction, so an error that Odoo itself reports means that nothing was written.
 
-- `adapter`: finds people, and implements the contract.
-- `writing`: rows of a `load`, single ones and batches.
-- `definitions`: fields, pipelines and owners of an Odoo.
-- `fields`: Odoo's models and fields under the hub's names, and their values.
-- `api`: calls over both interfaces, and logins.
-- `failures`: Odoo's errors.
+- `adapter`: finds people, writes records, and tells what Odoo has.
+- `definitions`: Odoo's models and fields under the hub's names, its pipelines and owners.
+- `api`: calls over both interfaces, logins, and Odoo's errors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The adapter class for Odoo; its methods call the other modules of this package."""
+"""The adapter class for Odoo: it finds people, and writes records by `load`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from adapters.odoo.api import Api, may_be_id, number
-from adapters.odoo.definitions import Definitions
-from adapters.odoo.failures import lacks
-from adapters.odoo.fields import CONTACTS, TICKETS
-from adapters.odoo.writing import Writing, external_id
+from adapters.odoo.api import Api, NotLoaded, lacks
+from adapters.odoo.definitions import CONTACTS, TICKETS, Definitions
 from crmhub.adapter import (
     Adapter,
     AdapterError,
@@ -25,6 +22,7 @@ from crmhub.adapter import (
     Kind,
     Linked,
     NotFound,
+    Outcome,
     Owner,
     Pipeline,
     Problem,
@@ -34,6 +32,7 @@ from crmhub.adapter import (
     Step,
     Written,
 )
+from crmhub.adapter.batches import Action, Results, write_batches
 from crmhub.adapter.emails import free_email, free_emails
 from crmhub.adapter.oauth import KEPT
 from crmhub.adapter.phones import notations, same
@@ -49,6 +48,10 @@ _PHONES = ("phone", "mobile")
 _MERGED = 4
 _CANDIDATES = 100
 _ADDRESS_ENDS = re.compile(r"[\s,;<>\"]+")
+_ID = re.compile(r"[1-9][0-9]{0,9}", re.ASCII)
+
+Row = dict[str, str]
+"""A row of a `load`: cells by column."""
 
 
 class OdooAdapter(Adapter):
@@ -105,20 +108,20 @@ class OdooAdapter(Adapter):
         super().__init__(context)
         self._api = Api(context, title=self.title)
         self._definitions = Definitions(self._api, context)
-        self._writing = Writing(self._api, self._definitions)
 
     @classmethod
     def clash(cls, settings: Mapping[str, str], credentials: Mapping[str, str]) -> Problem | str:
         for name in ("db", "user"):
             if settings["interface"] == "json-rpc" and not settings[name]:
                 return Problem(name, "The interface json-rpc needs database and user.")
-        if settings["tickets"] == "project.task" and not may_be_id(settings["project"]):
+        if settings["tickets"] == "project.task" and not cls.may_be_id(settings["project"]):
             return Problem("project", "Enter the id of the project in which tickets are tasks.")
         return ""
 
     @classmethod
     def may_be_id(cls, contact_id: str) -> bool:
-        return may_be_id(contact_id)
+        """Return whether a text is a number from 1 to 2**31 - 1, as Odoo's ids are."""
+        return _ID.fullmatch(contact_id) is not None and int(contact_id) < 2**31
 
     def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
         """Return 0: the mark is a unique external id, with which nothing is created twice."""
@@ -156,24 +159,25 @@ class OdooAdapter(Adapter):
         return found
 
     def get_contact(self, contact_id: str, names: Sequence[str]) -> Contact:
-        for contact in self._contacts([["id", "=", number(contact_id)]], names):
+        self.check_id(contact_id)
+        for contact in self._contacts([["id", "=", int(contact_id)]], names):
             return contact
         raise NotFound(f"Odoo has no contact {contact_id}")
 
     def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
         """Create a contact; one without a name gets its email or phone as name."""
         with free_email(self, properties.get("email", "")):
-            return self._writing.create("contacts", properties, mark)
+            return self._write("contacts", properties, _marked(mark))
 
     def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
+        self.check_id(contact_id)
         if properties.get("name") == "":
             raise Rejected([Problem("name", "Odoo needs a name for each contact")])
-        return self._writing.update(contact_id, properties)
+        return self._write("contacts", properties, {".id": contact_id})
 
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
         """Return the properties whose values differ from the contact's, as Odoo stores them."""
-        with CONTACTS.names.translated(properties) as given:
-            fit = self._definitions.fit("contacts", given)
+        fit = self._fit_contact(properties)
         fields, ours = self._definitions.fields("contacts"), CONTACTS.names.ours
         stored = {ours(name): fields[name].stored(text) for name, text in fit.items()}
         return super().changes(contact, stored)
@@ -190,10 +194,13 @@ class OdooAdapter(Adapter):
     def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
         try:
             with free_emails(self, writes) as free:
-                return self._writing.batch(writes, free)
+                made = [writes[index] for index in free]
+                results = write_batches(made, fit=self._fit_contact, send=self._send_batch)
         except AdapterError as exc:
-            # Raised by the lookup, before anything was written.
+            # Raised by a lookup, before anything was written.
             return [exc] * len(writes)
+        by_index = dict(zip(free, results, strict=True))
+        return [by_index.get(index) for index in range(len(writes))]
 
     # Deals and tickets.
 
@@ -201,7 +208,11 @@ class OdooAdapter(Adapter):
         self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
     ) -> Saved:
         """Create an opportunity, ticket or task of a contact, with its link in the same row."""
-        return self._writing.create(kind, properties, mark, contact=number(contact_id))
+        self.check_id(contact_id)
+        fixed = _marked(mark) | {"partner_id/.id": contact_id}
+        if kind == "deals":
+            fixed["type"] = "opportunity"
+        return self._write(kind, properties, fixed)
 
     def find_marked(
         self,
@@ -218,7 +229,8 @@ class OdooAdapter(Adapter):
         """
         model = self._definitions.model(kind).name
         if kind != "contacts":
-            domain: list[Any] = [["partner_id", "=", number(contact_id)]]
+            self.check_id(contact_id)
+            domain: list[Any] = [["partner_id", "=", int(contact_id)]]
         elif sent.get("email"):
             domain = [["email_normalized", "=", sent["email"].lower()]]
         else:
@@ -227,8 +239,8 @@ class OdooAdapter(Adapter):
         ids = [int(newest.id(record)) for record in newest.items("result")]
         answer = self._api.call(model, "get_metadata", ids=ids) if ids else newest
         for record in answer.items("result"):
-            if record.get("xmlid") == external_id(mark):
-                return self._writing.saved(kind, answer.id(record))
+            if {"id": record.get("xmlid")} == _marked(mark):
+                return self._saved(kind, answer.id(record), "created")
         return None
 
     # What it tells.
@@ -238,7 +250,7 @@ class OdooAdapter(Adapter):
 
         Nothing of it is cached.
         """
-        if "email_normalized" not in self._definitions.load_fields(CONTACTS):
+        if "email_normalized" not in self._definitions.load_list("properties", "contacts"):
             raise BadConfig("This Odoo cannot find contacts by email; install its app CRM.")
         kinds: list[Linked] = ["deals"]
         if self.context.settings["tickets"]:
@@ -254,7 +266,9 @@ class OdooAdapter(Adapter):
                 raise BadConfig(f"Odoo shows this user no {model.pipelines} with stages.")
 
     def describe(self, kind: Kind) -> list[Described]:
-        return self._definitions.described(kind)
+        fitting, ours = self._definitions.fitting(kind), self._definitions.model(kind).names.ours
+        described = [fitting.with_options(kind, one) for one in self._definitions.described(kind)]
+        return [replace(one, name=ours(one.name)) for one in described]
 
     def pipelines(self, kind: Linked) -> list[Pipeline]:
         return self._definitions.pipelines(kind)
@@ -293,3 +307,89 @@ class OdooAdapter(Adapter):
             )
             for record in answer.items("result")
         ]
+
+    # Writing.
+
+    def _fit_contact(self, properties: Mapping[str, str]) -> dict[str, str]:
+        with CONTACTS.names.translated(properties) as given:
+            return self._definitions.fitting("contacts").fitted("contacts", given)
+
+    def _row(self, kind: Written, fit: Mapping[str, str], fixed: Row) -> Row:
+        """Return the row of a `load` that writes these values, beside the cells `fixed`."""
+        if ".id" not in fixed:
+            # A new record has no values to clear.
+            fit = {name: text for name, text in fit.items() if text}
+            names = [fit[name] for name in ("email", "phone", "mobile") if name in fit]
+            if kind == "contacts" and names:
+                # Odoo has no contact without a name.
+                fit = {"name": names[0], **fit}
+        fields = self._definitions.fields(kind)
+        return fixed | dict(fields[name].cell(text) for name, text in fit.items())
+
+    def _write(self, kind: Written, properties: Mapping[str, str], fixed: Row) -> Saved:
+        """Load one row with the cells `fixed`; a record with its mark is returned as it is."""
+        model, fitting = self._definitions.model(kind), self._definitions.fitting(kind)
+        with model.names.translated(properties) as given:
+            if kind == "tickets" and "priority" in given:
+                given["priority"] = self._definitions.priority(given["priority"])
+            row = self._row(kind, fitting.fitted(kind, given), fixed)
+            try:
+                id = self._load(model.name, row)
+            except Rejected:
+                # The definitions may have changed, even if Odoo names no field.
+                fit = fitting.fitted(kind, given, newer_than=self._definitions.stale_s)
+                fresh = self._row(kind, fit, fixed)
+                if fresh == row:
+                    raise
+                id = self._load(model.name, fresh)
+        return self._saved(kind, id, "updated" if ".id" in fixed else "created")
+
+    def _load(self, model: str, row: Row) -> str:
+        try:
+            return self._api.load(model, [row])[0]
+        except NotLoaded as exc:
+            if {".id", "partner_id"} & {problem.name for problem in exc.problems}:
+                raise NotFound("Odoo has no such contact") from exc
+            # `load` tells a missing right in words only.
+            operation = "write" if ".id" in row else "create"
+            if not exc.problems and not self._api.may(model, operation):
+                raise lacks([f"{operation} {model}"]) from exc
+            raise
+
+    def _send_batch(
+        self, action: Action, items: Mapping[int, ContactWrite], results: Results
+    ) -> None:
+        # All rows of a `load` have the same columns, and an empty cell clears a value.
+        batches: dict[tuple[str, ...], dict[int, Row]] = {}
+        for index, item in items.items():
+            if action == "create" or self.may_be_id(item.contact_id):
+                fixed = {".id": item.contact_id} if item.contact_id else _marked(item.mark)
+                row = self._row("contacts", item.properties, fixed)
+                batches.setdefault(tuple(row), {})[index] = row
+        for rows in batches.values():
+            results.update(self._load_batch(rows, "updated" if action == "update" else "created"))
+
+    def _load_batch(self, rows: Mapping[int, Row], outcome: Outcome) -> Results:
+        """Load rows of contacts without those that Odoo refuses; return the results by index."""
+        while rows:
+            try:
+                ids = self._api.load(CONTACTS.name, list(rows.values()))
+                saved = [self._saved("contacts", id, outcome) for id in ids]
+                return dict(zip(rows, saved, strict=True))
+            except Rejected as exc:
+                # Written alone, a refused row gets an error of its own.
+                bad = exc.rows if isinstance(exc, NotLoaded) else ()
+                good = {index: row for i, (index, row) in enumerate(rows.items()) if i not in bad}
+                rows = good if bad else {}
+            except AdapterError as exc:
+                return dict.fromkeys(rows, exc)
+        return {}
+
+    def _saved(self, kind: Written, id: str, outcome: Outcome) -> Saved:
+        return Saved(id, outcome, self._api.page(self._definitions.model(kind).name, id))
+
+
+def _marked(mark: str) -> Row:
+    """Return the cell for the external id of a record with this mark."""
+    # Under the name of a module, which need not exist.
+    return {"id": f"crmhub.{mark}"} if mark else {}

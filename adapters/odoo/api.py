@@ -1,4 +1,4 @@
-"""The calls of Odoo's models, over JSON-RPC or JSON-2 as the settings say."""
+"""The calls of Odoo's models, over JSON-RPC or JSON-2 as the settings say, and their errors."""
 
 from __future__ import annotations
 
@@ -7,19 +7,44 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from adapters.odoo.failures import COOLDOWN_S, failure
-from crmhub.adapter import Context, Denied, NotFound
+from crmhub.adapter import (
+    AdapterError,
+    BadConfig,
+    Context,
+    Denied,
+    LacksRight,
+    NotFound,
+    NotYet,
+    Problem,
+    Rejected,
+    Throttled,
+    Unavailable,
+)
 from crmhub.adapter.http import GENERAL, Answer, Http
 from crmhub.adapter.oauth import Grant
 from crmhub.adapter.remembered import HOUR
+from crmhub.adapter.types import to_text
 
 _LOGIN = "login"
 # Below the five refused logins after which Odoo refuses all.
 _LOGINS = 4
 # A worker of Odoo serves one call at a time, and people need some of them.
 _AT_ONCE = 4
-_ID = re.compile(r"[1-9][0-9]{0,9}", re.ASCII)
-_IDS = 2**31
+# For so many seconds Odoo refuses all logins after five refused ones (base.login_cooldown).
+_COOLDOWN_S = 60.0
+_BUSY_S = 1.0
+_SHOWN = 300
+_BUSY = re.compile("could not serialize|deadlock|could not obtain lock|Serialization|Lock")
+_NO_MODEL = re.compile("Object .* doesn't exist")
+_OTHER_VERSION = frozenset({"NotFound", "UnprocessableEntity", "BadRequest", "AttributeError"})
+_REFUSALS = frozenset(
+    {"UserError", "ValidationError", "RedirectWarning", "ValueError", "TypeError", "KeyError"}
+    | {"DataError", "NumericValueOutOfRange"}
+)
+_NO_INTERFACE = (
+    "Odoo is not at this address, or has no such interface: json-2 is for Odoo 19 and later,"
+    " json-rpc for 17 and 18. If the address has several databases, enter the right one."
+)
 
 
 class Api:
@@ -38,10 +63,10 @@ class Api:
             context.settings["base_url"],
             crm=title,
             authorize=self._headers,
-            failure=failure,
+            failure=_failure,
             budgets={
                 GENERAL: context.budget(GENERAL, calls=100, seconds=10),
-                _LOGIN: context.budget(_LOGIN, calls=_LOGINS, seconds=COOLDOWN_S),
+                _LOGIN: context.budget(_LOGIN, calls=_LOGINS, seconds=_COOLDOWN_S),
             },
             at_once=_AT_ONCE,
             secrets=self._user.secrets,
@@ -81,7 +106,7 @@ class Api:
         options = {"order": "id", **more}
         return self.call(model, "search_read", domain=domain, fields=sorted(fields), **options)
 
-    def load(self, model: str, rows: Sequence[Mapping[str, str]]) -> list[int]:
+    def load(self, model: str, rows: Sequence[Mapping[str, str]]) -> list[str]:
         """Create or update a record for each row, all or none; return the ids in their order.
 
         Rows map the same columns to cells. The column `id` holds the external ids of new records:
@@ -94,14 +119,13 @@ class Api:
         ids = answer.mapping(answer.object().get("result")).get("ids")
         if not isinstance(ids, list) or len(ids) != len(rows):
             raise answer.broken("it names other ids than those of the rows")
-        return [int(answer.id({"id": id})) for id in ids]
+        return [answer.id({"id": id}) for id in ids]
 
     def may(self, model: str, operation: str) -> bool:
         """Return whether the user may create, read or write records of a model."""
-        more: dict[str, Any] = {}
+        method, more = "has_access", dict[str, Any]()
         if not self._json2:
-            more = {"raise_exception": False}
-        method = "has_access" if self._json2 else "check_access_rights"
+            method, more = "check_access_rights", {"raise_exception": False}
         return self.call(model, method, operation=operation, **more).object().get("result") is True
 
     def page(self, model: str, id: str) -> str:
@@ -135,13 +159,76 @@ class Api:
         return self._http.send("POST", "jsonrpc", body=body, **options)
 
 
-def may_be_id(text: str) -> bool:
-    """Return whether a text has the format of Odoo's ids: a number from 1 to 2**31 - 1."""
-    return _ID.fullmatch(text) is not None and int(text) < _IDS
+class NotLoaded(Rejected):
+    """Odoo refuses rows of a `load`; the problems have Odoo's names of the fields.
+
+    `rows` are the indexes of the refused rows. It is empty if Odoo does not name them.
+    """
+
+    rows: frozenset[int] = frozenset()
 
 
-def number(contact_id: str) -> int:
-    """Return a contact's id as a number; raise NotFound for an id of another format."""
-    if not may_be_id(contact_id):
-        raise NotFound(f"Odoo has no contact {contact_id[:60]!r}")
-    return int(contact_id)
+def _failure(answer: Answer) -> AdapterError | None:
+    """Return the error that an answer of Odoo reports, or None for a result.
+
+    Odoo rolls a call back that raises, so such an error is never Uncertain.
+    """
+    match answer.body:
+        case {"result": {"ids": False, "messages": list(messages)}}:
+            return _not_loaded(messages)
+        case {"ids": False, "messages": list(messages)}:
+            return _not_loaded(messages)
+        case {"error": {"data": {"name": str(name), "message": str(message)}}}:
+            return _raised(name, message)
+        case {"name": str(name), "message": str(message), "arguments": _}:
+            return _raised(name, message)
+        case _ if answer.status in (404, 410):
+            return BadConfig(_NO_INTERFACE)
+        case _ if answer.status == 409:
+            # A lock, told without its class.
+            return NotYet("Odoo is busy with the same records.", retry_after=_BUSY_S)
+    return None
+
+
+def lacks(rights: Sequence[str]) -> LacksRight:
+    """Return the error of rights that the user lacks in Odoo."""
+    return LacksRight(f"The user lacks rights in Odoo: {', '.join(rights)}")
+
+
+def _raised(name: str, message: str) -> AdapterError:
+    """Return the error for an exception that was raised in Odoo, by its qualified name."""
+    kind, words = name.rpartition(".")[2], _shown(message)
+    if _BUSY.search(f"{kind} {message}"):
+        return NotYet(f"Odoo is busy with the same records: {words}", retry_after=_BUSY_S)
+    if _NO_MODEL.search(message) or kind in _OTHER_VERSION:
+        return BadConfig(f"This Odoo lacks an app, or has another version: {words}")
+    if kind == "OperationalError" and "database" in message:
+        return BadConfig(f"Odoo has no such database: {words}")
+    if kind in _REFUSALS:
+        return Rejected([], f"Odoo does not take these values: {words}")
+    match kind:
+        case "AccessDenied" if "Too many" in message:
+            return Throttled("Odoo refuses logins for a while.", retry_after=_COOLDOWN_S)
+        case "AccessDenied" | "Unauthorized" | "SessionExpiredException":
+            return Denied(f"Odoo refuses the API key or the user: {words}")
+        case "AccessError":
+            return lacks([words])
+        case "MissingError":
+            return NotFound(f"Odoo has no such record: {words}")
+    return Unavailable(f"Odoo broke down ({kind}): {words}")
+
+
+def _not_loaded(messages: list[Any]) -> AdapterError:
+    told = [one for one in messages if isinstance(one, dict) and one.get("type") == "error"]
+    texts = [_shown(to_text(one.get("message"))) for one in told]
+    if any(map(_BUSY.search, texts)):
+        return NotYet(f"Odoo is busy with the same records: {texts[0]}", retry_after=_BUSY_S)
+    fields = [to_text(one.get("field") or "") for one in told]
+    named = [Problem(name, text) for name, text in zip(fields, texts, strict=True) if name]
+    error = NotLoaded(named, "" if named else f"Odoo does not take this: {' '.join(texts)}")
+    error.rows = frozenset(one["record"] for one in told if isinstance(one.get("record"), int))
+    return error
+
+
+def _shown(message: str) -> str:
+    return " ".join(message.split())[:_SHOWN].rstrip(".")

@@ -1,23 +1,12 @@
-"""The fields, pipelines and owners of an Odoo, cached for an hour, and values that fit them."""
+"""Odoo's models under the hub's names, with their cached definitions and the values of fields."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from functools import partial
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
 
 from adapters.odoo.api import Api
-from adapters.odoo.fields import (
-    ATTRIBUTES,
-    CONTACTS,
-    DEALS,
-    TICKETS,
-    Field,
-    Model,
-    fields_in,
-    linked_ids,
-)
 from crmhub.adapter import (
     Choice,
     Context,
@@ -26,42 +15,164 @@ from crmhub.adapter import (
     Linked,
     Owner,
     Pipeline,
+    PropertyType,
     Unsupported,
 )
 from crmhub.adapter import definitions as shared
 from crmhub.adapter.answers import text_of
 from crmhub.adapter.fitting import Fitting
-from crmhub.adapter.remembered import HOUR, Remembered
+from crmhub.adapter.names import Names
+from crmhub.adapter.types import from_html, to_html, to_text
 
+_OWNER = "hubspot_owner_id"
+_DEAL = {
+    "dealname": "name",
+    "amount": "expected_revenue",
+    "closedate": "date_deadline",
+    "pipeline": "team_id",
+    "dealstage": "stage_id",
+    _OWNER: "user_id",
+}
+_TICKET = {
+    "subject": "name",
+    "content": "description",
+    "hs_pipeline": "team_id",
+    "hs_pipeline_stage": "stage_id",
+    "hs_ticket_priority": "priority",
+    _OWNER: "user_id",
+}
+_TASK = _TICKET | {"hs_pipeline": "project_id", _OWNER: "user_ids"}
+_TYPES: Mapping[str, PropertyType] = {
+    "char": "string",
+    "text": "text",
+    "html": "text",
+    "integer": "number",
+    "float": "number",
+    "monetary": "currency",
+    "boolean": "bool",
+    "date": "date",
+    "datetime": "datetime",
+    "selection": "enumeration",
+    "many2one": "number",
+    "many2many": "multi_enumeration",
+}
+_TYPE_BY_NAME: Mapping[str, PropertyType] = {
+    "email": "email",
+    "phone": "phone",
+    "mobile": "phone",
+    "website": "url",
+}
+_ATTRIBUTES = ["string", "type", "selection", "required", "readonly", "store"]
+# The contact of a deal or ticket; what is written to the others, Odoo writes to the contact, too.
+_OF_CONTACT = frozenset(
+    {"partner_id", "email_from", "phone", "mobile", "partner_email", "partner_phone"}
+)
 # HubSpot's priorities in the order of Odoo's, by the number of Odoo's.
 _PRIORITIES = {2: ("low", "high"), 4: ("low", "medium", "high", "urgent")}
 # How stages name their pipelines; a model has one of these.
 _LINKS = ("team_ids", "team_id", "project_ids")
 
 
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model of Odoo: its name, and the names of its fields.
+
+    `places` are its fields for pipeline and stage, `pipelines` and `stages` the models to which
+    they lead. `owner` is its field for the owner.
+    """
+
+    name: str
+    names: Names
+    places: tuple[str, str] = ("", "")
+    pipelines: str = ""
+    stages: str = ""
+    owner: str = "user_id"
+
+
+CONTACTS = Model("res.partner", Names({"mobilephone": "mobile", _OWNER: "user_id"}))
+_DEALS = Model("crm.lead", Names(_DEAL), ("team_id", "stage_id"), "crm.team", "crm.stage")
+TICKETS = {
+    "helpdesk.ticket": Model(
+        "helpdesk.ticket",
+        Names(_TICKET),
+        ("team_id", "stage_id"),
+        "helpdesk.team",
+        "helpdesk.stage",
+    ),
+    "project.task": Model(
+        "project.task",
+        Names(_TASK),
+        ("project_id", "stage_id"),
+        "project.project",
+        "project.task.type",
+        "user_ids",
+    ),
+}
+"""The models that tickets may have, by the value of the setting `tickets`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field(Described):
+    """The definition of a field under Odoo's name, with its type in Odoo."""
+
+    odoo_type: str = ""
+
+    def text(self, value: Any) -> str:
+        """Return a value that Odoo answered as text.
+
+        Where nothing is stored, Odoo answers false, and 0 for a number.
+        """
+        if not value:
+            return ""
+        match self.odoo_type:
+            case "many2one":
+                return str(value[0] if isinstance(value, list) else value)
+            case "many2many":
+                return ";".join(map(str, sorted(value)))
+            case "html":
+                return from_html(value)
+            case "datetime":
+                return f"{value.replace(' ', 'T')}.000Z"
+        return to_text(value)
+
+    def stored(self, text: str) -> str:
+        """Return a text of the contract in the form in which `text` returns it later."""
+        match self.odoo_type:
+            case "boolean" | "integer" | "float" | "monetary" if text in ("false", "0"):
+                return ""
+            case "datetime" if text:
+                return f"{text[:19]}.000Z"
+            case "many2many":
+                return ";".join(sorted(text.split(";"), key=lambda id: (len(id), id)))
+        return text
+
+    def cell(self, text: str) -> tuple[str, str]:
+        """Return the column and the cell of a `load` for a text of the contract."""
+        match self.odoo_type:
+            case "many2one" | "many2many":
+                return f"{self.name}/.id", text.replace(";", ",")
+            case "html":
+                return self.name, to_html(text)
+            case "datetime":
+                return self.name, text[:19].replace("T", " ")
+        return self.name, text
+
+
 class Definitions(shared.Definitions):
     """The definitions of the models that the settings name, by kind of record.
 
-    Properties have Odoo's names. What Odoo answers about fields is cached as it is, since values
-    need the types of Odoo.
+    Properties have Odoo's names.
     """
+
+    types = (Field,)
 
     def __init__(self, api: Api, context: Context) -> None:
         self._api = api
         self._project = context.settings["project"]
-        self._models: dict[Kind, Model] = {"contacts": CONTACTS, "deals": DEALS}
-        if context.settings["tickets"] in TICKETS:
+        self._models: dict[Kind, Model] = {"contacts": CONTACTS, "deals": _DEALS}
+        if context.settings["tickets"]:
             self._models["tickets"] = TICKETS[context.settings["tickets"]]
         super().__init__(context, self._models)
-        self._listed = {
-            kind: Remembered(partial(self.load_fields, model), context, name=f"fields {kind}")
-            for kind, model in self._models.items()
-        }
-        self._read: dict[str, tuple[Any, dict[str, Field]]] = {}
-        self._fitting = {
-            kind: Fitting(self, places={kind: model.places}, owner=model.owner)
-            for kind, model in self._models.items()
-        }
 
     def model(self, kind: Kind) -> Model:
         """Return the model of a kind of record; raise Unsupported if there is none."""
@@ -70,79 +181,74 @@ class Definitions(shared.Definitions):
             raise Unsupported(f"Odoo keeps no {kind} here. {why}")
         return self._models[kind]
 
-    def fields(self, kind: Kind, *, newer_than: float = HOUR) -> dict[str, Field]:
-        """Return the fields of a kind of record, loaded at most `newer_than` seconds ago."""
+    def fields(self, kind: Kind) -> Mapping[str, Field]:
+        """Return the fields of a kind of record that a text can hold, by name."""
+        self.model(kind)
+        return cast("Mapping[str, Field]", self._lists["properties"][kind].get())
+
+    def fitting(self, kind: Kind) -> Fitting:
+        """Return what converts values to those that a kind of record takes."""
         model = self.model(kind)
-        listed = self._listed[kind].get(newer_than=newer_than)
-        read = self._read.get(kind)
-        if read is None or read[0] is not listed:
-            read = self._read[kind] = (listed, fields_in(listed, model))
-        return read[1]
+        return Fitting(self, places={kind: model.places}, owner=model.owner)
 
-    def in_list(
-        self, name: str, kind: Kind, names: Iterable[str], *, newer_than: float = HOUR
-    ) -> dict[str, Described]:
-        """Return the definitions of the fields `names`; leave out unknown names."""
-        fields = self.fields(kind, newer_than=newer_than)
-        return {one: fields[one].described for one in names if one in fields}
-
-    def described(self, kind: Kind) -> list[Described]:
-        """Return the definitions of all fields under the hub's names, with their options."""
-        fields, ours = self.fields(kind).values(), self.model(kind).names.ours
-        described = [self._fitting[kind].with_options(kind, one.described) for one in fields]
-        return [replace(one, name=ours(one.name)) for one in described]
-
-    def fit(
-        self, kind: Kind, given: Mapping[str, str], *, newer_than: float = HOUR
-    ) -> dict[str, str]:
-        """Return values in the form of their types; for deals and tickets, with their stage.
-
-        Raises Rejected for values that do not fit.
-        """
-        values = dict(given)
-        if kind == "tickets" and "priority" in values:
-            described = self.properties(kind, ["priority"], newer_than=newer_than)
-            values["priority"] = _priority(described, values["priority"])
-        return self._fitting[kind].fitted(kind, values, newer_than=newer_than)
-
-    def load_fields(self, model: Model) -> Mapping[str, Any]:
-        """Read the fields of a model; return Odoo's answer."""
-        answer = self._api.call(model.name, "fields_get", attributes=ATTRIBUTES)
-        listed = answer.mapping(answer.object().get("result"))
-        return {name: answer.mapping(told) for name, told in listed.items()}
+    def priority(self, text: str) -> str:
+        """Return the ticket priority that HubSpot calls `text`; another text is unchanged."""
+        described = self.fields("tickets").get("priority")
+        options = [option.value for option in described.options] if described else []
+        words = dict(zip(_PRIORITIES.get(len(options), ()), options, strict=False))
+        return words.get(text.strip().lower(), text)
 
     def load_list(self, name: str, kind: Kind) -> dict[str, Described]:
-        """Read the definitions of all fields of a kind of record."""
+        """Read the definitions of all fields of a kind of record that a text can hold."""
         model = self.model(kind)
-        fields = fields_in(self.load_fields(model), model)
-        return {name: field.described for name, field in fields.items()}
+        answer = self._api.call(model.name, "fields_get", attributes=_ATTRIBUTES)
+        fields: dict[str, Described] = {}
+        for name, listed in answer.mapping(answer.object().get("result")).items():
+            attributes = answer.mapping(listed)
+            odoo_type = text_of(attributes.get("type"))
+            if odoo_type not in _TYPES:
+                continue
+            hub_type = _TYPES[odoo_type]
+            if odoo_type == "char":
+                hub_type = _TYPE_BY_NAME.get(name, hub_type)
+            elif odoo_type == "many2one" and name in (model.owner, *model.places):
+                # Their options are listed elsewhere.
+                hub_type = "enumeration"
+            of_contact = kind != "contacts" and name in _OF_CONTACT
+            fields[name] = Field(
+                name,
+                text_of(attributes.get("string")),
+                hub_type,
+                tuple(Choice(*map(text_of, one)) for one in attributes.get("selection") or ()),
+                read_only=of_contact
+                or bool(attributes.get("readonly"))
+                or attributes.get("store") is False,
+                required=bool(attributes.get("required")),
+                odoo_type=odoo_type,
+            )
+        return fields
 
     def load_pipelines(self, kind: Linked) -> list[Pipeline]:
         """Read the sales teams, the helpdesk teams or the project, each with its stages."""
         model = self.model(kind)
-        domain: list[Any] = [["use_opportunities", "=", True]] if model is DEALS else []
+        domain: list[Any] = [["use_opportunities", "=", True]] if kind == "deals" else []
         if model.pipelines == "project.project":
             domain = [["id", "=", int(self._project)]]
-        found = self._api.search(model.pipelines, domain, ["name"], order="sequence, id")
-        told = self._api.call(model.stages, "fields_get", attributes=["type"])
-        known = told.mapping(told.object().get("result"))
-        asked = ["name", *[name for name in _LINKS if name in known][:1]]
-        listed = self._api.search(model.stages, [], asked, order="sequence, id")
-        stages = [
-            (Choice(listed.id(one), text_of(one.get("name"))), linked_ids(one.get(asked[-1])))
-            for one in listed.items("result")
-        ]
+        teams = self._api.search(model.pipelines, domain, ["name"], order="sequence, id")
+        answer = self._api.call(model.stages, "fields_get", attributes=["type"])
+        names = answer.mapping(answer.object().get("result"))
+        link = next((name for name in _LINKS if name in names), "name")
+        stages = self._api.search(model.stages, [], {"name", link}, order="sequence, id")
         pipelines = []
-        for team in found.items("result"):
-            id = found.id(team)
-            # A stage of leads without a team is a stage of all teams.
-            mine = [
-                stage
-                for stage, teams in stages
-                if int(id) in teams or (model is DEALS and not teams)
-            ]
-            if mine:
-                pipelines.append(Pipeline(id, text_of(team.get("name")), tuple(mine)))
+        for team in teams.items("result"):
+            id, choices = teams.id(team), []
+            for stage in stages.items("result"):
+                linked = _linked_ids(stage.get(link))
+                # A stage of leads without a team is a stage of all teams.
+                if int(id) in linked or (kind == "deals" and not linked):
+                    choices.append(Choice(stages.id(stage), text_of(stage.get("name"))))
+            if choices:
+                pipelines.append(Pipeline(id, text_of(team.get("name")), tuple(choices)))
         return pipelines
 
     def load_owners(self) -> list[Owner]:
@@ -159,8 +265,8 @@ class Definitions(shared.Definitions):
         ]
 
 
-def _priority(described: Mapping[str, Described], wanted: str) -> str:
-    """Return Odoo's priority for one of HubSpot's; other texts are returned unchanged."""
-    options = [option.value for one in described.values() for option in one.options]
-    words = dict(zip(_PRIORITIES.get(len(options), ()), options, strict=False))
-    return words.get(wanted.strip().lower(), wanted)
+def _linked_ids(value: Any) -> list[int]:
+    """Return the ids of a link: of a many2one, which Odoo answers with a label, or a many2many."""
+    if not isinstance(value, list):
+        return []
+    return value[:1] if len(value) == 2 and isinstance(value[1], str) else value

@@ -32,6 +32,8 @@ class Definitions(ABC):
     """The errors with which the CRM itself, and no proxy, refuses owners or pipelines alone."""
     stale_s = 30.0
     """The greatest age in seconds of a definition by which a value may be refused."""
+    types: ClassVar[tuple[type[Described], ...]] = ()
+    """The subclasses of `Described` that the methods `load_…` return, if any."""
 
     def __init__(self, context: Context, kinds: Iterable[Kind]) -> None:
         self._context = context
@@ -39,7 +41,10 @@ class Definitions(ABC):
         def shared(
             what: str, load: Callable[..., T], of: Iterable[Kind]
         ) -> dict[str, Remembered[T]]:
-            return {k: Remembered(partial(load, k), context, name=f"{what} {k}") for k in of}
+            return {
+                k: Remembered(partial(load, k), context, name=f"{what} {k}", types=self.types)
+                for k in of
+            }
 
         kinds = tuple(kinds)
         self._lists = {one: shared(one, partial(self.load_list, one), kinds) for one in self.lists}

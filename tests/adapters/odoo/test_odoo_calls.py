@@ -8,6 +8,7 @@ import pytest
 
 from adapters.fakes.odoo import FakeOdoo
 from crmhub.adapter import Adapter, Saved
+from crmhub.adapter.testing import Connection
 from crmhub.adapter.upserts import upsert_contact, upsert_contacts
 from tests.adapters.odoo.odoo_crm import person
 
@@ -43,6 +44,15 @@ def test_a_first_call_logs_in_and_asks_for_the_fields(adapter: Adapter, fake: Fa
     assert calls(fake) == [*login, "res.partner.fields_get", SEARCH]
     adapter.find_contact(email="ann@example.org")
     assert calls(fake) == [SEARCH]
+
+
+def test_another_process_takes_the_fields_over(
+    known: Adapter, connection: Connection, fake: FakeOdoo
+) -> None:
+    lead = person(mark="m1", x_visited="2026-07-01T12:00:00Z", **ANN)
+    assert upsert_contact(connection.adapter(), lead).outcome == "created"
+    assert calls(fake) == [SEARCH, SEARCH, LOAD]
+    assert upsert_contact(known, lead).outcome == "unchanged"
 
 
 def test_a_new_lead_with_email_takes_three_calls(known: Adapter, fake: FakeOdoo) -> None:

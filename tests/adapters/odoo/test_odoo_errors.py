@@ -11,6 +11,7 @@ from crmhub.adapter import (
     Adapter,
     AdapterError,
     BadConfig,
+    ContactWrite,
     Denied,
     LacksRight,
     NotYet,
@@ -247,6 +248,14 @@ def test_bad_rows_of_a_batch_are_left_out_and_told_by_name(
             assert isinstance(outcome, Rejected)
             assert [problem.name for problem in outcome.problems] == ["country_id"]
     assert sorted(one["lastname"] for one in crm.contacts().values()) == ["Lee 0", "Lee 2"]
+
+
+def test_an_id_that_odoo_never_issues_spoils_no_batch(adapter: Adapter, crm: OdooCrm) -> None:
+    known = crm.add_contact({"lastname": "Lee", "email": "ann@example.org"})
+    writes = [ContactWrite(id, {"comment": "Roofer"}) for id in ("../1", known, str(2**31))]
+    outcomes = adapter.write_contacts(writes)
+    assert [one and isinstance(one, Saved) for one in outcomes] == [None, True, None]
+    assert crm.contacts()[known]["comment"] == "Roofer"
 
 
 def test_a_lost_answer_to_a_batch_is_uncertain_for_each_and_makes_none_twice(
