@@ -404,7 +404,9 @@ def _record_accounts(recorder: Recorder) -> None:
     link = recorder.admin("createConnectLink", "POST", "/accounts/acme/connection/link", oauth)
     recorder.rename(link["url"], "https://hub.example.com/console/connect/…")
     # Of the others, linters take some settings for faulty schemas: they have a type and a default.
-    recorder.admin("listAdapters", "GET", "/adapters", last=True)
+    listed = recorder.admin("listAdapters", "GET", "/adapters")
+    # Linters of OpenAPI take settings in an example for schemas; the hub's own records have none.
+    listed["results"] = [one for one in listed["results"] if one["name"] == "local"]
     recorder.admin("getAdapter", "GET", "/adapters/local")
 
 

@@ -15,6 +15,7 @@ from crmhub.operations import event_subscriptions
 from crmhub.properties.kinds import CONTACTS, KINDS
 from crmhub.records.merging import Merge
 from tests.clients import TESTS, Client, needed
+from tests.clocks import next_ms
 from tests.events.receivers import events_of, subscribe
 
 
@@ -120,6 +121,7 @@ def test_merge_and_unmerge(hub: Hub, client: Client) -> None:
     subscribe(hub, client, *TYPES)
     asked = Merge(kept, other, frozenset(["city"]), (1, 1))
     undo = hub.records.merge(client.account, CONTACTS, asked)
+    next_ms()
     hub.records.unmerge(client.account, CONTACTS, kept, other, undo, stay={})
     told = written(hub, client)
     assert sorted(type for type, _ in told[:3]) == [
