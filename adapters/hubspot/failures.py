@@ -32,6 +32,10 @@ class MissingScopes(LacksRight):
     """The access token lacks a right (scope), as HubSpot itself says, and no proxy on the way."""
 
 
+class TooLong(Rejected):
+    """HubSpot refuses a request because its URL is too long (status 414)."""
+
+
 def word(body: Mapping[str, Any], name: str) -> str:
     """Return the code in a field of a response body, such as its category; "" without a code."""
     text = text_of(body.get(name))
@@ -69,6 +73,8 @@ def _own_failure(answer: Answer, body: Mapping[str, Any]) -> AdapterError | None
             return NotFound("HubSpot has no such record")
         case 400 | 409 if body:
             return _refused(answer, body)
+        case 414:
+            return TooLong([], "HubSpot takes no address as long as this call's.")
         case 423:
             wait = max(answer.seconds() or 0.0, _LOCKED_S)
             return Throttled("HubSpot has locked the records for a bulk change.", retry_after=wait)

@@ -9,6 +9,7 @@ from typing import Any
 
 from adapters.hubspot.api import SEARCH, Api, next_page
 from adapters.hubspot.definitions import HubSpotDefinitions
+from adapters.hubspot.failures import TooLong
 from crmhub.adapter import Contact, Context, NotFound, Rejected
 from crmhub.adapter.answers import Answer, text_of
 from crmhub.adapter.batches import groups_that_fit
@@ -88,10 +89,8 @@ class Reading(DefinedAdapter):
                 with self.definitions.reject_sensitive("contacts", names):
                     answer = self._api.send("GET", *path, params=params or None)
                 return self._contact_of(answer, answer.object(), names)
-        except Rejected as refused:
-            if refused.problems:
-                raise
-            # The URL was too long.
+        except TooLong:
+            pass
         for contact in self._contacts([key], names, by=by):
             return contact
         raise NotFound("HubSpot has no such contact")
