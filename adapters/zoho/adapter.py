@@ -143,7 +143,29 @@ class ZohoAdapter(Writing):
         *,
         sent: Mapping[str, str],
         since_ms: int,
-        others: Collection[str] = (),
+    ) -> Saved | None:
+        return self._made(kind, contact_id, mark, sent, since_ms, ())
+
+    def find_apart(
+        self,
+        kind: Linked,
+        contact_id: str,
+        mark: str,
+        *,
+        sent: Mapping[str, str],
+        since_ms: int,
+        others: Collection[str],
+    ) -> Saved | None:
+        return self._made(kind, contact_id, mark, sent, since_ms, others)
+
+    def _made(
+        self,
+        kind: Written,
+        contact_id: str,
+        mark: str,
+        sent: Mapping[str, str],
+        since_ms: int,
+        others: Collection[str],
     ) -> Saved | None:
         """Return the record that an earlier attempt of a create has made, or None.
 
@@ -178,18 +200,6 @@ class ZohoAdapter(Writing):
         ]
         since = since_ms / 1000 + self._api.clock_ahead - _TOLERANCE_S
         return find_created(candidates, texts, since=since)
-
-    def find_apart(
-        self,
-        kind: Linked,
-        contact_id: str,
-        mark: str,
-        *,
-        sent: Mapping[str, str],
-        since_ms: int,
-        others: Collection[str],
-    ) -> Saved | None:
-        return self.find_marked(kind, contact_id, mark, sent=sent, since_ms=since_ms, others=others)
 
     # Metadata.
 

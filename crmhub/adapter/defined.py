@@ -101,7 +101,29 @@ class DefinedAdapter(Adapter):
         *,
         sent: Mapping[str, str],
         since_ms: int,
-        others: Collection[str] = (),
+    ) -> Saved | None:
+        return self._made(kind, contact_id, mark, sent, since_ms, ())
+
+    def find_apart(
+        self,
+        kind: Linked,
+        contact_id: str,
+        mark: str,
+        *,
+        sent: Mapping[str, str],
+        since_ms: int,
+        others: Collection[str],
+    ) -> Saved | None:
+        return self._made(kind, contact_id, mark, sent, since_ms, others)
+
+    def _made(
+        self,
+        kind: Written,
+        contact_id: str,
+        mark: str,
+        sent: Mapping[str, str],
+        since_ms: int,
+        others: Collection[str],
     ) -> Saved | None:
         """Return the record that an earlier attempt of a create has made, or None.
 
@@ -125,18 +147,6 @@ class DefinedAdapter(Adapter):
         found = self.candidates(kind, contact_id, names, others)
         since = 0.0 if sure else since_ms / 1000 + self.clock_ahead() - _CLOCKS_S
         return find_created(found, expected, since=since)
-
-    def find_apart(
-        self,
-        kind: Linked,
-        contact_id: str,
-        mark: str,
-        *,
-        sent: Mapping[str, str],
-        since_ms: int,
-        others: Collection[str],
-    ) -> Saved | None:
-        return self.find_marked(kind, contact_id, mark, sent=sent, since_ms=since_ms, others=others)
 
     def _marks_since(self, kind: Written, since_ms: int) -> tuple[bool, bool]:
         """Return whether marks are unique, and whether every create since `since_ms` has one.
