@@ -38,11 +38,7 @@ from tests.journal.working import change, end_leases, rows, states, try_due
 from tests.own_databases import KINDS as DATABASES
 from tests.own_databases import own_database
 
-pytestmark = [
-    pytest.mark.crash,
-    # A process that dies closes no connection.
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.crash
 # More than anything takes that is tried until it is done.
 _PASSES = 12
 PHONE = "+12025550100"
