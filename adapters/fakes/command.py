@@ -74,25 +74,15 @@ def common_options(*, port: int, limit: str, lags: bool = True) -> Decorator:
     return _together(options)
 
 
-def token_options(*, expires_in: float) -> Decorator:
-    """Return the click options --rotate and --expires-in of a fake with OAuth.
-
-    `expires_in` is the default lifetime of an access token in seconds.
-    """
-    return _together(
-        [
-            click.option(
-                "--rotate", is_flag=True, help="Give a new refresh token at each refresh."
-            ),
-            click.option(
-                "--expires-in",
-                default=expires_in,
-                show_default=True,
-                type=click.FloatRange(min=0, min_open=True),
-                metavar="S",
-                help="Seconds that an access token from a refresh lives.",
-            ),
-        ]
+def expires_option(expires_in: float) -> Decorator:
+    """Return the click option --expires-in of a fake with OAuth; the default is `expires_in`."""
+    return click.option(
+        "--expires-in",
+        default=expires_in,
+        show_default=True,
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="S",
+        help="Seconds that an access token from a refresh lives.",
     )
 
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import rich_click as click
 
 from adapters.fakes import command
-
-if TYPE_CHECKING:
-    from adapters.fakes.limits import RetryAfter
-    from adapters.fakes.pipedrive.company import PhoneSearch
 
 
 @click.command(name="pipedrive")
@@ -24,14 +20,7 @@ if TYPE_CHECKING:
     type=click.IntRange(1),
     help="Tokens that the calls of a day may cost.",
 )
-@click.option(
-    "--expires-in",
-    default=3600.0,
-    show_default=True,
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="S",
-    help="Seconds that an access token from a refresh lives.",
-)
+@command.expires_option(3600.0)
 @click.option(
     "--phone-search",
     default="digits",
@@ -39,21 +28,8 @@ if TYPE_CHECKING:
     type=click.Choice(["digits", "text"]),
     help="Whether the search compares the digits of phones, or their text.",
 )
-@click.option("--mark", is_flag=True, help='Define the custom fields "crmhub mark".')
-def serve(
-    host: str,
-    port: int,
-    search_lag: float,
-    latency: float,
-    limit: str,
-    retry_after: RetryAfter,
-    search_limit: str,
-    token: str | None,
-    daily_tokens: int,
-    expires_in: float,
-    phone_search: PhoneSearch,
-    mark: bool,
-) -> None:
+@click.option("--mark", "marks", is_flag=True, help='Define the custom fields "crmhub mark".')
+def serve(token: str | None, **options: Any) -> None:
     """Serve a Pipedrive-like CRM: records in memory, with Pipedrive's rules, errors and limits.
 
     For trying the hub and for tests; Ctrl-C stops it and its records are gone. Faults are
@@ -63,31 +39,15 @@ def serve(
 
     from adapters.fakes.pipedrive import FakePipedrive, Options
 
-    fake = FakePipedrive(
-        Options(
-            host=host,
-            port=port,
-            search_lag=search_lag,
-            latency=latency,
-            limit=limit,
-            retry_after=retry_after,
-            search_limit=search_limit,
-            token=token or secrets.token_hex(20),
-            daily_tokens=daily_tokens,
-            expires_in=expires_in,
-            phone_search=phone_search,
-            marks=mark,
-        )
-    )
-    options = fake.options
-    marks = {"mark_field": "'crmhub mark'"} if mark else {}
+    made = Options(token=token or secrets.token_hex(20), **options)
+    marks = {"mark_field": "'crmhub mark'"} if made.marks else {}
     command.serve(
-        fake,
+        FakePipedrive(made),
         "pipedrive",
         facts={
-            "API token": options.token,
-            "OAuth": f"{options.client_id}, {options.client_secret}, {options.refresh_token}",
+            "API token": made.token,
+            "OAuth": f"{made.client_id}, {made.client_secret}, {made.refresh_token}",
         },
         settings=lambda url: {"base_url": url, "support_pipeline": "Support", **marks},
-        secrets={"api_token": options.token},
+        secrets={"api_token": made.token},
     )

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import rich_click as click
 
 from adapters.fakes import command
 
-if TYPE_CHECKING:
-    from adapters.fakes.limits import RetryAfter
-
 
 @click.command(name="zoho")
 @command.common_options(port=8184, limit="50000/86400s")
 @click.option("--at-once", default=10, show_default=True, help="Calls taken at the same time.")
-@click.option(
-    "--expires-in", default=3600.0, show_default=True, help="Seconds that an access token lives."
-)
+@command.expires_option(3600.0)
 @click.option("--unique-email", is_flag=True, help="Take no email twice.")
 @click.option("--mark", is_flag=True, help="Define the unique field crmhub_mark.")
-def serve(
-    host: str,
-    port: int,
-    search_lag: float,
-    latency: float,
-    limit: str,
-    retry_after: RetryAfter,
-    at_once: int,
-    expires_in: float,
-    unique_email: bool,
-    mark: bool,
-) -> None:
+def serve(mark: bool, **options: Any) -> None:
     """Serve a Zoho-like CRM: records in memory, with Zoho's rules, errors, credits and COQL.
 
     For trying the hub and for tests; Ctrl-C stops it and its records are gone. Faults are
@@ -39,20 +23,7 @@ def serve(
     """
     from adapters.fakes.zoho import FakeZoho, Options
 
-    fake = FakeZoho(
-        Options(
-            host=host,
-            port=port,
-            search_lag=search_lag,
-            latency=latency,
-            limit=limit,
-            retry_after=retry_after,
-            at_once=at_once,
-            expires_in=expires_in,
-            unique_email=unique_email,
-            mark="crmhub_mark" if mark else "",
-        )
-    )
+    fake = FakeZoho(Options(mark="crmhub_mark" if mark else "", **options))
     tokens = fake.tokens
     command.serve(
         fake,
