@@ -10,30 +10,29 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 from urllib.parse import quote
 
 from adapters.tryton_rpc import Rpc, choices, escaped, field_of, to_json, to_text
 from crmhub import adapter as hub
-from crmhub.adapter import Contact, Described, Linked, Problem, Rejected, Saved, Setting, Written
+from crmhub.adapter import Contact, Linked, Problem, Rejected, Saved, Setting, Written
+from crmhub.adapter.defined import Create, DefinedAdapter
 from crmhub.adapter.emails import free_email
 from crmhub.adapter.fields import Field, Fields
+from crmhub.adapter.fitting import Fitting
 from crmhub.adapter.oauth import KEPT
 from crmhub.adapter.phones import notations, same
-from crmhub.adapter.places import place
-from crmhub.adapter.remembered import Remembered
 
 PARTY, DEAL, TASK = "party.party", "sale.opportunity", "project.work"
-_MODELS = {"contacts": PARTY, "deals": DEAL, "tickets": TASK}
+_MODELS: Mapping[hub.Kind, str] = {"contacts": PARTY, "deals": DEAL, "tickets": TASK}
 # Names of the hub by Tryton's, where they differ.
 _OURS: Mapping[str, Mapping[str, str]] = {
     PARTY: {"mobile": "mobilephone"},
     DEAL: {"description": "dealname", "end_date": "closedate", "employee": "hubspot_owner_id"},
     TASK: {"name": "subject", "comment": "content"},
 }
-_PLACES: Mapping[Linked, tuple[str, str]] = {
+_PLACES: Mapping[str, tuple[str, str]] = {
     "deals": ("pipeline", "dealstage"),
     "tickets": ("hs_pipeline", "hs_pipeline_stage"),
 }
@@ -57,7 +56,71 @@ _STEPS = (
 )
 
 
-class TrytonAdapter(hub.Adapter):
+@dataclass(frozen=True, slots=True)
+class Status(hub.Choice):
+    """A status of tasks; `progress` is what a task of this status has done of 1, if it is fixed."""
+
+    progress: float = 0.0
+
+
+class Definitions(Fields[Field]):
+    """The fields of the models, the states of opportunities, and the projects of tasks."""
+
+    types = (Field, Status)
+
+    def __init__(self, rpc: Rpc, context: hub.Context) -> None:
+        super().__init__(context, _MODELS)
+        self._rpc, self._settings = rpc, context.settings
+
+    def load_fields(self, kind: hub.Kind) -> Iterator[Field]:
+        """Read the fields of a model that the hub may read or write."""
+        model = _MODELS[kind]
+        held, ours = self._rpc.read(model, "fields_get", []), _OURS[model]
+        types = _MECHANISMS if model == PARTY else {}
+        for name in sorted(held.keys() - _HIDDEN):
+            if field := field_of(held[name], ours.get(name, name), types.get(name)):
+                yield field
+        if model == PARTY:
+            yield Field(_EMAILS, "All emails", "string", read_only=True, theirs=_EMAILS)
+
+    def load_pipelines(self, kind: Linked) -> list[hub.Pipeline]:
+        """Read the states of opportunities, or the projects with the statuses of tasks."""
+        return self._load_states() if kind == "deals" else self._load_projects()
+
+    def _load_states(self) -> list[hub.Pipeline]:
+        states = choices(self._rpc.read(DEAL, "fields_get", ["state"]).get("state"))
+        stages = [state for state in states if state.value in ("lead", *_BUTTONS)]
+        return [hub.Pipeline("default", "Opportunities", tuple(stages))]
+
+    def _load_projects(self) -> list[hub.Pipeline]:
+        listed = self._settings["projects"].split(";")
+        names = [name.strip() for name in listed if name.strip()]
+        if not names:
+            raise hub.Unsupported("Name a project in the setting Projects for tickets first.")
+        domain = [["type", "=", "project"], ["name", "in", names]]
+        ids = {one.get("name"): str(one["id"]) for one in self._rpc.search(TASK, domain, "name")}
+        if unknown := [name for name in names if name not in ids]:
+            reason = f"Tryton has no project {', '.join(unknown)} that the user may see"
+            raise hub.BadConfig(reason, problems=[Problem("projects", reason)])
+        told, of_tasks = ("name", "progress", "default", "sequence"), [["types", "in", ["task"]]]
+        statuses = self._rpc.search("project.work.status", of_tasks, *told)
+        statuses.sort(key=lambda one: (not one.get("default"), one.get("sequence") or 0))
+        stages = tuple(
+            Status(str(one["id"]), str(one.get("name")), one.get("progress") or 0.0)
+            for one in statuses
+        )
+        return [hub.Pipeline(ids[name], name, stages) for name in names]
+
+    def load_owners(self) -> list[hub.Owner]:
+        """Read the employees."""
+        return [
+            hub.Owner(str(one["id"]), to_text(party.get("email")), to_text(one.get("rec_name")))
+            for one in self._rpc.search("company.employee", [], "rec_name", "party.email")
+            for party in [one.get("party.") or {}]
+        ]
+
+
+class TrytonAdapter(DefinedAdapter):
     """The adapter for Tryton's JSON-RPC, with a session of a user."""
 
     title = "Tryton"
@@ -79,46 +142,33 @@ class TrytonAdapter(hub.Adapter):
     def __init__(self, context: hub.Context) -> None:
         super().__init__(context)
         self._rpc = Rpc(context, self.title)
-        loads = {model: partial(self._load_fields, model) for model in _OURS}
-        self._fields = {model: Remembered(load, context) for model, load in loads.items()}
-        self._states = Remembered(self._load_states, context)
-        self._projects = Remembered(self._load_projects, context)
+        self.definitions: Definitions = Definitions(self._rpc, context)
+        self.fitting = Fitting(self.definitions, places=_PLACES, owner="")
 
     # Properties.
 
-    def _load_fields(self, model: str) -> Fields:
-        held, ours = self._rpc.read(model, "fields_get", []), _OURS[model]
-        types = _MECHANISMS if model == PARTY else {}
-        names = sorted(held.keys() - _HIDDEN)
-        fields = [field_of(held[name], ours.get(name, name), types.get(name)) for name in names]
-        if model == PARTY:
-            emails = Described(_EMAILS, "All emails", "string", read_only=True)
-            fields.append(Field(emails, _EMAILS, "char"))
-        return Fields(model, [field for field in fields if field is not None])
-
-    def _values(self, model: str, properties: Mapping[str, str]) -> dict[str, Any]:
-        fields = self._fields[model].get()
-        return fields.values(fields.fitted(properties), to_json)
+    def _values(self, kind: Written, fit: Mapping[str, str]) -> dict[str, Any]:
+        return self.definitions.values(kind, fit, lambda one, text: to_json(one.their_type, text))
 
     @contextmanager
-    def _writing(self, model: str, sent: Mapping[str, str]) -> Iterator[None]:
+    def _writing(self, kind: Written, sent: Mapping[str, str]) -> Iterator[None]:
         """Name the property that a refusal of Tryton names by its label, or quotes."""
         try:
             yield
         except Rejected as exc:
             label, value = _LABEL.search(exc.message), _VALUE.match(exc.message)
             rest = exc.message[value.end() :] if value else ""
-            name = self._fields[model].get().labelled(label[1]) if label else ""
-            quoted = [n for n, text in sent.items() if text and rest.startswith(f'{text}"')]
-            names = [name] if name else quoted
+            fields = self.definitions.fields(kind).values()
+            names = [one.name for one in fields if label and one.label == label[1]]
+            names += [n for n, text in sent.items() if text and rest.startswith(f'{text}"')]
             raise Rejected([Problem(n, exc.message) for n in names[:1]], exc.message) from None
 
-    def _create(self, model: str, sent: Mapping[str, str], values: Mapping[str, Any]) -> Saved:
-        with self._writing(model, sent):
-            answer = self._rpc.call(model, "create", [values])
+    def _create(self, kind: Written, sent: Mapping[str, str], values: Mapping[str, Any]) -> Saved:
+        with self._writing(kind, sent):
+            answer = self._rpc.call(_MODELS[kind], "create", [values])
         match answer.object().get("result"):
             case [int(record_id)]:
-                return self._saved(model, record_id)
+                return self._saved(_MODELS[kind], record_id)
         raise answer.broken("it names no id")
 
     def _saved(self, model: str, record_id: int) -> Saved:
@@ -152,8 +202,9 @@ class TrytonAdapter(hub.Adapter):
         return self._contact(self._party(contact_id, *self._to_read(names)), names)
 
     def _to_read(self, names: Sequence[str]) -> list[str]:
-        fields = [field.name for _, field in self._fields[PARTY].get().known(names)]
-        return [*_MECHANISM_FIELDS, *(n for n in fields if n not in {*_MECHANISMS, _EMAILS})]
+        fields = self.definitions.fields("contacts")
+        theirs = [fields[name].theirs for name in names if name in fields]
+        return [*_MECHANISM_FIELDS, *(n for n in theirs if n not in {*_MECHANISMS, _EMAILS})]
 
     def _party(self, contact_id: str, *names: str) -> Mapping[str, Any]:
         """Return a party, or the one that it was merged into; raises NotFound for none."""
@@ -168,14 +219,15 @@ class TrytonAdapter(hub.Adapter):
         raise hub.NotFound(f"There is no contact {contact_id[:60]!r}")
 
     def _contact(self, party: Mapping[str, Any], names: Sequence[str]) -> Contact:
-        values = {}
-        for name, field in self._fields[PARTY].get().known(names):
-            if field.name == _EMAILS:
+        fields, values = self.definitions.fields("contacts"), {}
+        for name in (name for name in names if name in fields):
+            theirs = fields[name].theirs
+            if theirs == _EMAILS:
                 values[name] = ";".join(_mechanisms(party, "email").values())
-            elif field.name in _MECHANISMS:
-                values[name] = next(iter(_mechanisms(party, field.name).values()), "")
+            elif theirs in _MECHANISMS:
+                values[name] = next(iter(_mechanisms(party, theirs).values()), "")
             else:
-                values[name] = to_text(party.get(field.name))
+                values[name] = to_text(party.get(theirs))
         return Contact(str(party["id"]), values, self._url(PARTY, party["id"]))
 
     def has_email(self, contact: Contact, email: str) -> bool:
@@ -185,21 +237,21 @@ class TrytonAdapter(hub.Adapter):
         return any(same(phone, contact.properties.get(name, "")) for name in _PHONES)
 
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> hub.Changes:
-        held, sent = contact.properties, self._fields[PARTY].get().fitted(properties)
-        equal = {name for name in _PHONES if same(sent.get(name, ""), held.get(name, ""))}
-        return hub.Changes({n: v for n, v in sent.items() if held.get(n) != v and n not in equal})
+        held, changed = contact.properties, super().changes(contact, properties).properties
+        equal = {name for name in _PHONES if same(changed.get(name, ""), held.get(name, ""))}
+        return hub.Changes({n: v for n, v in changed.items() if n not in equal})
 
     def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
-        values = self._values(PARTY, properties)
+        values = self._values("contacts", self.fitting.fitted("contacts", properties))
         values = {name: value for name, value in values.items() if value is not None}
         if mark:
             values["identifiers"] = [["create", [{"code": mark}]]]
         # Tryton takes an email twice.
         with free_email(self, properties.get("email", "").strip()):
-            return self._create(PARTY, properties, values)
+            return self._create("contacts", properties, values)
 
     def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
-        values = self._values(PARTY, properties)
+        values = self._values("contacts", self.fitting.fitted("contacts", properties))
         party = self._party(contact_id, *_MECHANISM_FIELDS)
         actions = []
         for name in values.keys() & _MECHANISMS:
@@ -209,7 +261,7 @@ class TrytonAdapter(hub.Adapter):
         saved = self._saved(PARTY, party["id"])
         if not values:
             return replace(saved, outcome="unchanged")
-        with self._writing(PARTY, properties):
+        with self._writing("contacts", properties):
             answer = self._rpc.call(PARTY, "write", [party["id"]], values)
         if answer.object().get("result", answer) is not None:
             raise answer.broken("it does not say that it has written")
@@ -220,28 +272,29 @@ class TrytonAdapter(hub.Adapter):
     def create_for_contact(
         self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
     ) -> Saved:
-        model, names = _MODELS[kind], _PLACES[kind]
-        pipeline, stage = self._place(kind, properties)
+        fit = self.fitting.fitted(kind, properties)
+        pipeline, stage = (fit.pop(name) for name in _PLACES[kind])
         preferences = self._rpc.preferences.get()
         if not preferences.get("company"):
             raise hub.BadConfig(_NO_COMPANY)
-        values = self._values(model, {n: v for n, v in properties.items() if n not in names})
+        values = self._values(kind, fit)
         values["party"] = self._party(contact_id)["id"]
         line = f"crmhub: {mark}" if mark else ""
         values["comment"] = "\n\n".join(filter(None, (values.get("comment"), line)))
         if kind == "tickets":
             values |= {"type": "task", "parent": int(pipeline), "status": int(stage)}
-            values["progress"] = values.get("progress") or self._projects.get()[1].get(stage)
+            values["progress"] = values.get("progress") or self._progress(stage)
         elif stage == "opportunity" and not {**preferences, **values}.get("employee"):
             raise Rejected([Problem("hubspot_owner_id", "this stage needs an owner, an employee")])
-        saved = self._create(model, properties, values)
+        saved = self._create(kind, properties, values)
         if kind == "deals":
             self._move(int(saved.id), stage)
         return saved
 
-    def _place(self, kind: Linked, sent: Mapping[str, str]) -> tuple[str, str]:
-        names = _PLACES[kind]
-        return place(self.pipelines(kind), (sent.get(names[0], ""), sent.get(names[1], "")), names)
+    def _progress(self, status: str) -> float | None:
+        found = [one for project in self.pipelines("tickets") for one in project.stages]
+        fixed = [one.progress for one in found if isinstance(one, Status) and one.value == status]
+        return next(iter(fixed), None) or None
 
     def _move(self, deal_id: int, stage: str) -> None:
         """Move a new deal, which Tryton has made a lead; raises Uncertain if that fails."""
@@ -252,20 +305,18 @@ class TrytonAdapter(hub.Adapter):
         except (hub.AdapterError, KeyError) as exc:
             raise hub.Uncertain(f"The deal is there, and may not be {stage} yet: {exc}") from None
 
-    def find_marked(
-        self, kind: Written, contact_id: str, mark: str, *, sent: Mapping[str, str], since_ms: int
-    ) -> Saved | None:
-        model = _MODELS[kind]
+    def find_create(self, create: Create) -> Saved | None:
+        kind, mark, model = create.kind, create.mark, _MODELS[create.kind]
         domain: list[Any] = [["identifiers.code", "=", mark]]
         if kind != "contacts":
             try:
-                party = self._party(contact_id)
+                party = self._party(create.contact_id)
             except hub.NotFound:
                 return None
             domain = [["party", "=", party["id"]], ["comment", "ilike", f"%{escaped(mark)}%"]]
         for record in self._rpc.search(model, domain, *(["state"] if kind == "deals" else [])):
             if kind == "deals" and record.get("state") == "lead":
-                self._move(record["id"], self._place(kind, sent)[1])
+                self._move(record["id"], self.fitting.place(kind, create.sent)["dealstage"])
             return self._saved(model, record["id"])
         return None
 
@@ -276,7 +327,7 @@ class TrytonAdapter(hub.Adapter):
         if not self._rpc.preferences.get(newer_than=0.0).get("company"):
             raise hub.BadConfig(_NO_COMPANY)
         if settings["projects"]:
-            self._projects.get(newer_than=0.0)
+            self.definitions.pipelines("tickets", newer_than=0.0)
             models.append(TASK)
         access = self._rpc.read("ir.model.access", "get_access", models)
         if missing := [model for model in models if not (access.get(model) or {}).get("create")]:
@@ -284,44 +335,6 @@ class TrytonAdapter(hub.Adapter):
                 f"The user may not create {', '.join(missing)} in Tryton. Add it to the groups"
                 f" {' and '.join(_GROUPS)}."
             )
-
-    def describe(self, kind: hub.Kind) -> list[Described]:
-        if kind not in _MODELS:
-            raise hub.Unsupported(f"The Tryton adapter describes no {kind}.")
-        return self._fields[_MODELS[kind]].get().described()
-
-    def pipelines(self, kind: Linked) -> list[hub.Pipeline]:
-        return self._states.get() if kind == "deals" else self._projects.get()[0]
-
-    def _load_states(self) -> list[hub.Pipeline]:
-        states = choices(self._rpc.read(DEAL, "fields_get", ["state"]).get("state"))
-        stages = [state for state in states if state.value in ("lead", *_BUTTONS)]
-        return [hub.Pipeline("default", "Opportunities", tuple(stages))]
-
-    def _load_projects(self) -> tuple[list[hub.Pipeline], dict[str, float]]:
-        """Return the projects with the statuses of tasks, and the progress of each status."""
-        listed = self.context.settings["projects"].split(";")
-        names = [name.strip() for name in listed if name.strip()]
-        if not names:
-            raise hub.Unsupported("Name a project in the setting Projects for tickets first.")
-        domain = [["type", "=", "project"], ["name", "in", names]]
-        ids = {one.get("name"): str(one["id"]) for one in self._rpc.search(TASK, domain, "name")}
-        if unknown := [name for name in names if name not in ids]:
-            reason = f"Tryton has no project {', '.join(unknown)} that the user may see"
-            raise hub.BadConfig(reason, problems=[Problem("projects", reason)])
-        told, of_tasks = ("name", "progress", "default", "sequence"), [["types", "in", ["task"]]]
-        statuses = self._rpc.search("project.work.status", of_tasks, *told)
-        statuses.sort(key=lambda one: (not one.get("default"), one.get("sequence") or 0))
-        stages = tuple(hub.Choice(str(one["id"]), str(one.get("name"))) for one in statuses)
-        progress = {str(one["id"]): one["progress"] for one in statuses if one.get("progress")}
-        return [hub.Pipeline(ids[name], name, stages) for name in names], progress
-
-    def owners(self) -> list[hub.Owner]:
-        return [
-            hub.Owner(str(one["id"]), to_text(party.get("email")), to_text(one.get("rec_name")))
-            for one in self._rpc.search("company.employee", [], "rec_name", "party.email")
-            for party in [one.get("party.") or {}]
-        ]
 
 
 def _mechanisms(party: Mapping[str, Any], *types: str) -> dict[int, str]:

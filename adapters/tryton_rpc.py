@@ -120,8 +120,9 @@ def field_of(definition: Any, ours: str, type_of: hub.PropertyType | None = None
         case {"name": str(name), "type": str(theirs), "string": str(label)} if theirs in _TYPES:
             read_only = bool(definition.get("readonly"))
             listed = choices(definition)
-            told = hub.Described(ours, label, type_of or _TYPES[theirs], listed, read_only)
-            return Field(told, name, theirs, single_line=theirs == "char")
+            single = theirs == "char"
+            told = (ours, label, type_of or _TYPES[theirs], listed, read_only)
+            return Field(*told, theirs=name, their_type=theirs, single_line=single)
     return None
 
 

@@ -13,7 +13,7 @@ from adapters.hubspot.failures import TooLong
 from crmhub.adapter import Contact, Context, NotFound, Rejected
 from crmhub.adapter.answers import Answer, text_of
 from crmhub.adapter.batches import groups_that_fit
-from crmhub.adapter.defined import DefinedAdapter
+from crmhub.adapter.defined import MarkedAdapter
 from crmhub.adapter.phones import PHONES, has_number, nationals, notations, oldest_holders
 
 _ID = re.compile(r"[0-9]{1,20}", re.ASCII)
@@ -27,7 +27,7 @@ _CALCULATED_PHONES = (
 _SEARCH_BODY, _LONGEST_QUERY = 2_900, 2_000
 
 
-class Reading(DefinedAdapter):
+class Reading(MarkedAdapter):
     """The part of the adapter that finds and reads contacts."""
 
     title = "HubSpot"

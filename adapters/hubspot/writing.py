@@ -12,7 +12,6 @@ from adapters.hubspot.failures import item_failure
 from adapters.hubspot.reading import Reading
 from crmhub.adapter import (
     AdapterError,
-    BadConfig,
     Changes,
     Conflict,
     Contact,
@@ -159,16 +158,11 @@ class Writing(Reading):
                 with self.definitions.reject_sensitive(kind, body["properties"]):
                     return self._api.send(method, *path, body=body)
             except Rejected as refused:
-                reasons = [one.reason for one in refused.problems if one.name == self.mark_name]
-                if not mark or not reasons or self.mark_name not in sent:
+                names = {one.name for one in refused.problems}
+                if not mark or self.mark_name not in names & sent.keys():
                     raise
                 if self.mark_to_send(kind, mark, newer_than=0.0):
-                    # Without the mark, a write whose answer was lost could not be found again.
-                    raise BadConfig(
-                        f"HubSpot does not take the hub's mark in {self.mark_name} of {kind}:"
-                        f" {reasons[0]}. Free this property of rules, or name another one as"
-                        " mark_property."
-                    ) from refused
+                    self.raise_for_mark(kind, {}, refused)
             return send(fit)
 
         return self.fitting.write(kind, properties, send)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from adapters.pipedrive import connecting
 from adapters.pipedrive.api import (
@@ -23,15 +23,11 @@ from adapters.pipedrive.api import (
     Found,
     Record,
 )
+from adapters.pipedrive.definitions import OWNER, PLACES, Definitions
 from adapters.pipedrive.entries import LISTED, has_email, has_phone, values
-from adapters.pipedrive.fields import OWNER, Fields
-from adapters.pipedrive.marks import Marks
-from adapters.pipedrive.pipelines import NAMES
 from crmhub.adapter import (
-    Adapter,
     BadConfig,
     Changes,
-    Conflict,
     Contact,
     Context,
     Described,
@@ -41,27 +37,27 @@ from crmhub.adapter import (
     NotFound,
     OAuth,
     Outcome,
-    Owner,
-    Pipeline,
     Problem,
-    Rejected,
     Saved,
-    Unsupported,
     Written,
 )
+from crmhub.adapter.defined import Create, DefinedAdapter
+from crmhub.adapter.emails import free_email
 from crmhub.adapter.fitting import Fitting
 from crmhub.adapter.http import Answer
 from crmhub.adapter.phones import nationals, same
-from crmhub.adapter.remembered import HOUR
 
 # For how many seconds the search may hide a change, and for how many it is not repeated.
 _SEARCH_LAG_S, _SEARCHED_S = 120.0, 60.0
 _MOST_SEARCHED = 500
 _MOST_IDS = 100
+# Pipedrive's times are whole seconds, and its clock is known only roughly.
+_CLOCK_S = 2.0
+_NEWEST_FIRST: Mapping[str, str] = {"sort_by": "add_time", "sort_direction": "desc"}
 _ID = re.compile(r"[1-9][0-9]{0,15}", re.ASCII)
 
 
-class PipedriveAdapter(Adapter):
+class PipedriveAdapter(DefinedAdapter):
     """The adapter for Pipedrive, by API token or OAuth.
 
     Pipedrive has no tickets: they become deals in the pipeline that a setting names.
@@ -81,9 +77,8 @@ class PipedriveAdapter(Adapter):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._api = Api(context, self.title)
-        self._fields = Fields(self._api, context)
-        self._fitting = Fitting(self._fields, places=NAMES, owner=OWNER)
-        self._marks = Marks(self._api, self._fields, self._fitting)
+        self.definitions: Definitions = Definitions(self._api, context)
+        self.fitting = Fitting(self.definitions, places=PLACES, owner=OWNER)
         # When a search by an email began that found nobody, in seconds of the monotonic clock.
         self._searched: dict[str, float] = {}
 
@@ -105,8 +100,11 @@ class PipedriveAdapter(Adapter):
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
     ) -> Contact | None:
         started = time.monotonic()
-        found = self._search(email, phone) or self._recent(email, phone)
-        if email and not found:
+        # What was just searched for is not searched again by the create that follows.
+        known = started - self._searched.pop(email, -_SEARCHED_S) < _SEARCHED_S
+        found = None if known else self._search(email, phone)
+        found = found or self._recent(email, phone)
+        if email and not found and not known:
             self._searched = {**dict([*self._searched.items()][-_MOST_SEARCHED:]), email: started}
         return self._contact(*found, names) if found else None
 
@@ -148,18 +146,14 @@ class PipedriveAdapter(Adapter):
         return self._contact(*self._person(contact_id), names)
 
     def _person(self, contact_id: str) -> Found:
-        self._check_id(contact_id)
+        self.check_id(contact_id)
         answer, person = self._api.record("GET", "persons", contact_id, cost=READ)
         if person.get("is_deleted"):
             raise NotFound("This person was deleted in Pipedrive")
         return answer, person
 
-    def _check_id(self, contact_id: str) -> None:
-        if not self.may_be_id(contact_id):
-            raise NotFound("Pipedrive has no person under an id of this form")
-
     def _contact(self, answer: Answer, person: Record, names: Sequence[str]) -> Contact:
-        fields = self._fields.of("contacts")
+        fields = self.definitions.fields("contacts")
         properties = {name: fields[name].text(person) for name in names if name in fields}
         for name in {"emails", "phones"} & {*names}:
             properties[name] = ";".join(values(person, name))
@@ -182,30 +176,17 @@ class PipedriveAdapter(Adapter):
 
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
         """Return the properties whose values differ; a further phone of the contact does not."""
-        fit, current = self._fitting.fitted("contacts", properties), contact.properties
-        if fit.get("phone") and self.has_phone(contact, fit["phone"]):
-            del fit["phone"]
-        return Changes({name: text for name, text in fit.items() if current.get(name) != text})
+        changes = dict(super().changes(contact, properties).properties)
+        if changes.get("phone") and self.has_phone(contact, changes["phone"]):
+            del changes["phone"]
+        return Changes(changes)
 
     # Writing.
 
     def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
-        email = properties.get("email", "").strip().lower()
-        if not email:
-            return self._write("contacts", "POST", properties, mark=mark)
         # Pipedrive takes an email twice.
-        with self.context.lease(f"email {email}", self.context.remaining()):
-            if holder := self._holder(email):
-                existing_id = holder[0].id(holder[1])
-                raise Conflict("This email is taken.", existing_id=existing_id, name="email")
+        with free_email(self, properties.get("email", "").strip()):
             return self._write("contacts", "POST", properties, mark=mark)
-
-    def _holder(self, email: str) -> Found | None:
-        """Return the person with this email; what was just searched for is not searched again."""
-        searched = self._searched.pop(email, None)
-        if searched is not None and time.monotonic() - searched < _SEARCHED_S:
-            return self._recent(email, "")
-        return self._search(email, "") or self._recent(email, "")
 
     def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
         # Pipedrive replaces lists as a whole: without a lease, two writes lose an entry.
@@ -233,71 +214,54 @@ class PipedriveAdapter(Adapter):
         mark: str = "",
         **link: int,
     ) -> Saved:
-        """Create a record, or update the person `record`; return the result.
-
-        If Pipedrive refuses values, they are fitted to newer definitions and sent once more.
-        """
+        """Create a record, or update the person `record`; return the result."""
         path = ["persons" if kind == "contacts" else "deals"]
         path += [str(record["id"])] if record else []
-        refused = Rejected([])
-        sent: dict[str, Any] = {}
-        for newer_than in (HOUR, self._fields.stale_s):
-            fit = self._fitting.fitted(kind, properties, newer_than=newer_than)
-            field = self._fields.mark(kind, newer_than=newer_than) if mark else None
-            if field and not fit.get(field.described.name):
-                fit[field.described.name] = mark
-            body = self._fields.body(kind, fit, record, newer_than=newer_than) | link
-            if body == sent:
-                break
-            sent = body
-            try:
-                answer, made = self._api.record(method, *path, cost=WRITE, body=body)
-            except Rejected as exc:
-                refused = self._fields.renamed(kind, exc)
-            else:
-                return self._saved(kind, answer, made, "updated" if record else "created")
-        raise refused
 
-    # Records of earlier attempts.
+        def send(fit: dict[str, str]) -> Found:
+            field = self.definitions.mark_field(kind) if mark else None
+            if field and not fit.get(field.name):
+                fit = {**fit, field.name: mark}
+            body = self.definitions.body(kind, fit, record) | link
+            with self.definitions.renamed(kind, properties):
+                return self._api.record(method, *path, cost=WRITE, body=body)
 
-    def find_marked(
-        self,
-        kind: Written,
-        contact_id: str,
-        mark: str,
-        *,
-        sent: Mapping[str, str],
-        since_ms: int,
-    ) -> Saved | None:
+        (answer, made), _ = self.fitting.write(kind, properties, send)
+        return self._saved(kind, answer, made, "updated" if record else "created")
+
+    def find_create(self, create: Create) -> Saved | None:
+        """Return the record that has the mark; or the oldest that has none, and the same values.
+
+        A person then has the same email, or else the same phone. Lists show a write at once.
+        Pipeline and stage of a deal are not compared, since an automation may have changed them.
+        """
+        kind, sent, path, params = create.kind, create.sent, "persons", _NEWEST_FIRST
+        fields, field = self.definitions.fields(kind), self.definitions.mark_field(kind)
+        since = self._api.moment(create.since_ms / 1000 - _CLOCK_S)
+        email, phone = sent.get("email", "").lower(), sent.get("phone", "")
+        expected: Mapping[str, str] = {}
         if kind == "contacts":
-            found = self._marks.person(mark, sent, since_ms)
-            return self._saved(kind, *found) if found else None
-        return self._deal_made(kind, contact_id, mark, sent, since_ms, ())
-
-    def find_apart(
-        self,
-        kind: Linked,
-        contact_id: str,
-        mark: str,
-        *,
-        sent: Mapping[str, str],
-        since_ms: int,
-        others: Collection[str],
-    ) -> Saved | None:
-        return self._deal_made(kind, contact_id, mark, sent, since_ms, others)
-
-    def _deal_made(
-        self,
-        kind: Linked,
-        contact_id: str,
-        mark: str,
-        sent: Mapping[str, str],
-        since_ms: int,
-        others: Collection[str],
-    ) -> Saved | None:
-        self._check_id(contact_id)
-        found = self._marks.deal(kind, contact_id, mark, sent, since_ms, others)
-        return self._saved(kind, *found) if found else None
+            params = {**params, "updated_since": since}
+        else:
+            self.check_id(create.contact_id)
+            path, params = "deals", {**params, "person_id": create.contact_id}
+            expected = self.fitting.without_place(kind, sent)
+        alike: Found | None = None
+        for answer, record in self._api.listed(path, params=params):
+            if str(record.get("add_time")) < since:
+                break
+            if record.get("is_deleted"):
+                continue
+            own = field.text(record) if field and not sent.get(field.name) else ""
+            if own and own == create.mark:
+                return self._saved(kind, answer, record)
+            if kind == "contacts":
+                same = _has(record, email, phone)
+            else:
+                same = all(fields[n].text(record) == text for n, text in expected.items() if text)
+            if same and not own and answer.id(record) not in create.others:
+                alike = answer, record
+        return self._saved(kind, *alike) if alike else None
 
     # Metadata.
 
@@ -312,15 +276,15 @@ class PipedriveAdapter(Adapter):
         problems: list[Problem] = []
         kinds: tuple[Written, Written] = ("contacts", "deals")
         for kind in kinds:
-            field = self._fields.mark(kind, newer_than=0.0)
-            if self.context.settings["mark_field"] and not (field and field.custom):
+            field = self.definitions.mark_field(kind, newer_than=0.0)
+            if self.context.settings["mark_field"] and not (field and field.their_type):
                 of = "people" if kind == "contacts" else "deals"
                 reason = f"{of} have no custom field of the type Text with this name or API key"
                 problems.append(Problem("mark_field", reason))
         try:
-            self._fields.pipelines("deals", newer_than=0.0)
+            self.definitions.pipelines("deals", newer_than=0.0)
             if self.context.settings["support_pipeline"]:
-                self._fields.pipelines("tickets")
+                self.definitions.pipelines("tickets")
         except BadConfig as exc:
             if not exc.problems:
                 raise
@@ -336,22 +300,10 @@ class PipedriveAdapter(Adapter):
 
         The users are no options of the owner: to list them costs 20 tokens (`owners`).
         """
-        if kind == "companies":
-            raise Unsupported("The Pipedrive adapter does not describe companies.")
-        if kind != "contacts":
-            self.pipelines(kind)
         return [
-            field.described if name == OWNER else self._fitting.with_options(kind, field.described)
-            for name, field in self._fields.of(kind).items()
+            field if field.name == OWNER else self.fitting.with_options(kind, field)
+            for field in self.definitions.described(kind)
         ]
-
-    def pipelines(self, kind: Linked) -> list[Pipeline]:
-        """Return the pipelines; that of the setting `support_pipeline` is the one for tickets."""
-        return self._fields.pipelines(kind)
-
-    def owners(self) -> list[Owner]:
-        """Return the active users of the company."""
-        return self._fields.owners()
 
 
 def _has(record: Record, email: str, phone: str) -> bool:

@@ -6,8 +6,6 @@ import base64
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any
 
@@ -51,10 +49,7 @@ class MissingScope(LacksRight):
 
 
 class Api:
-    """Calls Pipedrive's API for one connection.
-
-    `send` is that of `Http`. `title` is the CRM's name in messages.
-    """
+    """Calls Pipedrive's API for one connection; `title` is the CRM's name in messages."""
 
     def __init__(self, context: Context, title: str) -> None:
         oauth = bool(context.credentials["refresh_token"])
@@ -86,7 +81,6 @@ class Api:
             failure=_login_failure,
             budgets=logins,
         )
-        self._clock_ahead = 0.0
 
     def site(self) -> str:
         """Return the company's address, without a slash at its end."""
@@ -145,7 +139,7 @@ class Api:
 
         Pipedrive refuses fractions of a second.
         """
-        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds + self._clock_ahead))
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds + self._http.clock_ahead))
 
     def _exchange(self, credentials: Mapping[str, str]) -> Answer:
         form = {"grant_type": "refresh_token", "refresh_token": credentials["refresh_token"]}
@@ -164,18 +158,12 @@ class Api:
         return self._grant.secrets() if self._grant else [*self._context.credentials.values()]
 
     def _follow(self, lane: str, answer: Answer) -> None:
-        """Adopt the limits in the headers of an answer; measure Pipedrive's clock.
-
-        `lane` names the limit that counted the request.
-        """
+        """Adopt the limits in the headers of an answer; `lane` is the one that counted it."""
         announced = ((lane, "x-ratelimit-limit", _WINDOW_S), (QUOTA, _DAILY_LIMIT, _DAY_S))
         for name, header, seconds in announced:
             limit = answer.headers.get(header, "")
             if _COUNT.fullmatch(limit):
                 self._budgets[name].follow(int(limit), seconds)
-        with suppress(ValueError, OverflowError):
-            sent = parsedate_to_datetime(answer.headers.get("Date", "")).timestamp()
-            self._clock_ahead = sent - time.time()
 
 
 def failure(answer: Answer) -> AdapterError | None:

@@ -4,32 +4,31 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
-from adapters.zoho.api import STALE_S
+from adapters.zoho.api import MODULES
 from adapters.zoho.connecting import GUIDES, SCOPE, SETTINGS, accounts_url
-from adapters.zoho.fields import MODULES, existed
-from adapters.zoho.writing import CREATE, Writing
+from adapters.zoho.definitions import CREATE
+from adapters.zoho.writing import Writing
 from crmhub.adapter import (
     OAUTH_SECRETS,
     BadConfig,
     Contact,
-    Described,
     Kind,
     LacksRight,
     Linked,
     OAuth,
-    Owner,
-    Pipeline,
     Problem,
+    Rejected,
     Saved,
     Unsupported,
     Written,
 )
 from crmhub.adapter.answers import parse_time
-from crmhub.adapter.defined import Candidate, find_created
+from crmhub.adapter.defined import Candidate
 from crmhub.adapter.phones import PHONES, has_number, notations
 from crmhub.adapter.remembered import HOUR
 
@@ -37,8 +36,8 @@ T = TypeVar("T")
 
 _EMAILS = ("email", "Secondary_Email")
 _ID = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
-# Zoho's times are whole seconds.
-_TOLERANCE_S = 2.0
+# COQL takes 50 values in a list and 50 columns, of which one is the id.
+_VALUES, _COLUMNS = 50, 49
 # The methods with which `check` tries the rights to write, and the scopes that they need.
 _WRITES: Mapping[Written, Mapping[str, str]] = {
     "contacts": {"POST": "CREATE", "PUT": "UPDATE"},
@@ -101,7 +100,7 @@ class ZohoAdapter(Writing):
         for phone in phones:
             forms |= dict.fromkeys(notations(phone), phone)
         found: dict[str, Contact] = {}
-        for row in self._api.rows("contacts", [*names, *by], by, list(forms)):
+        for row in self._rows("contacts", [*names, *by], by, list(forms)):
             for text in self._contact(row, by).properties.values():
                 form = text.lower() if emails else text
                 if form in forms:
@@ -119,87 +118,85 @@ class ZohoAdapter(Writing):
         return has_number(contact.properties, phone)
 
     def _contact(self, row: Mapping[str, Any], names: Sequence[str]) -> Contact:
-        fields, contact_id = self._api.fields["contacts"].get(), str(row["id"])
-        known = {name: fields[name] for name in names if name in fields}
-        values = {name: field.to_text(row.get(field.name)) for name, field in known.items()}
-        return Contact(contact_id, values, self._page("contacts", contact_id))
+        fields, contact_id = self.definitions.fields("contacts"), str(row["id"])
+        values = {name: fields[name].to_text(row) for name in names if name in fields}
+        return Contact(contact_id, values, self.page("contacts", contact_id))
+
+    def _rows(
+        self, kind: Kind, names: Sequence[str], by: Sequence[str], values: Sequence[str]
+    ) -> list[Mapping[str, Any]]:
+        """Return the records with one of `values` in one of the fields `by`, the oldest first.
+
+        `names` are the fields to read; unknown ones are left out. `by` has at most two fields;
+        unknown and encrypted ones are ignored. COQL may compare texts in other ways than Python,
+        so compare the values of the records.
+        """
+        try:
+            return self._found(kind, names, by, values, HOUR)
+        except Rejected:
+            # Zoho may have other fields since.
+            return self._found(kind, names, by, values, self.definitions.stale_s)
+
+    def _found(
+        self,
+        kind: Kind,
+        names: Sequence[str],
+        by: Sequence[str],
+        values: Sequence[str],
+        newer_than: float,
+    ) -> list[Mapping[str, Any]]:
+        fields = self.definitions.fields(kind, newer_than=newer_than)
+        columns = sorted({fields[name].theirs for name in names if name in fields} - {"id"})
+        known = [fields[name] for name in by if name in fields]
+        filters = [field.theirs for field in known if not field.is_encrypted]
+        # How COQL reads a backslash is unknown.
+        asked = [value for value in values if "\\" not in value]
+        found: dict[str, dict[str, Any]] = {}
+        for start in range(0, len(asked) if filters else 0, _VALUES):
+            quoted = ", ".join(map(_quoted, asked[start : start + _VALUES]))
+            where = " or ".join(f"{name} in ({quoted})" for name in filters)
+            for column in range(0, max(1, len(columns)), _COLUMNS):
+                chosen = columns[column : column + _COLUMNS]
+                for record_id, row in self._api.query(kind, chosen, f"({where})"):
+                    found.setdefault(record_id, {}).update(row)
+        return [found[record_id] for record_id in sorted(found, key=int)]
 
     # Records of earlier attempts.
 
     def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
         """Return 0 if Zoho would refuse a second record because of its email or its mark."""
-        if kind == "contacts" and properties.get("email") and self._is_unique_email():
+        if kind == "contacts" and properties.get("email") and self.is_unique_email():
             return 0.0
-        field = self._api.fields[kind].get().get(self._mark)
-        # A write that may still land was sent within the last hour.
-        is_unique = field and field.raw.get("unique") and existed(field, time.time() - HOUR)
+        field = self.definitions.fields(kind).get(self.mark_name)
+        # All processes know a field after an hour, and a write that may still land is of the last.
+        is_unique = field and field.unique and field.created + 2 * HOUR < time.time()
         return 0.0 if is_unique else self.under_way_s
 
-    def find_marked(
-        self,
-        kind: Written,
-        contact_id: str,
-        mark: str,
-        *,
-        sent: Mapping[str, str],
-        since_ms: int,
-    ) -> Saved | None:
-        return self._made(kind, contact_id, mark, sent, since_ms, ())
+    def find_unique_mark(self, kind: Written, mark: str) -> Saved | None:
+        for row in self._rows(kind, [self.mark_name], [self.mark_name], [mark]):
+            if row.get(self.mark_name) == mark:
+                return self.saved(kind, str(row["id"]), "created")
+        return None
 
-    def find_apart(
-        self,
-        kind: Linked,
-        contact_id: str,
-        mark: str,
-        *,
-        sent: Mapping[str, str],
-        since_ms: int,
-        others: Collection[str],
-    ) -> Saved | None:
-        return self._made(kind, contact_id, mark, sent, since_ms, others)
+    def search_mark(self, mark: str) -> Saved | None:
+        """Return None: a contact with neither email nor phone is found by its mark, or not."""
+        return None
 
-    def _made(
-        self,
-        kind: Written,
-        contact_id: str,
-        mark: str,
-        sent: Mapping[str, str],
-        since_ms: int,
-        others: Collection[str],
-    ) -> Saved | None:
-        """Return the record that an earlier attempt of a create has made, or None.
-
-        It is found by its mark. If an attempt may have been sent without it, a contact is found by
-        its email or phone, and a deal or case, except those in `others`, by its values.
-        """
-        field = self._api.fields[kind].get(newer_than=STALE_S).get(self._mark)
-        if field and mark:
-            for row in self._api.rows(kind, [self._mark], [self._mark], [mark]):
-                if row.get(field.name) == mark:
-                    return self._saved(kind, str(row["id"]), "created")
-            if existed(field, since_ms / 1000) and not field.is_encrypted:
-                return None
-        if kind == "contacts":
-            email, phone = sent.get("email", "").lower(), sent.get("phone", "")
-            contact = self.find_contact(email=email, phone="" if email else phone)
-            return Saved(contact.id, "created", contact.url) if contact else None
+    def candidates(
+        self, kind: Linked, contact_id: str, names: Iterable[str], others: Collection[str]
+    ) -> Iterator[Candidate]:
         self.check_id(contact_id)
-        link, fields = self._api.link(kind), self._api.fields[kind].get()
-        # Pipeline and stage are not compared, because a workflow may have changed them. The link is
-        # compared again, since the lookup is COQL's.
-        texts = {**self._texts(kind, CREATE, sent), link.name: contact_id}
-        rows = self._api.rows(kind, [*texts, "Created_Time"], [link.name], [contact_id])
-        candidates = [
-            Candidate(
-                self._saved(kind, str(row["id"]), "created"),
-                parse_time(row.get("Created_Time")),
-                {name: fields[name].to_text(row.get(fields[name].name)) for name in texts},
-            )
-            for row in rows
-            if row["id"] not in others
-        ]
-        since = since_ms / 1000 + self._api.clock_ahead - _TOLERANCE_S
-        return find_created(candidates, texts, since=since)
+        fields, link, names = self.definitions.fields(kind), self.definitions.link(kind), [*names]
+        asked = [*names, link.name, "Created_Time"]
+        for row in self._rows(kind, asked, [link.name], [contact_id]):
+            # The link is compared again, since the lookup is COQL's.
+            if row["id"] not in others and link.to_text(row) == contact_id:
+                values = {name: fields[name].to_text(row) for name in names}
+                saved = self.saved(kind, str(row["id"]), "created")
+                yield Candidate(saved, parse_time(row.get("Created_Time")), values)
+
+    def clock_ahead(self) -> float:
+        return self._api.clock_ahead
 
     # Metadata.
 
@@ -214,8 +211,8 @@ class ZohoAdapter(Writing):
             with suppress(Unsupported):
                 problems += self._check_kind(kind, missing)
         # Last, since the answers to these reads show that Zoho itself has answered.
-        _try(missing, "settings.layouts.READ", lambda: self._api.load_places("deals"))
-        _try(missing, "users.READ", self._api.load_owners)
+        _try(missing, "settings.layouts.READ", lambda: self.definitions.load_pipelines("deals"))
+        _try(missing, "users.READ", self.definitions.load_owners)
         if missing:
             scopes = ", ".join(f"ZohoCRM.{scope}" for scope in dict.fromkeys(missing))
             raise LacksRight(
@@ -227,34 +224,29 @@ class ZohoAdapter(Writing):
 
     def _check_kind(self, kind: Written, missing: list[str]) -> list[Problem]:
         module = MODULES[kind]
-        fields = _try(missing, "settings.fields.READ", lambda: self._api.load_fields(kind))
+        fields = _try(
+            missing,
+            "settings.fields.READ",
+            lambda: {field.theirs: field for field in self.definitions.load_fields(kind)},
+        )
         if fields is None:
             return []
         scope = f"modules.{module.lower()}"
-        _try(missing, f"{scope}.READ and coql.READ", lambda: self._api.try_read(kind))
+        # No record has this id.
+        read = partial(self._api.query, kind, (), "id in ('1')")
+        _try(missing, f"{scope}.READ and coql.READ", lambda: list(read()))
         for method, right in _WRITES[kind].items():
             _try(missing, f"{scope}.{right}", lambda: self._api.try_write(method, kind))  # noqa: B023
         problems = []
-        if kind == "contacts" and ("email" not in fields or fields["email"].is_encrypted):
+        if kind == "contacts" and ("Email" not in fields or fields["Email"].is_encrypted):
             reason = "Zoho encrypts or hides Email of Contacts, so no contact is found by it"
             problems.append(Problem("", reason))
-        mark = fields.get(self._mark)
-        definition = mark.within(CREATE) if mark and not mark.is_encrypted else None
-        if self._mark and (not definition or definition.type != "string" or definition.read_only):
-            reason = f"{module} have no text field {self._mark} that the hub may write and find"
+        mark = fields.get(self.mark_name)
+        usable = mark and mark.type == "string" and not mark.is_encrypted and not mark.read_only
+        if self.mark_name and (not mark or not usable or CREATE in mark.refuses):
+            reason = f"{module} have no text field {self.mark_name} that the hub may write and find"
             problems.append(Problem("mark_field", reason))
         return problems
-
-    def describe(self, kind: Kind) -> list[Described]:
-        fields = self._api.fields[kind].get().items()
-        return [field.described for name, field in fields if name == field.described.name]
-
-    def pipelines(self, kind: Linked) -> list[Pipeline]:
-        """Return the pipelines of deals by their names; the statuses of cases have no pipeline."""
-        return [pipeline for pipeline, _ in self._api.places[kind].get()]
-
-    def owners(self) -> list[Owner]:
-        return self._api.owners.get()
 
 
 def _try(missing: list[str], scope: str, call: Callable[[], T]) -> T | None:
@@ -264,3 +256,8 @@ def _try(missing: list[str], scope: str, call: Callable[[], T]) -> T | None:
     except LacksRight:
         missing.append(scope)
         return None
+
+
+def _quoted(value: str) -> str:
+    doubled = value.replace("'", "''")
+    return f"'{doubled}'"

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from adapters.zoho.api import Api, retry_with_fresh
+from adapters.zoho.api import MODULES, Api
 from adapters.zoho.connecting import page_url
-from adapters.zoho.fields import MODULES, OWNERS, PLACES, demanded, with_last_name
+from adapters.zoho.definitions import (
+    CREATE,
+    PLACES,
+    UPDATE,
+    Definitions,
+    Field,
+    demanded,
+    with_last_name,
+)
 from crmhub.adapter import (
-    Adapter,
     AdapterError,
-    BadConfig,
-    Changes,
     Conflict,
-    Contact,
     ContactWrite,
     Context,
     Kind,
-    LacksRight,
     Linked,
     NotFound,
     Outcome,
@@ -29,25 +30,24 @@ from crmhub.adapter import (
     Saved,
     Written,
 )
-from crmhub.adapter.answers import value_at
 from crmhub.adapter.batches import Action, Results, write_batches
-from crmhub.adapter.coercion import fitted
+from crmhub.adapter.defined import MarkedAdapter
 from crmhub.adapter.emails import free_email, free_emails
-from crmhub.adapter.places import place
+from crmhub.adapter.fitting import Fitting
 
-CREATE, UPDATE = "api_create", "api_update"
-"""What is done with a record, under Zoho's names."""
 # In the addresses of pages, deals have their former name.
 _TABS: Mapping[Kind, str] = {**MODULES, "deals": "Potentials"}
 
 
-class Writing(Adapter):
+class Writing(MarkedAdapter):
     """The part of the adapter that creates and updates records."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._api = Api(context, title=self.title)
-        self._mark = context.settings["mark_field"]
+        self.mark_name = context.settings["mark_field"]
+        self.definitions: Definitions = Definitions(self._api, context)
+        self.fitting = Fitting(self.definitions, places=PLACES, owner="")
         # The API names of fields that Zoho was seen to demand of deals and cases.
         self._demanded: set[str] = set()
 
@@ -57,124 +57,65 @@ class Writing(Adapter):
         A contact without a last name, which Zoho requires, gets its email, its phone or a dash.
         """
         email = (properties.get("email") or properties.get("Email", "")).strip()
-        with free_email(self, "" if self._is_unique_email() else email):
+        with free_email(self, "" if self.is_unique_email() else email):
             return self._create("contacts", properties, mark, {})
 
     def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
         self.check_id(contact_id)
         row = self._row("contacts", UPDATE, properties)
         self._sent("PUT", "contacts", row, properties, contact_id)
-        return self._saved("contacts", contact_id, "updated")
-
-    def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
-        """Return the properties whose values differ from the contact's, in the form of the type."""
-        texts = self._texts("contacts", UPDATE, properties)
-        current = contact.properties
-        return Changes({name: text for name, text in texts.items() if current.get(name) != text})
+        return self.saved("contacts", contact_id, "updated")
 
     def create_for_contact(
         self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
     ) -> Saved:
         """Create a deal or case together with its link to the contact, in one call."""
         self.check_id(contact_id)
-        link = self._api.link(kind)
+        link = self.definitions.link(kind)
         try:
-            return self._create(kind, properties, mark, {link.name: {"id": contact_id}})
+            return self._create(kind, properties, mark, {link.theirs: {"id": contact_id}})
         except Rejected as exc:
-            if link.described.name in [problem.name for problem in exc.problems]:
+            if link.name in [problem.name for problem in exc.problems]:
                 raise NotFound("Zoho has no such contact") from None
             raise
 
-    def _saved(self, kind: Kind, record_id: str, outcome: Outcome) -> Saved:
-        return Saved(record_id, outcome, self._page(kind, record_id))
+    def saved(self, kind: Kind, record_id: str, outcome: Outcome) -> Saved:
+        """Return the result of a write, with the address of the record's page."""
+        return Saved(record_id, outcome, self.page(kind, record_id))
 
-    def _page(self, kind: Kind, record_id: str) -> str:
+    def page(self, kind: Kind, record_id: str) -> str:
+        """Return the address of a record's page in Zoho."""
         return page_url(self.context.settings, _TABS[kind], record_id)
 
-    def _is_unique_email(self) -> bool:
-        email = self._api.fields["contacts"].get().get("email")
-        return email is not None and value_at(email.raw, "unique", "case_sensitive") is False
-
-    # Properties.
-
-    def _texts(self, kind: Kind, operation: str, properties: Mapping[str, str]) -> dict[str, str]:
-        """Return the properties in the form of their types, without pipeline and stage.
-
-        An owner may be given by email. Raises Rejected with a problem for each value that Zoho
-        would refuse, cut or ignore.
-        """
-        return retry_with_fresh(partial(self._fitted, kind, operation, properties))
-
-    def _fitted(
-        self, kind: Kind, operation: str, properties: Mapping[str, str], newer_than: float
-    ) -> dict[str, str]:
-        fields = self._api.fields[kind].get(newer_than=newer_than)
-        places = PLACES[kind] if kind == "deals" or kind == "tickets" else ()
-        given = {name: text for name, text in properties.items() if name not in places}
-        for name, text in given.items():
-            if "@" in text and name in fields and fields[name].raw["data_type"] in OWNERS:
-                given[name] = self._owner_id(name, text.strip().casefold(), newer_than)
-        usable = {name: fields[name].within(operation) for name in given if name in fields}
-        texts = fitted(given, usable, of=kind)
-        problems = [replace(p, name=n) for n, t in texts.items() if (p := fields[n].too_long(t))]
-        seen: dict[str, str] = {}
-        for name in texts:
-            first = seen.setdefault(fields[name].name, name)
-            if first != name:
-                problems.append(Problem(name, f"is the same field as {first}; send one of them"))
-        if problems:
-            raise Rejected(problems)
-        return texts
-
-    def _owner_id(self, name: str, email: str, newer_than: float) -> str:
-        try:
-            owners = self._api.owners.get(newer_than=newer_than)
-        except LacksRight:
-            reason = "the connection may not list users in Zoho; send the id"
-            raise Rejected([Problem(name, reason)]) from None
-        for owner in owners:
-            if owner.email.casefold() == email:
-                return owner.id
-        raise Rejected([Problem(name, "Zoho has no active user with this email")])
+    def is_unique_email(self) -> bool:
+        """Return whether Zoho takes an email once, whatever its case."""
+        email = self.definitions.fields("contacts").get("email")
+        return email is not None and email.in_any_case
 
     def _row(
         self, kind: Kind, operation: str, properties: Mapping[str, str], mark: str = ""
     ) -> dict[str, Any]:
         """Return the JSON of a record to create or to update, with its mark if the account has one.
 
-        Raises the same errors as `_texts`.
+        Raises Rejected with a problem for each value that Zoho would refuse, cut or ignore.
         """
-        texts = self._texts(kind, operation, properties)
-        fields = self._api.fields[kind].get()
-        row = {fields[name].name: fields[name].to_json(text) for name, text in texts.items()}
+        fit = self.fitting.fitted(kind, properties)
+        fields = self.definitions.fields(kind)
+        fixed = [name for name in fit if name in fields and operation in fields[name].refuses]
+        if fixed:
+            only = "created" if operation == UPDATE else "updated"
+            reason = f"Zoho takes it only when a record is {only}; leave it out"
+            raise Rejected([Problem(name, reason) for name in fixed])
+        if operation == CREATE:
+            # A new record has no values to clear.
+            fit = {name: text for name, text in fit.items() if text}
+        row = self.definitions.values(kind, fit, Field.to_json)
         if operation == UPDATE:
             return with_last_name(row) if "Last_Name" in row else row
-        row = {name: value for name, value in row.items() if value is not None}
         if kind == "deals" or kind == "tickets":
-            row |= retry_with_fresh(partial(self._place, kind, properties))
-        if mark and self._mark in fields:
-            row.setdefault(self._mark, mark)
+            row |= self.definitions.layout(kind, fit.get(PLACES[kind][0], ""))
+        row = self.mark_to_send(kind, mark) | row
         return with_last_name(row) if kind == "contacts" else row
-
-    def _place(
-        self, kind: Linked, properties: Mapping[str, str], newer_than: float
-    ) -> dict[str, Any]:
-        """Return the pipeline and the stage of a new record, and its layout if that matters."""
-        names = PLACES[kind]
-        wanted = (properties.get(names[0], "").strip(), properties.get(names[1], "").strip())
-        known = self._api.places[kind].get(newer_than=newer_than)
-        layouts = {pipeline.id: layout for pipeline, layout in known}
-        if wanted[0] and layouts.keys() == {""}:
-            reason = f"{MODULES[kind]} have no pipelines in Zoho; leave it out"
-            raise Rejected([Problem(names[0], reason)])
-        pipeline, stage = place([pipeline for pipeline, _ in known], wanted, names)
-        fields = self._api.fields[kind].get()
-        row: dict[str, Any] = {fields[names[1]].name: stage}
-        if pipeline:
-            row[fields[names[0]].name] = pipeline
-        if len(set(layouts.values())) > 1:
-            row["Layout"] = {"id": layouts[pipeline]}
-        return row
 
     # Single records.
 
@@ -187,12 +128,12 @@ class Writing(Adapter):
         has already created a record with this mark, return that record.
         """
         row = {**self._row(kind, CREATE, properties, mark), **link}
-        fields = self._api.fields[kind].get()
+        fields = self.definitions.fields(kind)
         row = demanded(fields, self._demanded) | row
         try:
             return self._created(kind, row, properties)
         except Rejected as exc:
-            named = {fields[p.name].name for p in exc.problems if p.name in fields}
+            named = {fields[p.name].theirs for p in exc.problems if p.name in fields}
             more = demanded(fields, named)
             if not more.keys() - row.keys():
                 raise
@@ -203,11 +144,11 @@ class Writing(Adapter):
         self, kind: Written, row: Mapping[str, Any], properties: Mapping[str, str]
     ) -> Saved:
         try:
-            return self._saved(kind, self._sent("POST", kind, row, properties), "created")
+            return self.saved(kind, self._sent("POST", kind, row, properties), "created")
         except Conflict as clash:
-            if clash.name != self._mark or not self._mark or not clash.existing_id:
+            if clash.name != self.mark_name or not self.mark_name or not clash.existing_id:
                 raise
-            return self._saved(kind, clash.existing_id, "created")
+            return self.saved(kind, clash.existing_id, "created")
 
     def _sent(
         self,
@@ -218,27 +159,11 @@ class Writing(Adapter):
         *path: str,
     ) -> str:
         """Write one record; return its id. Errors name the properties as the caller does."""
-        fields = self._api.fields[kind].get()
-        ours = {fields[name].name: name for name in properties if name in fields}
-
-        def name_of(theirs: str) -> str:
-            known = fields[theirs].described.name if theirs in fields else theirs
-            return ours.get(theirs, known)
-
         try:
-            [written] = self._api.write(method, kind, [row], *path)
-        except Conflict as clash:
-            clash.name = name_of(clash.name)
-            raise
+            with self.definitions.renamed(kind, properties):
+                [written] = self._api.write(method, kind, [row], *path)
         except Rejected as exc:
-            reasons = {problem.name: problem.reason for problem in exc.problems}
-            if self._mark in reasons and self._mark not in properties:
-                # Without the mark, a write whose answer was lost could not be found again.
-                raise BadConfig(
-                    f"Zoho does not take the hub's mark in {self._mark} of {MODULES[kind]}:"
-                    f" {reasons[self._mark]}. Free this field of rules, or name another one."
-                ) from exc
-            exc.problems = tuple(replace(p, name=name_of(p.name)) for p in exc.problems)
+            self.raise_for_mark(MODULES[kind], properties, exc)
             raise
         if isinstance(written, AdapterError):
             raise written
@@ -265,7 +190,7 @@ class Writing(Adapter):
         if action == "update":
             self._write_rows("PUT", rows, "updated", results)
             return
-        name = "" if self._is_unique_email() else "Email"
+        name = "" if self.is_unique_email() else "Email"
         emails = [ContactWrite("", {"email": row.get(name, "")}) for row in rows.values()]
         with free_emails(self, emails) as free:
             indexes = list(rows)
@@ -287,6 +212,6 @@ class Writing(Adapter):
             written = [exc] * len(rows)
         for index, result in zip(rows, written, strict=True):
             if isinstance(result, str):
-                results[index] = self._saved("contacts", result, outcome)
+                results[index] = self.saved("contacts", result, outcome)
             elif not isinstance(result, Conflict | NotFound | Rejected):
                 results[index] = result

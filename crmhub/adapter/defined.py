@@ -16,9 +16,20 @@ from typing import Any, ClassVar
 from crmhub.adapter.answers import parse_time, text_of
 from crmhub.adapter.contract import Adapter
 from crmhub.adapter.definitions import Definitions
+from crmhub.adapter.errors import BadConfig, Rejected
 from crmhub.adapter.fitting import Fitting
 from crmhub.adapter.remembered import HOUR
-from crmhub.adapter.values import Described, Kind, Linked, Owner, Pipeline, Saved, Written
+from crmhub.adapter.values import (
+    Changes,
+    Contact,
+    Described,
+    Kind,
+    Linked,
+    Owner,
+    Pipeline,
+    Saved,
+    Written,
+)
 
 # For the rounding of times in headers and records.
 _CLOCKS_S = 2.0
@@ -36,18 +47,26 @@ class Candidate:
     values: Mapping[str, Any] = field(repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Create:
+    """A create whose answer was lost; the parameters of `Adapter.find_apart`."""
+
+    kind: Written
+    contact_id: str
+    mark: str
+    sent: Mapping[str, str] = field(repr=False)
+    since_ms: int
+    others: Collection[str] = ()
+
+
 class DefinedAdapter(Adapter):
     """An adapter that converts values by the CRM's definitions, and finds its unanswered creates.
 
-    For a CRM in which an account may have a property for the marks, whose values may be unique. The
-    constructor sets `definitions`, `fitting` and `mark_name`, the name of that property.
+    The constructor sets `definitions` and `fitting`.
     """
 
-    search_lag_s: ClassVar[float] = 60.0
-    """For how many seconds the CRM's search may hide a new contact that has no email."""
     definitions: Definitions
     fitting: Fitting
-    mark_name: str
 
     def describe(self, kind: Kind) -> list[Described]:
         described = self.definitions.described(kind)
@@ -59,10 +78,65 @@ class DefinedAdapter(Adapter):
     def owners(self) -> list[Owner]:
         return self.definitions.owners()
 
+    def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
+        """Return the properties whose values differ in the form in which the CRM stores them."""
+        return super().changes(contact, self.fitting.fitted("contacts", properties))
+
+    @abstractmethod
+    def find_create(self, create: Create) -> Saved | None:
+        """Return the record that an earlier attempt of a create has made, or None."""
+
+    def find_marked(
+        self,
+        kind: Written,
+        contact_id: str,
+        mark: str,
+        *,
+        sent: Mapping[str, str],
+        since_ms: int,
+    ) -> Saved | None:
+        return self.find_create(Create(kind, contact_id, mark, sent, since_ms))
+
+    def find_apart(
+        self,
+        kind: Linked,
+        contact_id: str,
+        mark: str,
+        *,
+        sent: Mapping[str, str],
+        since_ms: int,
+        others: Collection[str],
+    ) -> Saved | None:
+        return self.find_create(Create(kind, contact_id, mark, sent, since_ms, others))
+
+
+class MarkedAdapter(DefinedAdapter):
+    """An adapter for a CRM in which an account may have a property for the marks.
+
+    The values of this property may be unique. The constructor also sets its name, `mark_name`.
+    """
+
+    search_lag_s: ClassVar[float] = 60.0
+    """For how many seconds the CRM's search may hide a new contact that has no email."""
+    mark_name: str
+
     def mark_to_send(self, kind: Kind, mark: str, *, newer_than: float = HOUR) -> dict[str, str]:
         """Return the mark as a property; empty if the account has no property for marks."""
         known = mark and self.definitions.mark(kind, newer_than=newer_than)
         return {self.mark_name: mark} if known else {}
+
+    def raise_for_mark(self, of: str, sent: Mapping[str, str], refused: Rejected) -> None:
+        """Raise BadConfig if the CRM refuses the hub's mark, and not a value of the caller.
+
+        `of` is the kind of record for the message, and `sent` the caller's properties. Without its
+        mark, a write whose answer was lost could not be found again.
+        """
+        reasons = [one.reason for one in refused.problems if one.name == self.mark_name]
+        if reasons and self.mark_name not in sent:
+            raise BadConfig(
+                f"{self.title} does not take the hub's mark in {self.mark_name} of {of}:"
+                f" {reasons[0]}. Free this property of rules, or name another one in the settings."
+            ) from refused
 
     # Records of earlier attempts.
 
@@ -93,50 +167,23 @@ class DefinedAdapter(Adapter):
         unique, sure = self._marks_since(kind, int((time.time() - HOUR) * 1000))
         return 0.0 if unique and sure else seconds
 
-    def find_marked(
-        self,
-        kind: Written,
-        contact_id: str,
-        mark: str,
-        *,
-        sent: Mapping[str, str],
-        since_ms: int,
-    ) -> Saved | None:
-        return self._made(kind, contact_id, mark, sent, since_ms, ())
-
-    def find_apart(
-        self,
-        kind: Linked,
-        contact_id: str,
-        mark: str,
-        *,
-        sent: Mapping[str, str],
-        since_ms: int,
-        others: Collection[str],
-    ) -> Saved | None:
-        return self._made(kind, contact_id, mark, sent, since_ms, others)
-
-    def _made(
-        self,
-        kind: Written,
-        contact_id: str,
-        mark: str,
-        sent: Mapping[str, str],
-        since_ms: int,
-        others: Collection[str],
-    ) -> Saved | None:
+    def find_create(self, create: Create) -> Saved | None:
         """Return the record that an earlier attempt of a create has made, or None.
 
         If marks are unique, the record is found by its mark. Otherwise, or if the attempt may have
         been sent without mark, a contact is found by its email or phone or by a search for the
         mark, and a deal or ticket among those of the contact, except those in `others`.
         """
-        unique, sure = self._marks_since(kind, since_ms) if mark else (False, False)
+        kind, mark, sent = create.kind, create.mark, create.sent
+        newer = self.definitions.stale_s
+        unique, sure = False, False
+        if mark:
+            unique, sure = self._marks_since(kind, create.since_ms, newer_than=newer)
         created = self.find_unique_mark(kind, mark) if unique else None
         if created or (unique and sure):
             return created
         if kind == "contacts":
-            email, phone = sent.get("email", ""), sent.get("phone", "")
+            email, phone = sent.get("email", "").lower(), sent.get("phone", "")
             if email or phone:
                 contact = self.find_contact(email=email, phone="" if email else phone)
                 return Saved(contact.id, "created", contact.url) if contact else None
@@ -144,16 +191,18 @@ class DefinedAdapter(Adapter):
         # Pipeline and stage are not compared, because an automation may have changed them.
         expected = {self.mark_name: mark} if sure else self.fitting.without_place(kind, sent)
         names = [name for name, value in expected.items() if value]
-        found = self.candidates(kind, contact_id, names, others)
-        since = 0.0 if sure else since_ms / 1000 + self.clock_ahead() - _CLOCKS_S
+        found = self.candidates(kind, create.contact_id, names, create.others)
+        since = 0.0 if sure else create.since_ms / 1000 + self.clock_ahead() - _CLOCKS_S
         return find_created(found, expected, since=since)
 
-    def _marks_since(self, kind: Written, since_ms: int) -> tuple[bool, bool]:
+    def _marks_since(
+        self, kind: Written, since_ms: int, *, newer_than: float = HOUR
+    ) -> tuple[bool, bool]:
         """Return whether marks are unique, and whether every create since `since_ms` has one.
 
         A process that does not know the property for marks yet sends a create without its mark.
         """
-        found = self.definitions.mark(kind)
+        found = self.definitions.mark(kind, newer_than=newer_than)
         if found is None:
             return False, False
         unique, changed = found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import ClassVar, TypeVar
 
@@ -32,8 +32,8 @@ class Definitions(ABC):
     """The errors with which the CRM itself, and no proxy, refuses owners or pipelines alone."""
     stale_s = 30.0
     """The greatest age in seconds of a definition by which a value may be refused."""
-    types: ClassVar[tuple[type[Described], ...]] = ()
-    """The subclasses of `Described` that the methods `load_…` return, if any."""
+    types: ClassVar[tuple[type, ...]] = ()
+    """The subclasses of `Described`, `Pipeline` and `Choice` that the methods `load_…` return."""
 
     def __init__(self, context: Context, kinds: Iterable[Kind]) -> None:
         self._context = context
@@ -110,15 +110,25 @@ class Definitions(ABC):
             definitions = self._named(name, kind, wanted).get(newer_than=newer_than)
         return {one: definitions[one] for one in wanted if one in definitions}
 
+    def listed(self, name: str, kind: Kind, *, newer_than: float = HOUR) -> Mapping[str, Described]:
+        """Return all definitions in the list `name`; raises Unsupported if they are too many.
+
+        So it does for a kind of record that the adapter does not describe.
+        """
+        if kind not in self._lists[name]:
+            raise Unsupported(f"The adapter describes no {kind}.")
+        listed = self._lists[name][kind].get(newer_than=newer_than)
+        if listed is None:
+            raise Unsupported(f"The CRM's list of the properties of {kind} is too large.")
+        return listed
+
     def described(self, kind: Kind) -> list[Described]:
-        """Return the definitions of all properties; raises Unsupported if they are too many."""
+        """Return the definitions of all properties; raises Unsupported as `listed` does."""
         definitions: dict[str, Described] = {}
         for name in self.lists:
-            listed = self._lists[name][kind].get()
-            if listed is None:
-                raise Unsupported(f"The CRM's list of the properties of {kind} is too large.")
-            definitions |= listed
-        return list(definitions.values())
+            definitions |= self.listed(name, kind)
+        # A CRM's own name may lead to a definition, too.
+        return [one for name, one in definitions.items() if name == one.name]
 
     def pipelines(self, kind: Linked, *, newer_than: float = HOUR) -> list[Pipeline]:
         """Return the pipelines of deals or tickets, with their stages."""

@@ -1,84 +1,104 @@
-"""The properties of one kind of record in a CRM that describes its fields itself.
+"""Property definitions of a CRM that has names and types of its own for its fields.
 
-An adapter reads the CRM's description and makes a `Field` of each. `Fields` then tells which of
-them a call means, and what to send.
+An adapter reads the CRM's description and makes a `Field` of each. `Fields` caches them, and tells
+which of them a call means, what to send, and what a refusal of the CRM is about.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from crmhub.adapter.coercion import Misfit, fitted
-from crmhub.adapter.errors import Problem, Rejected
-from crmhub.adapter.values import Described
+from crmhub.adapter.coercion import Misfit
+from crmhub.adapter.definitions import Definitions
+from crmhub.adapter.errors import Conflict, Problem, Rejected
+from crmhub.adapter.remembered import HOUR
+from crmhub.adapter.values import Described, Kind
 
-_BREAKS = re.compile(r"[\t\n\r\v\f]+")
+F = TypeVar("F", bound="Field")
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
-    """A property: its definition under the hub's name, the CRM's own name, and the CRM's type.
+class Field(Described):
+    """The definition of a property under the hub's name, with what the CRM has beside.
 
-    `single_line`: whether the CRM refuses tabs and line breaks in the property's text.
+    - `theirs`, `their_type`: the name and the type of the field in the CRM.
+    - `longest`: the most characters that the CRM takes; 0 for no limit.
+    - `single_line`: whether the CRM refuses tabs and line breaks in a text.
+    - `is_user`: whether the value is the id of an owner, whom bots may name by email.
     """
 
-    described: Described
-    name: str
-    type: str
+    theirs: str = ""
+    their_type: str = ""
+    longest: int = 0
     single_line: bool = False
+    is_user: bool = False
 
 
-class Fields:
-    """The properties of one kind of record; `of` names the kind in messages, such as "contacts"."""
+class Fields(Definitions, Generic[F]):
+    """The cached definitions of a CRM's fields, which the method `load_fields` reads.
 
-    def __init__(self, of: str, fields: Iterable[Field]) -> None:
-        self._of = of
-        self._fields = {field.described.name: field for field in fields}
+    A subclass of `Field` stands in `types` in its place.
+    """
 
-    def described(self) -> list[Described]:
-        """Return the definitions of all properties."""
-        return [field.described for field in self._fields.values()]
+    types: ClassVar[tuple[type, ...]] = (Field,)
 
-    def known(self, names: Iterable[str]) -> list[tuple[str, Field]]:
-        """Return those of the hub's `names` that the CRM has, each with its field."""
-        return [(name, self._fields[name]) for name in names if name in self._fields]
+    @abstractmethod
+    def load_fields(self, kind: Kind) -> Iterable[F]:
+        """Read the fields of a kind of record."""
 
-    def fitted(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """Return the properties with their values in the form in which the CRM stores them.
+    def load_list(self, name: str, kind: Kind) -> dict[str, Described]:
+        return {field.name: field for field in self.load_fields(kind)}
 
-        Tabs and line breaks of a `single_line` property become blanks. Raises Rejected for unknown
-        and read-only properties, and for values that do not fit the type.
+    def fields(self, kind: Kind, *, newer_than: float = HOUR) -> Mapping[str, F]:
+        """Return the fields of a kind of record by name; raises Unsupported for another kind.
+
+        Definitions that were loaded within the last `newer_than` seconds are used.
         """
-        definitions = {name: field.described for name, field in self._fields.items()}
-        values = fitted(properties, definitions, of=self._of)
-        return {
-            name: _BREAKS.sub(" ", value) if self._fields[name].single_line else value
-            for name, value in values.items()
-        }
+        return cast("Mapping[str, F]", self.listed(self.lists[0], kind, newer_than=newer_than))
 
     def values(
-        self, properties: Mapping[str, str], convert: Callable[[str, str], Any]
+        self, kind: Kind, properties: Mapping[str, str], convert: Callable[[F, str], Any]
     ) -> dict[str, Any]:
         """Return fitted properties under the CRM's names, with the values that it takes.
 
-        `convert` gets the CRM's type and a text, and returns the value; it raises Misfit for a text
-        that the CRM cannot store. Raises Rejected with all of these.
+        `convert` returns the value for a text; it raises Misfit for one that the CRM cannot store.
+        Raises Rejected with all of these, and with a property that was sent under two names.
         """
-        values: dict[str, Any] = {}
-        problems = []
+        fields, values = self.fields(kind), dict[str, Any]()
+        problems: list[Problem] = []
         for name, text in properties.items():
-            field = self._fields[name]
+            field = fields[name]
+            if field.theirs in values:
+                problems.append(Problem(name, "it is sent under two names"))
+                continue
             try:
-                values[field.name] = convert(field.type, text)
+                values[field.theirs] = convert(field, text)
             except Misfit as exc:
                 problems.append(Problem(name, str(exc), exc.options))
         if problems:
             raise Rejected(problems)
         return values
 
-    def labelled(self, label: str) -> str:
-        """Return the name of the property that people know by this label; "" if there is none."""
-        return next((n for n, f in self._fields.items() if f.described.label == label), "")
+    @contextmanager
+    def renamed(self, kind: Kind, sent: Iterable[str]) -> Iterator[None]:
+        """Name the properties in a refusal of the CRM as the caller does, who has sent `sent`."""
+        try:
+            yield
+        except Conflict as exc:
+            exc.name = self._name(kind, exc.name, sent)
+            raise
+        except Rejected as exc:
+            named = [replace(one, name=self._name(kind, one.name, sent)) for one in exc.problems]
+            exc.problems = tuple(named)
+            raise
+
+    def _name(self, kind: Kind, theirs: str, sent: Iterable[str]) -> str:
+        fields = self.fields(kind)
+        for name in (*sent, *(field.name for field in fields.values())):
+            if name in fields and fields[name].theirs == theirs:
+                return name
+        return theirs

@@ -7,17 +7,21 @@ more by newer definitions, since the cached ones may be outdated.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from crmhub.adapter.coercion import fitted
 from crmhub.adapter.errors import LacksRight, Problem, Rejected
+from crmhub.adapter.fields import Field
 from crmhub.adapter.places import place
 from crmhub.adapter.remembered import HOUR
 from crmhub.adapter.values import Choice, Described, Kind, Linked, Owner, Pipeline
 
 T = TypeVar("T")
+
+_BREAKS = re.compile(r"[\t\n\r\v\f]+")
 
 
 class Source(Protocol):
@@ -90,13 +94,15 @@ class Fitting:
         """Convert the properties and call `send` with them; return its result and the properties.
 
         If the CRM refuses values, they are converted again with newer definitions, and sent once
-        more if that makes a difference. Raises Rejected and the errors of `send`.
+        more if that makes a difference. Raises Rejected and the errors of `send`. A refusal that
+        names only what was not sent is raised at once.
         """
         sent = self.fitted(kind, properties)
         try:
             return send(sent), sent
         except Rejected as refused:
-            if not {problem.name for problem in refused.problems} & sent.keys():
+            names = {problem.name for problem in refused.problems}
+            if names and not names & sent.keys():
                 raise
             resent = self.fitted(kind, properties, newer_than=self._definitions.stale_s)
             if resent == sent:
@@ -118,9 +124,24 @@ class Fitting:
             for name in given
             if name in definitions
         }
-        if self._owner in given:
-            given[self._owner] = self._owner_id(given[self._owner], newer_than)
-        return fitted(given, chosen, of=kind)
+        for name, one in chosen.items():
+            if name == self._owner or (isinstance(one, Field) and one.is_user):
+                given[name] = self._owner_id(given[name], newer_than)
+        return _as_stored(fitted(given, chosen, of=kind), chosen)
+
+    def place(
+        self, kind: Kind, properties: Mapping[str, str], *, newer_than: float = HOUR
+    ) -> dict[str, str]:
+        """Return the pipeline and the stage of a record as properties, with ids as values.
+
+        Raises Rejected if the CRM does not have the pipeline or stage that `properties` name.
+        """
+        if kind not in ("deals", "tickets"):
+            return {}
+        pipeline, stage = names = self._places[kind]
+        wanted = (properties.get(pipeline, "").strip(), properties.get(stage, "").strip())
+        ids = place(self._definitions.pipelines(kind, newer_than=newer_than), wanted, names)
+        return dict(zip(names, ids, strict=True))
 
     def with_options(
         self, kind: Kind, described: Described, *, newer_than: float = HOUR
@@ -163,7 +184,7 @@ class Fitting:
     def _fit(self, kind: Kind, properties: Mapping[str, str], newer_than: float) -> dict[str, str]:
         problems: list[Problem] = []
         fit: dict[str, str] = {}
-        for convert in (self.without_place, self._place):
+        for convert in (self.without_place, self.place):
             try:
                 fit |= convert(kind, properties, newer_than=newer_than)
             except Rejected as exc:
@@ -175,16 +196,23 @@ class Fitting:
             raise Rejected(problems)
         return fit
 
-    def _place(
-        self, kind: Kind, properties: Mapping[str, str], *, newer_than: float
-    ) -> dict[str, str]:
-        """Return the pipeline and the stage of a record as properties, with ids as values.
 
-        Raises Rejected if the CRM does not have the pipeline or stage that `properties` name.
-        """
-        if kind not in ("deals", "tickets"):
-            return {}
-        pipeline, stage = names = self._places[kind]
-        wanted = (properties.get(pipeline, "").strip(), properties.get(stage, "").strip())
-        ids = place(self._definitions.pipelines(kind, newer_than=newer_than), wanted, names)
-        return dict(zip(names, ids, strict=True))
+def _as_stored(
+    properties: Mapping[str, str], definitions: Mapping[str, Described]
+) -> dict[str, str]:
+    """Return fitted texts as the CRM stores them; raise Rejected for those that it would refuse."""
+    stored = dict(properties)
+    problems = []
+    for name, field in definitions.items():
+        if not isinstance(field, Field):
+            continue
+        if field.single_line:
+            stored[name] = _BREAKS.sub(" ", stored[name])
+        if 0 < field.longest < len(stored[name]):
+            problems.append(Problem(name, f"is too long; send at most {field.longest} characters"))
+        elif field.is_user and "@" in stored[name]:
+            reason = "the hub sees no active user with this email in the CRM; send the id"
+            problems.append(Problem(name, reason))
+    if problems:
+        raise Rejected(problems)
+    return stored

@@ -20,12 +20,16 @@ def place(
     `names` are the names of the two properties, for error messages. A label matches in any case if
     only one pipeline or stage has this label.
 
+    A single pipeline with the id "" stands for stages without a pipeline.
+
     Without a pipeline, the stage determines it; if several pipelines have such a stage, the default
     pipeline is preferred. Without a stage, the first stage of the pipeline is returned. Raises
     Rejected, with the valid ids, if the pipeline or the stage is unknown or ambiguous.
     """
     pipeline_name, stage_name = wanted
     candidates = sorted(pipelines, key=lambda pipeline: pipeline.id not in _DEFAULTS)
+    if pipeline_name and pipelines and not any(pipeline.id for pipeline in pipelines):
+        raise Rejected([Problem(names[0], "the CRM has no pipelines here; leave it out")])
     if pipeline_name:
         candidates = [pipeline for pipeline in candidates if pipeline.id == pipeline_name] or [
             pipeline

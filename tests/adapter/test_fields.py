@@ -1,57 +1,120 @@
-"""The properties of a CRM that describes its fields: names, values, labels."""
+"""The properties of a CRM that has names and types of its own for them: what is sent, and read."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from crmhub.adapter import Choice, Described, Rejected
+from crmhub.adapter import (
+    Choice,
+    Conflict,
+    Kind,
+    Linked,
+    Owner,
+    Pipeline,
+    Problem,
+    Rejected,
+    Unsupported,
+)
 from crmhub.adapter.coercion import Misfit
 from crmhub.adapter.fields import Field, Fields
+from crmhub.adapter.fitting import Fitting
+from tests.adapter.http_contexts import http_context
 
 _COLOURS = (Choice("r", "Red"),)
-FIELDS = Fields(
-    "deals",
-    [
-        Field(Described("dealname", "Description", "string"), "description", "char", True),
-        Field(Described("content", "Comment", "text"), "comment", "text"),
-        Field(Described("amount", "Amount", "number"), "amount", "integer"),
-        Field(Described("colour", "Colour", "enumeration", _COLOURS), "colour", "selection"),
-        Field(Described("created", "Created at", "string", read_only=True), "created", "char"),
-    ],
-)
 
 
-def _whole(type_of: str, text: str) -> Any:
-    if type_of != "integer":
+class Described(Fields[Field]):
+    def load_fields(self, kind: Kind) -> Iterator[Field]:
+        yield Field(
+            "dealname",
+            "Description",
+            "string",
+            theirs="description",
+            their_type="char",
+            longest=20,
+            single_line=True,
+        )
+        yield Field("content", "Comment", "text", theirs="comment")
+        yield Field("amount", "Amount", "number", theirs="amount", their_type="integer")
+        yield Field("colour", "Colour", "enumeration", _COLOURS, theirs="colour")
+        yield Field("created", "Created at", "string", read_only=True, theirs="created")
+        yield Field("again", "Again", "text", theirs="comment")
+
+    def load_pipelines(self, kind: Linked) -> list[Pipeline]:
+        return []
+
+    def load_owners(self) -> list[Owner]:
+        return []
+
+
+@pytest.fixture
+def described() -> Described:
+    return Described(http_context(), ["contacts"])
+
+
+def _whole(field: Field, text: str) -> Any:
+    if field.their_type != "integer":
         return text or None
     if not text.isdecimal():
         raise Misfit("is no whole number")
     return int(text)
 
 
-def test_properties_are_sent_under_the_crms_names_and_types() -> None:
+def values(described: Described, sent: dict[str, str]) -> dict[str, Any]:
+    fit = Fitting(described, places={}, owner="").fitted("contacts", sent)
+    return described.values("contacts", fit, _whole)
+
+
+def test_properties_are_sent_under_the_crms_names_and_types(described: Described) -> None:
     sent = {"dealname": "A deal", "amount": "1 250", "colour": "red", "content": ""}
-    values = FIELDS.values(FIELDS.fitted(sent), _whole)
-    assert values == {"description": "A deal", "amount": 1250, "colour": "r", "comment": None}
+    assert values(described, sent) == {
+        "description": "A deal",
+        "amount": 1250,
+        "colour": "r",
+        "comment": None,
+    }
 
 
-def test_a_text_of_one_line_has_no_breaks() -> None:
+def test_a_text_of_one_line_has_no_breaks(described: Described) -> None:
     sent = {"dealname": "one\ttwo\r\nthree", "content": "one\ntwo"}
-    assert FIELDS.fitted(sent) == {"dealname": "one two three", "content": "one\ntwo"}
+    assert values(described, sent) == {"description": "one two three", "comment": "one\ntwo"}
 
 
-@pytest.mark.parametrize("name", ["description", "created", "colour", "amount", "no_such_thing"])
-def test_what_does_not_fit_is_rejected_by_name(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("description", "1.5"),
+        ("created", "1.5"),
+        ("colour", "1.5"),
+        ("amount", "1.5"),
+        ("no_such_thing", "1.5"),
+        ("dealname", "x" * 21),
+        ("again", "under another name"),
+    ],
+)
+def test_what_does_not_fit_is_rejected_by_name(described: Described, name: str, text: str) -> None:
     with pytest.raises(Rejected) as caught:
-        FIELDS.values(FIELDS.fitted({"content": "It is", name: "1.5"}), _whole)
+        values(described, {"content": "It is", name: text})
     assert [problem.name for problem in caught.value.problems] == [name]
 
 
-def test_a_property_is_found_by_its_name_and_its_label() -> None:
-    assert [(n, field.name) for n, field in FIELDS.known(["dealname", "description"])] == [
-        ("dealname", "description")
-    ]
-    assert (FIELDS.labelled("Description"), FIELDS.labelled("Nothing")) == ("dealname", "")
-    assert [one.name for one in FIELDS.described()][:2] == ["dealname", "content"]
+@pytest.mark.parametrize(("sent", "named"), [("again", "again"), ("amount", "content")])
+def test_a_refusal_names_what_the_caller_has_sent(
+    described: Described, sent: str, named: str
+) -> None:
+    with pytest.raises(Rejected) as caught, described.renamed("contacts", [sent]):
+        raise Rejected([Problem("comment", "it is too long"), Problem("unknown", "no")])
+    assert [problem.name for problem in caught.value.problems] == [named, "unknown"]
+    with pytest.raises(Conflict) as clash, described.renamed("contacts", [sent]):
+        raise Conflict("taken", name="comment")
+    assert clash.value.name == named
+
+
+def test_all_fields_are_described_and_no_other_kind(described: Described) -> None:
+    names = [one.name for one in described.described("contacts")]
+    assert names == ["dealname", "content", "amount", "colour", "created", "again"]
+    with pytest.raises(Unsupported):
+        described.described("deals")

@@ -1,19 +1,17 @@
-"""Pipedrive's fields under the hub's names, and the conversion of their values."""
+"""The definitions of a Pipedrive company under the hub's names, and the values of its fields."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from adapters.pipedrive.api import ME, USERS, Api, MissingScope, Record
+from adapters.pipedrive.api import ME, PIPELINES, USERS, Api, MissingScope, Record
 from adapters.pipedrive.entries import LISTED, stand_in, value, written
-from adapters.pipedrive.pipelines import Pipelines
 from crmhub.adapter import (
+    BadConfig,
     Choice,
     Context,
-    Described,
     Kind,
     Linked,
     Owner,
@@ -21,7 +19,9 @@ from crmhub.adapter import (
     Problem,
     PropertyType,
     Rejected,
+    Unsupported,
     Written,
+    fields,
 )
 from crmhub.adapter.answers import objects_in, text_of
 from crmhub.adapter.remembered import HOUR, Remembered
@@ -46,7 +46,7 @@ _OF_DEALS: _Own = {
     CHANNEL: (CHANNEL, "string"),
     **_OF_ALL,
 }
-_OWN: Mapping[Written, _Own] = {
+_OWN: Mapping[Kind, _Own] = {
     "contacts": {
         "name": ("name", "string"),
         "email": ("email", "email"),
@@ -67,6 +67,11 @@ _OWN: Mapping[Written, _Own] = {
         **_OF_DEALS,
     },
 }
+PLACES: Mapping[str, tuple[str, str]] = {
+    "deals": ("pipeline", "dealstage"),
+    "tickets": ("hs_pipeline", "hs_pipeline_stage"),
+}
+"""The names of pipeline and stage, by kind of record."""
 _REQUIRED = ("dealname", "subject")
 # The types of custom fields that can be written.
 _CUSTOM: Mapping[str, PropertyType] = {
@@ -88,142 +93,110 @@ _TEXT_TYPES = ("varchar", "text")
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
-    """A field of Pipedrive: its definition under the hub's name, and its name in Pipedrive.
-
-    `custom` is Pipedrive's type of a custom field; "" for one of Pipedrive's own fields.
-    """
-
-    described: Described
-    key: str
-    custom: str = ""
+class Field(fields.Field):
+    """A field of Pipedrive; `their_type` is "" for one of Pipedrive's own fields."""
 
     def read(self, record: Record) -> Any:
         """Return the field's value in a record, as Pipedrive's JSON; None if it has none."""
-        fields = record.get("custom_fields") if self.custom else record
-        return fields.get(self.key) if isinstance(fields, dict) else None
+        held = record.get("custom_fields") if self.their_type else record
+        return held.get(self.theirs) if isinstance(held, dict) else None
 
     def text(self, record: Record) -> str:
         """Return the field's value in a record, in the form of its type; "" if it has none."""
-        if self.described.name in LISTED:
-            return value(record, self.described.name)
+        if self.name in LISTED:
+            return value(record, self.name)
         stored = self.read(record)
         text = to_text(stored.get("value") if isinstance(stored, dict) else stored)
-        return "" if self.key == "name" and text == stand_in(record) else text
+        return "" if self.theirs == "name" and text == stand_in(record) else text
 
     def json(self, text: str, currency: str) -> Any:
         """Return a text in the form of the field's type as Pipedrive's JSON; None for "".
 
         Options are numbers, amounts of custom fields have a currency.
         """
-        kind = self.described.type
         if not text:
             return None
-        if kind in ("enumeration", "multi_enumeration"):
+        if self.type in ("enumeration", "multi_enumeration"):
             ids = [int(part) if part.isdecimal() else part for part in text.split(";")]
-            return ids if kind == "multi_enumeration" else ids[0]
-        converted = to_json(kind, text)
-        if self.custom == "monetary":
+            return ids if self.type == "multi_enumeration" else ids[0]
+        converted = to_json(self.type, text)
+        if self.their_type == "monetary":
             return {"value": converted, "currency": currency}
-        return {"value": converted} if self.custom == "address" else converted
+        return {"value": converted} if self.their_type == "address" else converted
 
 
-class Fields:
-    """The fields, pipelines and users of a Pipedrive company: what `Fitting` converts by.
-
-    They are loaded once an hour. All processes share the fields and pipelines.
-    """
+class Definitions(fields.Fields[Field]):
+    """The fields, pipelines and users of a Pipedrive company; a pipeline may be for tickets."""
 
     stale_s = 60.0
     hidden = (MissingScope,)
+    types = (Field,)
 
     def __init__(self, api: Api, context: Context) -> None:
+        super().__init__(context, _OWN)
         self._api = api
         self._mark_field = context.settings["mark_field"].casefold()
-        self._fields = {
-            kind: Remembered(
-                partial(self._load, kind), context, name=f"fields {kind}", types=(Field,)
-            )
-            for kind in _OWN
-        }
-        self._pipelines = Pipelines(api, context)
-        self._owners = Remembered(self._load_owners, context)
+        self._support = context.settings["support_pipeline"].casefold()
         self._currency = Remembered(self._load_currency, context, name="currency")
 
-    def of(self, kind: Written, *, newer_than: float = HOUR) -> Mapping[str, Field]:
-        """Return the fields of a kind of record by the hub's names, at most so many seconds old."""
-        return self._fields[kind].get(newer_than=newer_than)
-
-    def properties(
-        self, kind: Kind, names: Iterable[str], *, newer_than: float = HOUR
-    ) -> Mapping[str, Described]:
-        """Return the definitions of the properties `names` by name; leave out unknown names."""
-        if kind == "companies":
-            return {}
-        fields = self.of(kind, newer_than=newer_than)
-        return {name: fields[name].described for name in names if name in fields}
-
-    def pipelines(self, kind: Linked, *, newer_than: float = HOUR) -> list[Pipeline]:
-        """Return the pipelines for deals or for tickets; raises the errors of `Pipelines.of`."""
-        return self._pipelines.of(kind, newer_than=newer_than)
-
-    def owners(self, *, newer_than: float = HOUR) -> list[Owner]:
-        """Return the active users of the company."""
-        return self._owners.get(newer_than=newer_than)
-
-    def mark(self, kind: Written, *, newer_than: float = HOUR) -> Field | None:
+    def mark_field(self, kind: Written, *, newer_than: float = HOUR) -> Field | None:
         """Return the field for the hub's marks; None if there is none.
 
         It is the custom text field that the setting `mark_field` names, or else the source channel
         ID of a deal, which Pipedrive takes though its API file does not name it.
         """
-        fields = self.of(kind, newer_than=newer_than)
+        fields = self.fields(kind, newer_than=newer_than)
         for field in fields.values():
-            names = (field.key.casefold(), field.described.label.casefold())
-            if field.custom in _TEXT_TYPES and self._mark_field in names:
+            names = (field.theirs.casefold(), field.label.casefold())
+            if field.their_type in _TEXT_TYPES and self._mark_field in names:
                 return field
         return fields.get(CHANNEL)
 
+    def pipelines(self, kind: Linked, *, newer_than: float = HOUR) -> list[Pipeline]:
+        """Return the pipelines for deals or for tickets, in Pipedrive's order.
+
+        Raises Unsupported for tickets if the setting `support_pipeline` is empty, and BadConfig if
+        it names no pipeline.
+        """
+        if kind == "tickets" and not self._support:
+            raise Unsupported(
+                "Pipedrive has no tickets; the setting support_pipeline names a pipeline for them."
+            )
+        # One list has the pipelines of both kinds.
+        pipelines = super().pipelines("deals", newer_than=newer_than)
+        named = [one for one in pipelines if self._support in (one.id, one.label.casefold())]
+        if kind == "deals":
+            return [one for one in pipelines if one not in named]
+        if len(named) != 1:
+            reason = "Pipedrive has not exactly one pipeline with this name or id"
+            problem = Problem("support_pipeline", reason)
+            raise BadConfig(f"support_pipeline: {reason}.", problems=[problem])
+        return named
+
     def body(
-        self, kind: Written, values: Mapping[str, str], record: Record | None, *, newer_than: float
+        self, kind: Written, values: Mapping[str, str], record: Record | None
     ) -> dict[str, Any]:
         """Return the JSON that writes fitted values to a record; None is a new record.
 
-        Raises Rejected for a line that is too long, and for a person without any name.
+        Raises Rejected for a person without any name.
         """
-        fields = self.of(kind, newer_than=newer_than)
-        long = [
-            Problem(name, f"is longer than {_LONGEST_LINE} characters")
-            for name, text in values.items()
-            if fields[name].described.type == "string" and len(text) > _LONGEST_LINE
-        ]
-        if long:
-            raise Rejected(long)
+        fields, old = self.fields(kind), record or {}
         body: dict[str, Any] = {}
         custom: dict[str, Any] = {}
         for name, text in values.items():
             if name not in LISTED:
                 field = fields[name]
-                currency = (
-                    self._currency_of(field, record or {}) if field.custom == "monetary" else ""
-                )
-                (custom if field.custom else body)[field.key] = field.json(text, currency)
+                currency = self._currency_of(field, old) if field.their_type == "monetary" else ""
+                (custom if field.their_type else body)[field.theirs] = field.json(text, currency)
         if kind == "contacts":
-            body |= written(record or {}, values)
-            if record is None or "name" in body or record.get("name") == stand_in(record):
-                body["name"] = values.get("name") or stand_in({**(record or {}), **body})
+            body |= written(old, values)
+            if record is None or "name" in body or old.get("name") == stand_in(old):
+                body["name"] = values.get("name") or stand_in({**old, **body})
                 if not body["name"]:
                     raise Rejected([Problem("name", "a person needs a name, an email or a phone")])
         if record is None:
             body, custom = ({n: v for n, v in of.items() if v} for of in (body, custom))
         return {**body, "custom_fields": custom} if custom else body
-
-    def renamed(self, kind: Written, refused: Rejected) -> Rejected:
-        """Return Pipedrive's refusal with the hub's names of the refused properties."""
-        names = {field.key: name for name, field in self.of(kind).items()}
-        problems = [replace(one, name=names.get(one.name, one.name)) for one in refused.problems]
-        refused.problems = tuple(problems)
-        return refused
 
     def _currency_of(self, field: Field, record: Record) -> str:
         stored = field.read(record)
@@ -233,7 +206,8 @@ class Fields:
         _, user = self._api.record("GET", "users", "me", version="v1", cost=ME)
         return str(user.get("default_currency") or "")
 
-    def _load_owners(self) -> list[Owner]:
+    def load_owners(self) -> list[Owner]:
+        """Read the active users of the company."""
         users = self._api.listed("users", params={}, version="v1", cost=USERS)
         return [
             Owner(answer.id(user), text_of(user.get("email")), text_of(user.get("name")))
@@ -241,29 +215,50 @@ class Fields:
             if user.get("active_flag", True) and not user.get("is_deleted")
         ]
 
-    def _load(self, kind: Written) -> dict[str, Field]:
+    def load_pipelines(self, kind: Linked) -> list[Pipeline]:
+        """Read all pipelines of the company, whatever they are for."""
+        stages: dict[str, list[Choice]] = {}
+        params = {"sort_by": "order_nr"}
+        for answer, stage in self._api.listed("stages", params=params, cost=PIPELINES):
+            if not stage.get("is_deleted"):
+                choice = Choice(answer.id(stage), str(stage.get("name")))
+                stages.setdefault(str(stage.get("pipeline_id")), []).append(choice)
+        # The list of pipelines cannot be sorted by their order.
+        pipelines = sorted(
+            (str(one.get("order_nr")).zfill(9), answer.id(one), str(one.get("name")))
+            for answer, one in self._api.listed("pipelines", params={}, cost=PIPELINES)
+            if not one.get("is_deleted")
+        )
+        return [Pipeline(id, name, tuple(stages.get(id, ()))) for _, id, name in pipelines]
+
+    def load_fields(self, kind: Kind) -> Iterator[Field]:
+        """Read the fields of people or deals; those of tickets are the fields of deals."""
         path = "personFields" if kind == "contacts" else "dealFields"
         listed = self._api.listed(path, params={"limit": "500"})
         told = {text_of(item.get("field_code")): item for _, item in listed}
-        fields = {
-            name: Field(_described(name, type, told.pop(key, {}), read_only=False), key)
-            for name, (key, type) in _OWN[kind].items()
-        }
+        for name, (key, type) in _OWN[kind].items():
+            yield _field(name, key, type, told.pop(key, {}))
         for key, item in told.items():
             # Further fields of Pipedrive's own: a record shows some only on demand.
-            if key not in fields and not item.get("is_optional_response_field"):
+            if key not in _OWN[kind] and not item.get("is_optional_response_field"):
                 custom = text_of(item.get("field_type")) if item.get("is_custom_field") else ""
-                type = _CUSTOM.get(custom)
-                described = _described(key, type or "string", item, read_only=type is None)
-                fields[key] = Field(described, key, custom)
-        return fields
+                yield _field(key, key, _CUSTOM.get(custom), item, custom)
 
 
-def _described(name: str, type: PropertyType, item: Record, *, read_only: bool) -> Described:
+def _field(name: str, key: str, type: PropertyType | None, item: Record, custom: str = "") -> Field:
+    """Return a field with a definition of Pipedrive; it cannot be written if `type` is None."""
     listed = item.get("options") if type in ("enumeration", "multi_enumeration") else None
-    options = tuple(
-        Choice(text_of(option.get("id")), text_of(option.get("label")))
-        for option in objects_in(listed)
+    return Field(
+        name,
+        text_of(item.get("field_name")) or name,
+        type or "string",
+        tuple(
+            Choice(text_of(option.get("id")), text_of(option.get("label")))
+            for option in objects_in(listed)
+        ),
+        read_only=type is None,
+        required=name in _REQUIRED,
+        theirs=key,
+        their_type=custom,
+        longest=_LONGEST_LINE if type == "string" else 0,
     )
-    label = text_of(item.get("field_name")) or name
-    return Described(name, label, type, options, read_only, required=name in _REQUIRED)
