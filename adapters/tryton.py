@@ -23,6 +23,7 @@ from crmhub.adapter.fields import Field, Fields
 from crmhub.adapter.fitting import Fitting
 from crmhub.adapter.oauth import KEPT
 from crmhub.adapter.phones import notations, same
+from crmhub.adapter.places import PLACES
 
 PARTY, DEAL, TASK = "party.party", "sale.opportunity", "project.work"
 _MODELS: Mapping[hub.Kind, str] = {"contacts": PARTY, "deals": DEAL, "tickets": TASK}
@@ -31,10 +32,6 @@ _OURS: Mapping[str, Mapping[str, str]] = {
     PARTY: {"mobile": "mobilephone"},
     DEAL: {"description": "dealname", "end_date": "closedate", "employee": "hubspot_owner_id"},
     TASK: {"name": "subject", "comment": "content"},
-}
-_PLACES: Mapping[str, tuple[str, str]] = {
-    "deals": ("pipeline", "dealstage"),
-    "tickets": ("hs_pipeline", "hs_pipeline_stage"),
 }
 # What the adapter sets, and what would hide a record.
 _HIDDEN = {"active", "company", "id", "parent", "party", "path", "state", "status", "type"}
@@ -143,7 +140,7 @@ class TrytonAdapter(DefinedAdapter):
         super().__init__(context)
         self._rpc = Rpc(context, self.title)
         self.definitions: Definitions = Definitions(self._rpc, context)
-        self.fitting = Fitting(self.definitions, places=_PLACES, owner="")
+        self.fitting = Fitting(self.definitions)
 
     # Properties.
 
@@ -273,7 +270,7 @@ class TrytonAdapter(DefinedAdapter):
         self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
     ) -> Saved:
         fit = self.fitting.fitted(kind, properties)
-        pipeline, stage = (fit.pop(name) for name in _PLACES[kind])
+        pipeline, stage = (fit.pop(name) for name in PLACES[kind])
         preferences = self._rpc.preferences.get()
         if not preferences.get("company"):
             raise hub.BadConfig(_NO_COMPANY)

@@ -37,8 +37,7 @@ class Api:
 
     def __init__(self, context: Context, *, title: str) -> None:
         self._context = context
-        oauth = bool(context.credentials["refresh_token"])
-        self._grant = Grant(context, title, self._exchange) if oauth else None
+        self._grant = Grant(context, title, self._exchange, token="access_token")
         self._version = context.settings["api_version"]
         budgets = {
             GENERAL: context.budget(GENERAL, calls=_CALLS, seconds=_CALLS_SECONDS),
@@ -51,11 +50,11 @@ class Api:
             context.settings["base_url"],
             crm=title,
             authorize=self._authorization,
-            renew=self._grant.renew if self._grant else lambda: False,
+            renew=self._grant.renew,
             failure=failure,
             budgets=budgets,
             on_response=self._follow_limits,
-            secrets=self._grant.secrets if self._grant else context.credentials.values,
+            secrets=self._grant.secrets,
             correlation_header="x-hubspot-correlation-id",
         )
         self.send, self.mask = self.http.send, self.http.mask
@@ -72,8 +71,7 @@ class Api:
         return ("crm", area, self._version, *rest)
 
     def _authorization(self) -> dict[str, str]:
-        token = self._grant.token() if self._grant else self._context.credentials["access_token"]
-        return {"Authorization": f"Bearer {token}"}
+        return {"Authorization": f"Bearer {self._grant.token()}"}
 
     def _exchange(self, credentials: Mapping[str, str]) -> Answer:
         path, form = ("oauth", self._version, "token"), refresh_form(credentials)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from crmhub.adapter import Guide, Kind, OAuth, Setting, Step
-from crmhub.adapter.oauth import oauth_settings
+from crmhub.adapter.oauth import connect_guide, oauth_settings
 
 SCOPES: Mapping[Kind, tuple[str, str]] = {
     "contacts": ("crm.objects.contacts.read", "crm.objects.contacts.write"),
@@ -64,19 +64,15 @@ GUIDES = (
             Step("Copy the key into the field Access token. The token of a private app works too."),
         ),
     ),
-    Guide(
-        "With the Connect button",
-        (
-            Step(
-                "Once for all your customers: create an app with OAuth in HubSpot's developer"
-                " platform.",
-                f"{_DOCS}/oauth/working-with-oauth",
-                "HubSpot on OAuth",
-            ),
-            Step("Give it these scopes:", codes=("oauth", *_NEEDED)),
-            Step("Add the redirect address that the form shows to the app's redirect URLs."),
-            Step("Copy its client id and client secret into the fields, then press Connect."),
+    connect_guide(
+        Step(
+            "Once for all your customers: create an app with OAuth in HubSpot's developer"
+            " platform.",
+            f"{_DOCS}/oauth/working-with-oauth",
+            "HubSpot on OAuth",
         ),
+        "redirect URL",
+        ("oauth", *_NEEDED),
     ),
     Guide(
         "The property for marks",

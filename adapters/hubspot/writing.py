@@ -39,7 +39,6 @@ _PLAIN = frozenset(
     {*_CALLED, *PHONES, "company", "jobtitle", "address", "city", "state", "zip", "country"}
     | {"website", "message"}
 )
-_PLACES = {"deals": ("pipeline", "dealstage"), "tickets": ("hs_pipeline", "hs_pipeline_stage")}
 # Association types differ by direction: these lead to the contact.
 _TO_CONTACT: Mapping[Linked, int] = {"deals": 3, "tickets": 16}
 _TRACE = "objectWriteTraceId"
@@ -50,9 +49,7 @@ class Writing(Reading):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.fitting = Fitting(
-            self.definitions, places=_PLACES, owner="hubspot_owner_id", plain=_PLAIN
-        )
+        self.fitting = Fitting(self.definitions, owner="hubspot_owner_id", plain=_PLAIN)
 
     def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
         """Create a contact; one with neither email nor name gets its phone as first name, too."""

@@ -23,7 +23,7 @@ from adapters.pipedrive.api import (
     Found,
     Record,
 )
-from adapters.pipedrive.definitions import OWNER, PLACES, Definitions
+from adapters.pipedrive.definitions import OWNER, Definitions
 from adapters.pipedrive.entries import LISTED, has_email, has_phone, values
 from crmhub.adapter import (
     BadConfig,
@@ -78,7 +78,7 @@ class PipedriveAdapter(DefinedAdapter):
         super().__init__(context)
         self._api = Api(context, self.title)
         self.definitions: Definitions = Definitions(self._api, context)
-        self.fitting = Fitting(self.definitions, places=PLACES, owner=OWNER)
+        self.fitting = Fitting(self.definitions, owner=OWNER)
         # When a search by an email began that found nobody, in seconds of the monotonic clock.
         self._searched: dict[str, float] = {}
 

@@ -52,22 +52,21 @@ class Api:
     """Calls Pipedrive's API for one connection; `title` is the CRM's name in messages."""
 
     def __init__(self, context: Context, title: str) -> None:
-        oauth = bool(context.credentials["refresh_token"])
         keeps = ("api_domain", "scope")
         self._context = context
-        self._grant = Grant(context, title, self._exchange, keeps=keeps) if oauth else None
+        self._grant = Grant(context, title, self._exchange, keeps=keeps, token="api_token")
         tokens = int(context.settings["daily_tokens"]) or 1
-        calls = _CALLS_OF_APP if oauth else _CALLS
+        calls = _CALLS if context.credentials["api_token"] else _CALLS_OF_APP
         self._budgets = {
             GENERAL: context.budget(GENERAL, calls=calls, seconds=_WINDOW_S),
             SEARCH: context.budget(SEARCH, calls=_SEARCHES, seconds=_WINDOW_S),
             QUOTA: context.budget(QUOTA, calls=tokens, seconds=_DAY_S),
         }
-        http = partial(Http, context, crm=title, secrets=self._secrets)
+        http = partial(Http, context, crm=title, secrets=self._grant.secrets)
         self._http = http(
             self.site,
             authorize=self._authorization,
-            renew=self._grant.renew if self._grant else lambda: False,
+            renew=self._grant.renew,
             failure=failure,
             budgets=self._budgets,
             on_response=self._follow,
@@ -84,12 +83,11 @@ class Api:
 
     def site(self) -> str:
         """Return the company's address, without a slash at its end."""
-        address = self._grant.kept("api_domain") if self._grant else ""
-        return (address or self._context.settings["base_url"]).rstrip("/")
+        return (self._grant.kept("api_domain") or self._context.settings["base_url"]).rstrip("/")
 
     def missing_scopes(self) -> list[str]:
         """Return the scopes that the app lacks; none for an API token, which has no scopes."""
-        granted = re.split(r"[ ,]+", self._grant.kept("scope")) if self._grant else [""]
+        granted = re.split(r"[ ,]+", self._grant.kept("scope"))
         return [scope for scope in SCOPES if scope not in granted] if any(granted) else []
 
     def record(self, method: str, *path: str, version: str = "v2", **options: Any) -> Found:
@@ -150,12 +148,9 @@ class Api:
         return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
 
     def _authorization(self) -> dict[str, str]:
-        if self._grant:
-            return {"Authorization": f"Bearer {self._grant.token()}"}
-        return {"x-api-token": self._context.credentials["api_token"]}
-
-    def _secrets(self) -> list[str]:
-        return self._grant.secrets() if self._grant else [*self._context.credentials.values()]
+        if self._context.credentials["api_token"]:
+            return {"x-api-token": self._grant.token()}
+        return {"Authorization": f"Bearer {self._grant.token()}"}
 
     def _follow(self, lane: str, answer: Answer) -> None:
         """Adopt the limits in the headers of an answer; `lane` is the one that counted it."""

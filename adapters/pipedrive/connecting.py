@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from crmhub.adapter import Guide, OAuth, Problem, Setting, Step
-from crmhub.adapter.oauth import oauth_settings, token_or_oauth
+from crmhub.adapter.oauth import connect_guide, oauth_settings, token_or_oauth
 
 SCOPES = ("base", "contacts:full", "deals:full", "users:read")
 """The scopes (rights of an app) that the adapter needs."""
@@ -69,18 +69,14 @@ GUIDES = (
             Step("The token has the rights of its user, who must see and edit all people."),
         ),
     ),
-    Guide(
-        "With the Connect button",
-        (
-            Step(
-                "Once for all your customers: create an app in Pipedrive's Developer Hub.",
-                f"{_DOCS}/marketplace-creating-a-proper-app",
-                "Pipedrive on apps",
-            ),
-            Step("Give it these scopes:", codes=SCOPES),
-            Step("Enter the redirect address that the form shows as the app's callback URL."),
-            Step("Copy its client id and client secret into the fields, then press Connect."),
+    connect_guide(
+        Step(
+            "Once for all your customers: create an app in Pipedrive's Developer Hub.",
+            f"{_DOCS}/marketplace-creating-a-proper-app",
+            "Pipedrive on apps",
         ),
+        "callback URL",
+        SCOPES,
     ),
     Guide(
         "The field for marks",

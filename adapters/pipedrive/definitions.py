@@ -67,11 +67,6 @@ _OWN: Mapping[Kind, _Own] = {
         **_OF_DEALS,
     },
 }
-PLACES: Mapping[str, tuple[str, str]] = {
-    "deals": ("pipeline", "dealstage"),
-    "tickets": ("hs_pipeline", "hs_pipeline_stage"),
-}
-"""The names of pipeline and stage, by kind of record."""
 _REQUIRED = ("dealname", "subject")
 # The types of custom fields that can be written.
 _CUSTOM: Mapping[str, PropertyType] = {

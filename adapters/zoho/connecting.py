@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from crmhub.adapter import Guide, Setting, Step
-from crmhub.adapter.oauth import oauth_settings
+from crmhub.adapter.oauth import connect_guide, oauth_settings
 
 CENTRES = ("com", "eu", "in", "com.au", "com.cn", "jp", "ca", "sa")
 """The data centres of Zoho, as the ends of its addresses."""
@@ -81,17 +81,13 @@ SETTINGS = (
 
 _CONSOLE = ("https://api-console.zoho.com/", "Zoho's API console")
 GUIDES = (
-    Guide(
-        "With the Connect button",
-        (
-            Step(
-                "In the API console of your data centre, add a client of the type Server-based"
-                " Applications.",
-                *_CONSOLE,
-            ),
-            Step("Add the redirect address that the form shows to its authorized redirect URIs."),
-            Step("Copy its client id and client secret into the form, then press Connect."),
+    connect_guide(
+        Step(
+            "In the API console of your data centre, add a client of the type Server-based"
+            " Applications.",
+            *_CONSOLE,
         ),
+        "authorized redirect URI",
     ),
     Guide(
         "With a refresh token",

@@ -28,14 +28,10 @@ from crmhub.adapter import (
 )
 from crmhub.adapter.answers import objects_in, parse_time, text_of, value_at
 from crmhub.adapter.coercion import Misfit, coerced
+from crmhub.adapter.places import PLACES
 from crmhub.adapter.remembered import HOUR
 from crmhub.adapter.types import to_json, to_text
 
-PLACES: Mapping[str, tuple[str, str]] = {
-    "deals": ("pipeline", "dealstage"),
-    "tickets": ("hs_pipeline", "hs_pipeline_stage"),
-}
-"""The hub's names of pipeline and stage; cases have a status as their stage, and no pipeline."""
 # The fields that crmhub names differently, by Zoho's name.
 _OURS: Mapping[Kind, Mapping[str, str]] = {
     "contacts": {

@@ -9,7 +9,6 @@ from adapters.zoho.api import MODULES, Api
 from adapters.zoho.connecting import page_url
 from adapters.zoho.definitions import (
     CREATE,
-    PLACES,
     UPDATE,
     Definitions,
     Field,
@@ -34,6 +33,7 @@ from crmhub.adapter.batches import Action, Results, write_batches
 from crmhub.adapter.defined import MarkedAdapter
 from crmhub.adapter.emails import free_email, free_emails
 from crmhub.adapter.fitting import Fitting
+from crmhub.adapter.places import PLACES
 
 # In the addresses of pages, deals have their former name.
 _TABS: Mapping[Kind, str] = {**MODULES, "deals": "Potentials"}
@@ -47,7 +47,7 @@ class Writing(MarkedAdapter):
         self._api = Api(context, title=self.title)
         self.mark_name = context.settings["mark_field"]
         self.definitions: Definitions = Definitions(self._api, context)
-        self.fitting = Fitting(self.definitions, places=PLACES, owner="")
+        self.fitting = Fitting(self.definitions)
         # The API names of fields that Zoho was seen to demand of deals and cases.
         self._demanded: set[str] = set()
 

@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 from crmhub.adapter.coercion import fitted
 from crmhub.adapter.errors import LacksRight, Problem, Rejected
 from crmhub.adapter.fields import Field
-from crmhub.adapter.places import place
+from crmhub.adapter.places import PLACES, place
 from crmhub.adapter.remembered import HOUR
 from crmhub.adapter.values import Choice, Described, Kind, Linked, Owner, Pipeline
 
@@ -53,8 +53,10 @@ class Source(Protocol):
 class Fitting:
     """Converts properties by the definitions of one CRM account.
 
-    - `places`: the names of the pipeline and stage properties, by kind of record.
-    - `owner`: the name of the property that holds an owner's id.
+    - `places`: the names of the pipeline and stage properties, by kind of record; by default the
+      hub's.
+    - `owner`: the name of the property that holds an owner's id, and has the owners as options; ""
+      for none.
     - `plain`: the names of contact properties that are text in every account; if all properties
       are among them, no definitions are needed.
     """
@@ -63,8 +65,8 @@ class Fitting:
         self,
         definitions: Source,
         *,
-        places: Mapping[str, tuple[str, str]],
-        owner: str,
+        places: Mapping[str, tuple[str, str]] = PLACES,
+        owner: str = "",
         plain: Collection[str] = (),
     ) -> None:
         self._definitions = definitions

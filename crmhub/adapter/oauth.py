@@ -29,7 +29,7 @@ from crmhub.adapter.errors import (
     Uncertain,
 )
 from crmhub.adapter.http import Answer
-from crmhub.adapter.values import OAUTH_SECRETS, Setting
+from crmhub.adapter.values import OAUTH_SECRETS, Guide, Setting, Step
 
 KEPT = "access_grant"
 """Name of the `kept` credential that holds the access token, when to renew it, and what came along.
@@ -71,6 +71,17 @@ def oauth_settings(crm: str) -> tuple[Setting, ...]:
     )
 
 
+def connect_guide(make: Step, redirect: str, scopes: Sequence[str] = ()) -> Guide:
+    """Return the guide to the button Connect, which begins with the step that makes an app.
+
+    `redirect` is the CRM's name of the redirect address, and `scopes` are those that the app needs.
+    """
+    given = [Step("Give it these scopes:", codes=tuple(scopes))] if scopes else []
+    address = Step(f"Enter the redirect address that the form shows as its {redirect}.")
+    last = Step("Copy its client id and client secret into the fields, then press Connect.")
+    return Guide("With the Connect button", (make, *given, address, last))
+
+
 def token_or_oauth(credentials: Mapping[str, str], token: str) -> Problem | str:
     """Return the `clash` of an adapter that needs a token or OAuth, and not both; "" for none.
 
@@ -109,12 +120,21 @@ class Grant:
     `exchange` requests a new access token, see `Exchange`. The adapter must declare the credential
     `KEPT`, which is all that is stored, and `refresh_token` if the CRM issues refresh tokens. `crm`
     is the CRM's name for messages. `keeps` names further fields of the token endpoint's answer to
-    store with the token, such as the address of the API; `kept` returns them.
+    store with the token, such as the address of the API; `kept` returns them. `token` names the
+    secret of a CRM that also takes a token which people enter: if it is given, it is the access
+    token, which nothing renews.
     """
 
     def __init__(
-        self, context: Context, crm: str, exchange: Exchange, *, keeps: Sequence[str] = ()
+        self,
+        context: Context,
+        crm: str,
+        exchange: Exchange,
+        *,
+        keeps: Sequence[str] = (),
+        token: str = "",
     ) -> None:
+        self._entered = context.credentials[token] if token else ""
         self._keeps = keeps
         self._context = context
         self._crm = crm
@@ -133,6 +153,8 @@ class Grant:
         exist, Throttled or Unavailable if the CRM cannot answer now, and the errors of `exchange`
         and `save_credentials`.
         """
+        if self._entered:
+            return self._entered
         self._current.token = self._valid().text
         return str(self._current.token)
 
@@ -141,14 +163,16 @@ class Grant:
 
         `name` is one of `keeps`. Raises the same errors as `token`.
         """
-        return self._valid().fields.get(name, "")
+        return "" if self._entered else self._valid().fields.get(name, "")
 
     def renew(self) -> bool:
         """Replace the access token that the CRM has just refused to this thread; return True.
 
-        Concurrent calls in all threads and processes get the same new token. Raises the same errors
-        as `token`.
+        Concurrent calls in all threads and processes get the same new token. Return False for a
+        token that people enter. Raises the same errors as `token`.
         """
+        if self._entered:
+            return False
         self._replace(getattr(self._current, "token", _stored_token(self._credentials).text))
         return True
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from crmhub.adapter.errors import Problem, Rejected
 from crmhub.adapter.values import Choice, Pipeline
 
+PLACES: Mapping[str, tuple[str, str]] = {
+    "deals": ("pipeline", "dealstage"),
+    "tickets": ("hs_pipeline", "hs_pipeline_stage"),
+}
+"""The hub's names of the pipeline and the stage of a record, by kind."""
 _DEFAULTS = ("default", "0")
 _MOST_OPTIONS = 20
 

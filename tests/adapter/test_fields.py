@@ -42,12 +42,13 @@ class Described(Fields[Field]):
         yield Field("colour", "Colour", "enumeration", _COLOURS, theirs="colour")
         yield Field("created", "Created at", "string", read_only=True, theirs="created")
         yield Field("again", "Again", "text", theirs="comment")
+        yield Field("boss", "Boss", "string", theirs="boss", is_user=True)
 
     def load_pipelines(self, kind: Linked) -> list[Pipeline]:
         return []
 
     def load_owners(self) -> list[Owner]:
-        return []
+        return [Owner("7", "ann@example.org", "Ann")]
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ def _whole(field: Field, text: str) -> Any:
 
 
 def values(described: Described, sent: dict[str, str]) -> dict[str, Any]:
-    fit = Fitting(described, places={}, owner="").fitted("contacts", sent)
+    fit = Fitting(described).fitted("contacts", sent)
     return described.values("contacts", fit, _whole)
 
 
@@ -76,6 +77,11 @@ def test_properties_are_sent_under_the_crms_names_and_types(described: Described
         "colour": "r",
         "comment": None,
     }
+
+
+@pytest.mark.parametrize("boss", ["Ann@example.org", "7"])
+def test_a_user_is_named_by_email_or_id(described: Described, boss: str) -> None:
+    assert values(described, {"boss": boss}) == {"boss": "7"}
 
 
 def test_a_text_of_one_line_has_no_breaks(described: Described) -> None:
@@ -93,6 +99,7 @@ def test_a_text_of_one_line_has_no_breaks(described: Described) -> None:
         ("no_such_thing", "1.5"),
         ("dealname", "x" * 21),
         ("again", "under another name"),
+        ("boss", "nobody@example.org"),
     ],
 )
 def test_what_does_not_fit_is_rejected_by_name(described: Described, name: str, text: str) -> None:
@@ -115,6 +122,6 @@ def test_a_refusal_names_what_the_caller_has_sent(
 
 def test_all_fields_are_described_and_no_other_kind(described: Described) -> None:
     names = [one.name for one in described.described("contacts")]
-    assert names == ["dealname", "content", "amount", "colour", "created", "again"]
+    assert names == ["dealname", "content", "amount", "colour", "created", "again", "boss"]
     with pytest.raises(Unsupported):
         described.described("deals")

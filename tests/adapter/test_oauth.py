@@ -71,6 +71,15 @@ def test_a_valid_token_is_used_without_asking() -> None:
     assert issuer.issued == 0
 
 
+def test_a_token_that_people_enter_is_used_and_never_renewed() -> None:
+    issuer, vault = Issuer(), make_vault(api_token="entered")
+    grant = Grant(http_context(vault), "Acme", issuer.exchange, keeps=["url"], token="api_token")
+
+    assert (grant.token(), grant.kept("url"), grant.renew()) == ("entered", "", False)
+    assert "entered" in grant.secrets()
+    assert issuer.issued == 0
+
+
 @pytest.mark.parametrize("stored", ["", "nonsense", "12", " access", "-5 access", "1 access-old"])
 def test_without_a_valid_token_one_is_fetched(stored: str) -> None:
     issuer, vault = Issuer(), make_vault(**{KEPT: stored})

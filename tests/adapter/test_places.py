@@ -85,3 +85,11 @@ def test_a_reason_stays_short() -> None:
     (problem,) = caught.value.problems
     assert len(problem.options) == 20
     assert len(problem.reason) < 400
+
+
+def test_stages_without_a_pipeline_take_none() -> None:
+    only = [Pipeline("", "", stages("new=New", "won=Won"))]
+    assert place(only, ("", "won"), NAMES) == ("", "won")
+    with pytest.raises(Rejected, match="no pipelines") as caught:
+        place(only, ("77", "won"), NAMES)
+    assert [problem.name for problem in caught.value.problems] == ["pipeline"]
