@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -221,8 +221,7 @@ class Fields:
     def renamed(self, kind: Written, refused: Rejected) -> Rejected:
         """Return Pipedrive's refusal with the hub's names of the refused properties."""
         names = {field.key: name for name, field in self.of(kind).items()}
-        problems = [replace(one, name=names.get(one.name, one.name)) for one in refused.problems]
-        refused.problems = tuple(problems)
+        refused.rename(lambda key: names.get(key, key))
         return refused
 
     def _currency_of(self, field: Field, record: Record) -> str:

@@ -238,7 +238,7 @@ class Writing(Adapter):
                     f"Zoho does not take the hub's mark in {self._mark} of {MODULES[kind]}:"
                     f" {reasons[self._mark]}. Free this field of rules, or name another one."
                 ) from exc
-            exc.problems = tuple(replace(p, name=name_of(p.name)) for p in exc.problems)
+            exc.rename(name_of)
             raise
         if isinstance(written, AdapterError):
             raise written
