@@ -88,7 +88,6 @@ def test_a_name_that_is_refused_is_told_under_the_names_that_were_sent(
     with pytest.raises(Rejected) as caught:
         adapter.create_contact({"lastname": "Byron", "email": "ada@example.com"})
     assert [problem.name for problem in caught.value.problems] == ["lastname"]
-    assert caught.value.message == "lastname: too short"
 
 
 def _refuse_names(kind: str, values: object) -> None:
