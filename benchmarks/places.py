@@ -283,21 +283,23 @@ def free_port() -> int:
 
 
 @contextmanager
-def place(sqlite: bool, postgres: str = "", *, keep: str = "") -> Iterator[Place]:
-    """Yield an empty database, SQLite or on the PostgreSQL at `postgres`; delete it at the end.
+def place(
+    sqlite: bool, postgres: str = "", *, keep: str = "", empty: bool = False
+) -> Iterator[Place]:
+    """Yield a migrated database, SQLite or on the PostgreSQL at `postgres`; delete it at the end.
 
     The default of `postgres` is CRMHUB_TEST_POSTGRES, or else this machine. With `keep`, the
-    database has that name, and is deleted only if the block fails.
+    database has that name, and is deleted only if the block fails. With `empty`, it has no tables.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
         if sqlite:
             url = f"sqlite:///{folder}/benchmark.db"
+        else:
+            url = stack.enter_context(_database(postgres or _postgres(), keep))
+        if not empty:
             upgrade(url)
-            yield Place(folder, url)
-            return
-        with _database(postgres or _postgres(), keep) as url:
-            upgrade(url)
-            yield Place(folder, url)
+        yield Place(folder, url)
 
 
 @contextmanager

@@ -6,6 +6,8 @@ property definitions and pipelines, no data of contacts.
 
 from __future__ import annotations
 
+import logging
+
 import sqlalchemy as sa
 
 from crmhub.database.bulk import Row
@@ -13,6 +15,9 @@ from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.expired import find_expired
 from crmhub.database.statements import Insert, Statement, param, params
 from crmhub.database.tables import crm_definition
+from crmhub.errors import Unavailable
+
+_log = logging.getLogger(__name__)
 
 KEPT_MS = 7 * 24 * 3600 * 1000
 """For how many milliseconds a definition is kept, in case its CRM is unavailable."""
@@ -45,7 +50,9 @@ _SAVE = Statement(_build_save)
 class CrmDefinitions:
     """The shared definitions of one connection, as `adapter.context.Shared` describes it.
 
-    With `anew`, `load` finds nothing, so that every definition is read from the CRM again.
+    With `anew`, `load` finds nothing, so that every definition is read from the CRM again. Sharing
+    only saves calls to the CRM: while the hub's database is unavailable, nothing is shared, and the
+    log says so.
     """
 
     def __init__(
@@ -59,8 +66,12 @@ class CrmDefinitions:
         """Return the age of a definition in seconds, and its text; None if there is none."""
         if self._anew:
             return None
-        with self._database.reading() as db:
-            row = db.row(_LOAD, self._key | {"name": name})
+        try:
+            with self._database.reading() as db:
+                row = db.row(_LOAD, self._key | {"name": name})
+        except Unavailable as exc:
+            _log.warning("A CRM's definitions could not be taken over: %s", exc.message)
+            return None
         # After the clock was set back the age of a row is not known.
         if row is None or row.loaded_at > now_ms():
             return None
@@ -70,7 +81,10 @@ class CrmDefinitions:
         """Store a definition that was loaded now; a text that is too long is not stored."""
         if len(text) <= LONGEST:
             row = self._key | {"name": name, "text": text, "loaded_at": now_ms()}
-            self._database.transact(lambda tx: tx.run(_SAVE, row))
+            try:
+                self._database.transact(lambda tx: tx.run(_SAVE, row))
+            except Unavailable as exc:
+                _log.warning("A CRM's definitions could not be shared: %s", exc.message)
 
 
 def forget(tx: Connection, account_id: int, connection_id: int) -> None:

@@ -17,8 +17,8 @@ AdapterError
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 
 class AdapterError(Exception):
@@ -82,10 +82,24 @@ class Rejected(AdapterError):
     """
 
     def __init__(self, problems: Sequence[Problem], message: str = "") -> None:
-        super().__init__(
-            message or "; ".join(f"{problem.name}: {problem.reason}" for problem in problems)
-        )
+        super().__init__(message or _listed(problems))
         self.problems = tuple(problems)
+
+    def rename(self, new_name: Callable[[str], str]) -> None:
+        """Replace the name of each problem by `new_name(name)`, also in a message made of them."""
+        self.set_problems(
+            [replace(problem, name=new_name(problem.name)) for problem in self.problems]
+        )
+
+    def set_problems(self, problems: Sequence[Problem]) -> None:
+        """Replace the problems, and the message if it was made of them."""
+        if self.message == _listed(self.problems):
+            self.message = _listed(problems)
+        self.problems = tuple(problems)
+
+
+def _listed(problems: Sequence[Problem]) -> str:
+    return "; ".join(f"{problem.name}: {problem.reason}" for problem in problems)
 
 
 class Conflict(AdapterError):

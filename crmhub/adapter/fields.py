@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from crmhub.adapter.coercion import Misfit
@@ -92,8 +92,7 @@ class Fields(Definitions, Generic[F]):
             exc.name = self._name(kind, exc.name, sent)
             raise
         except Rejected as exc:
-            named = [replace(one, name=self._name(kind, one.name, sent)) for one in exc.problems]
-            exc.problems = tuple(named)
+            exc.rename(lambda name: self._name(kind, name, sent))
             raise
 
     def _name(self, kind: Kind, theirs: str, sent: Iterable[str]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 
 from crmhub.adapter.errors import Problem, Rejected
 
@@ -43,8 +42,5 @@ class Names:
         try:
             yield {theirs: properties[name] for theirs, name in sent.items()}
         except Rejected as exc:
-            exc.problems = tuple(
-                replace(problem, name=sent.get(problem.name) or self.ours(problem.name))
-                for problem in exc.problems
-            )
+            exc.rename(lambda name: sent.get(name) or self.ours(name))
             raise

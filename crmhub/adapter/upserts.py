@@ -81,6 +81,9 @@ def _find(
         contact = None
     if contact is not None and lead.phone and adapter.has_phone(contact, lead.phone):
         by_phone = contact if lead.phone_identifies else None
+    elif contact is not None and lead.phone and contact.id == lead.phone_id:
+        # The contact that the hub remembers for this phone has just been read, without the phone.
+        by_phone = _searched_by_phone(adapter, lead)
     else:
         by_phone = find_by_phone()
     return Found(by_email, by_conversation, by_phone)
@@ -142,6 +145,10 @@ def _of_phone(adapter: Adapter, lead: Lead) -> Contact | None:
         remembered = _get(adapter, lead.phone_id, _names(adapter, lead))
         if remembered is not None and adapter.has_phone(remembered, lead.phone):
             return remembered
+    return _searched_by_phone(adapter, lead)
+
+
+def _searched_by_phone(adapter: Adapter, lead: Lead) -> Contact | None:
     return adapter.find_contact(phone=lead.phone, names=_names(adapter, lead, *adapter.email_names))
 
 

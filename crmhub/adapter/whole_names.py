@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from crmhub.adapter.context import Context
 from crmhub.adapter.contract import Adapter, features
-from crmhub.adapter.errors import AdapterError, Conflict, Problem, Rejected
+from crmhub.adapter.errors import AdapterError, Conflict, NotFound, Problem, Rejected
 from crmhub.adapter.values import Changes, Contact, ContactWrite, Described, Kind, Saved, Written
 
 T = TypeVar("T")
@@ -122,16 +122,23 @@ class _Split(Adapter):
         return self.__blamed(saved, properties)
 
     def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
-        sent = [
-            replace(write, properties=self.__joined(self.__completed(write.contact_id, given)))
-            for write in writes
-            for given in [write.properties]
-        ]
-        outcomes = super().write_contacts(sent)
+        prepared = [self.__prepared(write) for write in writes]
+        sent = [write for write in prepared if isinstance(write, ContactWrite)]
+        made = iter(super().write_contacts(sent) if sent else [])
         return [
-            self.__blamed(outcome, write.properties)
-            for write, outcome in zip(writes, outcomes, strict=True)
+            self.__blamed(next(made), write.properties)
+            if isinstance(ready, ContactWrite)
+            else ready
+            for write, ready in zip(writes, prepared, strict=True)
         ]
+
+    def __prepared(self, write: ContactWrite) -> ContactWrite | Rejected | NotFound:
+        """Return a write of a batch with the whole name, or the error that is its result."""
+        try:
+            properties = self.__joined(self.__completed(write.contact_id, write.properties))
+        except (Rejected, NotFound) as exc:
+            return exc
+        return replace(write, properties=properties)
 
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
         halves = {name: value for name, value in properties.items() if name in HALVES}
@@ -188,7 +195,7 @@ class _Split(Adapter):
         if isinstance(outcome, Saved) and outcome.refused:
             return replace(outcome, refused=self.__problems(outcome.refused, properties))
         if isinstance(outcome, Rejected):
-            outcome.problems = self.__problems(outcome.problems, properties)
+            outcome.set_problems(self.__problems(outcome.problems, properties))
         if isinstance(outcome, Conflict) and outcome.name == self.whole_name:
             outcome.name = next((name for name in HALVES if name in properties), outcome.name)
         return outcome

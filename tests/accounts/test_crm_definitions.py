@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from crmhub.accounts import crm_definitions
 from crmhub.accounts.crm_definitions import KEPT_MS, LONGEST, CrmDefinitions
+from crmhub.database.connection import Database
 from crmhub.helpers import read_crm
 from crmhub.helpers.crm_connection import connect, try_out
 from crmhub.hub import Hub
@@ -119,3 +121,20 @@ def test_a_trial_of_settings_neither_uses_nor_changes_what_is_shared(
         assert not db.scalar(
             "select count(*) from crm_definition where account_id = :account_id", key
         )
+
+
+def test_a_database_that_is_unavailable_shares_nothing_and_fails_no_call(
+    client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    away = Database(f"sqlite:///{tmp_path}/missing/hub.db")
+    try:
+        of_one = CrmDefinitions(away, client.account.id, 1)
+        of_one.save("list", "[]")
+        assert of_one.load("list") is None
+    finally:
+        away.close()
+    said = [record.getMessage() for record in caplog.records]
+    assert [words.partition(":")[0] for words in said] == [
+        "A CRM's definitions could not be shared",
+        "A CRM's definitions could not be taken over",
+    ]

@@ -197,7 +197,7 @@ class RosterAdapter(Adapter):
         try:
             answer = self._call(method, values=values, **params)
         except Rejected as exc:
-            exc.problems = tuple(replace(p, name=theirs.get(p.name, p.name)) for p in exc.problems)
+            exc.rename(lambda name: theirs.get(name, name))
             raise
         return Saved(answer.id(answer.mapping(answer.object().get("result"))), "created")
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crmhub.adapter import Adapter, Rejected
+from crmhub.adapter import Adapter, AdapterError, ContactWrite, NotFound, Rejected, Saved
 from crmhub.adapter.testing import Connection
 from crmhub.adapter.whole_names import BORDER, join, split
 from tests.adapter.rpc_adapter import RosterAdapter
@@ -100,6 +100,33 @@ def test_the_whole_name_beside_its_halves_is_refused(adapter: Adapter, crm: Rost
     with pytest.raises(Rejected):
         adapter.create_contact({"name": "Ada King", "lastname": "Byron"})
     assert _stored(crm) == []
+
+
+class _InBatches(RosterAdapter):
+    def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
+        plain = RosterAdapter
+        return [
+            plain.update_contact(self, write.contact_id, write.properties)
+            if write.contact_id
+            else plain.create_contact(self, write.properties)
+            for write in writes
+        ]
+
+
+def test_a_write_that_cannot_be_made_keeps_no_other_one_of_its_batch_back(crm: Roster) -> None:
+    settings = {"login_url": crm.urls["login"], "user": USER}
+    connection = Connection(_InBatches, settings, {"password": PASSWORD})
+    adapter = connection.adapter()
+    outcomes = adapter.write_contacts(
+        [
+            ContactWrite("", {"name": "Ada King", "lastname": "Byron"}),
+            ContactWrite("404404", {"lastname": "Byron"}),
+            ContactWrite("", {"firstname": "Grace", "lastname": "Hopper"}),
+        ]
+    )
+    connection.outgoing.close()
+    assert [type(outcome) for outcome in outcomes] == [Rejected, NotFound, Saved]
+    assert _stored(crm) == ["Grace Hopper"]
 
 
 def test_only_what_the_class_overrides_is_announced(adapter: Adapter) -> None:

@@ -139,6 +139,18 @@ def test_a_known_lead_costs_two_calls_and_one_when_nothing_changes(fake: FakeHub
     assert fake.contacts[id]["city"] == "Rome"
 
 
+def test_a_known_lead_with_a_new_phone_reads_its_contact_once(fake: FakeHubSpot) -> None:
+    id = fake.add_contact(email="ann@x.org", phone="+4915198765432")
+    lead = replace(person(email="ann@x.org", phone=PHONE), contact_id=id, phone_id=id)
+    assert upsert_contact(adapted(fake), lead).outcome == "updated"
+    assert calls(fake) == [
+        "GET /crm/objects/2026-09/contacts/ann%40x.org",
+        "POST /crm/objects/2026-09/contacts/search",
+        f"PATCH /crm/objects/2026-09/contacts/{id}",
+    ]
+    assert fake.contacts[id]["phone"] == PHONE
+
+
 def test_values_that_mean_the_same_are_unchanged(fake: FakeHubSpot) -> None:
     fake.define("contacts", "score", "number")
     fake.define("contacts", "vip", "bool")
