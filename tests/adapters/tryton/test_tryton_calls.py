@@ -96,8 +96,8 @@ def test_a_deal_and_a_ticket_take_two_calls(
 def test_an_adapter_begins_with_few_calls(
     connection: Connection, calls: Callable[[Callable[[], object]], int]
 ) -> None:
-    """A login, the user's preferences and the fields of a party, once an hour at most."""
+    """A login and the user's preferences; all processes share the fields of a party."""
     connection.credentials = {**connection.credentials, "access_grant": ""}
     fresh = connection.adapter()
     assert isinstance(fresh, TrytonAdapter)
-    assert calls(lambda: fresh.find_contact(email="nobody@example.org")) == 4
+    assert calls(lambda: fresh.find_contact(email="nobody@example.org")) == 3
