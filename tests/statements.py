@@ -59,7 +59,8 @@ class StatementRecorder:
     """A plugin that lets a test fail in which a statement names no account."""
 
     def __init__(self) -> None:
-        self._fine: set[str] = set()
+        # Each is read once: some that look at several accounts are sent ten times a second.
+        self._lacking: dict[str, list[str]] = {}
         self._faults: list[str] = []
 
     def pytest_configure(self) -> None:
@@ -71,16 +72,16 @@ class StatementRecorder:
 
     def _looking(self, send: Any) -> Any:
         def look(connection: Connection, sql: str, *args: Any) -> Any:
-            if sql not in self._fine:
+            if self._lacking.get(sql) != []:
                 self._look(sql, connection.dialect, inspect.currentframe())
             return send(connection, sql, *args)
 
         return look
 
     def _look(self, sql: str, dialect: str, frame: FrameType | None) -> None:
-        faults = find_faults(sql, dialect)
-        if not faults:
-            self._fine.add(sql)
+        if sql not in self._lacking:
+            self._lacking[sql] = find_faults(sql, dialect)
+        if not (faults := self._lacking[sql]):
             return
         callers = [*_callers(frame)]
         if callers and not ACROSS_ACCOUNTS & {*callers}:

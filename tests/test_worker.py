@@ -30,7 +30,17 @@ from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known, l
 from tests.clients import Client, open_client
 from tests.databases import read_only
 from tests.fakes import BATCHING, FAKE, FakeCrm, adapters, connect, fake_client, hubspot_client
-from tests.journal.working import change, empty, hurry, rows, soon, states, work_off, working
+from tests.journal.working import (
+    change,
+    empty,
+    end_leases,
+    hurry,
+    rows,
+    soon,
+    states,
+    work_off,
+    working,
+)
 from tests.own_databases import KINDS, own_database
 from tests.own_databases import empty as emptied
 from tests.records.index_rows import behind, dates
@@ -286,7 +296,7 @@ def test_a_deal_that_was_made_before_the_database_went_away_is_not_made_again(
         with monkeypatch.context() as patched:
             patched.setattr(LaneBudget, "take", take)
             assert deal(client, contact_id).status_code == 202
-        hurry(hub, client)
+        end_leases(hub, client)
         work_off(hub, client)
         assert (states(hub, client), len(hubspot.deals)) == (["done", "done"], 1)
 
