@@ -189,7 +189,7 @@ def one_of(column: sa.ColumnElement[Any], *words: str) -> sa.ColumnElement[bool]
     """
     if not all(map(_WORD.fullmatch, words)):
         raise ValueError(f"{words} are not plain words")
-    literals = [sa.literal_column(f"'{word}'") for word in words]
+    literals: list[sa.ColumnElement[Any]] = [sa.literal_column(f"'{word}'") for word in words]
     return column == literals[0] if len(literals) == 1 else column.in_(literals)
 
 

@@ -313,20 +313,25 @@ def release(database: Database, claimed: Claimed) -> None:
     database.transact(lambda tx: tx.run(_RELEASE, claimed.key | {"run_at": tx.now_ms()}))
 
 
-def finish(database: Database, claimed: Claimed, attempt: Attempt) -> bool:
-    """Record the outcome of an attempt; return whether the subscription must be switched off.
+def finish(database: Database, attempts: Sequence[tuple[Claimed, Attempt]]) -> list[bool]:
+    """Record the outcomes of attempts, all in one transaction.
 
-    Nothing is recorded if another process has taken over the delivery.
+    Returns for each attempt, in the same order, whether its subscription must be switched off.
+    Nothing is recorded of a delivery that another process has taken over.
     """
 
-    def work(tx: Connection) -> bool:
+    def work(tx: Connection) -> list[bool]:
         now = tx.now_ms()
-        if attempt.succeeded:
-            _note_success(tx, claimed, attempt, now)
-            return False
-        return _note_failure(tx, claimed, attempt, now)
+        return [_note(tx, claimed, attempt, now) for claimed, attempt in attempts]
 
     return database.transact(work)
+
+
+def _note(tx: Connection, claimed: Claimed, attempt: Attempt, now: int) -> bool:
+    if attempt.succeeded:
+        _note_success(tx, claimed, attempt, now)
+        return False
+    return _note_failure(tx, claimed, attempt, now)
 
 
 def _note_success(tx: Connection, claimed: Claimed, attempt: Attempt, now: int) -> None:
