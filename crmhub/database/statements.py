@@ -162,6 +162,15 @@ def param(name: str) -> sa.BindParameter[Any]:
     return sa.bindparam(name)
 
 
+def unindexed(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+    """Return the number in `column` in a form for which no database uses an index.
+
+    Without statistics, a planner prefers the index on a range of `column` to an index with more
+    columns that the query compares for equality, and may so read nearly all rows.
+    """
+    return column + sa.literal_column("0")
+
+
 def params(*names: str) -> dict[str, sa.BindParameter[Any]]:
     """Return a mapping from each of these column names to a SQL parameter of the same name.
 
@@ -174,12 +183,14 @@ def one_of(column: sa.ColumnElement[Any], *words: str) -> sa.ColumnElement[bool]
     """Return the SQL condition that `column` equals one of these words.
 
     The words are part of the SQL text, because PostgreSQL uses a partial index only if the words of
-    the index's condition are constants. Raises ValueError if a word contains a character other than
-    a-z and _.
+    the index's condition are constants. A single word is compared with `=`, because SQLite uses a
+    partial index only if the index's condition is written like that of the query. Raises ValueError
+    if a word contains a character other than a-z and _.
     """
     if not all(map(_WORD.fullmatch, words)):
         raise ValueError(f"{words} are not plain words")
-    return column.in_([sa.literal_column(f"'{word}'") for word in words])
+    literals: list[sa.ColumnElement[Any]] = [sa.literal_column(f"'{word}'") for word in words]
+    return column == literals[0] if len(literals) == 1 else column.in_(literals)
 
 
 class _List(sa.types.TypeEngine[Any]):

@@ -16,7 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from crmhub.database.connection import Connection, Database
-from crmhub.database.statements import Statement, in_list, one_of, param
+from crmhub.database.statements import Statement, in_list, one_of, param, unindexed
 from crmhub.database.tables import account, event, event_delivery, event_subscription
 from crmhub.events.schedule import (
     DELAYS_S,
@@ -88,7 +88,9 @@ def _claim() -> Statement:
     # A replayed event may be older than one that is being sent.
     being_sent = sa.exists(
         sa.select(sa.literal_column("1")).where(
-            same_subject(other), other.c.lease.is_not(None), other.c.run_at > param("now")
+            same_subject(other),
+            other.c.lease.is_not(None),
+            unindexed(other.c.run_at) > param("now"),
         )
     )
     # A CTE, since PostgreSQL might run a subquery of the update, with its locks, repeatedly.
@@ -149,14 +151,15 @@ _RELEASE = Statement(
     sa.update(event_delivery).where(_MINE).values(lease=sa.null(), run_at=param("run_at"))
 )
 _WAITING = sa.and_(_OF_SUBSCRIPTION, _QUEUED, _d.lease.is_(None))
+_FOLLOWING = sa.and_(_WAITING, _d.subject == param("subject"))
 _POSTPONE_FOLLOWING = Statement(
     sa.update(event_delivery)
-    .where(_WAITING, _d.subject == param("subject"), _d.run_at < param("run_at"))
+    .where(_FOLLOWING, unindexed(_d.run_at) < param("run_at"))
     .values(run_at=param("run_at"))
 )
 _QUEUE_FOLLOWING = Statement(
     sa.update(event_delivery)
-    .where(_WAITING, _d.subject == param("subject"), _d.run_at > param("now"))
+    .where(_FOLLOWING, unindexed(_d.run_at) > param("now"))
     .values(run_at=param("now"))
 )
 _QUEUE_ALL = Statement(
@@ -310,20 +313,25 @@ def release(database: Database, claimed: Claimed) -> None:
     database.transact(lambda tx: tx.run(_RELEASE, claimed.key | {"run_at": tx.now_ms()}))
 
 
-def finish(database: Database, claimed: Claimed, attempt: Attempt) -> bool:
-    """Record the outcome of an attempt; return whether the subscription must be switched off.
+def finish(database: Database, attempts: Sequence[tuple[Claimed, Attempt]]) -> list[bool]:
+    """Record the outcomes of attempts, all in one transaction.
 
-    Nothing is recorded if another process has taken over the delivery.
+    Returns for each attempt, in the same order, whether its subscription must be switched off.
+    Nothing is recorded of a delivery that another process has taken over.
     """
 
-    def work(tx: Connection) -> bool:
+    def work(tx: Connection) -> list[bool]:
         now = tx.now_ms()
-        if attempt.succeeded:
-            _note_success(tx, claimed, attempt, now)
-            return False
-        return _note_failure(tx, claimed, attempt, now)
+        return [_note(tx, claimed, attempt, now) for claimed, attempt in attempts]
 
     return database.transact(work)
+
+
+def _note(tx: Connection, claimed: Claimed, attempt: Attempt, now: int) -> bool:
+    if attempt.succeeded:
+        _note_success(tx, claimed, attempt, now)
+        return False
+    return _note_failure(tx, claimed, attempt, now)
 
 
 def _note_success(tx: Connection, claimed: Claimed, attempt: Attempt, now: int) -> None:
@@ -335,7 +343,8 @@ def _note_success(tx: Connection, claimed: Claimed, attempt: Attempt, now: int) 
     if recovered:
         # What has waited for hours because of the outage goes at once.
         tx.run(_QUEUE_ALL, of | {"now": now})
-    else:
+    elif claimed.attempts:
+        # Only a failed attempt has postponed them.
         tx.run(_QUEUE_FOLLOWING, of | {"subject": claimed.subject, "now": now})
 
 

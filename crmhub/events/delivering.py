@@ -1,7 +1,8 @@
 """The part of a worker that delivers events: it claims what is due, and sends it in threads.
 
 Any number of workers may run. Each subscription gets a share of a worker's threads. Those whose
-address fails share half of them and get one call at a time, so that they hold up no others.
+address fails share half of them and get one call at a time, so that they hold up no others. The
+outcomes that threads have at the same time are recorded in one transaction.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import math
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from crmhub import metrics
 from crmhub.database.connection import Database
+from crmhub.database.write_batcher import WriteBatcher
 from crmhub.egress import Egress
 from crmhub.errors import Unavailable
 from crmhub.events import claiming, messages, sending, subscriptions
@@ -50,6 +53,8 @@ class Deliveries:
         self._failing: set[_Key] = set()
         self._lock = threading.Lock()
         self._news = threading.Event()
+        # By account, since a transaction may be bound to one by row-level security.
+        self._finishing = WriteBatcher(self._finish_together)
 
     def wake(self) -> None:
         """Look for due deliveries at once."""
@@ -133,11 +138,16 @@ class Deliveries:
         began = time.monotonic()
         attempt = self._send(row, claimed)
         metrics.event_sent("delivered" if attempt.succeeded else "failed", time.monotonic() - began)
-        switch_off = claiming.finish(self._database, claimed, attempt)
+        switch_off = self._finishing.call(claimed.account_id, (claimed, attempt))
         if attempt.gone:
             self._end(claimed, "ended", _GONE)
         elif switch_off:
             self._end(claimed, "switched_off", _SWITCHED_OFF.format(reason=attempt.reason))
+
+    def _finish_together(
+        self, _: int, attempts: Sequence[tuple[Claimed, Attempt]]
+    ) -> Sequence[bool]:
+        return claiming.finish(self._database, attempts)
 
     def _send(self, row: Any, claimed: Claimed) -> Attempt:
         try:

@@ -122,7 +122,13 @@ _RELEASE = {
 }
 _SPARE = Statement(
     sa.update(action)
-    .where(_OF_ACCOUNT, one_of(_a.state, "running"), _a.run_at <= param("now"))
+    .where(
+        _OF_ACCOUNT,
+        # The condition of an index, which SQLite does not conclude from the next one.
+        one_of(_a.state, "running", "queued"),
+        one_of(_a.state, "running"),
+        _a.run_at <= param("now"),
+    )
     .values(params("run_at"))
 )
 

@@ -23,6 +23,7 @@ from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.drivers import Deadlocked, HeldUp
 from crmhub.database.statements import Statement, param
 from crmhub.database.tables import record_count
+from crmhub.database.write_batcher import WriteBatcher
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
 from crmhub.properties import catalogue as catalogues
 from crmhub.properties.catalogue import Catalogue, Catalogues, Property
@@ -53,7 +54,6 @@ from crmhub.records.record_events import LinkChange
 from crmhub.records.search.cursor import Cursor, unseal
 from crmhub.records.search.filters import Condition, parse
 from crmhub.records.search.pages import Listing, Page, PageRequest
-from crmhub.records.write_batcher import WriteBatcher
 from crmhub.records.writing import Change, NewRecord, Record, Stored, Upsert
 from crmhub.search_limits import SearchLimit, Stopped
 

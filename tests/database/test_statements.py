@@ -88,6 +88,12 @@ def test_words_stand_in_the_text_and_are_plain() -> None:
         one_of(mark.c.mark, "o'x")
 
 
+def test_a_single_word_is_compared_as_the_condition_of_a_partial_index_is_written() -> None:
+    statement = Statement(sa.select(mark.c.kind).where(one_of(mark.c.mark, "queued")))
+    for dialect in ("postgresql", "sqlite"):
+        assert "mark.mark = 'queued'" in statement.text(dialect)
+
+
 def test_a_list_of_constants_is_refused() -> None:
     statement = Statement(sa.select(mark.c.kind).where(mark.c.mark.in_(["a", "b"])))
     with pytest.raises(ValueError, match="is no `in_list`"):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 
+from crmhub.database import write_batcher
+from crmhub.database.connection import Database
 from crmhub.events import claiming, retention
 from crmhub.events.claiming import Claimed, DueSubscription
 from crmhub.events.deliveries import Delivery
@@ -22,6 +25,8 @@ from crmhub.journal import clock_jumps
 from crmhub.operations import alerts, event_subscriptions
 from tests.clients import TESTS, Client
 from tests.events.receivers import Receiver, events_of, hurry, receiving, subscribe
+from tests.journal.working import soon
+from tests.records.meanwhile import at_once
 
 DAY_MS = 86_400_000
 
@@ -58,8 +63,11 @@ class Scene:
             return claiming.claim(self.hub.database, due, most=10)
 
     def finish(self, claimed: Claimed, attempt: Attempt) -> None:
+        self.finish_together((claimed, attempt))
+
+    def finish_together(self, *attempts: tuple[Claimed, Attempt]) -> list[bool]:
         with self.hub.database.across_accounts():
-            claiming.finish(self.hub.database, claimed, attempt)
+            return claiming.finish(self.hub.database, attempts)
 
     def deliver(self, *, hurried: bool = False) -> None:
         """Deliver what is due, as a worker does; with `hurried`, without any wait."""
@@ -164,6 +172,62 @@ def test_a_lease_of_a_dead_worker_is_taken_over(scene: Scene) -> None:
     assert [each.attempts for each in scene.deliveries] == [0]
     scene.finish(taken, Attempt(200))
     assert scene.states == ["delivered"]
+
+
+def test_outcomes_recorded_together_are_each_for_itself(scene: Scene) -> None:
+    ids = [scene.client.make(firstname=str(n)) for n in range(4)]
+    scene.rename(ids[1], "held back")
+    lost = next(each for each in scene.claim() if each.subject.endswith(f":{ids[3]}"))
+    scene.execute(
+        "update event_delivery set run_at = 1, lease = null where account_id = :account"
+        " and lease is not null"
+    )
+    first, failed, gone, taken = sorted(scene.claim(), key=lambda each: each.created_at)
+    assert taken.event_id == lost.event_id
+    scene.execute("update event_subscription set failing_since = 1 where account_id = :account")
+    assert scene.finish_together(
+        (first, Attempt(200)),
+        (lost, Attempt(200)),
+        (failed, Attempt(500, "It answered 500.")),
+        (gone, Attempt(410, "It answered 410.")),
+    ) == [False, False, True, True]
+    deliveries = {each.event_id: each for each in scene.deliveries}
+    assert [
+        (deliveries[each.event_id].state, deliveries[each.event_id].attempts)
+        for each in (first, failed, gone, taken)
+    ] == [("delivered", 1), ("queued", 1), ("failed", 1), ("queued", 0)]
+    assert scene.subscription.failures == 2
+    assert scene.claim() == []
+
+
+def test_outcomes_that_come_while_others_are_recorded_are_recorded_together(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_batcher, "_PATIENCE_S", 120)
+    record, together = claiming.finish, []
+    worker = Deliveries(scene.hub.database, scene.hub.egress, scene.hub.vault)
+
+    def waiting() -> int:
+        return sum(len(each.waiting) for each in worker._finishing._queues.values())
+
+    def finish(database: Database, attempts: Sequence[tuple[Claimed, Attempt]]) -> list[bool]:
+        together.append(len(attempts))
+        soon(lambda: len(together) > 1 or waiting() == 3)
+        return record(database, attempts)
+
+    monkeypatch.setattr(claiming, "finish", finish)
+    for _ in range(4):
+        scene.client.make()
+    row, claimed = scene._claim() or (None, [])
+    until = time.monotonic() + 60
+
+    def deliver(each: Claimed) -> None:
+        with scene.hub.database.for_account(each.account_id):
+            worker._deliver(row, each, until)
+
+    at_once(*(partial(deliver, each) for each in claimed))
+    assert together == [1, 3]
+    assert scene.states == ["delivered"] * 4
 
 
 def test_several_subscriptions_do_not_hold_up_each_other(

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from crmhub.accounts.accounts import Account
+from crmhub.database import write_batcher
 from crmhub.database.connection import Connection, Database
 from crmhub.errors import HubError
 from crmhub.hub import Hub
 from crmhub.properties.catalogue import Catalogue, Property
 from crmhub.properties.kinds import CONTACTS
 from crmhub.properties.validation import DuplicateValue, InvalidProperties
-from crmhub.records import definitions, write_batcher, writing
+from crmhub.records import definitions, writing
 from crmhub.records.store import RecordStore
 from crmhub.records.writing import NewRecord, Record
 from tests.clients import Client

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from crmhub.database import write_batcher
+from crmhub.database.write_batcher import WriteBatcher
 from crmhub.errors import Unavailable
-from crmhub.records import write_batcher
-from crmhub.records.write_batcher import WriteBatcher
 from tests.journal.working import soon
 
 HELD = "held"

@@ -1,0 +1,70 @@
+"""On SQLite, a statement on a queue reads the rows that wait, not all rows that it ever had.
+
+SQLite has no statistics of the tables, and a single writer: what a statement reads for nothing,
+while it holds the write lock, holds up every other caller.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+
+from crmhub.database.connection import Database
+from crmhub.database.statements import Statement
+from crmhub.events import claiming as deliveries
+from crmhub.journal import claiming as actions
+
+_OF_SUBSCRIPTION = "account_id=? AND subscription_id=?"
+_DUE = f"event_delivery_due ({_OF_SUBSCRIPTION}"
+_OF_SUBJECT = f"event_delivery_order ({_OF_SUBSCRIPTION} AND subject=?)"
+_ONE = "sqlite_autoindex_event_delivery_1 (account_id=? AND event_id=? AND subscription_id=?)"
+
+
+@pytest.mark.parametrize(
+    ("statement", "places"),
+    [
+        (deliveries._DUE_OF_ALL_ACCOUNTS, [f"{_DUE})"]),
+        (deliveries._CLAIM, [_ONE, f"{_DUE} AND run_at<?)", _OF_SUBJECT, _OF_SUBJECT]),
+        (deliveries._POSTPONE_FOLLOWING, [_OF_SUBJECT]),
+        (deliveries._QUEUE_FOLLOWING, [_OF_SUBJECT]),
+        (deliveries._QUEUE_ALL, [f"{_DUE} AND run_at>?)"]),
+        (deliveries._END, [_ONE]),
+        (deliveries._AGAIN, [_ONE]),
+    ],
+)
+def test_the_queue_of_events_is_read_by_its_own_indexes(
+    sqlite_url: str, statement: Statement, places: list[str]
+) -> None:
+    assert [each for each in _indexes(sqlite_url, statement) if "event_delivery" in each] == places
+
+
+def test_leases_of_actions_are_extended_by_the_index_of_the_queue(sqlite_url: str) -> None:
+    assert _indexes(sqlite_url, actions._SPARE) == ["action_due (account_id=?)"]
+
+
+@pytest.mark.parametrize("narrowed", ["", "of_kind", "of_other_kinds"])
+def test_actions_are_claimed_by_the_indexes_of_the_queue_and_the_person(
+    sqlite_url: str, narrowed: str
+) -> None:
+    assert _indexes(sqlite_url, actions._claim(narrowed)) == [
+        "sqlite_autoindex_action_1 (account_id=? AND id=?)",
+        "action_due (account_id=? AND connection_id=? AND run_at<?)",
+        "action_turn (account_id=? AND person=?)",
+        "action_person (account_id=? AND person=?)",
+    ]
+
+
+def _indexes(url: str, statement: Statement) -> list[str]:
+    """Return the indexes through which SQLite finds the rows of a statement, in its order."""
+    with closing(Database(url)) as database, database.reading() as connection:
+        sql = statement.text("sqlite")
+        plan = connection._driver.execute(f"explain query plan {sql}", _Anything()).fetchall()
+    return [line.partition("INDEX ")[2] for *_, line in plan if "INDEX" in line]
+
+
+class _Anything(dict[str, object]):
+    """A value for every parameter: SQLite plans without looking at them."""
+
+    def __missing__(self, _: str) -> object:
+        return 0
