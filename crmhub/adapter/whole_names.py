@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from crmhub.adapter.context import Context
 from crmhub.adapter.contract import Adapter, features
-from crmhub.adapter.errors import AdapterError, Conflict, Problem, Rejected
+from crmhub.adapter.errors import AdapterError, Conflict, NotFound, Problem, Rejected
 from crmhub.adapter.values import Changes, Contact, ContactWrite, Described, Kind, Saved, Written
 
 T = TypeVar("T")
@@ -122,16 +122,21 @@ class _Split(Adapter):
         return self.__blamed(saved, properties)
 
     def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
-        sent = [
-            replace(write, properties=self.__joined(self.__completed(write.contact_id, given)))
-            for write in writes
-            for given in [write.properties]
-        ]
-        outcomes = super().write_contacts(sent)
-        return [
-            self.__blamed(outcome, write.properties)
-            for write, outcome in zip(writes, outcomes, strict=True)
-        ]
+        outcomes: dict[int, Saved | AdapterError | None] = {}
+        sent: dict[int, ContactWrite] = {}
+        for index, write in enumerate(writes):
+            try:
+                complete = self.__completed(write.contact_id, write.properties)
+                sent[index] = replace(write, properties=self.__joined(complete))
+            except NotFound:
+                # Made in a call of its own, the hub looks for the person once more.
+                outcomes[index] = None
+            except AdapterError as exc:
+                outcomes[index] = exc
+        written = super().write_contacts([*sent.values()]) if sent else []
+        for index, outcome in zip(sent, written, strict=True):
+            outcomes[index] = self.__blamed(outcome, writes[index].properties)
+        return [outcomes[index] for index in range(len(writes))]
 
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
         halves = {name: value for name, value in properties.items() if name in HALVES}

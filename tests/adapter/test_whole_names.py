@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crmhub.adapter import Adapter, Rejected
+from crmhub.adapter import Adapter, AdapterError, ContactWrite, Rejected, Saved
 from crmhub.adapter.testing import Connection
 from crmhub.adapter.whole_names import BORDER, join, split
 from tests.adapter.rpc_adapter import RosterAdapter
@@ -100,6 +100,23 @@ def test_the_whole_name_beside_its_halves_is_refused(adapter: Adapter, crm: Rost
     with pytest.raises(Rejected):
         adapter.create_contact({"name": "Ada King", "lastname": "Byron"})
     assert _stored(crm) == []
+
+
+class Batching(RosterAdapter):
+    def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
+        return [self.update_contact(one.contact_id, one.properties) for one in writes]
+
+
+def test_a_contact_that_is_gone_sinks_no_other_of_its_batch(crm: Roster) -> None:
+    settings = {"login_url": crm.urls["login"], "user": USER}
+    connection = Connection(Batching, settings, {"password": PASSWORD})
+    adapter = connection.adapter()
+    gone, id = (adapter.create_contact({"firstname": name}).id for name in ("Bob", "Ada"))
+    crm.delete_contact(gone)
+    writes = [ContactWrite(one, {"lastname": "King"}, "") for one in (gone, id)]
+    assert adapter.write_contacts(writes) == [None, Saved(id, "updated")]
+    assert _stored(crm) == ["Ada King"]
+    connection.outgoing.close()
 
 
 def test_only_what_the_class_overrides_is_announced(adapter: Adapter) -> None:
