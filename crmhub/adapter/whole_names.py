@@ -122,23 +122,21 @@ class _Split(Adapter):
         return self.__blamed(saved, properties)
 
     def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
-        prepared = [self.__prepared(write) for write in writes]
-        sent = [write for write in prepared if isinstance(write, ContactWrite)]
-        made = iter(super().write_contacts(sent) if sent else [])
-        return [
-            self.__blamed(next(made), write.properties)
-            if isinstance(ready, ContactWrite)
-            else ready
-            for write, ready in zip(writes, prepared, strict=True)
-        ]
-
-    def __prepared(self, write: ContactWrite) -> ContactWrite | Rejected | NotFound:
-        """Return a write of a batch with the whole name, or the error that is its result."""
-        try:
-            properties = self.__joined(self.__completed(write.contact_id, write.properties))
-        except (Rejected, NotFound) as exc:
-            return exc
-        return replace(write, properties=properties)
+        outcomes: dict[int, Saved | AdapterError | None] = {}
+        sent: dict[int, ContactWrite] = {}
+        for index, write in enumerate(writes):
+            try:
+                complete = self.__completed(write.contact_id, write.properties)
+                sent[index] = replace(write, properties=self.__joined(complete))
+            except NotFound:
+                # Made in a call of its own, the hub looks for the person once more.
+                outcomes[index] = None
+            except AdapterError as exc:
+                outcomes[index] = exc
+        written = super().write_contacts([*sent.values()]) if sent else []
+        for index, outcome in zip(sent, written, strict=True):
+            outcomes[index] = self.__blamed(outcome, writes[index].properties)
+        return [outcomes[index] for index in range(len(writes))]
 
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
         halves = {name: value for name, value in properties.items() if name in HALVES}

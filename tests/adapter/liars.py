@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ import requests
 from crmhub.adapter import (
     Adapter,
     AdapterError,
+    BadConfig,
     Changes,
     Conflict,
     Contact,
@@ -196,6 +198,22 @@ class LeavesOutEmptyValues(SmallAdapter):
     def get_contact(self, contact_id: str, names: Sequence[str]) -> Contact:
         found = super().get_contact(contact_id, names)
         return replace(found, properties={k: v for k, v in found.properties.items() if v})
+
+
+@caught_by("test_what_is_stored_is_what_is_read")
+class TidiesWhatItReads(SmallAdapter):
+    def trimmed(self, contact: Contact, names: Sequence[str]) -> Contact:
+        found = super().trimmed(contact, names)
+        return replace(found, properties={n: v.strip() for n, v in found.properties.items()})
+
+
+@caught_by("test_a_wrong_address_is_not_taken_for_nobody[phone]")
+class TakesAWrongAddressForNobody(SmallAdapter):
+    def find_contact(self, **asked: Any) -> Contact | None:
+        try:
+            return super().find_contact(**asked)
+        except BadConfig:
+            return None
 
 
 @caught_by(
@@ -573,6 +591,52 @@ class ReadsNoValuesInABatch(Batching):
         return {each: replace(one, properties={}) for each, one in found.items()}
 
 
+@caught_by("test_a_write_that_a_batch_leaves_out_was_not_made")
+class LeavesOutWhatItWrote(Batching):
+    def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
+        found = super().write_contacts(writes)
+        failed = any(isinstance(one, AdapterError) for one in found)
+        return [None if failed else one for one in found]
+
+
+@caught_by("test_a_full_batch_is_found_and_written")
+class TakesLessThanItSays(Batching):
+    def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
+        if len(writes) > 50:
+            return [None] * len(writes)
+        return super().write_contacts(writes)
+
+
+@caught_by("test_an_unknown_error_of_one_write_of_a_batch_is_no_outage")
+class TakesARefusalForAnOutage(Batching):
+    def _written(self, write: ContactWrite) -> Saved | AdapterError:
+        outcome = super()._written(write)
+        return Unavailable(outcome.message) if isinstance(outcome, Rejected) else outcome
+
+
+@caught_by("test_what_the_crm_says_of_one_write_of_a_batch_is_masked")
+class QuotesAPartOfABatch(Batching):
+    def _written(self, write: ContactWrite) -> Saved | AdapterError:
+        outcome = super()._written(write)
+        if not isinstance(outcome, Rejected):
+            return outcome
+        answer = self.context.session.request(
+            "POST",
+            f"{self.context.settings['base_url']}/contacts",
+            headers={"Authorization": f"Bearer {self.grant.token()}"},
+            data=json.dumps({"properties": write.properties, "mark": ""}).encode(),
+            timeout=self.context.remaining(),
+        )
+        return Rejected([], answer.content.decode())
+
+
+@caught_by(faulty("reset after"), faulty("500 after"))
+class TakesADoubtForNothing(Batching):
+    def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
+        found = super().write_contacts(writes)
+        return [None if isinstance(one, Uncertain) else one for one in found]
+
+
 # --- When something goes wrong ------------------------------------------------------------------
 
 
@@ -750,6 +814,15 @@ class RepeatsWhatTheCrmSays(_ByItself):
         if answer.status_code == 400:
             raise Rejected([], answer.content.decode())
         return super().get_contact(contact_id, names)
+
+
+@caught_by(faulty("400 that repeats all"))
+class KeepsItsSecretsToItself(SmallAdapter):
+    """Masks the access token, which each request has in a header, and not the refresh token."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.http._secrets = tuple
 
 
 @caught_by(faulty("200 that repeats all"))

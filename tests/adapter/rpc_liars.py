@@ -8,6 +8,7 @@ from typing import Any
 from crmhub.adapter import (
     Adapter,
     AdapterError,
+    Conflict,
     Context,
     Denied,
     LacksRight,
@@ -143,6 +144,38 @@ def _turned(properties: Mapping[str, str]) -> dict[str, str]:
     rest = {n: v for n, v in properties.items() if n not in ("firstname", "lastname")}
     names = [properties[n] for n in ("lastname", "firstname") if n in properties]
     return {**rest, "name": " ".join(names)}
+
+
+@caught_by("test_an_email_that_is_taken_in_another_case_is_taken")
+class ComparesEmailsWithTheirCase(RosterAdapter):
+    def find_contact(self, *, email: str = "", **asked: Any) -> Any:
+        found = super().find_contact(email=email.lower(), names=("email",), **asked)
+        return found if found and found.properties["email"] == email else None
+
+    def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Any:
+        email = properties["email"]
+        with self.context.lease("all emails", 10.0):
+            if holder := self.find_contact(email=email):
+                raise Conflict("This email is taken.", existing_id=holder.id, name="email")
+            return self._create("contact.create", "contacts", properties, mark=mark)
+
+
+@caught_by("test_creates_of_one_email_at_once_make_one_contact_in_whatever_case")
+class LeasesEmailsWithTheirCase(RosterAdapter):
+    def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Any:
+        with self.context.lease(f"email {properties['email']}", 10.0):
+            if holder := self.find_contact(email=properties["email"].lower()):
+                raise Conflict("This email is taken.", existing_id=holder.id, name="email")
+            return self._create("contact.create", "contacts", properties, mark=mark)
+
+
+@caught_by("test_calls_that_meet_a_fault_tell_the_truth[400 that repeats all]")
+class KeepsItsSecretsToItself(RosterAdapter):
+    """Masks the session, which each request has in a header, and not the password."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._http._secrets = tuple
 
 
 @caught_by("test_a_new_process_does_not_sign_in_again")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crmhub.adapter import Adapter, AdapterError, ContactWrite, NotFound, Rejected, Saved
+from crmhub.adapter import Adapter, AdapterError, ContactWrite, Rejected, Saved
 from crmhub.adapter.testing import Connection
 from crmhub.adapter.whole_names import BORDER, join, split
 from tests.adapter.rpc_adapter import RosterAdapter
@@ -125,8 +125,20 @@ def test_a_write_that_cannot_be_made_keeps_no_other_one_of_its_batch_back(crm: R
         ]
     )
     connection.outgoing.close()
-    assert [type(outcome) for outcome in outcomes] == [Rejected, NotFound, Saved]
+    assert [type(outcome) for outcome in outcomes] == [Rejected, type(None), Saved]
     assert _stored(crm) == ["Grace Hopper"]
+
+
+def test_a_contact_that_is_gone_sinks_no_other_of_its_batch(crm: Roster) -> None:
+    settings = {"login_url": crm.urls["login"], "user": USER}
+    connection = Connection(_InBatches, settings, {"password": PASSWORD})
+    adapter = connection.adapter()
+    gone, id = (adapter.create_contact({"firstname": name}).id for name in ("Bob", "Ada"))
+    crm.delete_contact(gone)
+    writes = [ContactWrite(one, {"lastname": "King"}, "") for one in (gone, id)]
+    assert adapter.write_contacts(writes) == [None, Saved(id, "updated")]
+    assert _stored(crm) == ["Ada King"]
+    connection.outgoing.close()
 
 
 def test_only_what_the_class_overrides_is_announced(adapter: Adapter) -> None:

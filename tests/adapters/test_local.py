@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
 
 import pytest
 
@@ -59,6 +60,12 @@ class TestLocal(AdapterTests):
     adapter_class = LocalAdapter
     choice = ("lifecyclestage", "customer")
     read_only = "createdate"
+    typed: ClassVar = {
+        "enumeration": "lifecyclestage",
+        "datetime": "closedate",
+        "currency": "total_revenue",
+        "bool": "hs_email_optout",
+    }
 
     @pytest.fixture
     def crm(self, client: Client) -> OwnCrm:

@@ -78,6 +78,14 @@ class Base:
     """The most requests that the CRM accepts at the same time; 0 if it does not limit them."""
     typed: Mapping[PropertyType, str] = {}
     """The names of contact properties, by their type, for a test of the values' form."""
+    owner: str = "hubspot_owner_id"
+    """The name of the property of deals that holds the id of the user to whom a deal is given."""
+    paging: str = ""
+    """A regular expression that finds the page size in the requests for a list, as its group 1.
+
+    It is searched in the path with its query, and in the body. "" for a CRM that lists everything
+    in one answer. The tests ask for pages of one record in its place.
+    """
     patience: float = 0.0
     """For how many seconds the CRM's search may hide a new contact; the tests wait that long."""
     xfail: Mapping[str, str] = {}

@@ -113,6 +113,14 @@ class Connection:
         parts = {word for word in words if len(word) >= 8 and not word.isdigit()}
         return {text for text in texts if len(text) >= 4} | parts
 
+    def secrets_of_the_crm(self) -> set[str]:
+        """Return the secrets that the CRM knows: present credentials, and the access token."""
+        kept = {setting.name for setting in self.adapter_class.settings if setting.kept}
+        given = {text for name, text in self.credentials.items() if name not in kept}
+        # A token is kept with its expiry time, and with what came with it as JSON.
+        words = {w for name in kept for w in self.credentials[name].partition(" {")[0].split()}
+        return {text for text in given if text} | {word for word in words if not word.isdigit()}
+
     def _budget(self, lane: str, *, calls: int, seconds: float) -> CountingBudget:
         with self._lock:
             return self.budgets.setdefault(lane, CountingBudget(lane))

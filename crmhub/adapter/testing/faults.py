@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import formatdate
 from functools import cache
@@ -57,11 +59,11 @@ def made(status: int, body: Any = None, **headers: str) -> Reply:
 def echoes(status: int) -> Fault:
     """Return a fault that answers with an error message which quotes the request.
 
-    The quotation includes the request's credentials. The request is not forwarded to the CRM.
+    The quotation includes all secrets of the connection. The request is not forwarded to the CRM.
     """
 
     def fault(exchange: Exchange) -> None:
-        said = f"cannot take {exchange.request.quoted}"
+        said = f"cannot take {exchange.quotation}"
         exchange.reply(made(status, {"message": said, "error": said}))
 
     return fault
@@ -70,14 +72,14 @@ def echoes(status: int) -> Fault:
 def says(status: int, body: Any, *, after: bool = False) -> Fault:
     """Return a fault that answers with an error in the CRM's own form, with this status and JSON.
 
-    `{request}` in a text of `body` is replaced by a quotation of the request, with its credentials.
-    The request is not forwarded to the CRM, unless `after` is True.
+    `{request}` in a text of `body` is replaced by a quotation of the request, with all secrets of
+    the connection. The request is not forwarded to the CRM, unless `after` is True.
     """
 
     def fault(exchange: Exchange) -> None:
         if after:
             exchange.forward()
-        exchange.reply(made(status, _filled(body, exchange.request.quoted)))
+        exchange.reply(made(status, _filled(body, exchange.quotation)))
 
     return fault
 
@@ -90,6 +92,78 @@ def _filled(body: Any, request: str) -> Any:
     if isinstance(body, list | tuple):
         return [_filled(value, request) for value in body]
     return body
+
+
+def edits(edit: Callable[[Any, Exchange], Any]) -> Fault:
+    """Return a fault that forwards the request, and edits the JSON of the CRM's response.
+
+    `edit` gets the JSON and the exchange, and returns the JSON to send instead. A response that is
+    not JSON is sent as it is.
+    """
+
+    def fault(exchange: Exchange) -> None:
+        reply = exchange.forward()
+        with suppress(ValueError):
+            edited = json.dumps(edit(json.loads(reply.body), exchange)).encode()
+            reply = Reply(reply.status, edited, reply.headers)
+        exchange.reply(reply)
+
+    return fault
+
+
+def in_pages_of_one(paging: str) -> Fault:
+    """Return a fault that forwards the request with a page size of 1.
+
+    `paging` is a regular expression whose group 1 is the page size, in the path or in the body.
+    """
+
+    def one(found: re.Match[str]) -> str:
+        start, end = (at - found.start() for at in found.span(1))
+        return f"{found[0][:start]}1{found[0][end:]}"
+
+    def fault(exchange: Exchange) -> None:
+        request = exchange.request
+        request.target = re.sub(paging, one, request.target)
+        request.body = re.sub(paging, one, request.body.decode()).encode()
+        exchange.reply(exchange.forward())
+
+    return fault
+
+
+def quoted_everywhere(value: Any, exchange: Exchange) -> Any:
+    """Edit: add a quotation of the request to each text that may say why something is refused."""
+    if isinstance(value, list):
+        return [quoted_everywhere(item, exchange) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: f"{item} {exchange.quotation}"
+        if name in _REASONS and isinstance(item, str)
+        else quoted_everywhere(item, exchange)
+        for name, item in value.items()
+    }
+
+
+def unknown_codes(value: Any, exchange: Exchange) -> Any:
+    """Edit: replace each code, such as INVALID_DATA, by one that no adapter knows."""
+    if isinstance(value, str) and _CODE.fullmatch(value):
+        return "OF_A_KIND_THAT_IS_NEW"
+    if isinstance(value, list):
+        return [unknown_codes(item, exchange) for item in value]
+    if isinstance(value, dict):
+        return {name: unknown_codes(item, exchange) for name, item in value.items()}
+    return value
+
+
+def one_less(value: Any, exchange: Exchange) -> Any:
+    """Edit: leave the last item out of each list, if the request has written something."""
+    if not exchange.request.wrote:
+        return value
+    if isinstance(value, list):
+        return [one_less(item, exchange) for item in value[:-1]]
+    if isinstance(value, dict):
+        return {name: one_less(item, exchange) for name, item in value.items()}
+    return value
 
 
 class Held:
@@ -281,6 +355,7 @@ def harms() -> list[Harm]:
         Harm("5,000 brackets", answers(200, b"[" * 5000 + b"]" * 5000, **_AS_JSON)),
         Harm("no UTF-8", answers(200, b'{"id": "\xff\xfe"}', **_AS_JSON)),
         Harm("207", answers(207, {"results": [{}], "errors": [{"message": "no"}]})),
+        Harm("one less after", edits(one_less), harmless=True),
         Harm("nothing", answers(200), silent=True),
         Harm("204", answers(204), silent=True),
         Harm("null", answers(200, b"null", **_AS_JSON), silent=True),
@@ -292,6 +367,9 @@ def harms() -> list[Harm]:
     ]
 
 
+# The names under which CRMs give reasons, and the form of their codes.
+_REASONS = frozenset({"message", "reason", "error", "detail"})
+_CODE = re.compile(r"[A-Z]+(?:_[A-Z]+)*")
 _STATUSES = (400, 401, 403, 404, 405, 409, 410, 422, 500, 599)
 _REPEATED = (200, 400, 401, 403, 404, 409, 422, 429, 500)
 # How long a request waits for others; an adapter that limits its calls lets it wait this long once.

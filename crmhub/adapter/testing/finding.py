@@ -211,6 +211,26 @@ class FindingTests(Base):
             assert all(type(value) is str for value in values), values
             assert contact.properties[self.text] == "007"
 
+    def test_what_is_stored_is_what_is_read(self, adapter: Adapter, crm: Crm) -> None:
+        """Test that no reading trims a value, folds its case, or writes a phone otherwise."""
+        email, phone = f"Ann.Lee@{DOMAIN.title()}", "+4915123456789"
+        mine = {"email": email, "phone": phone, self.text: "van  DER Lee", self.text2: "ANN"}
+        if not self.adapter_class.whole_name:
+            # The words of a whole name are the same with other blanks around them.
+            mine[self.text] = "  van  DER Lee "
+        id = crm.add_contact(self.person(**mine))
+        stored = {name: crm.contacts()[id][name] for name in mine}
+        read = [
+            adapter.get_contact(id, tuple(mine)),
+            self._find(adapter, *mine, email=email.lower()),
+            self._find(adapter, *mine, phone=phone),
+        ]
+        if adapter.can("find_contacts"):
+            read += adapter.find_contacts(emails=[email.lower()], names=tuple(mine)).values()
+            read += adapter.find_contacts(phones=[phone], names=tuple(mine)).values()
+        for contact in read:
+            assert (contact.id, contact.properties) == (id, stored), "it changes what it reads"
+
     def test_what_the_crm_holds_now_is_read_each_time(self, adapter: Adapter, crm: Crm) -> None:
         mine = self.person()
         first = crm.add_contact(mine)

@@ -18,6 +18,7 @@ import pytest
 
 from crmhub.adapter import (
     AdapterError,
+    ContactWrite,
     Denied,
     NotFound,
     NotYet,
@@ -28,7 +29,7 @@ from crmhub.adapter import (
     Uncertain,
 )
 from crmhub.adapter.testing import faults
-from crmhub.adapter.testing.base import HOURS, assert_readable, either
+from crmhub.adapter.testing.base import HOURS, assert_readable, either, new_mark, phone_number
 from crmhub.adapter.testing.connection import CALL_S, Connection
 from crmhub.adapter.testing.crm import HttpCrm
 from crmhub.adapter.testing.faults import Harm, answers, harms, says
@@ -46,7 +47,7 @@ from crmhub.adapter.testing.operations import (
 )
 from crmhub.adapter.testing.outgoing import OutgoingTests
 from crmhub.adapter.testing.own_errors import OwnErrorTests
-from crmhub.adapter.testing.proxy import Fault, FaultProxy
+from crmhub.adapter.testing.proxy import Exchange, Fault, FaultProxy
 from crmhub.adapter.testing.tokens import TokenTests
 from crmhub.adapter.upserts import upsert_contact
 
@@ -231,6 +232,83 @@ class HttpAdapterTests(OutgoingTests, TokenTests, OwnErrorTests):
         if isinstance(error, Rejected) and harm.name.isdigit():
             # A status alone refuses the whole call; the hub would leave out what is blamed.
             assert not error.problems, "it blames a property that the CRM did not name"
+
+    @pytest.mark.usefixtures("impatient")
+    @pytest.mark.parametrize("by", ["email", "phone"])
+    def test_a_wrong_address_is_not_taken_for_nobody(
+        self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, by: str
+    ) -> None:
+        """Test that 404 means "no such contact" only where the CRM itself says that with 404.
+
+        From an address that answers a search for nobody with a success, 404 means that the address
+        is wrong: an adapter that finds nobody there makes each contact again.
+        """
+        adapter = connection.adapter()
+        adapter.find_contact(email=self.person()["email"])
+
+        def find() -> object:
+            nobody = self.person()["email"] if by == "email" else phone_number()
+            return adapter.find_contact(**{by: nobody})
+
+        proxy.clear()
+        assert find() is None
+        statuses = [request.status for request in proxy.requests]
+        for nth, status in enumerate(statuses):
+            if 200 <= status < 300:
+                proxy.inject(answers(404, {"message": "no such address"}), skip=nth)
+                found = either(AdapterError, find)
+                assert isinstance(found, AdapterError), (
+                    f"request {nth + 1} of a search by {by} was answered 404, and it found nobody;"
+                    f" the CRM answers {status} when there is nobody, so raise Unavailable or"
+                    " BadConfig"
+                )
+
+    # Batches of which the CRM refuses a part.
+
+    def test_what_the_crm_says_of_one_write_of_a_batch_is_masked(
+        self, connection: Connection, crm: HttpCrm, proxy: FaultProxy
+    ) -> None:
+        """Test that the errors within a batch's answer hold no secret.
+
+        `Http` masks what a failed answer says; the texts in a success go through `Http.mask`.
+        """
+        for outcome in self._refused_in_part(connection, crm, proxy, faults.quoted_everywhere):
+            if isinstance(outcome, AdapterError):
+                assert_readable(outcome, connection)
+
+    def test_an_unknown_error_of_one_write_of_a_batch_is_no_outage(
+        self, connection: Connection, crm: HttpCrm, proxy: FaultProxy
+    ) -> None:
+        """Test that an error code which the adapter does not know is not taken for an outage.
+
+        The hub would retry the write as long as the CRM is unavailable, and it is not. The error is
+        Rejected, or Uncertain if the CRM may have written all the same.
+        """
+        for outcome in self._refused_in_part(connection, crm, proxy, faults.unknown_codes):
+            assert not isinstance(outcome, Unavailable | Throttled), (
+                f"{outcome!r}: the CRM refuses this write alone; raise Rejected or Uncertain"
+            )
+
+    def _refused_in_part(
+        self,
+        connection: Connection,
+        crm: HttpCrm,
+        proxy: FaultProxy,
+        edit: Callable[[object, Exchange], object],
+    ) -> list[Saved | AdapterError | None]:
+        """Write contacts of which the CRM may refuse some, with edited answers; return results."""
+        self.announced("write_contacts")
+        taken = self.person()
+        adapter, id = connection.adapter(), crm.add_contact(taken)
+        adapter.find_contact(email=taken["email"])
+        refused = [{"email": "this is no email"}, {self.text: "long" * 20_000}, taken]
+        if self.choice is not None:
+            refused.append({self.choice[0]: "no such option"})
+        creates = [self.person(), *(self.person(**one) for one in refused)]
+        writes = [ContactWrite("", one, new_mark()) for one in creates]
+        writes += [ContactWrite(id, one) for one in refused[:2]]
+        proxy.inject(faults.edits(edit), times=None)
+        return adapter.write_contacts(writes)
 
     # Errors by HTTP status.
 

@@ -13,8 +13,8 @@ from typing import TypeVar
 
 import pytest
 
-from crmhub.adapter import Adapter, AdapterError, Conflict, Rejected, Saved
-from crmhub.adapter.testing.base import DOMAIN, Base, either, phone_number
+from crmhub.adapter import Adapter, AdapterError, Conflict, ContactWrite, Rejected, Saved
+from crmhub.adapter.testing.base import DOMAIN, Base, either, new_mark, phone_number
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import Crm
 from crmhub.adapter.upserts import upsert_contact, upsert_contacts
@@ -400,6 +400,48 @@ class LeadTests(Base):
             assert len(crm.contacts()) == 2
         else:
             assert len(crm.contacts()) == 3
+
+    def test_a_full_batch_is_found_and_written(self, adapter: Adapter, crm: Crm) -> None:
+        """Test that the CRM takes as many contacts in one call as `batch_size` says."""
+        self.announced("write_contacts")
+        people = [self.person() for _ in range(self.adapter_class.batch_size)]
+        emails = [person["email"] for person in people]
+        made = adapter.write_contacts([ContactWrite("", one, new_mark()) for one in people])
+        failed = [one for one in made if not isinstance(one, Saved)]
+        assert not failed, f"batch_size is more than the CRM takes: {failed[0]!r}"
+        ids = [one.id for one in made if isinstance(one, Saved)]
+        held = crm.contacts()
+        assert len(held) == len(ids)
+        assert [held[id]["email"] for id in ids] == emails
+        found = adapter.find_contacts(emails=emails)
+        assert [found[email].id for email in emails] == ids
+        changes = [ContactWrite(id, {self.text: f"Changed {id}"}) for id in ids]
+        assert all(isinstance(one, Saved) for one in adapter.write_contacts(changes))
+        assert all(one[self.text] == f"Changed {id}" for id, one in crm.contacts().items())
+
+    def test_a_write_that_a_batch_leaves_out_was_not_made(self, adapter: Adapter, crm: Crm) -> None:
+        """Test that a batch with refused writes returns None only for writes that were not made.
+
+        The hub makes such a write once more.
+        """
+        self.announced("write_contacts")
+        first, taken, last = (self.person() for _ in range(3))
+        id, gone, _ = (crm.add_contact(one) for one in (self.person(), self.person(), taken))
+        crm.delete_contact(gone)
+        change = {self.text: "Changed"}
+        writes = [ContactWrite("", one, new_mark()) for one in (first, taken, last)]
+        writes[1:1] = [ContactWrite(gone, change), ContactWrite(id, change)]
+        made, deleted, changed, conflict, also_made = adapter.write_contacts(writes)
+        held = crm.contacts()
+        for outcome, person in ((made, first), (also_made, last)):
+            ids = [id for id, one in held.items() if one["email"] == person["email"]]
+            assert ids == ([outcome.id] if isinstance(outcome, Saved) else []), (
+                f"it says {outcome!r} of a contact that it has made"
+            )
+        was_changed = held[id][self.text] == "Changed"
+        assert isinstance(changed, Saved) == was_changed, f"it says {changed!r} of a change"
+        assert not isinstance(deleted, Saved), "it changed a contact that is deleted"
+        assert not isinstance(conflict, Saved), "it made a contact with an email that is taken"
 
     def test_leads_of_one_contact_take_effect_in_their_order(
         self, adapter: Adapter, crm: Crm

@@ -11,6 +11,7 @@ from crmhub.adapter import Adapter, Linked, NotFound, Rejected, Saved, Unsupport
 from crmhub.adapter.testing.base import Base, either, new_mark
 from crmhub.adapter.testing.crm import Crm
 
+_OWNERS = 3
 each_kind = pytest.mark.parametrize("kind", ["deals", "tickets"])
 
 
@@ -163,6 +164,18 @@ class LinkingTests(Base):
                 saved = self._made(adapter, kind, id, self.title(kind) | where)
                 record = crm.linked(kind, id)[saved.id]
                 assert {name: record[name] for name in where} == where
+
+    def test_a_deal_can_be_given_to_each_owner_that_is_listed(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        self.announced("owners")
+        id = self._people(crm)
+        for owner in adapter.owners()[:_OWNERS]:
+            sent = self.title("deals") | {self.owner: owner.id}
+            saved = either(Rejected, lambda: self._made(adapter, "deals", id, sent))  # noqa: B023
+            assert isinstance(saved, Saved), f"{self.owner} does not take {owner}: {saved}"
+            stored = crm.linked("deals", id)[saved.id]
+            assert owner.id in stored.values(), f"the owner {owner.id} was dropped: {stored}"
 
     def _made(
         self, adapter: Adapter, kind: Linked, contact_id: str, properties: Mapping[str, str]

@@ -12,6 +12,7 @@ from typing import ClassVar, Literal, TypeVar
 from crmhub.adapter import (
     Adapter,
     AdapterError,
+    ContactWrite,
     Linked,
     Saved,
     Unsupported,
@@ -451,6 +452,23 @@ class UpsertSeveral(Operation):
         return "whole" if once and after.counts == before.counts else "wrong"
 
 
+class WriteSeveral(UpsertSeveral):
+    """The call `write_contacts` with two creates, and an update between them."""
+
+    name = feature = "write_contacts"
+
+    def call(self, adapter: Adapter) -> object:
+        changed = ContactWrite(self.id, {self.tests.text: "Changed"})
+        first, last = (ContactWrite("", one, new_mark()) for one in (self.new, self.second))
+        return adapter.write_contacts([first, changed, last])
+
+    def _is_right(self, outcome: object, sent: Mapping[str, str], after: State) -> bool:
+        if outcome is not None:
+            return super()._is_right(outcome, sent, after)
+        # The hub makes such a write once more, so it must not have been made.
+        return not any(one.items() >= sent.items() for one in after.contacts.values())
+
+
 OPERATIONS: tuple[type[Operation], ...] = (
     FindByEmail,
     FindByPhone,
@@ -462,6 +480,7 @@ OPERATIONS: tuple[type[Operation], ...] = (
     UpsertNew,
     UpsertKnown,
     UpsertSeveral,
+    WriteSeveral,
     Describe,
     Pipelines,
     Owners,

@@ -10,10 +10,11 @@ from urllib.parse import quote
 import pytest
 
 from crmhub.adapter import Adapter, AdapterError, Throttled, Unsupported
-from crmhub.adapter.testing.connection import Connection
+from crmhub.adapter.testing.connection import Connection, SharedTexts
 from crmhub.adapter.testing.crm import HttpCrm
+from crmhub.adapter.testing.faults import in_pages_of_one
 from crmhub.adapter.testing.finding import WRONG_IDS
-from crmhub.adapter.testing.operations import Get, Operation
+from crmhub.adapter.testing.operations import Check, Get, Operation, Reads, operations_of
 from crmhub.adapter.testing.proxy import FaultProxy, Request, passed
 from crmhub.adapter.testing.wire import WireTests
 from crmhub.adapter.upserts import upsert_contact
@@ -98,6 +99,35 @@ class OutgoingTests(WireTests):
                     call(wrong)
                 strange = {_shape(request, wrong) for request in proxy.requests} - usual
                 assert not strange, f"the id {wrong[:40]!r} leads elsewhere"
+
+    def test_lists_are_read_to_their_last_page(
+        self, connection: Connection, crm: HttpCrm, proxy: FaultProxy
+    ) -> None:
+        """Test that everything is found and described if each page holds one record."""
+        if not self.paging:
+            pytest.skip("the test class names no paging: the CRM lists everything in one answer")
+        reads = [
+            operation(self, crm, connection.adapter())
+            for operation in operations_of(self.adapter_class)
+            if issubclass(operation, Reads) and operation is not Check
+        ]
+        people = [self.person() for _ in range(3)]
+        ids = [crm.add_contact(person) for person in people]
+        # Without the definitions that the first adapter has read.
+        connection.shared = SharedTexts()
+        adapter = connection.adapter()
+        proxy.inject(in_pages_of_one(self.paging), times=None)
+        found: dict[str, tuple[object, object]] = {
+            read.name: (read.call(adapter), read.expected) for read in reads
+        }
+        assert re.search(self.paging, "".join(request.quoted for request in proxy.requests)), (
+            f"no request has a page size that {self.paging!r} finds"
+        )
+        if adapter.can("find_contacts"):
+            several = adapter.find_contacts(emails=[person["email"] for person in people])
+            found["find_contacts"] = sorted(one.id for one in several.values()), sorted(ids)
+        cut = [name for name, (got, expected) in found.items() if got != expected]
+        assert not cut, f"only the first page was read: {', '.join(cut)}"
 
     def test_a_lead_that_says_nothing_new_sends_no_write(
         self, adapter: Adapter, crm: HttpCrm, proxy: FaultProxy

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from crmhub.adapter import LacksRight, Throttled
-from crmhub.adapter.testing.base import assert_readable
+from crmhub.adapter import ContactWrite, LacksRight, Throttled
+from crmhub.adapter.testing.base import assert_readable, new_mark
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import HttpCrm, MeteredCrm
 from crmhub.adapter.testing.faults import Held, says
@@ -60,6 +60,19 @@ class OwnErrorTests(WireTests):
         ready.call(adapter)
         taken = [one.taken - before.get(lane, 0) for lane, one in connection.budgets.items()]
         assert max(taken, default=0) >= crm.spent - spent
+
+    def test_a_budget_counts_what_a_full_batch_costs(
+        self, connection: Connection, crm: HttpCrm
+    ) -> None:
+        self.announced("write_contacts")
+        if not isinstance(crm, MeteredCrm):
+            pytest.skip("the fake CRM has no `spent`: it counts calls")
+        people = [self.person() for _ in range(self.adapter_class.batch_size)]
+        adapter, spent = connection.adapter(), crm.spent
+        before = {lane: budget.taken for lane, budget in connection.budgets.items()}
+        adapter.write_contacts([ContactWrite("", one, new_mark()) for one in people])
+        taken = [one.taken - before.get(lane, 0) for lane, one in connection.budgets.items()]
+        assert max(taken, default=0) >= crm.spent - spent, "pass `cost` for what a batch costs"
 
     def test_no_more_calls_than_allowed_are_made_at_the_same_time(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy

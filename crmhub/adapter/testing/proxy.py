@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
@@ -28,7 +28,8 @@ class Request:
 
     `wrote` is True if the request changed the CRM's records. `fault` is True if the proxy applied
     the injected fault to the request; only for such requests is `wrote` determined. `host` names
-    the host of the CRM that was called, "url" for its main one.
+    the host of the CRM that was called, "url" for its main one. `status` is that of the CRM's
+    answer; 0 if the request was not forwarded.
     """
 
     method: str
@@ -38,6 +39,7 @@ class Request:
     wrote: bool = False
     fault: bool = False
     host: str = MAIN
+    status: int = 0
 
     @property
     def said(self) -> tuple[str, str, bytes]:
@@ -50,8 +52,12 @@ class Request:
     @property
     def quoted(self) -> str:
         """The request in one text, as error messages may quote it: with its credentials."""
+        return self.quoted_with("")
+
+    def quoted_with(self, words: str) -> str:
+        """Return the request in one text, as `quoted`, with `words` before the body."""
         own = {name: value for name, value in self.headers.items() if name.lower() not in _COMMON}
-        return f"{self.target} {own} {self.body!r}"
+        return f"{self.target} {own} {words} {self.body!r}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +80,8 @@ class FaultProxy:
     Addresses of these hosts in the CRM's responses are replaced by those of the proxy.
     The proxy forwards requests unchanged until `inject` is called, and records them in `requests`.
     The proxy calls the function `state`, which returns the CRM's records, to detect which requests
-    changed them.
+    changed them. The function `secrets` returns the secrets that the CRM knows, any of which it may
+    quote.
     """
 
     def __init__(
@@ -86,6 +93,7 @@ class FaultProxy:
     ) -> None:
         self.requests: list[Request] = []
         self.state = state
+        self.secrets: Callable[[], Iterable[str]] = tuple
         self.stopped = threading.Event()
         self._fault: Fault | None = None
         self._when: Callable[[Request], bool] = lambda request: True
@@ -190,6 +198,15 @@ class Exchange:
         self._handler = handler
         self._proxy = proxy
 
+    @property
+    def quotation(self) -> str:
+        """The request as the CRM's error messages may quote it, and all secrets of the connection.
+
+        A message may hold others than the request does: one that the CRM has stored, such as the
+        refresh token or the address of a webhook.
+        """
+        return self.request.quoted_with(" ".join(sorted(self._proxy.secrets(), key=len)))
+
     def forward(self) -> Reply:
         """Forward the request to the CRM and return the CRM's response.
 
@@ -197,11 +214,11 @@ class Exchange:
         request changed the CRM's records.
         """
         state, upstream = self._proxy.state, self._handler.upstream
-        if state is None or not self.request.fault:
-            return self._proxy.at_home(forwarded(self.request, upstream))
-        before = state()
+        before = state() if state is not None and self.request.fault else None
         reply = forwarded(self.request, upstream)
-        self.request.wrote = state() != before
+        self.request.status = reply.status
+        if state is not None and self.request.fault:
+            self.request.wrote = state() != before
         return self._proxy.at_home(reply)
 
     def reply(self, reply: Reply) -> None:

@@ -30,6 +30,8 @@ from crmhub.adapter.testing.linking import each_kind
 from crmhub.adapter.upserts import upsert_contact
 from crmhub.adapter.whole_names import HALVES
 
+# The types whose values CRMs write in forms of their own.
+_FORMED = frozenset({"bool", "currency", "date", "datetime"})
 _SECRET_WORDS = ("token", "secret", "password", "key", "credential")
 
 
@@ -178,6 +180,9 @@ class TellingTests(Base):
         if self.choice is None:
             choices = [item.name for item in properties if item.options and not item.read_only]
             assert not choices, "name one as choice"
+        of_type = {one.type: one.name for one in properties if not one.read_only}
+        missing = {k: n for k, n in of_type.items() if k in _FORMED and k not in self.typed}
+        assert not missing, f"name one of each of these types as typed, such as {missing}"
 
     def _described(self, adapter: Adapter, kind: Kind) -> list[Described]:
         try:

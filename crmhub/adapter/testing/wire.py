@@ -43,6 +43,10 @@ class WireTests(AdapterTests):
         with FaultProxy(crm.url, more=more, state=lambda: state_of(self, crm)) as proxy:
             yield proxy
 
+    @pytest.fixture(autouse=True)
+    def _quoting(self, connection: Connection, proxy: FaultProxy) -> None:
+        proxy.secrets = connection.secrets_of_the_crm
+
     @pytest.fixture
     def url(self, proxy: FaultProxy) -> str:
         """The proxy's URL, which the adapter calls as the base URL of its CRM."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from crmhub.adapter import Adapter, Conflict, NotFound, Rejected, Saved, features
+from crmhub.adapter import Adapter, Conflict, ContactWrite, NotFound, Rejected, Saved, features
 from crmhub.adapter.testing.base import DOMAIN, Base, either, new_mark, phone_number
+from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import Crm
+from crmhub.adapter.testing.leads import at_once
 from crmhub.adapter.types import FORMS
 from crmhub.adapter.upserts import upsert_contacts
 
@@ -112,6 +116,38 @@ class WritingTests(Base):
             adapter.create_contact(mine | {self.text: "Another"})
         assert caught.value.existing_id == holder
         assert crm.contacts() == before
+
+    def test_an_email_that_is_taken_in_another_case_is_taken(
+        self, adapter: Adapter, crm: Crm
+    ) -> None:
+        holder = crm.add_contact(self.person(email=f"ann.lee@{DOMAIN}"))
+        mine = self.person(email=f"Ann.Lee@{DOMAIN.title()}")
+        saved = either(Conflict, lambda: adapter.create_contact(mine))
+        assert isinstance(saved, Conflict), "it made a second contact with the email, in other case"
+        assert saved.existing_id == holder
+        if "write_contacts" in features(self.adapter_class):
+            [outcome] = adapter.write_contacts([ContactWrite("", mine, new_mark())])
+            assert outcome is None or isinstance(outcome, Conflict), outcome
+        assert list(crm.contacts()) == [holder]
+
+    def test_creates_of_one_email_at_once_make_one_contact_in_whatever_case(
+        self, connection: Connection, crm: Crm
+    ) -> None:
+        adapters = [connection.adapter() for _ in range(2)]
+        number = phone_number()[-5:]
+        emails = [f"{name}.lee{number}@{DOMAIN}" for name in ("ann", "Ann", "ANN")]
+
+        def create(i: int) -> Callable[[], Saved | Conflict]:
+            mine = self.person(email=emails[i % 3])
+            return lambda: either(Conflict, lambda: adapters[i % 2].create_contact(mine))
+
+        made = [one for one in at_once([create(i) for i in range(6)]) if isinstance(one, Saved)]
+        assert [one.id for one in made] == list(crm.contacts()), "an email was taken twice"
+        assert len(made) == 1
+        leases = connection.leases.granted
+        assert len({key.lower() for key in leases}) == len(leases), (
+            f"the same email in another case has a lease of its own: {sorted(leases)}"
+        )
 
     def test_an_email_of_another_cannot_be_given_to_a_contact(
         self, adapter: Adapter, crm: Crm

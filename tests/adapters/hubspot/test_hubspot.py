@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
 
 import pytest
 
@@ -11,20 +13,43 @@ from crmhub.adapter.testing import AdapterTests, HttpAdapterTests
 from tests.adapters.hubspot.hubspot_crm import OAUTH, TOKEN, HubSpotCrm
 
 
+@contextmanager
+def _with_types(**options: Any) -> Iterator[HubSpotCrm]:
+    """Serve a HubSpot with a custom property of each type that its own contacts do not have."""
+    with HubSpotCrm(**options) as crm:
+        for name, type_ in (("score", "number"), ("birthday", "date"), ("newsletter", "bool")):
+            crm.fake.define("contacts", name, type_)
+        interests = (("news", "News"), ("offers", "Offers"))
+        crm.fake.define(
+            "contacts", "interests", "enumeration", field_type="checkbox", options=interests
+        )
+        yield crm
+
+
 class _OnHubSpot:
     adapter_class = HubSpotAdapter
     choice = ("hs_lead_status", "OPEN")
     read_only = "createdate"
+    typed: ClassVar = {
+        "enumeration": "lifecyclestage",
+        "multi_enumeration": "interests",
+        "number": "score",
+        "date": "birthday",
+        "datetime": "closedate",
+        "bool": "newsletter",
+        "text": "message",
+    }
 
     @pytest.fixture
     def crm(self) -> Iterator[HubSpotCrm]:
-        with HubSpotCrm() as crm:
+        with _with_types() as crm:
             yield crm
 
 
 class TestHubSpot(_OnHubSpot, HttpAdapterTests):
     settings = {"base_url": "{url}"}  # noqa: RUF012
     credentials = TOKEN
+    paging = r'limit"?[=:] ?([0-9]+)'
 
 
 class TestHubSpotByOAuth(_OnHubSpot, AdapterTests):
@@ -33,7 +58,7 @@ class TestHubSpotByOAuth(_OnHubSpot, AdapterTests):
 
     @pytest.fixture
     def crm(self) -> Iterator[HubSpotCrm]:
-        with HubSpotCrm(rotates=True) as crm:
+        with _with_types(rotates=True) as crm:
             yield crm
 
     @pytest.fixture
@@ -56,7 +81,7 @@ class TestHubSpotWithMarks(_OnHubSpot, AdapterTests):
 
     @pytest.fixture
     def crm(self) -> Iterator[HubSpotCrm]:
-        with HubSpotCrm() as crm:
+        with _with_types() as crm:
             for kind in ("contacts", "deals", "tickets"):
                 crm.fake.define(kind, "crmhub_mark", unique=True)
             yield crm

@@ -51,6 +51,7 @@ class _OnPipedrive:
 class TestPipedrive(_OnPipedrive, HttpAdapterTests):
     settings: ClassVar = {"base_url": "{url}", "support_pipeline": SUPPORT}
     credentials = TOKEN
+    paging = r"limit=([0-9]+)"
 
 
 class TestPipedriveByOAuth(_OnPipedrive, HttpAdapterTests):

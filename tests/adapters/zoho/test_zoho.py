@@ -65,6 +65,7 @@ class TestZoho(HttpAdapterTests):
         ),
     )
     at_once = 10
+    paging = r"(?: limit |per_page=)([0-9]+)"
     xfail = {"test_calls_that_meet_a_fault_tell_the_truth[204]": NONE_IS_204}
 
     @pytest.fixture
