@@ -51,9 +51,9 @@ def access_denied(message: str = "Access Denied") -> OdooError:
     return OdooError("odoo.exceptions.AccessDenied", message, 403)
 
 
-def missing_error() -> OdooError:
+def missing_error(model: str, id: int) -> OdooError:
     """Return the error of a record that does not exist."""
-    message = "Record does not exist or has been deleted."
+    message = f"Record does not exist or has been deleted.\n(Record: {model}({id},))"
     return OdooError("odoo.exceptions.MissingError", message, 404)
 
 

@@ -14,7 +14,7 @@ from adapters.fakes.answers import Answer, Refused
 from adapters.fakes.faults import Fault
 from adapters.fakes.limits import AtOnce, Window, parse, retry_header
 from adapters.fakes.odoo.database import Database
-from adapters.fakes.odoo.errors import OdooError, access_denied
+from adapters.fakes.odoo.errors import OdooError, access_denied, missing_error
 from adapters.fakes.odoo.methods import Methods
 from adapters.fakes.records import Record
 from adapters.fakes.server import Received
@@ -161,8 +161,10 @@ class FakeOdoo(fake.Fake):
         if service == "object" and method == "execute_kw":
             database, uid, password, model, called, positional, named = args
             self._open(database)
+            if uid != self.uid:
+                raise missing_error("res.users", uid)
             cooling = self._cooling()
-            if not self._log_in(good=(uid, password) == (self.uid, self.options.api_key)):
+            if not self._log_in(good=password == self.options.api_key):
                 raise access_denied(
                     "Too many login failures, please wait a bit before trying again."
                     if cooling
@@ -173,7 +175,8 @@ class FakeOdoo(fake.Fake):
 
     def _open(self, database: str) -> None:
         if database != self.options.database:
-            message = f'connection failed: FATAL:  database "{database}" does not exist\n'
+            message = 'connection to server at "127.0.0.1", port 5432 failed: FATAL:  '
+            message += f'database "{database}" does not exist\n'
             raise OdooError("psycopg2.OperationalError", message)
 
     def _cooling(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from adapters.fakes.odoo.database import Database
-from adapters.fakes.odoo.errors import OdooError, missing_error
+from adapters.fakes.odoo.errors import OdooError
 from adapters.fakes.odoo.loading import Import
 from adapters.fakes.records import Record
 
@@ -104,9 +104,8 @@ class Methods:
         shown = []
         for id in ids:
             record = self._database.records[self._name].get(id)
-            if record is None:
-                raise missing_error()
-            shown.append(self._metadata(record))
+            if record is not None:
+                shown.append(self._metadata(record))
         return shown
 
     def _metadata(self, record: Record) -> dict[str, Any]:
