@@ -14,6 +14,7 @@ from crmhub.adapter import (
     AdapterError,
     BadConfig,
     Changes,
+    Conflict,
     Contact,
     ContactWrite,
     Context,
@@ -22,6 +23,7 @@ from crmhub.adapter import (
     Kind,
     Linked,
     NotFound,
+    NotYet,
     Outcome,
     Owner,
     Pipeline,
@@ -312,7 +314,7 @@ class OdooAdapter(Adapter):
 
     def _fit_contact(self, properties: Mapping[str, str]) -> dict[str, str]:
         with CONTACTS.names.translated(properties) as given:
-            return self._definitions.fitting("contacts").fitted("contacts", given)
+            return self._definitions.fitted("contacts", given)
 
     def _row(self, kind: Written, fit: Mapping[str, str], fixed: Row) -> Row:
         """Return the row of a `load` that writes these values, beside the cells `fixed`."""
@@ -328,16 +330,16 @@ class OdooAdapter(Adapter):
 
     def _write(self, kind: Written, properties: Mapping[str, str], fixed: Row) -> Saved:
         """Load one row with the cells `fixed`; a record with its mark is returned as it is."""
-        model, fitting = self._definitions.model(kind), self._definitions.fitting(kind)
+        model, fitted = self._definitions.model(kind), self._definitions.fitted
         with model.names.translated(properties) as given:
             if kind == "tickets" and "priority" in given:
                 given["priority"] = self._definitions.priority(given["priority"])
-            row = self._row(kind, fitting.fitted(kind, given), fixed)
+            row = self._row(kind, fitted(kind, given), fixed)
             try:
                 id = self._load(model.name, row)
             except Rejected:
                 # The definitions may have changed, even if Odoo names no field.
-                fit = fitting.fitted(kind, given, newer_than=self._definitions.stale_s)
+                fit = fitted(kind, given, newer_than=self._definitions.stale_s)
                 fresh = self._row(kind, fit, fixed)
                 if fresh == row:
                     raise
@@ -370,17 +372,23 @@ class OdooAdapter(Adapter):
             results.update(self._load_batch(rows, "updated" if action == "update" else "created"))
 
     def _load_batch(self, rows: Mapping[int, Row], outcome: Outcome) -> Results:
-        """Load rows of contacts without those that Odoo refuses; return the results by index."""
+        """Load rows of contacts without those that Odoo refuses; return the results by index.
+
+        A row without a result is written alone later. An error that no row can cause, such as a
+        lost answer, is the result of all rows of the `load`.
+        """
         while rows:
             try:
                 ids = self._api.load(CONTACTS.name, list(rows.values()))
                 saved = [self._saved("contacts", id, outcome) for id in ids]
                 return dict(zip(rows, saved, strict=True))
-            except Rejected as exc:
+            except NotLoaded as exc:
                 # Written alone, a refused row gets an error of its own.
-                bad = exc.rows if isinstance(exc, NotLoaded) else ()
-                good = {index: row for i, (index, row) in enumerate(rows.items()) if i not in bad}
-                rows = good if bad else {}
+                good = [index for i, index in enumerate(rows) if i not in exc.rows]
+                rows = {index: rows[index] for index in good} if exc.rows else {}
+            except (Conflict, NotFound, NotYet, Rejected):
+                # One row may be the cause: each is written alone.
+                return {}
             except AdapterError as exc:
                 return dict.fromkeys(rows, exc)
         return {}

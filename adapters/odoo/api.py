@@ -202,7 +202,7 @@ def _raised(name: str, message: str) -> AdapterError:
         return NotYet(f"Odoo is busy with the same records: {words}", retry_after=_BUSY_S)
     if _NO_MODEL.search(message) or kind in _OTHER_VERSION:
         return BadConfig(f"This Odoo lacks an app, or has another version: {words}")
-    if kind == "OperationalError" and "database" in message:
+    if kind == "OperationalError" and "does not exist" in message:
         return BadConfig(f"Odoo has no such database: {words}")
     if kind in _REFUSALS:
         return Rejected([], f"Odoo does not take these values: {words}")
@@ -211,6 +211,8 @@ def _raised(name: str, message: str) -> AdapterError:
             return Throttled("Odoo refuses logins for a while.", retry_after=_COOLDOWN_S)
         case "AccessDenied" | "Unauthorized" | "SessionExpiredException":
             return Denied(f"Odoo refuses the API key or the user: {words}")
+        case "MissingError" if "res.users(" in message:
+            return Denied("Odoo has this user no more.")
         case "AccessError":
             return lacks([words])
         case "MissingError":

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from adapters.fakes.odoo import FakeOdoo
+from adapters.fakes.odoo.errors import OdooError, missing_error
 from crmhub.adapter import (
     Adapter,
     AdapterError,
@@ -18,6 +19,7 @@ from crmhub.adapter import (
     Rejected,
     Saved,
     Throttled,
+    Unavailable,
     Uncertain,
     configured,
 )
@@ -145,6 +147,26 @@ def test_a_user_is_kept_for_all_processes(odoo17: FakeOdoo) -> None:
     connection.outgoing.close()
 
 
+def test_a_user_that_was_deleted_is_denied(odoo17: FakeOdoo) -> None:
+    connection = connected(odoo17)
+    adapter = connection.adapter()
+    adapter.check()
+    odoo17.uid += 1
+    with pytest.raises(Denied):
+        adapter.get_contact("1", ["email"])
+    connection.outgoing.close()
+
+
+def test_a_database_that_starts_up_is_no_wrong_setting(odoo17: FakeOdoo) -> None:
+    message = "connection failed: FATAL:  the database system is starting up"
+    data = OdooError("psycopg2.OperationalError", message).data()
+    odoo17.fail(200, body={"jsonrpc": "2.0", "error": {"data": data}}, times=None)
+    connection = connected(odoo17)
+    with pytest.raises(Unavailable), connection.within(0.1):
+        connection.adapter().check()
+    connection.outgoing.close()
+
+
 # Settings.
 
 
@@ -256,6 +278,40 @@ def test_an_id_that_odoo_never_issues_spoils_no_batch(adapter: Adapter, crm: Odo
     outcomes = adapter.write_contacts(writes)
     assert [one and isinstance(one, Saved) for one in outcomes] == [None, True, None]
     assert crm.contacts()[known]["comment"] == "Roofer"
+
+
+def test_a_locked_row_of_a_batch_holds_up_no_other(
+    adapter: Adapter, crm: OdooCrm, fake: FakeOdoo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    ids = [crm.add_contact({"lastname": "Lee", "email": f"ann{i}@example.org"}) for i in range(2)]
+    adapter.describe("contacts")
+    fake.fail(200, body=loaded(fake, BUSY | {"record": 0}), path=only_loads(fake), times=3)
+    outcomes = adapter.write_contacts([ContactWrite(id, {"comment": "Roofer"}) for id in ids])
+    assert outcomes == [None, None]
+
+
+def test_a_contact_that_vanishes_in_a_batch_is_told_of_no_other(
+    adapter: Adapter, crm: OdooCrm, fake: FakeOdoo
+) -> None:
+    id = crm.add_contact({"lastname": "Lee", "email": "ann@example.org"})
+    adapter.describe("contacts")
+    gone = missing_error("res.partner", 999).data()
+    body = gone if fake.options.version >= 19 else {"jsonrpc": "2.0", "error": {"data": gone}}
+    status = 404 if fake.options.version >= 19 else 200
+    fake.fail(status, body=body, path=only_loads(fake))
+    writes = [ContactWrite(one, {"comment": "Roofer"}) for one in (id, "999")]
+    assert adapter.write_contacts(writes) == [None, None]
+
+
+def test_an_error_that_no_row_can_cause_is_told_of_each(
+    adapter: Adapter, crm: OdooCrm, fake: FakeOdoo
+) -> None:
+    ids = [crm.add_contact({"lastname": "Lee", "email": f"ann{i}@example.org"}) for i in range(2)]
+    adapter.describe("contacts")
+    fake.fail(kind="reset", path=only_loads(fake), written=True)
+    outcomes = adapter.write_contacts([ContactWrite(id, {"comment": "Roofer"}) for id in ids])
+    assert [type(one) for one in outcomes] == [Uncertain] * 2
 
 
 def test_a_lost_answer_to_a_batch_is_uncertain_for_each_and_makes_none_twice(
