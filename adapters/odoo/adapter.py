@@ -36,7 +36,6 @@ from crmhub.adapter import (
 )
 from crmhub.adapter.batches import Action, Results, write_batches
 from crmhub.adapter.emails import free_email, free_emails
-from crmhub.adapter.oauth import KEPT
 from crmhub.adapter.phones import notations, same
 
 # People: neither companies nor addresses, and nobody who works in Odoo.
@@ -86,7 +85,6 @@ class OdooAdapter(Adapter):
         ),
         Setting("project", "Project", help="For project.task: the id of the project."),
         Setting("language", "Language", help="Of labels, such as de_DE.", default="en_US"),
-        Setting(KEPT, "User id", secret=True, kept=True),
     )
     guides = (
         Guide(

@@ -46,9 +46,9 @@ def access_error(message: str) -> OdooError:
     return OdooError("odoo.exceptions.AccessError", message, 403)
 
 
-def access_denied(message: str = "Access Denied") -> OdooError:
-    """Return the error of a refused login."""
-    return OdooError("odoo.exceptions.AccessDenied", message, 403)
+def access_denied() -> OdooError:
+    """Return the error of a refused key."""
+    return OdooError("odoo.exceptions.AccessDenied", "Access Denied", 403)
 
 
 def missing_error(model: str, id: int) -> OdooError:
