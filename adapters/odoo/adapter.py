@@ -47,7 +47,6 @@ _PEOPLE = [
 _PHONES = ("phone", "mobile")
 # How many of the notations of a number an upgrade may have put beside another number.
 _MERGED = 4
-_CANDIDATES = 100
 _ADDRESS_ENDS = re.compile(r"[\s,;<>\"]+")
 _ID = re.compile(r"[1-9][0-9]{0,9}", re.ASCII)
 
@@ -124,7 +123,10 @@ class OdooAdapter(Adapter):
         return _ID.fullmatch(contact_id) is not None and int(contact_id) < 2**31
 
     def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
-        """Return 0: the mark is a unique external id, with which nothing is created twice."""
+        """Return 0: the mark is a unique external id, with which nothing is created twice.
+
+        A create that is sent again returns the record of the first, so none is looked up.
+        """
         return 0.0
 
     # Contacts.
@@ -213,35 +215,6 @@ class OdooAdapter(Adapter):
         if kind == "deals":
             fixed["type"] = "opportunity"
         return self._write(kind, properties, fixed)
-
-    def find_marked(
-        self,
-        kind: Written,
-        contact_id: str,
-        mark: str,
-        *,
-        sent: Mapping[str, str],
-        since_ms: int,
-    ) -> Saved | None:
-        """Return the newest record of the contact, or with its values, whose external id is `mark`.
-
-        Users may not search for external ids, but may read those of records.
-        """
-        model = self._definitions.model(kind).name
-        if kind != "contacts":
-            self.check_id(contact_id)
-            domain: list[Any] = [["partner_id", "=", int(contact_id)]]
-        elif sent.get("email"):
-            domain = [["email_normalized", "=", sent["email"].lower()]]
-        else:
-            domain = self._holders([sent["phone"]]) if sent.get("phone") else []
-        newest = self._api.search(model, domain, ["id"], order="id desc", limit=_CANDIDATES)
-        ids = [int(newest.id(record)) for record in newest.items("result")]
-        answer = self._api.call(model, "get_metadata", ids=ids) if ids else newest
-        for record in answer.items("result"):
-            if {"id": record.get("xmlid")} == _marked(mark):
-                return self._saved(kind, answer.id(record), "created")
-        return None
 
     # What it tells.
 
