@@ -37,6 +37,7 @@ from crmhub.adapter import (
 from crmhub.adapter.batches import Action, Results, write_batches
 from crmhub.adapter.emails import free_email, free_emails
 from crmhub.adapter.phones import notations, same
+from crmhub.adapter.values import is_record_id
 
 # People: neither companies nor addresses, and nobody who works in Odoo.
 _PEOPLE = [
@@ -48,7 +49,6 @@ _PHONES = ("phone", "mobile")
 # How many of the notations of a number an upgrade may have put beside another number.
 _MERGED = 4
 _ADDRESS_ENDS = re.compile(r"[\s,;<>\"]+")
-_ID = re.compile(r"[1-9][0-9]{0,9}", re.ASCII)
 
 Row = dict[str, str]
 """A row of a `load`: cells by column."""
@@ -120,7 +120,7 @@ class OdooAdapter(Adapter):
     @classmethod
     def may_be_id(cls, contact_id: str) -> bool:
         """Return whether a text is a number from 1 to 2**31 - 1, as Odoo's ids are."""
-        return _ID.fullmatch(contact_id) is not None and int(contact_id) < 2**31
+        return is_record_id(contact_id) and int(contact_id) < 2**31
 
     def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
         """Return 0: the mark is a unique external id, with which nothing is created twice.
@@ -194,15 +194,7 @@ class OdooAdapter(Adapter):
         return any(same(phone, part.strip()) for text in held for part in text.split("|"))
 
     def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
-        try:
-            with free_emails(self, writes) as free:
-                made = [writes[index] for index in free]
-                results = write_batches(made, fit=self._fit_contact, send=self._send_batch)
-        except AdapterError as exc:
-            # Raised by a lookup, before anything was written.
-            return [exc] * len(writes)
-        by_index = dict(zip(free, results, strict=True))
-        return [by_index.get(index) for index in range(len(writes))]
+        return write_batches(writes, fit=self._fit_contact, send=self._send_batch)
 
     # Deals and tickets.
 
@@ -334,13 +326,15 @@ class OdooAdapter(Adapter):
     ) -> None:
         # All rows of a `load` have the same columns, and an empty cell clears a value.
         batches: dict[tuple[str, ...], dict[int, Row]] = {}
-        for index, item in items.items():
-            if action == "create" or self.may_be_id(item.contact_id):
-                fixed = {".id": item.contact_id} if item.contact_id else _marked(item.mark)
-                row = self._row("contacts", item.properties, fixed)
-                batches.setdefault(tuple(row), {})[index] = row
-        for rows in batches.values():
-            results.update(self._load_batch(rows, "updated" if action == "update" else "created"))
+        with free_emails(self, list(items.values())) as free:
+            for index, item in (one for i, one in enumerate(items.items()) if i in free):
+                if action == "create" or self.may_be_id(item.contact_id):
+                    fixed = {".id": item.contact_id} if item.contact_id else _marked(item.mark)
+                    row = self._row("contacts", item.properties, fixed)
+                    batches.setdefault(tuple(row), {})[index] = row
+            for rows in batches.values():
+                outcome: Outcome = "updated" if action == "update" else "created"
+                results.update(self._load_batch(rows, outcome))
 
     def _load_batch(self, rows: Mapping[int, Row], outcome: Outcome) -> Results:
         """Load rows of contacts without those that Odoo refuses; return the results by index.
@@ -355,8 +349,10 @@ class OdooAdapter(Adapter):
                 return dict(zip(rows, saved, strict=True))
             except NotLoaded as exc:
                 # Written alone, a refused row gets an error of its own.
-                good = [index for i, index in enumerate(rows) if i not in exc.rows]
-                rows = {index: rows[index] for index in good} if exc.rows else {}
+                good = {
+                    index: row for i, (index, row) in enumerate(rows.items()) if i not in exc.rows
+                }
+                rows = good if len(good) < len(rows) else {}
             except (Conflict, NotFound, NotYet, Rejected):
                 # One row may be the cause: each is written alone.
                 return {}
