@@ -33,11 +33,11 @@ from crmhub.adapter import (
     Setting,
     Step,
     Written,
+    is_record_id,
 )
 from crmhub.adapter.batches import Action, Results, write_batches
 from crmhub.adapter.emails import free_email, free_emails
 from crmhub.adapter.phones import notations, same
-from crmhub.adapter.values import is_record_id
 
 # People: neither companies nor addresses, and nobody who works in Odoo.
 _PEOPLE = [
@@ -175,7 +175,9 @@ class OdooAdapter(Adapter):
         self.check_id(contact_id)
         if properties.get("name") == "":
             raise Rejected([Problem("name", "Odoo needs a name for each contact")])
-        return self._write("contacts", properties, {".id": contact_id})
+        # Odoo repeats other methods by itself when two calls write one record, but no `load`.
+        with self.context.lease(f"contact {contact_id}", self.context.remaining()):
+            return self._write("contacts", properties, {".id": contact_id})
 
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
         """Return the properties whose values differ from the contact's, as Odoo stores them."""

@@ -22,9 +22,11 @@ from crmhub.adapter import (
     Uncertain,
     configured,
 )
+from crmhub.adapter.testing import Connection
 from crmhub.adapter.upserts import upsert_contacts
 from tests.adapters.odoo.odoo_crm import JSON_RPC, KEY, OdooCrm, connected, person
 
+EMAIL = "ann@example.org"
 BUSY = {"type": "error", "message": "could not serialize access due to concurrent update\n"}
 
 
@@ -86,6 +88,21 @@ def test_a_lock_is_tried_again(adapter: Adapter, crm: OdooCrm, fake: FakeOdoo) -
     fake.fail(200, body=loaded(fake, BUSY), path=only_loads(fake), times=None)
     assert isinstance(raised(adapter, lastname="Ross"), NotYet)
     assert len(crm.contacts()) == 1
+
+
+def test_updates_of_one_contact_wait_for_each_other(
+    adapter: Adapter, connection: Connection, crm: OdooCrm, fake: FakeOdoo
+) -> None:
+    first, second = (crm.add_contact({"lastname": name, "email": EMAIL}) for name in ("A", "B"))
+    adapter.describe("contacts")
+    fake.take_requests()
+    with connection.leases.hold(f"contact {first}", 60.0):
+        with connection.within(0.1), pytest.raises(NotYet):
+            adapter.update_contact(first, {"comment": "Roofer"})
+        assert not fake.take_requests()
+        adapter.update_contact(second, {"comment": "Roofer"})
+    adapter.update_contact(first, {"comment": "Roofer"})
+    assert [one["comment"] for one in crm.contacts().values()] == ["Roofer", "Roofer"]
 
 
 def test_a_page_of_a_proxy_leaves_doubt(adapter: Adapter, crm: OdooCrm, fake: FakeOdoo) -> None:
