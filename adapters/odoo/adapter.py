@@ -14,6 +14,7 @@ from crmhub.adapter import (
     AdapterError,
     BadConfig,
     Changes,
+    Conflict,
     Contact,
     ContactWrite,
     Context,
@@ -22,6 +23,7 @@ from crmhub.adapter import (
     Kind,
     Linked,
     NotFound,
+    NotYet,
     Outcome,
     Owner,
     Pipeline,
@@ -31,10 +33,10 @@ from crmhub.adapter import (
     Setting,
     Step,
     Written,
+    is_record_id,
 )
 from crmhub.adapter.batches import Action, Results, write_batches
 from crmhub.adapter.emails import free_email, free_emails
-from crmhub.adapter.oauth import KEPT
 from crmhub.adapter.phones import notations, same
 
 # People: neither companies nor addresses, and nobody who works in Odoo.
@@ -46,9 +48,7 @@ _PEOPLE = [
 _PHONES = ("phone", "mobile")
 # How many of the notations of a number an upgrade may have put beside another number.
 _MERGED = 4
-_CANDIDATES = 100
 _ADDRESS_ENDS = re.compile(r"[\s,;<>\"]+")
-_ID = re.compile(r"[1-9][0-9]{0,9}", re.ASCII)
 
 Row = dict[str, str]
 """A row of a `load`: cells by column."""
@@ -84,7 +84,6 @@ class OdooAdapter(Adapter):
         ),
         Setting("project", "Project", help="For project.task: the id of the project."),
         Setting("language", "Language", help="Of labels, such as de_DE.", default="en_US"),
-        Setting(KEPT, "User id", secret=True, kept=True),
     )
     guides = (
         Guide(
@@ -121,10 +120,13 @@ class OdooAdapter(Adapter):
     @classmethod
     def may_be_id(cls, contact_id: str) -> bool:
         """Return whether a text is a number from 1 to 2**31 - 1, as Odoo's ids are."""
-        return _ID.fullmatch(contact_id) is not None and int(contact_id) < 2**31
+        return is_record_id(contact_id) and int(contact_id) < 2**31
 
     def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
-        """Return 0: the mark is a unique external id, with which nothing is created twice."""
+        """Return 0: the mark is a unique external id, with which nothing is created twice.
+
+        A create that is sent again returns the record of the first, so none is looked up.
+        """
         return 0.0
 
     # Contacts.
@@ -173,7 +175,9 @@ class OdooAdapter(Adapter):
         self.check_id(contact_id)
         if properties.get("name") == "":
             raise Rejected([Problem("name", "Odoo needs a name for each contact")])
-        return self._write("contacts", properties, {".id": contact_id})
+        # Odoo repeats other methods by itself when two calls write one record, but no `load`.
+        with self.context.lease(f"contact {contact_id}", self.context.remaining()):
+            return self._write("contacts", properties, {".id": contact_id})
 
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
         """Return the properties whose values differ from the contact's, as Odoo stores them."""
@@ -192,15 +196,7 @@ class OdooAdapter(Adapter):
         return any(same(phone, part.strip()) for text in held for part in text.split("|"))
 
     def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
-        try:
-            with free_emails(self, writes) as free:
-                made = [writes[index] for index in free]
-                results = write_batches(made, fit=self._fit_contact, send=self._send_batch)
-        except AdapterError as exc:
-            # Raised by a lookup, before anything was written.
-            return [exc] * len(writes)
-        by_index = dict(zip(free, results, strict=True))
-        return [by_index.get(index) for index in range(len(writes))]
+        return write_batches(writes, fit=self._fit_contact, send=self._send_batch)
 
     # Deals and tickets.
 
@@ -213,35 +209,6 @@ class OdooAdapter(Adapter):
         if kind == "deals":
             fixed["type"] = "opportunity"
         return self._write(kind, properties, fixed)
-
-    def find_marked(
-        self,
-        kind: Written,
-        contact_id: str,
-        mark: str,
-        *,
-        sent: Mapping[str, str],
-        since_ms: int,
-    ) -> Saved | None:
-        """Return the newest record of the contact, or with its values, whose external id is `mark`.
-
-        Users may not search for external ids, but may read those of records.
-        """
-        model = self._definitions.model(kind).name
-        if kind != "contacts":
-            self.check_id(contact_id)
-            domain: list[Any] = [["partner_id", "=", int(contact_id)]]
-        elif sent.get("email"):
-            domain = [["email_normalized", "=", sent["email"].lower()]]
-        else:
-            domain = self._holders([sent["phone"]]) if sent.get("phone") else []
-        newest = self._api.search(model, domain, ["id"], order="id desc", limit=_CANDIDATES)
-        ids = [int(newest.id(record)) for record in newest.items("result")]
-        answer = self._api.call(model, "get_metadata", ids=ids) if ids else newest
-        for record in answer.items("result"):
-            if {"id": record.get("xmlid")} == _marked(mark):
-                return self._saved(kind, answer.id(record), "created")
-        return None
 
     # What it tells.
 
@@ -312,7 +279,7 @@ class OdooAdapter(Adapter):
 
     def _fit_contact(self, properties: Mapping[str, str]) -> dict[str, str]:
         with CONTACTS.names.translated(properties) as given:
-            return self._definitions.fitting("contacts").fitted("contacts", given)
+            return self._definitions.fitted("contacts", given)
 
     def _row(self, kind: Written, fit: Mapping[str, str], fixed: Row) -> Row:
         """Return the row of a `load` that writes these values, beside the cells `fixed`."""
@@ -328,16 +295,16 @@ class OdooAdapter(Adapter):
 
     def _write(self, kind: Written, properties: Mapping[str, str], fixed: Row) -> Saved:
         """Load one row with the cells `fixed`; a record with its mark is returned as it is."""
-        model, fitting = self._definitions.model(kind), self._definitions.fitting(kind)
+        model, fitted = self._definitions.model(kind), self._definitions.fitted
         with model.names.translated(properties) as given:
             if kind == "tickets" and "priority" in given:
                 given["priority"] = self._definitions.priority(given["priority"])
-            row = self._row(kind, fitting.fitted(kind, given), fixed)
+            row = self._row(kind, fitted(kind, given), fixed)
             try:
                 id = self._load(model.name, row)
             except Rejected:
                 # The definitions may have changed, even if Odoo names no field.
-                fit = fitting.fitted(kind, given, newer_than=self._definitions.stale_s)
+                fit = fitted(kind, given, newer_than=self._definitions.stale_s)
                 fresh = self._row(kind, fit, fixed)
                 if fresh == row:
                     raise
@@ -361,26 +328,36 @@ class OdooAdapter(Adapter):
     ) -> None:
         # All rows of a `load` have the same columns, and an empty cell clears a value.
         batches: dict[tuple[str, ...], dict[int, Row]] = {}
-        for index, item in items.items():
-            if action == "create" or self.may_be_id(item.contact_id):
-                fixed = {".id": item.contact_id} if item.contact_id else _marked(item.mark)
-                row = self._row("contacts", item.properties, fixed)
-                batches.setdefault(tuple(row), {})[index] = row
-        for rows in batches.values():
-            results.update(self._load_batch(rows, "updated" if action == "update" else "created"))
+        with free_emails(self, list(items.values())) as free:
+            for index, item in (one for i, one in enumerate(items.items()) if i in free):
+                if action == "create" or self.may_be_id(item.contact_id):
+                    fixed = {".id": item.contact_id} if item.contact_id else _marked(item.mark)
+                    row = self._row("contacts", item.properties, fixed)
+                    batches.setdefault(tuple(row), {})[index] = row
+            for rows in batches.values():
+                outcome: Outcome = "updated" if action == "update" else "created"
+                results.update(self._load_batch(rows, outcome))
 
     def _load_batch(self, rows: Mapping[int, Row], outcome: Outcome) -> Results:
-        """Load rows of contacts without those that Odoo refuses; return the results by index."""
+        """Load rows of contacts without those that Odoo refuses; return the results by index.
+
+        A row without a result is written alone later. An error that no row can cause, such as a
+        lost answer, is the result of all rows of the `load`.
+        """
         while rows:
             try:
                 ids = self._api.load(CONTACTS.name, list(rows.values()))
                 saved = [self._saved("contacts", id, outcome) for id in ids]
                 return dict(zip(rows, saved, strict=True))
-            except Rejected as exc:
+            except NotLoaded as exc:
                 # Written alone, a refused row gets an error of its own.
-                bad = exc.rows if isinstance(exc, NotLoaded) else ()
-                good = {index: row for i, (index, row) in enumerate(rows.items()) if i not in bad}
-                rows = good if bad else {}
+                good = {
+                    index: row for i, (index, row) in enumerate(rows.items()) if i not in exc.rows
+                }
+                rows = good if len(good) < len(rows) else {}
+            except (Conflict, NotFound, NotYet, Rejected):
+                # One row may be the cause: each is written alone.
+                return {}
             except AdapterError as exc:
                 return dict.fromkeys(rows, exc)
         return {}

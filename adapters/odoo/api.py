@@ -17,21 +17,14 @@ from crmhub.adapter import (
     NotYet,
     Problem,
     Rejected,
-    Throttled,
     Unavailable,
 )
 from crmhub.adapter.http import GENERAL, Answer, Http
-from crmhub.adapter.oauth import Grant
-from crmhub.adapter.remembered import HOUR
+from crmhub.adapter.remembered import Remembered
 from crmhub.adapter.types import to_text
 
-_LOGIN = "login"
-# Below the five refused logins after which Odoo refuses all.
-_LOGINS = 4
 # A worker of Odoo serves one call at a time, and people need some of them.
 _AT_ONCE = 4
-# For so many seconds Odoo refuses all logins after five refused ones (base.login_cooldown).
-_COOLDOWN_S = 60.0
 _BUSY_S = 1.0
 _SHOWN = 300
 _BUSY = re.compile("could not serialize|deadlock|could not obtain lock|Serialization|Lock")
@@ -50,26 +43,23 @@ _NO_INTERFACE = (
 class Api:
     """Calls the models of one Odoo, with the API key of the connection.
 
-    JSON-RPC names the user by number: a login tells it, and it is kept for an hour.
+    JSON-RPC names the user by number: a login tells it, to each process once an hour.
     """
 
     def __init__(self, context: Context, *, title: str) -> None:
         self._settings = context.settings
         self._key = context.credentials["api_key"]
         self._json2 = context.settings["interface"] == "json-2"
-        self._user = Grant(context, title, self._log_in)
+        self._user = Remembered(self._log_in, context)
         self._http = Http(
             context,
             context.settings["base_url"],
             crm=title,
             authorize=self._headers,
             failure=_failure,
-            budgets={
-                GENERAL: context.budget(GENERAL, calls=100, seconds=10),
-                _LOGIN: context.budget(_LOGIN, calls=_LOGINS, seconds=_COOLDOWN_S),
-            },
+            budgets={GENERAL: context.budget(GENERAL, calls=100, seconds=10)},
             at_once=_AT_ONCE,
-            secrets=self._user.secrets,
+            secrets=lambda: (self._key,),
         )
 
     def call(
@@ -93,9 +83,8 @@ class Api:
             body = named | ({"ids": ids} if ids else {})
             answer = self._http.send("POST", "json", "2", model, method, body=body, reads=reads)
             return replace(answer, body={"result": answer.body})
-        user = int(self._user.token())
-        args = [self._settings["db"], user, self._key, model, method, [ids] if ids else [], named]
-        return self._rpc("object", "execute_kw", args, reads=reads)
+        args = [model, method, [ids] if ids else [], named]
+        return self._rpc("object", "execute_kw", self._user.get(), self._key, *args, reads=reads)
 
     def search(self, model: str, domain: list[Any], fields: Iterable[str], **more: Any) -> Answer:
         """Return the records in a domain with some fields, the oldest first.
@@ -141,22 +130,19 @@ class Api:
         database = {"X-Odoo-Database": self._settings["db"]} if self._settings["db"] else {}
         return {"Authorization": f"bearer {self._key}", **database}
 
-    def _log_in(self, credentials: Mapping[str, str]) -> Mapping[str, Any]:
-        args = [self._settings["db"], self._settings["user"], credentials["api_key"], {}]
-        answer = self._rpc("common", "authenticate", args, lane=_LOGIN, reads=True, anonymous=True)
-        user = answer.object().get("result")
-        if user is False:
-            raise Denied(
-                "Odoo refuses user or API key. After five such logins it refuses all for a minute."
-            )
-        if not isinstance(user, int):
-            raise answer.broken("it names no user")
-        return {"access_token": str(user), "expires_in": HOUR}
+    def _log_in(self) -> int:
+        answer = self._rpc("common", "authenticate", self._settings["user"], self._key, {})
+        match answer.object().get("result"):
+            case False:
+                raise Denied("Odoo refuses user or API key.")
+            case int(user) if user is not True:
+                return user
+        raise answer.broken("it names no user")
 
-    def _rpc(self, service: str, method: str, args: list[Any], **options: Any) -> Answer:
-        params = {"service": service, "method": method, "args": args}
+    def _rpc(self, service: str, method: str, *args: Any, reads: bool = True) -> Answer:
+        params = {"service": service, "method": method, "args": [self._settings["db"], *args]}
         body = {"jsonrpc": "2.0", "method": "call", "id": 1, "params": params}
-        return self._http.send("POST", "jsonrpc", body=body, **options)
+        return self._http.send("POST", "jsonrpc", body=body, reads=reads)
 
 
 class NotLoaded(Rejected):
@@ -202,15 +188,15 @@ def _raised(name: str, message: str) -> AdapterError:
         return NotYet(f"Odoo is busy with the same records: {words}", retry_after=_BUSY_S)
     if _NO_MODEL.search(message) or kind in _OTHER_VERSION:
         return BadConfig(f"This Odoo lacks an app, or has another version: {words}")
-    if kind == "OperationalError" and "database" in message:
+    if kind == "OperationalError" and "does not exist" in message:
         return BadConfig(f"Odoo has no such database: {words}")
     if kind in _REFUSALS:
         return Rejected([], f"Odoo does not take these values: {words}")
     match kind:
-        case "AccessDenied" if "Too many" in message:
-            return Throttled("Odoo refuses logins for a while.", retry_after=_COOLDOWN_S)
         case "AccessDenied" | "Unauthorized" | "SessionExpiredException":
             return Denied(f"Odoo refuses the API key or the user: {words}")
+        case "MissingError" if "res.users(" in message:
+            return Denied("Odoo has this user no more.")
         case "AccessError":
             return lacks([words])
         case "MissingError":

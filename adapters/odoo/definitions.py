@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, cast
 
 from adapters.odoo.api import Api
@@ -15,13 +16,16 @@ from crmhub.adapter import (
     Linked,
     Owner,
     Pipeline,
+    Problem,
     PropertyType,
+    Rejected,
     Unsupported,
 )
 from crmhub.adapter import definitions as shared
 from crmhub.adapter.answers import text_of
 from crmhub.adapter.fitting import Fitting
 from crmhub.adapter.names import Names
+from crmhub.adapter.remembered import HOUR
 from crmhub.adapter.types import from_html, to_html, to_text
 
 _OWNER = "hubspot_owner_id"
@@ -146,6 +150,15 @@ class Field(Described):
                 return ";".join(sorted(text.split(";"), key=lambda id: (len(id), id)))
         return text
 
+    def fault(self, text: str) -> str:
+        """Return why Odoo refuses a text, where it does not name the field; "" if it does."""
+        match self.odoo_type:
+            case "integer" if abs(Decimal(text or 0)) >= 2**31:
+                return "Odoo takes only whole numbers below 2147483648 here"
+            case "date" | "datetime" if "" < text < "1000":
+                return "Odoo takes no year before 1000"
+        return ""
+
     def cell(self, text: str) -> tuple[str, str]:
         """Return the column and the cell of a `load` for a text of the contract."""
         match self.odoo_type:
@@ -190,6 +203,20 @@ class Definitions(shared.Definitions):
         """Return what converts values to those that a kind of record takes."""
         model = self.model(kind)
         return Fitting(self, places={kind: model.places}, owner=model.owner)
+
+    def fitted(
+        self, kind: Kind, properties: Mapping[str, str], *, newer_than: float = HOUR
+    ) -> dict[str, str]:
+        """Return properties of Odoo's names with their values as Odoo takes them.
+
+        Definitions of the last `newer_than` seconds are used first. Raises Rejected.
+        """
+        fit = self.fitting(kind).fitted(kind, properties, newer_than=newer_than)
+        fields = self.fields(kind)
+        faults = {name: fields[name].fault(text) for name, text in fit.items()}
+        if any(faults.values()):
+            raise Rejected([Problem(name, fault) for name, fault in faults.items() if fault])
+        return fit
 
     def priority(self, text: str) -> str:
         """Return the ticket priority that HubSpot calls `text`; another text is unchanged."""

@@ -324,8 +324,8 @@ class Adapter(ABC):
         Raises NotYet while the CRM cannot answer reliably.
 
         If the adapter does not override this method, the hub sends a deal or ticket again at once,
-        which makes a duplicate if the first attempt took effect. A contact is found by its email or
-        phone.
+        which makes a duplicate if the first attempt took effect, unless the CRM returns the record
+        that has the mark already. A contact is found by its email or phone.
         """
         self._cannot("look up a write")
 

@@ -14,11 +14,12 @@ from adapters.fakes.odoo.errors import (
     invalid_field,
     missing_error,
     user_error,
-    validation_error,
 )
 from adapters.fakes.odoo.models import INSTALLED_LANGUAGES, Field, Model, models
 from adapters.fakes.records import Record, now_ms
 
+# Before, Odoo quotes the words of a constraint.
+_PLAIN_WORDS_SINCE = 18
 _ADDRESS = re.compile(r"[^\s,;<>\"]+@[^\s,;<>\"]+")
 _SCRIPT = re.compile(r"<script.*?</script>", re.DOTALL | re.IGNORECASE)
 _ORDER = re.compile(r"(\w+)(?: (asc|desc))?", re.IGNORECASE)
@@ -131,7 +132,7 @@ class Database:
         """Return a record; raise MissingError if it does not exist."""
         record = self.records[name].get(id)
         if record is None:
-            raise missing_error()
+            raise missing_error(name, id)
         return record
 
     # Writing.
@@ -192,13 +193,21 @@ class Database:
 
     def _check(self, name: str, model: Model, values: Mapping[str, Any]) -> None:
         if name == "res.partner" and values["type"] == "contact" and not values["name"]:
-            raise validation_error("Contacts require a name")
+            message = "Contacts require a name"
+            message = f"'{message}'" if self.version < _PLAIN_WORDS_SINCE else message
+            raise OdooError("psycopg2.errors.CheckViolation", message)
         for field, value in values.items():
             one = model.fields[field]
             if one.required and value in (False, ""):
                 raise MissingValue(field, one.string)
             if isinstance(value, str) and "\x00" in value:
                 message = "A string literal cannot contain NUL (0x00) characters."
+                raise OdooError("builtins.ValueError", message)
+            if one.type == "integer" and not -(2**31) <= value < 2**31:
+                raise OdooError("psycopg2.errors.NumericValueOutOfRange", "integer out of range\n")
+            if one.type in ("date", "datetime") and value and value < "1000":
+                # Odoo writes such a year without zeros, and cannot read it back.
+                message = f"time data '{value.lstrip('0')}' does not match format '%Y-%m-%d'"
                 raise OdooError("builtins.ValueError", message)
 
     def delete(self, name: str, id: int) -> None:
@@ -212,9 +221,9 @@ class Database:
                     record.write({**record.properties, **gone}, now_ms())
 
     def check_context(self, context: Mapping[str, Any]) -> None:
-        """Raise UserError for a language that is not installed."""
+        """Raise UserError for a language that is not installed; Odoo 17 takes English then."""
         language = context.get("lang")
-        if language and language not in INSTALLED_LANGUAGES:
+        if self.version > 17 and language and language not in INSTALLED_LANGUAGES:
             raise user_error(f"Invalid language code: {language}")
 
 
@@ -223,5 +232,5 @@ class MissingValue(OdooError):
 
     def __init__(self, field: str, label: str) -> None:
         message = f"Missing required value for the field '{label}' ({field})"
-        super().__init__("odoo.exceptions.ValidationError", message, 422)
+        super().__init__("psycopg2.errors.NotNullViolation", message)
         self.field = field

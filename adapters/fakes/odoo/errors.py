@@ -46,14 +46,14 @@ def access_error(message: str) -> OdooError:
     return OdooError("odoo.exceptions.AccessError", message, 403)
 
 
-def access_denied(message: str = "Access Denied") -> OdooError:
-    """Return the error of a refused login."""
-    return OdooError("odoo.exceptions.AccessDenied", message, 403)
+def access_denied() -> OdooError:
+    """Return the error of a refused key."""
+    return OdooError("odoo.exceptions.AccessDenied", "Access Denied", 403)
 
 
-def missing_error() -> OdooError:
+def missing_error(model: str, id: int) -> OdooError:
     """Return the error of a record that does not exist."""
-    message = "Record does not exist or has been deleted."
+    message = f"Record does not exist or has been deleted.\n(Record: {model}({id},))"
     return OdooError("odoo.exceptions.MissingError", message, 404)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -14,14 +13,13 @@ from adapters.fakes.answers import Answer, Refused
 from adapters.fakes.faults import Fault
 from adapters.fakes.limits import AtOnce, Window, parse, retry_header
 from adapters.fakes.odoo.database import Database
-from adapters.fakes.odoo.errors import OdooError, access_denied
+from adapters.fakes.odoo.errors import OdooError, access_denied, missing_error
 from adapters.fakes.odoo.methods import Methods
 from adapters.fakes.records import Record
 from adapters.fakes.server import Received
 
 JSON_2_SINCE = 19
 """The first major version of Odoo that has the interface JSON-2."""
-_LOGINS, _COOLDOWN_S = 5, 60.0
 _PAGE = b"<!doctype html><title>404 Not Found</title><h1>Not Found</h1>"
 _HTML = "text/html; charset=utf-8"
 
@@ -49,7 +47,7 @@ class Options(fake.Options):
 class FakeOdoo(fake.Fake):
     """A fake Odoo on its own port; `with FakeOdoo() as fake:` starts and stops it.
 
-    `data` is its database. `refused_logins` counts the logins that were refused in a row.
+    `data` is its database.
     """
 
     settings: ClassVar = {
@@ -66,8 +64,6 @@ class FakeOdoo(fake.Fake):
             super().reset()
             self.general = Window("general", *parse(self.options.limit))
             self.windows = {"limit": self.general}
-            self.refused_logins = 0
-            self._last_refused = 0.0
             self.data = Database(self.options.version)
             self.models = {
                 "contacts": "res.partner",
@@ -157,39 +153,22 @@ class FakeOdoo(fake.Fake):
             database, user, password, _ = args
             self._open(database)
             good = (user, password) == (self.options.user, self.options.api_key)
-            return self.uid if self._log_in(good=good) else False
+            return self.uid if good else False
         if service == "object" and method == "execute_kw":
             database, uid, password, model, called, positional, named = args
             self._open(database)
-            cooling = self._cooling()
-            if not self._log_in(good=(uid, password) == (self.uid, self.options.api_key)):
-                raise access_denied(
-                    "Too many login failures, please wait a bit before trying again."
-                    if cooling
-                    else "Access Denied"
-                )
+            if uid != self.uid:
+                raise missing_error("res.users", uid)
+            if password != self.options.api_key:
+                raise access_denied()
             return self._called(model, called, positional[0] if positional else [], named)
         raise OdooError("builtins.Exception", f"Method not found: {service}.{method}")
 
     def _open(self, database: str) -> None:
         if database != self.options.database:
-            message = f'connection failed: FATAL:  database "{database}" does not exist\n'
+            message = 'connection to server at "127.0.0.1", port 5432 failed: FATAL:  '
+            message += f'database "{database}" does not exist\n'
             raise OdooError("psycopg2.OperationalError", message)
-
-    def _cooling(self) -> bool:
-        recent = time.monotonic() - self._last_refused < _COOLDOWN_S
-        return self.refused_logins >= _LOGINS and recent
-
-    def _log_in(self, *, good: bool) -> bool:
-        """Return whether a login is accepted; after five refused ones, none is for a minute."""
-        if self._cooling():
-            return False
-        if good:
-            self.refused_logins = 0
-            return True
-        self.refused_logins += 1
-        self._last_refused = time.monotonic()
-        return False
 
     def _called(self, model: str, method: str, ids: Any, named: Mapping[str, Any]) -> Any:
         """Call a method in a transaction: whatever it wrote is undone if it fails."""

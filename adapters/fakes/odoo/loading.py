@@ -11,9 +11,12 @@ from adapters.fakes.odoo.database import Database, MissingValue
 from adapters.fakes.odoo.errors import OdooError, validation_error
 from adapters.fakes.odoo.models import Field, Model
 
+# Before, an unknown column is an error of Python.
+_NAMES_FIELDS_SINCE = 19
 # After this many errors, Odoo looks at no further row.
 _MOST_ERRORS = 10
 _TIME = "%Y-%m-%d %H:%M:%S"
+_NO = ("0", "false", "no")
 Row = tuple[dict[str, Any], dict[str, Any]]
 """The values of a row, and the part of messages that says which row it is."""
 
@@ -39,6 +42,8 @@ class Import:
         for column in columns:
             field = column.partition("/")[0]
             if field not in ("id", ".id") and field not in self._model.fields:
+                if self._database.version < _NAMES_FIELDS_SINCE:
+                    raise OdooError("builtins.KeyError", field)
                 raise OdooError("builtins.ValueError", f"Invalid field name {field!r}")
         before = self._database.snapshot()
         batch = [self._converted(columns, row, i) for i, row in enumerate(rows)]
@@ -75,9 +80,13 @@ class Import:
 
     def _own_id(self, cell: str, info: Mapping[str, Any]) -> int | bool:
         try:
-            id: Any = int(cell)
+            id = int(cell)
         except ValueError:
-            id = cell
+            message = f'invalid input syntax for type integer: "{cell}"\n'
+            raise OdooError("psycopg2.errors.InvalidTextRepresentation", message) from None
+        if id >= 2**31:
+            message = f'value "{id}" is out of range for type integer\n'
+            raise OdooError("psycopg2.errors.NumericValueOutOfRange", message)
         if self._database.search(self._name, [["id", "=", id]], self._context):
             return int(id)
         self._tell(info, f"Unknown database identifier '{id}'", field=".id")
@@ -98,19 +107,24 @@ class Import:
                 # The fake looks no names up.
                 raise ValueError(f"No matching record found for name '{cell}' in field '%(field)s'")
             ids = [self._linked(field, one) for one in cell.split(",")]
-            return ids if field.type == "many2many" else ids[0]
+            if field.type == "many2many":
+                return [id for id in ids if id]
+            return ids[0]
         converter = converters.get(field.type)
         return converter(field, cell) if converter else cell
 
-    def _linked(self, field: Field, cell: str) -> int:
-        id: Any = int(cell) if cell.isdecimal() else cell
-        if isinstance(id, int) and id >= 2**31:
-            raise OdooError("psycopg2.errors.NumericValueOutOfRange", "integer out of range\n")
+    def _linked(self, field: Field, cell: str) -> int | bool:
+        if cell.lower() in _NO:
+            return False
+        try:
+            id = int(cell)
+        except ValueError:
+            raise ValueError(f"Invalid database id '{cell}' for the field '%(field)s'") from None
         if not self._database.search(field.relation, [["id", "=", id]], self._context):
             raise ValueError(
                 f"No matching record found for database id '{cell}' in field '%(field)s'"
             )
-        return int(id)
+        return id
 
     def _datetime(self, field: Field, cell: str) -> str:
         try:
@@ -141,7 +155,7 @@ class Import:
                 errors += 1
                 self._database.restore(before)
                 named = {"field": exc.field} if isinstance(exc, MissingValue) else {}
-                self._tell(info, exc.message, **named)
+                self._tell(info, _described(exc), **named)
             if errors >= max(_MOST_ERRORS, i / _MOST_ERRORS):
                 text = "Found more than 10 errors and more than one error per 10 records"
                 self._messages.append({"type": "warning", "message": text})
@@ -181,10 +195,18 @@ class Import:
         self._messages.append({**info, "type": "error", "message": message, **more})
 
 
+def _described(error: OdooError) -> str:
+    """Return the message of a row; errors of Python are named."""
+    package, _, kind = error.name.rpartition(".")
+    if package == "builtins":
+        return f"Unknown error during import: <class '{kind}'>: {error.message}"
+    return error.message
+
+
 def _boolean(field: Field, cell: str) -> bool:
     if cell.lower() in ("1", "true", "yes"):
         return True
-    if cell.lower() in ("0", "false", "no"):
+    if cell.lower() in _NO:
         return False
     raise ValueError(f"Unknown value '{cell}' for boolean field '%(field)s'")
 

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from adapters.fakes.odoo.database import Database
-from adapters.fakes.odoo.errors import OdooError, missing_error
+from adapters.fakes.odoo.errors import OdooError
 from adapters.fakes.odoo.loading import Import
-from adapters.fakes.records import Record
 
 _OF_MODEL = frozenset({"fields_get", "search_read", "load", "check_access_rights"})
 
@@ -34,7 +33,6 @@ class Methods:
             "fields_get": self._fields_get,
             "search_read": self._search_read,
             "load": self._load,
-            "get_metadata": self._get_metadata,
         }
         # Odoo 18 renamed this one.
         old, new = self._database.version < 19, self._database.version > 17
@@ -98,32 +96,6 @@ class Methods:
         self, ids: Any, context: Mapping[str, Any], fields: list[str], data: list[list[Any]]
     ) -> dict[str, Any]:
         return Import(self._database, self._name, context, self._zone).load(fields, data)
-
-    def _get_metadata(self, ids: Any, context: Mapping[str, Any]) -> list[dict[str, Any]]:
-        self._database.allow(self._name, "read")
-        shown = []
-        for id in ids:
-            record = self._database.records[self._name].get(id)
-            if record is None:
-                raise missing_error()
-            shown.append(self._metadata(record))
-        return shown
-
-    def _metadata(self, record: Record) -> dict[str, Any]:
-        known = [
-            (external, fixed)
-            for external, (model, id, fixed) in self._database.external.items()
-            if (model, id) == (self._name, int(record.id))
-        ]
-        first, fixed = known[0] if known else (False, False)
-        return {
-            "id": int(record.id),
-            "create_date": record.properties["create_date"],
-            "write_date": record.properties["write_date"],
-            "xmlid": first,
-            "xmlids": [{"xmlid": name, "noupdate": one} for name, one in known],
-            "noupdate": fixed,
-        }
 
     def _check_access_rights(
         self,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from adapters.odoo import OdooAdapter
-from crmhub.adapter import Denied, LacksRight, Throttled, Unavailable
+from crmhub.adapter import Denied, LacksRight, Unavailable
 from crmhub.adapter.testing import HttpAdapterTests
 from crmhub.adapter.testing.proxy import Request
 from tests.adapters.odoo.odoo_crm import JSON_2, JSON_RPC, KEY, OdooCrm
@@ -47,7 +47,6 @@ class TestOdooByJsonRpc(_OnOdoo):
     own_errors = (
         (Denied, 200, error("odoo.exceptions.AccessDenied")),
         (LacksRight, 200, error("odoo.exceptions.AccessError")),
-        (Throttled, 200, error("odoo.exceptions.AccessDenied", "Too many login failures")),
         (Unavailable, 200, error("psycopg2.errors.SerializationFailure")),
         (Unavailable, 200, error("builtins.ZeroDivisionError")),
     )

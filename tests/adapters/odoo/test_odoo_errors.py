@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from adapters.fakes.odoo import FakeOdoo
+from adapters.fakes.odoo.errors import OdooError, missing_error
 from crmhub.adapter import (
     Adapter,
     AdapterError,
@@ -17,13 +18,15 @@ from crmhub.adapter import (
     NotYet,
     Rejected,
     Saved,
-    Throttled,
+    Unavailable,
     Uncertain,
     configured,
 )
+from crmhub.adapter.testing import Connection
 from crmhub.adapter.upserts import upsert_contacts
 from tests.adapters.odoo.odoo_crm import JSON_RPC, KEY, OdooCrm, connected, person
 
+EMAIL = "ann@example.org"
 BUSY = {"type": "error", "message": "could not serialize access due to concurrent update\n"}
 
 
@@ -87,6 +90,21 @@ def test_a_lock_is_tried_again(adapter: Adapter, crm: OdooCrm, fake: FakeOdoo) -
     assert len(crm.contacts()) == 1
 
 
+def test_updates_of_one_contact_wait_for_each_other(
+    adapter: Adapter, connection: Connection, crm: OdooCrm, fake: FakeOdoo
+) -> None:
+    first, second = (crm.add_contact({"lastname": name, "email": EMAIL}) for name in ("A", "B"))
+    adapter.describe("contacts")
+    fake.take_requests()
+    with connection.leases.hold(f"contact {first}", 60.0):
+        with connection.within(0.1), pytest.raises(NotYet):
+            adapter.update_contact(first, {"comment": "Roofer"})
+        assert not fake.take_requests()
+        adapter.update_contact(second, {"comment": "Roofer"})
+    adapter.update_contact(first, {"comment": "Roofer"})
+    assert [one["comment"] for one in crm.contacts().values()] == ["Roofer", "Roofer"]
+
+
 def test_a_page_of_a_proxy_leaves_doubt(adapter: Adapter, crm: OdooCrm, fake: FakeOdoo) -> None:
     adapter.describe("contacts")
     fake.fail(502, path=only_loads(fake), written=True)
@@ -115,33 +133,42 @@ def odoo17() -> Any:
         yield crm.fake
 
 
-def test_a_refused_login_is_denied_and_spares_the_others(odoo17: FakeOdoo) -> None:
+def test_a_refused_login_is_denied_each_time(odoo17: FakeOdoo) -> None:
+    """Odoo puts no pause on logins of its API: an operator who tests a key sees the reason."""
     connection = connected(odoo17, user="nobody@acme.example")
-    for _ in range(3):
-        with pytest.raises(Denied):
+    for _ in range(6):
+        with pytest.raises(Denied, match="user or API key"):
             connection.adapter().check()
-    assert (odoo17.refused_logins, connection.saved) == (3, [])
-    assert connection.budgets["login"].taken == 3
     connection.outgoing.close()
 
 
-def test_odoos_silence_after_refused_logins_is_throttled(odoo17: FakeOdoo) -> None:
+def test_a_process_logs_in_once(odoo17: FakeOdoo) -> None:
+    connection = connected(odoo17)
+    adapter = connection.adapter()
+    for _ in range(3):
+        adapter.check()
+    logins = [seen for seen in odoo17.requests if b'"authenticate"' in seen.body]
+    assert (len(logins), connection.saved) == (1, [])
+    connection.outgoing.close()
+
+
+def test_a_user_that_was_deleted_is_denied(odoo17: FakeOdoo) -> None:
     connection = connected(odoo17)
     adapter = connection.adapter()
     adapter.check()
-    odoo17.refused_logins, odoo17._last_refused = 5, float("inf")
-    with pytest.raises(Throttled) as caught:
-        adapter.find_contact(email="ann@example.org")
-    assert caught.value.retry_after == 60
+    odoo17.uid += 1
+    with pytest.raises(Denied):
+        adapter.get_contact("1", ["email"])
     connection.outgoing.close()
 
 
-def test_a_user_is_kept_for_all_processes(odoo17: FakeOdoo) -> None:
+def test_a_database_that_starts_up_is_no_wrong_setting(odoo17: FakeOdoo) -> None:
+    message = "connection failed: FATAL:  the database system is starting up"
+    data = OdooError("psycopg2.OperationalError", message).data()
+    odoo17.fail(200, body={"jsonrpc": "2.0", "error": {"data": data}}, times=None)
     connection = connected(odoo17)
-    for _ in range(3):
+    with pytest.raises(Unavailable), connection.within(0.1):
         connection.adapter().check()
-    logins = [seen for seen in odoo17.requests if b'"authenticate"' in seen.body]
-    assert (len(logins), len(connection.saved)) == (1, 1)
     connection.outgoing.close()
 
 
@@ -256,6 +283,40 @@ def test_an_id_that_odoo_never_issues_spoils_no_batch(adapter: Adapter, crm: Odo
     outcomes = adapter.write_contacts(writes)
     assert [one and isinstance(one, Saved) for one in outcomes] == [None, True, None]
     assert crm.contacts()[known]["comment"] == "Roofer"
+
+
+def test_a_locked_row_of_a_batch_holds_up_no_other(
+    adapter: Adapter, crm: OdooCrm, fake: FakeOdoo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    ids = [crm.add_contact({"lastname": "Lee", "email": f"ann{i}@example.org"}) for i in range(2)]
+    adapter.describe("contacts")
+    fake.fail(200, body=loaded(fake, BUSY | {"record": 0}), path=only_loads(fake), times=3)
+    outcomes = adapter.write_contacts([ContactWrite(id, {"comment": "Roofer"}) for id in ids])
+    assert outcomes == [None, None]
+
+
+def test_a_contact_that_vanishes_in_a_batch_is_told_of_no_other(
+    adapter: Adapter, crm: OdooCrm, fake: FakeOdoo
+) -> None:
+    id = crm.add_contact({"lastname": "Lee", "email": "ann@example.org"})
+    adapter.describe("contacts")
+    gone = missing_error("res.partner", 999).data()
+    body = gone if fake.options.version >= 19 else {"jsonrpc": "2.0", "error": {"data": gone}}
+    status = 404 if fake.options.version >= 19 else 200
+    fake.fail(status, body=body, path=only_loads(fake))
+    writes = [ContactWrite(one, {"comment": "Roofer"}) for one in (id, "999")]
+    assert adapter.write_contacts(writes) == [None, None]
+
+
+def test_an_error_that_no_row_can_cause_is_told_of_each(
+    adapter: Adapter, crm: OdooCrm, fake: FakeOdoo
+) -> None:
+    ids = [crm.add_contact({"lastname": "Lee", "email": f"ann{i}@example.org"}) for i in range(2)]
+    adapter.describe("contacts")
+    fake.fail(kind="reset", path=only_loads(fake), written=True)
+    outcomes = adapter.write_contacts([ContactWrite(id, {"comment": "Roofer"}) for id in ids])
+    assert [type(one) for one in outcomes] == [Uncertain] * 2
 
 
 def test_a_lost_answer_to_a_batch_is_uncertain_for_each_and_makes_none_twice(

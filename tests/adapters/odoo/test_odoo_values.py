@@ -42,7 +42,29 @@ def test_a_link_to_nothing_is_rejected_by_name(adapter: Adapter, contact: str) -
     for wrong in ("999", "1.5", str(2**31)):
         with pytest.raises(Rejected) as caught:
             adapter.update_contact(contact, {"lastname": "Ross", "country_id": wrong})
-        assert [problem.name for problem in caught.value.problems] in (["country_id"], [])
+        assert [problem.name for problem in caught.value.problems] == ["country_id"]
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "right"),
+    [
+        ("color", "2147483648", "2147483647"),
+        ("color", "1.5", "-3"),
+        ("x_birthday", "0001-01-01", "1000-01-01"),
+        ("x_visited", "0001-01-01T00:00:00Z", "1000-01-01T00:00:00.000Z"),
+    ],
+)
+def test_a_value_out_of_range_is_rejected_by_name(
+    adapter: Adapter, crm: OdooCrm, contact: str, name: str, wrong: str, right: str
+) -> None:
+    """Odoo does not name the field of each of them."""
+    before = crm.contacts()
+    with pytest.raises(Rejected) as caught:
+        adapter.update_contact(contact, {"lastname": "Ross", name: wrong})
+    assert [problem.name for problem in caught.value.problems] == [name]
+    assert crm.contacts() == before
+    adapter.update_contact(contact, {name: right})
+    assert adapter.get_contact(contact, [name]).properties == {name: right}
 
 
 def test_a_time_is_stored_in_utc_whatever_the_users_zone(
