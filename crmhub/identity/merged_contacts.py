@@ -29,7 +29,7 @@ _WITH_FORMER_EMAIL = Statement(
     .order_by(_merge.decided_at)
     .limit(1)
 )
-_PERSONS_OF = Statement(sa.select(_b.person).distinct().where(_HERE, in_list(_b.crm_id, "crm_ids")))
+_PERSONS_OF = Statement(sa.select(_b.person).where(_HERE, in_list(_b.crm_id, "crm_ids")))
 _LOCK_ACTIONS = Statement(
     sa.select(action.c.id)
     .where(

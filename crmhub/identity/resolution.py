@@ -141,24 +141,32 @@ _OTHERS_WITHOUT_CONTACT = {
 _SET_SAID = {
     name: _updating(**{column.name: param("said")}) for name, column in LOOKUP_COLUMNS.items()
 }
-_PERSON_ALIKE = Statement(
-    sa.select(_other.c.person)
-    .select_from(tables.binding)
-    .join(
-        _other,
-        sa.and_(
-            _OTHERS_HERE,
-            _other.c.hub_id != _b.hub_id,
-            sa.or_(
+
+
+def _person_alike() -> Statement:
+    """Return the statement that finds the person of the oldest other binding with the same data.
+
+    The email counts, or the phone where neither binding has an email.
+    """
+    neither = sa.and_(_other.c.email.is_(None), _b.email.is_(None))
+    # Not one query with OR: SQLite would read all bindings of the connection.
+    found = sa.union_all(
+        *(
+            sa.select(_other.c.person, _other.c.created_at, _other.c.hub_id)
+            .select_from(tables.binding)
+            .join(_other, sa.and_(_OTHERS_HERE, _other.c.hub_id != _b.hub_id, is_alike))
+            .where(IS_BINDING)
+            for is_alike in (
                 _other.c.email == _b.email,
-                sa.and_(_other.c.email.is_(None), _b.email.is_(None), _other.c.phone == _b.phone),
-            ),
-        ),
-    )
-    .where(IS_BINDING)
-    .order_by(_other.c.created_at, _other.c.hub_id)
-    .limit(1)
-)
+                sa.and_(neither, _other.c.phone == _b.phone),
+            )
+        )
+    ).subquery("found")
+    oldest = sa.select(found.c.person).order_by(found.c.created_at, found.c.hub_id).limit(1)
+    return Statement(oldest)
+
+
+_PERSON_ALIKE = _person_alike()
 
 
 @dataclass(frozen=True, slots=True)

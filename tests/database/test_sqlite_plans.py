@@ -1,4 +1,4 @@
-"""On SQLite, a statement on a queue reads the rows that wait, not all rows that it ever had.
+"""On SQLite, the statements of writes read the rows that they are about, not whole tables.
 
 SQLite has no statistics of the tables, and a single writer: what a statement reads for nothing,
 while it holds the write lock, holds up every other caller.
@@ -13,6 +13,7 @@ import pytest
 from crmhub.database.connection import Database
 from crmhub.database.statements import Statement
 from crmhub.events import claiming as deliveries
+from crmhub.identity import merged_contacts, resolution
 from crmhub.journal import claiming as actions
 
 _OF_SUBSCRIPTION = "account_id=? AND subscription_id=?"
@@ -53,6 +54,30 @@ def test_actions_are_claimed_by_the_indexes_of_the_queue_and_the_person(
         "action_turn (account_id=? AND person=?)",
         "action_person (account_id=? AND person=?)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("statement", "places"),
+    [
+        (
+            resolution._PERSON_ALIKE,
+            [
+                "sqlite_autoindex_binding_1 (account_id=? AND connection_id=? AND hub_id=?)",
+                "binding_email (account_id=? AND connection_id=? AND email=?)",
+                "sqlite_autoindex_binding_1 (account_id=? AND connection_id=? AND hub_id=?)",
+                "binding_phone (account_id=? AND phone=? AND connection_id=?)",
+            ],
+        ),
+        (
+            merged_contacts._PERSONS_OF,
+            ["binding_crm_id (account_id=? AND connection_id=? AND crm_id=?)"],
+        ),
+    ],
+)
+def test_bindings_of_a_person_are_found_by_their_values(
+    sqlite_url: str, statement: Statement, places: list[str]
+) -> None:
+    assert [each for each in _indexes(sqlite_url, statement) if "binding" in each] == places
 
 
 def _indexes(url: str, statement: Statement) -> list[str]:
