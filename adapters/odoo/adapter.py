@@ -286,10 +286,10 @@ class OdooAdapter(Adapter):
         if ".id" not in fixed:
             # A new record has no values to clear.
             fit = {name: text for name, text in fit.items() if text}
-            names = [fit[name] for name in ("email", "phone", "mobile") if name in fit]
-            if kind == "contacts" and names:
-                # Odoo has no contact without a name.
-                fit = {"name": names[0], **fit}
+            if kind == "contacts":
+                # Odoo has no contact without a name, and gives one the time zone of the call.
+                names = [fit[name] for name in ("email", "phone", "mobile") if name in fit]
+                fit = {"name": "".join(names[:1]), "tz": "", **fit}
         fields = self._definitions.fields(kind)
         return fixed | dict(fields[name].cell(text) for name, text in fit.items())
 

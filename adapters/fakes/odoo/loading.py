@@ -185,11 +185,17 @@ class Import:
             return int(id)
         elif update:
             raise validation_error("Cannot update a record without specifying its id or xml_id")
-        made = int(database.create(self._name, values).id)
+        made = int(database.create(self._name, self._defaults() | values).id)
         if external:
             kept = bool(self._context.get("noupdate"))
             database.external[external] = (self._name, made, kept)
         return made
+
+    def _defaults(self) -> dict[str, Any]:
+        """Return the defaults that come with the context: a contact gets the caller's."""
+        names = ("lang", "tz") if self._name == "res.partner" else ()
+        context = self._context
+        return {name: context.get(name) or False for name in names}
 
     def _tell(self, info: Mapping[str, Any], message: str, **more: Any) -> None:
         self._messages.append({**info, "type": "error", "message": message, **more})

@@ -76,7 +76,8 @@ def models(version: int) -> dict[str, Model]:
             "Lead/Opportunity",
             _lead(version),
             "priority desc, id desc",
-            {"active": True, "type": "lead", "priority": "0"},
+            # The salesperson is the user who creates it: that of the key.
+            {"active": True, "type": "lead", "priority": "0", "user_id": 2},
         ),
         "crm.team": Model(
             "Sales Team",
@@ -128,6 +129,7 @@ def _partner(version: int) -> dict[str, Field]:
         "partner_share": Field("boolean", "Share Partner", readonly=True),
         "type": Field("selection", "Address Type", selection=_ADDRESSES),
         "lang": Field("selection", "Language", selection=_LANGUAGES),
+        "tz": Field("selection", "Timezone", selection=(("UTC", "UTC"), *_ZONES)),
         "parent_id": Field("many2one", "Related Company", relation="res.partner"),
         "country_id": Field("many2one", "Country", relation="res.country"),
         "category_id": Field("many2many", "Tags", relation="res.partner.category"),
@@ -209,6 +211,7 @@ _ADDRESSES = (
     ("other", "Other Address"),
 )
 _LANGUAGES = (("en_US", "English (US)"), ("de_DE", "German / Deutsch"))
+_ZONES = (("Europe/Berlin", "Europe/Berlin"),)
 _STATUSES = (("lead", "Lead"), ("customer", "Customer"))
 _LEAD_TYPES = (("lead", "Lead"), ("opportunity", "Opportunity"))
 INSTALLED_LANGUAGES = frozenset(code for code, _ in _LANGUAGES)

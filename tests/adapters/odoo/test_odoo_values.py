@@ -75,6 +75,12 @@ def test_a_time_is_stored_in_utc_whatever_the_users_zone(
     assert stored(fake, "contacts", contact)["x_visited"] == "2026-07-01 10:00:00"
 
 
+def test_a_new_contact_has_no_time_zone(adapter: Adapter, fake: FakeOdoo) -> None:
+    """By default, Odoo gives a contact the zone of the call that creates it."""
+    held = stored(fake, "contacts", adapter.create_contact({"lastname": "Lee"}, mark="m").id)
+    assert (held["tz"], held["lang"]) == (False, "en_US")
+
+
 def test_what_odoo_stores_otherwise_is_unchanged_when_it_is_sent_again(
     adapter: Adapter, fake: FakeOdoo, contact: str
 ) -> None:
