@@ -149,7 +149,7 @@ class OutgoingTests(WireTests):
         kept = {setting.name for setting in self.adapter_class.settings if setting.kept}
         mine = {n for n, text in self.credentials.items() if "{" not in text} - kept
         email, held = self.person()["email"], connection.credentials
-        targets: list[list[str]] = []
+        paths: list[list[str]] = []
         for end in ("", "/"):
             other = self._connection({name: f"{url}{end}" for name, url in proxy.urls.items()})
             # A refresh token may have been replaced; without a stored token, each signs in.
@@ -158,8 +158,9 @@ class OutgoingTests(WireTests):
             other.adapter().find_contact(email=email)
             other.outgoing.close()
             held = other.credentials
-            targets.append([request.target for request in proxy.requests])
-        assert targets[0] == targets[1]
+            # The values of a query may hold the time.
+            paths.append([request.target.partition("?")[0] for request in proxy.requests])
+        assert paths[0] == paths[1]
 
 
 def _shape(request: Request, id: str) -> tuple[str, str]:
