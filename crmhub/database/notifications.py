@@ -26,6 +26,8 @@ class Notifications:
     def __init__(self, send: Callable[[], object]) -> None:
         self._send = send
         self._lock = threading.Lock()
+        # Held by the thread that sends; a next timer may have started meanwhile.
+        self._sending = threading.Lock()
         self._next_at = 0.0
         # The timer that is waiting, and the one started last, which may be sending.
         self._timer: threading.Timer | None = None
@@ -59,9 +61,10 @@ class Notifications:
         self._send_later()
 
     def _send_later(self) -> None:
-        with self._lock:
-            if self._timer is None:
-                return
-            self._timer = None
-            self._next_at = time.monotonic() + _PAUSE_S
-        self._send()
+        with self._sending:
+            with self._lock:
+                if self._timer is None:
+                    return
+                self._timer = None
+                self._next_at = time.monotonic() + _PAUSE_S
+            self._send()

@@ -51,6 +51,33 @@ def test_the_end_waits_for_a_thread_that_is_sending() -> None:
     assert sent.is_set()
 
 
+def test_the_end_waits_for_a_thread_that_sends_while_the_next_timer_runs() -> None:
+    begun, go_on, sent = threading.Event(), threading.Event(), list[str]()
+
+    def send() -> None:
+        if not begun.is_set():
+            begun.set()
+            assert go_on.wait(60)
+            sent.append("first")
+        else:
+            sent.append("second")
+
+    notifications = Notifications(send)
+    notifications.note(lambda: None)
+    notifications.note(lambda: None)
+    assert begun.wait(60)
+    # One of these starts a timer, since the first may come 50 ms after the one that sends.
+    notifications.note(lambda: None)
+    notifications.note(lambda: None)
+    closing_thread = threading.Thread(target=notifications.close)
+    closing_thread.start()
+    closing_thread.join(0.1)
+    assert closing_thread.is_alive()
+    go_on.set()
+    closing_thread.join(60)
+    assert sent == ["first", "second"]
+
+
 @pytest.mark.databases("postgresql")
 def test_nothing_is_sent_before_the_commit_and_nothing_after_a_rollback(database_url: str) -> None:
     with closing(Database(database_url)) as database:
