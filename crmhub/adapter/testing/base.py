@@ -78,8 +78,11 @@ class Base:
     """The most requests that the CRM accepts at the same time; 0 if it does not limit them."""
     typed: Mapping[PropertyType, str] = {}
     """The names of contact properties, by their type, for a test of the values' form."""
-    owner: str = "hubspot_owner_id"
-    """The name of the property of deals that holds the id of the user to whom a deal is given."""
+    owner: str = ""
+    """The name of the property of deals that holds the id of the user to whom a deal is given.
+
+    With a name, `linked` of the fake returns this property, too.
+    """
     paging: str = ""
     """A regular expression that finds the page size in the requests for a list, as its group 1.
 

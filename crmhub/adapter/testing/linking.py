@@ -169,6 +169,8 @@ class LinkingTests(Base):
         self, adapter: Adapter, crm: Crm
     ) -> None:
         self.announced("owners")
+        if not self.owner:
+            pytest.skip("the test class names no property of deals as owner")
         id = self._people(crm)
         for owner in adapter.owners()[:_OWNERS]:
             sent = self.title("deals") | {self.owner: owner.id}

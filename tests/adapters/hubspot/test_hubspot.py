@@ -30,6 +30,7 @@ class _OnHubSpot:
     adapter_class = HubSpotAdapter
     choice = ("hs_lead_status", "OPEN")
     read_only = "createdate"
+    owner = "hubspot_owner_id"
     typed: ClassVar = {
         "enumeration": "lifecyclestage",
         "multi_enumeration": "interests",

@@ -30,6 +30,7 @@ class _OnOdoo(HttpAdapterTests):
     credentials = KEY
     choice = ("x_status", "customer")
     read_only = "create_date"
+    owner = "hubspot_owner_id"
     at_once = 4
     typed = {
         "text": "comment",

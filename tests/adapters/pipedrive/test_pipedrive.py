@@ -33,6 +33,7 @@ class _OnPipedrive:
     adapter_class = PipedriveAdapter
     choice = (INTEREST, HIGH)
     read_only = "add_time"
+    owner = "hubspot_owner_id"
     typed: ClassVar = {"number": SCORE, "currency": BUDGET, "date": ANNIVERSARY, "text": REMARKS}
     own_errors = (
         (Denied, 401, error(401, "unauthorized access")),

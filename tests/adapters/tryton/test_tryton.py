@@ -22,6 +22,7 @@ class TestTryton(HttpAdapterTests):
     settings = SETTINGS
     credentials = SECRETS
     read_only = "code_alnum"
+    owner = "hubspot_owner_id"
     typed = {"phone": "phone", "url": "website"}  # noqa: RUF012
     breakdowns = ((200, {"id": 1, "error": ["KeyError: {request}", ""]}),)
     own_errors = (

@@ -26,6 +26,7 @@ class TestZoho(HttpAdapterTests):
     credentials = SECRETS
     choice = ("Status", "customer")
     read_only = "Created_Time"
+    owner = "hubspot_owner_id"
     typed = {
         "enumeration": "Status",
         "multi_enumeration": "Interests",
