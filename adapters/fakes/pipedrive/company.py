@@ -81,6 +81,8 @@ class Company:
             | {"default_currency": self.currency, "is_deleted": False, "is_you": True},
             {"id": _OWNER + 1, "name": "Eve", "email": "eve@acme.example", "active_flag": False}
             | {"default_currency": self.currency, "is_deleted": False, "is_you": False},
+            {"id": _OWNER + 2, "name": "Tom", "email": "tom@acme.example", "active_flag": True}
+            | {"default_currency": self.currency, "is_deleted": False, "is_you": False},
         ]
 
     def define(self, kind: str, name: str, type_: str = "varchar", *labels: str) -> str:

@@ -145,4 +145,5 @@ def test_a_deleted_person_is_not_found(deleted: str) -> None:
 
 
 def test_owners_are_the_active_users(crm: PipedriveCrm) -> None:
-    assert [one.email for one in connected(crm.fake).adapter().owners()] == ["me@acme.example"]
+    owners = connected(crm.fake).adapter().owners()
+    assert [one.email for one in owners] == ["me@acme.example", "tom@acme.example"]
