@@ -177,7 +177,7 @@ class LinkingTests(Base):
             saved = either(Rejected, lambda: self._made(adapter, "deals", id, sent))  # noqa: B023
             assert isinstance(saved, Saved), f"{self.owner} does not take {owner}: {saved}"
             stored = crm.linked("deals", id)[saved.id]
-            assert owner.id in stored.values(), f"the owner {owner.id} was dropped: {stored}"
+            assert stored.get(self.owner) == owner.id, f"the owner is not {owner.id}: {stored}"
 
     def _made(
         self, adapter: Adapter, kind: Linked, contact_id: str, properties: Mapping[str, str]

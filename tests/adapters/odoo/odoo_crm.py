@@ -23,6 +23,7 @@ OURS = {
         "expected_revenue": "amount",
         "team_id": "pipeline",
         "stage_id": "dealstage",
+        "user_id": "hubspot_owner_id",
     },
     "tickets": {
         "name": "subject",

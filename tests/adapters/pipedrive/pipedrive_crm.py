@@ -37,7 +37,13 @@ OTHER_READINGS: Mapping[str, Any] = {
     "names_field": True,
 }
 """Options of the fake: the other readings of what Pipedrive's documents leave open."""
-_OURS = {"title": "dealname", "value": "amount", "stage_id": "dealstage", "pipeline_id": "pipeline"}
+_OURS = {
+    "title": "dealname",
+    "value": "amount",
+    "stage_id": "dealstage",
+    "pipeline_id": "pipeline",
+    "owner_id": "hubspot_owner_id",
+}
 _OF_TICKETS = {"title": "subject", "stage_id": "hs_pipeline_stage", "pipeline_id": "hs_pipeline"}
 
 

@@ -26,6 +26,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "Amount": "amount",
         "Pipeline": "pipeline",
         "Stage": "dealstage",
+        "Owner": "hubspot_owner_id",
     },
     "tickets": {
         "Subject": "subject",
