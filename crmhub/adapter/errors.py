@@ -95,6 +95,7 @@ class Rejected(AdapterError):
         """Replace the problems, and the message if it was made of them."""
         if self.message == _listed(self.problems):
             self.message = _listed(problems)
+            self.args = (self.message,)
         self.problems = tuple(problems)
 
 

@@ -27,7 +27,7 @@ def test_a_problem_has_the_name_that_was_sent(name: str) -> None:
     with pytest.raises(Rejected) as caught, NAMES.translated(sent):
         raise Rejected([Problem("title", "too long"), Problem("color", "unknown")])
     assert [problem.name for problem in caught.value.problems] == [name, "color"]
-    assert caught.value.message == f"{name}: too long; color: unknown"
+    assert caught.value.message == str(caught.value) == f"{name}: too long; color: unknown"
 
 
 def test_a_message_in_the_crms_own_words_is_kept() -> None:
