@@ -322,7 +322,11 @@ def finish(database: Database, attempts: Sequence[tuple[Claimed, Attempt]]) -> l
 
     def work(tx: Connection) -> list[bool]:
         now = tx.now_ms()
-        return [_note(tx, claimed, attempt, now) for claimed, attempt in attempts]
+        switch_off = [False] * len(attempts)
+        # In one order, so that two processes do not wait for each other's subscriptions.
+        for i in sorted(range(len(attempts)), key=lambda i: attempts[i][0].subscription_id):
+            switch_off[i] = _note(tx, *attempts[i], now)
+        return switch_off
 
     return database.transact(work)
 
