@@ -23,7 +23,7 @@ from crmhub.hub import Hub
 from crmhub.journal import slots
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
-from tests import cheaper_runs, databases, marks, statements
+from tests import databases, garbage, marks, statements
 from tests.clients import Client, open_client
 
 # What is drawn is the same in each run, and may take as long as a busy machine needs.
@@ -34,7 +34,6 @@ drivers._PATIENCE["connect_timeout"] = "60"
 connection.prepare_sqlite = databases.prepare_sqlite
 # Tests call the app of one process with more threads than a server would let in.
 slots._SHARE = 8
-cheaper_runs.compile_routes_once()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -46,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(databases.DatabaseReport(), "databases")
     config.pluginmanager.register(marks.Marks(), "marks")
     config.pluginmanager.register(statements.StatementRecorder(), "statements")
-    config.pluginmanager.register(cheaper_runs.LastingItems(), "cheaper runs")
+    config.pluginmanager.register(garbage.LastingItems(), "garbage")
 
 
 @pytest.hookimpl(optionalhook=True)
