@@ -77,6 +77,8 @@ class Operation(ABC):
     """Whether an adapter may answer the call without a request, such as with fixed pipelines."""
     may_find_none: ClassVar[bool] = False
     """Whether the call may return None, for "no such contact", if the CRM answers 404."""
+    returns_nothing: ClassVar[bool] = False
+    """Whether the call has no result: it raises an error, or all is well."""
 
     def __init__(self, tests: Base, crm: Crm, sound: Adapter) -> None:
         self.tests = tests
@@ -145,8 +147,9 @@ class Reads(Operation):
 
     def prepare(self) -> None:
         if self.may_find_none:
-            self.tests.shown(lambda: self.call(self.sound))
-        self.expected = self.call(self.sound)
+            self.expected = self.tests.shown(lambda: self.call(self.sound))
+        else:
+            self.expected = self.call(self.sound)
 
     def is_right(self, result: object, before: State, after: State) -> bool:
         return result == self.expected
@@ -226,6 +229,11 @@ class Check(Reads):
     """The call `check`, which tests the connection."""
 
     name = feature = "check"
+    returns_nothing = True
+    expected = None
+
+    def prepare(self) -> None:
+        """Do nothing: a check that succeeds returns None."""
 
     def call(self, adapter: Adapter) -> object:
         adapter.check()
@@ -406,9 +414,13 @@ class CreateTicket(CreatesLinked):
 
 
 class UpsertSeveral(Operation):
-    """The call `upsert_contacts` with three leads; only the second lead's contact exists."""
+    """The call `upsert_contacts` with three leads; only the second lead's contact exists.
+
+    Without `write_contacts`, the hub makes one call of `upsert_contact` for each lead.
+    """
 
     name = "upsert_contacts"
+    feature = "write_contacts"
 
     def prepare(self) -> None:
         self.second = self.tests.person()

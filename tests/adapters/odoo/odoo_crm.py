@@ -77,19 +77,20 @@ class OdooCrm:
 
     def _shown(self, kind: str) -> dict[str, dict[str, str]]:
         """Return the records of a kind as texts under the hub's names, with their marks."""
+        ours, model = OURS[kind], self.fake.models[kind]
+        marks: dict[str, list[str]] = {}
+        for external, (of, id, *_) in self.fake.data.external.items():
+            if of == model:
+                marks.setdefault(str(id), []).append(external)
         return {
             id: {
-                OURS[kind].get(name, name): from_html(to_text(value or ""))
+                ours.get(name, name): from_html(to_text(value)) if value else ""
                 for name, value in values.items()
                 if name != "write_date"
             }
-            | {"mark": ",".join(self._marks(kind, int(id)))}
+            | {"mark": ",".join(marks.get(id, ()))}
             for id, values in self.fake.records(kind).items()
         }
-
-    def _marks(self, kind: str, id: int) -> list[str]:
-        model, known = self.fake.models[kind], self.fake.data.external.items()
-        return [external for external, target in known if target[:2] == (model, id)]
 
 
 def connected(fake: FakeOdoo, **settings: str) -> Connection:
