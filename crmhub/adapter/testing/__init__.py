@@ -19,10 +19,13 @@ import pytest
 
 _MODULES = (
     "base",
+    "every_fault",
     "finding",
     "hostile",
+    "judging",
     "leads",
     "linking",
+    "lost_answers",
     "marks",
     "outgoing",
     "own_errors",
@@ -42,7 +45,7 @@ from crmhub.adapter.testing.crm import (  # noqa: E402
     LaggingCrm,
     MeteredCrm,
 )
-from crmhub.adapter.testing.hostile import HttpAdapterTests  # noqa: E402
+from crmhub.adapter.testing.http import HttpAdapterTests, SignInTests  # noqa: E402
 from crmhub.adapter.testing.proxy import FaultProxy  # noqa: E402
 
 __all__ = [
@@ -55,4 +58,5 @@ __all__ = [
     "HttpCrm",
     "LaggingCrm",
     "MeteredCrm",
+    "SignInTests",
 ]

@@ -1,0 +1,80 @@
+"""Tests that execute each operation of an adapter with each fault at each of its requests."""
+
+from __future__ import annotations
+
+import pytest
+
+from crmhub.adapter.testing.connection import CALL_S, Connection
+from crmhub.adapter.testing.crm import HttpCrm
+from crmhub.adapter.testing.faults import Harm, harms, says
+from crmhub.adapter.testing.judging import JudgingTests, met
+from crmhub.adapter.testing.operations import Operation
+from crmhub.adapter.testing.proxy import FaultProxy
+
+_HARMS = {harm.name: harm for harm in harms()}
+
+
+class EveryFaultTests(JudgingTests):
+    """Tests of every operation under every fault; they take the most time of all."""
+
+    @pytest.mark.usefixtures("impatient")
+    @pytest.mark.parametrize("harm", _HARMS.values(), ids=_HARMS.keys())
+    def test_calls_that_meet_a_fault_tell_the_truth(
+        self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, harm: Harm
+    ) -> None:
+        lies = self._lies(connection, crm, proxy, harm)
+        assert not lies, "\n".join(lies)
+
+    @pytest.mark.usefixtures("impatient")
+    def test_calls_that_meet_a_breakdown_of_this_crm_tell_the_truth(
+        self, connection: Connection, crm: HttpCrm, proxy: FaultProxy
+    ) -> None:
+        if not self.breakdowns:
+            pytest.skip("the test class names no breakdowns: statuses tell all")
+        lies: list[str] = []
+        for i, (status, body) in enumerate(self.breakdowns):
+            for when in ("", " after"):
+                fault = says(status, body, after=bool(when))
+                harm = Harm(f"breakdown {i + 1}{when}", fault)
+                lies += [f"{harm.name}: {lie}" for lie in self._lies(connection, crm, proxy, harm)]
+        assert not lies, "\n".join(lies)
+
+    def _lies(
+        self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, harm: Harm
+    ) -> list[str]:
+        """Execute each operation with the fault `harm`; return a message for each wrong result.
+
+        An operation is executed several times: for each of its requests, the fault is applied to
+        this and all following requests, and then to this request only. If no other request
+        followed, the second execution would be the same as the first, and is left out. So is that
+        of a call without a result, which a second attempt at one request cannot falsify.
+        """
+        lies: list[str] = []
+        for operation in self._operations(connection, crm, proxy):
+            for nth in range(self._requests(connection, crm, proxy, operation)):
+                for lasting in (True, False):
+                    ready = self._ready(connection, crm, proxy, operation)
+                    proxy.inject(harm.fault, skip=nth, times=None if lasting else 1)
+                    with connection.within(CALL_S):
+                        lie = self._judged(connection, proxy, ready, harm)
+                    where = f"from request {nth + 1} on" if lasting else f"at request {nth + 1}"
+                    lies += [f"{operation.name}, {where}: {lie}"] if lie else []
+                    if operation.returns_nothing or met(proxy) < 2:
+                        break
+        return lies
+
+    def _judged(
+        self, connection: Connection, proxy: FaultProxy, operation: Operation, harm: Harm
+    ) -> str:
+        """Execute an operation under a fault; return why its result is wrong, or `""`.
+
+        The caller has already injected the fault `harm`.
+        """
+        try:
+            self._judge(connection, proxy, operation, harm)
+        except AssertionError as exc:
+            return str(exc).partition("\n")[0]
+        # Any other exception is a bug of the adapter, and is reported like a wrong result.
+        except Exception as exc:
+            return f"{type(exc).__name__} came out, which is no error of the contract: {exc}"
+        return ""

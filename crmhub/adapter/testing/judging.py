@@ -1,0 +1,83 @@
+"""How the tests judge an operation that met a fault: by what it said, and by the CRM's records."""
+
+from __future__ import annotations
+
+from crmhub.adapter import (
+    AdapterError,
+    NotFound,
+    Rejected,
+    Throttled,
+    Unavailable,
+    Uncertain,
+)
+from crmhub.adapter.testing.base import assert_readable
+from crmhub.adapter.testing.connection import Connection
+from crmhub.adapter.testing.faults import Harm
+from crmhub.adapter.testing.operations import Operation, State
+from crmhub.adapter.testing.proxy import FaultProxy
+from crmhub.adapter.testing.wire import WireTests
+
+
+class JudgingTests(WireTests):
+    """Base class of the tests that execute operations under faults."""
+
+    def _judge(
+        self, connection: Connection, proxy: FaultProxy, operation: Operation, harm: Harm
+    ) -> None:
+        """Execute an operation under a fault; assert that its result agrees with the CRM's records.
+
+        The caller has already injected the fault `harm`. The CRM's records are compared before and
+        after the operation.
+        """
+        before = operation.state()
+        try:
+            result = operation.call(connection.adapter())
+        except AdapterError as exc:
+            self._judge_error(proxy, operation, before, exc)
+            self._judge_texts(connection, exc, harm)
+        else:
+            after = operation.state()
+            for outcome in result if isinstance(result, list) else ():
+                if isinstance(outcome, AdapterError):
+                    self._judge_texts(connection, outcome, harm)
+            if operation.returns_nothing:
+                assert harm.harmless or harm.silent, "all was said to be well"
+            elif operation.may_find_none and harm.name.startswith(("404", "410")):
+                assert result is None or operation.is_right(result, before, after)
+            elif not (harm.silent and operation.is_deceived(result, before, after)):
+                said = f"it answered {result!r}"
+                assert operation.is_right(result, before, after), said
+            assert operation.effect(before, after) in ("none", "whole")
+        for request in proxy.requests:
+            again = [other for other in proxy.requests if other.said == request.said]
+            assert not request.wrote or len(again) == 1, "a write was sent twice"
+
+    def _judge_error(
+        self, proxy: FaultProxy, operation: Operation, before: State, error: AdapterError
+    ) -> None:
+        effect = operation.effect(before, operation.state())
+        name = type(error).__name__
+        if isinstance(error, Throttled | Unavailable) and error.retry_after is not None:
+            assert 0 <= error.retry_after <= 86_400
+        if isinstance(error, Uncertain):
+            assert not operation.reads, "a read leaves no doubt"
+            # A record without its link may remain if the answer with its id was lost, or if the
+            # request that deletes it failed.
+            half = met(proxy) > 1 or any(request.wrote for request in proxy.requests)
+            assert effect != "wrong", "it left behind what nobody asked for"
+            assert effect != "part" or half, "half of it was left behind"
+        else:
+            assert effect == "none", f"it said {name}, and has written"
+        if operation.may_find_none:
+            assert not isinstance(error, NotFound), "a search that fails is not NotFound"
+
+    def _judge_texts(self, connection: Connection, error: AdapterError, harm: Harm) -> None:
+        assert_readable(error, connection)
+        if isinstance(error, Rejected) and harm.name.isdigit():
+            # A status alone refuses the whole call; the hub would leave out what is blamed.
+            assert not error.problems, "it blames a property that the CRM did not name"
+
+
+def met(proxy: FaultProxy) -> int:
+    """Return how many requests met the injected fault."""
+    return sum(request.fault for request in proxy.requests)

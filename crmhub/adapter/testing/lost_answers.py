@@ -1,0 +1,102 @@
+"""Tests of calls that are made again after an answer was lost."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from crmhub.adapter import AdapterError, NotYet, Saved, Unavailable, Uncertain
+from crmhub.adapter.testing import faults
+from crmhub.adapter.testing.base import HOURS, either
+from crmhub.adapter.testing.connection import Connection
+from crmhub.adapter.testing.crm import HttpCrm
+from crmhub.adapter.testing.operations import (
+    CreateDeal,
+    CreatesLinked,
+    CreateTicket,
+    Operation,
+    UpsertNew,
+)
+from crmhub.adapter.testing.proxy import Fault, FaultProxy
+from crmhub.adapter.testing.wire import WireTests
+from crmhub.adapter.upserts import upsert_contact
+
+
+class LostAnswerTests(WireTests):
+    """Tests that each record is written once, although the answer to a write was lost."""
+
+    @pytest.mark.parametrize("call", [CreateDeal, CreateTicket])
+    @pytest.mark.parametrize(
+        "fault",
+        [faults.reset_after, faults.reset_before],
+        ids=["written", "not written"],
+    )
+    def test_what_lost_its_answer_is_made_once_when_it_is_tried_again(
+        self,
+        connection: Connection,
+        crm: HttpCrm,
+        proxy: FaultProxy,
+        call: type[Operation],
+        fault: Fault,
+    ) -> None:
+        self.announced("find_marked")
+        for nth in range(self._requests(connection, crm, proxy, call)):
+            ready = self._ready(connection, crm, proxy, call)
+            assert isinstance(ready, CreatesLinked)
+            adapter, before = connection.adapter(), ready.state()
+            proxy.inject(fault, skip=nth)
+            saved = either(AdapterError, lambda: ready.call(adapter))  # noqa: B023
+            if isinstance(saved, Uncertain):
+                saved = ready.find(adapter) or ready.call(adapter)
+            elif isinstance(saved, Unavailable):
+                saved = ready.call(adapter)
+            assert isinstance(saved, Saved)
+            after = ready.state()
+            assert ready.effect(before, after) == "whole"
+            assert ready.is_right(replace(saved, outcome="created"), before, after)
+
+    @pytest.mark.parametrize("call", [CreateDeal, CreateTicket, UpsertNew])
+    def test_a_write_that_lands_after_its_answer_was_lost_is_made_once(
+        self,
+        connection: Connection,
+        crm: HttpCrm,
+        proxy: FaultProxy,
+        call: type[CreatesLinked | UpsertNew],
+    ) -> None:
+        if issubclass(call, CreatesLinked):
+            self.announced("find_marked")
+        for nth in range(self._requests(connection, crm, proxy, call)):
+            ready = self._ready(connection, crm, proxy, call)
+            assert isinstance(ready, CreatesLinked | UpsertNew)
+            adapter, before = connection.adapter(), ready.state()
+            held = faults.HeldBack(proxy)
+            proxy.inject(held, skip=nth)
+            if not isinstance(either(AdapterError, lambda: ready.call(adapter)), Uncertain):  # noqa: B023
+                continue
+            now_ms = int(time.time() * 1000)
+            saved = either(NotYet, lambda: ready.repeat(adapter, written_ms=now_ms))  # noqa: B023
+            held.land()
+            if isinstance(saved, NotYet):
+                assert ready.effect(before, ready.state()) != "none", "it did not land"
+                # When the hub tries again, no write is under way any more.
+                long_ago = now_ms - int((saved.retry_after + HOURS) * 1000)
+                ready.repeat(adapter, written_ms=long_ago)
+            assert ready.effect(before, ready.state()) == "whole", (
+                "it landed late, and is there twice: see under_way_s and may_land_for"
+            )
+
+    def test_a_lead_that_lost_its_answer_makes_one_contact_when_it_is_tried_again(
+        self, connection: Connection, crm: HttpCrm, proxy: FaultProxy
+    ) -> None:
+        for nth in range(self._requests(connection, crm, proxy, UpsertNew)):
+            ready = self._ready(connection, crm, proxy, UpsertNew)
+            before = ready.state()
+            proxy.inject(faults.reset_after, skip=nth)
+            lost = either(AdapterError, lambda: ready.call(connection.adapter()))  # noqa: B023
+            doubt = ready.since_ms if isinstance(lost, Uncertain) else 0
+            again = self.lead(ready.new, mark=ready.mark, tried_ms=doubt, written_ms=doubt)
+            saved = upsert_contact(connection.adapter(), again)
+            assert ready.effect(before, ready.state()) == "whole"
+            assert saved.id in ready.state().contacts
