@@ -9,7 +9,7 @@ import pytest
 
 from adapters.pipedrive import PipedriveAdapter
 from crmhub.adapter import Denied, LacksRight, Throttled
-from crmhub.adapter.testing import AdapterTests, HttpAdapterTests
+from crmhub.adapter.testing import AdapterTests, HttpAdapterTests, SignInTests
 from tests.adapters.pipedrive.pipedrive_crm import (
     ANNIVERSARY,
     BUDGET,
@@ -55,7 +55,7 @@ class TestPipedrive(_OnPipedrive, HttpAdapterTests):
     paging = r"limit=([0-9]+)"
 
 
-class TestPipedriveByOAuth(_OnPipedrive, HttpAdapterTests):
+class TestPipedriveByOAuth(_OnPipedrive, SignInTests):
     settings: ClassVar = {"oauth_url": "{login}"}
     options: ClassVar = {"tickets": False}
     credentials = OAUTH
