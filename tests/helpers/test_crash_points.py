@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import flask
@@ -321,30 +322,36 @@ def judge(place: Place, scene: Scene, end: End) -> None:
         assert made == {one["record_id"]: [one["contact_id"]] for one in results}, at
 
 
-@pytest.fixture(scope="module", params=DATABASES)
-def database_url(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """Each database in turn, which no other test has a connection to."""
-    with own_database(request.param, tmp_path_factory.mktemp("crashes")) as url:
-        yield url
-
-
 @pytest.fixture(scope="module")
-def app(database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[flask.Flask]:
-    app = create_app(
-        Settings(
-            root=tmp_path_factory.mktemp("root"),
-            database_url=database_url,
-            secret_key="the secret key of the tests alone",
-            encryption_keys=(EncryptionKey("k1", b"k" * 32),),
-        )
-    )
-    hub: Hub = app.extensions["crmhub"]
-    # So that it has no thread that writes when keys were used.
-    hub.directory.close()
-    yield app
-    hub.close()
+def app_on(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[[str], flask.Flask]]:
+    """Returns the app on a database of this kind, to which no other test has a connection."""
+    with ExitStack() as opened:
+
+        @cache
+        def app_on(kind: str) -> flask.Flask:
+            directory = tmp_path_factory.mktemp("crashes")
+            app = create_app(
+                Settings(
+                    root=directory,
+                    database_url=opened.enter_context(own_database(kind, directory)),
+                    secret_key="the secret key of the tests alone",
+                    encryption_keys=(EncryptionKey("k1", b"k" * 32),),
+                )
+            )
+            hub: Hub = app.extensions["crmhub"]
+            # So that it has no thread that writes when keys were used.
+            hub.directory.close()
+            opened.callback(hub.close)
+            return app
+
+        yield app_on
+
+
+@pytest.fixture
+def app(app_on: Callable[[str], flask.Flask], database: str) -> flask.Flask:
+    return app_on(database)
 
 
 @pytest.fixture(autouse=True)
@@ -363,7 +370,7 @@ WALKS = [
 ]
 
 
-@pytest.mark.parametrize(("database_url", "crm", "name"), WALKS, indirect=["database_url"])
+@pytest.mark.parametrize(("database", "crm", "name"), WALKS)
 def test_whatever_was_accepted_is_there_once_and_whole(
     app: flask.Flask, crm: str, name: str
 ) -> None:
@@ -377,6 +384,7 @@ class Answered(Exception):
     """The caller has the answer, and nothing of it is committed."""
 
 
+@pytest.mark.parametrize("database", DATABASES)
 def test_an_answer_before_the_commit_is_noticed(app: flask.Flask) -> None:
     def too_early(place: Place) -> None:
         def work(tx: Connection) -> None:
@@ -390,6 +398,7 @@ def test_an_answer_before_the_commit_is_noticed(app: flask.Flask) -> None:
         walk(app, "local", Scene(too_early))
 
 
+@pytest.mark.parametrize("database", DATABASES)
 def test_a_forgotten_doubt_is_noticed(app: flask.Flask, monkeypatch: pytest.MonkeyPatch) -> None:
     entry_of = claiming._entry
 
