@@ -25,7 +25,7 @@ from tests.clients import Client
 from tests.fakes import FAKE, FakeCrm, adapters, fake_client, hubspot_client
 from tests.journal.working import change, hurry, soon, work_off
 from tests.own_databases import KINDS, empty, own_database
-from tests.scrapes import scraped
+from tests.scrapes import counted, scraped
 
 
 @pytest.fixture(scope="session", params=KINDS)
@@ -68,7 +68,7 @@ def more(app: flask.Flask) -> Callable[..., float]:
     before = scraped(app)
 
     def difference(name: str, **labels: str) -> float:
-        return scraped(app).of(name, **labels) - before.of(name, **labels)
+        return counted(app, name, **labels) - before.of(name, **labels)
 
     return difference
 

@@ -1016,8 +1016,22 @@ class Scene:
         return answers[int(number) - 1][key] if key else self.ids[number]
 
 
+@pytest.fixture(scope="module")
+def foreign(app: flask.Flask) -> dict[str, Any]:
+    """Ids of another account, which no task reaches."""
+    other = open_client(app)
+    theirs = AgentCaller(other)
+    eve = theirs.ok("create_or_update_lead", name="Eve", email="eve@example.com")
+    theirs.ok("create_or_update_lead", name="Eva", email="eva@example.com")
+    page = theirs.ok("search_records", resource="contacts", limit=1)
+    return {
+        "foreign": eve["contactId"], "foreign_deal": other.make("deals"),
+        "foreign_action": eve["actionId"], "foreign_cursor": page["cursor"],
+    }  # fmt: skip
+
+
 @pytest.fixture
-def scene(app: flask.Flask, client: Client) -> Scene:
+def scene(client: Client, foreign: dict[str, Any]) -> Scene:
     ada = client.make(
         firstname="Ada", lastname="Lovelace", email="ada@example.com", phone="+12025550123",
         city="London", jobtitle="Countess", company="Analytical Engines",
@@ -1027,17 +1041,10 @@ def scene(app: flask.Flask, client: Client) -> Scene:
     client.put(f"/deals/{deal}/associations/contacts/{ada}")
     company = client.make("companies", name="Acme")
     ticket = client.make("tickets", subject="Help", content=INJECTION)
-    other = open_client(app)
-    theirs = AgentCaller(other)
-    foreign = theirs.ok("create_or_update_lead", name="Eve", email="eve@example.com")
-    theirs.ok("create_or_update_lead", name="Eva", email="eva@example.com")
-    page = theirs.ok("search_records", resource="contacts", limit=1)
     own = AgentCaller(client).ok("set_properties", id=str(bob), properties={"firstname": "Bob"})
     ids = {
         "ada": ada, "bob": bob, "deal": deal, "company": company, "ticket": ticket,
-        "foreign": foreign["contactId"], "foreign_deal": other.make("deals"),
-        "foreign_action": foreign["actionId"], "foreign_cursor": page["cursor"],
-        "own_action": own["actionId"],
+        "own_action": own["actionId"], **foreign,
     }  # fmt: skip
     return Scene(client, {name: str(id) for name, id in ids.items()})
 

@@ -45,6 +45,8 @@ def test_an_integer_is_answered_as_number_and_as_text(client: Client, path: str)
     }
 
 
+# Without a rotation no database is asked for the number.
+@ONE_DATABASE
 @both
 def test_every_number_of_the_range_comes_about_as_often(client: Client, path: str) -> None:
     seen = Counter(_pick(client, path, -1, 2).json["value"] for _ in range(800))
