@@ -12,7 +12,7 @@ import pytest
 from tests.databases import left_out
 
 _BROWSER = {"page", "context", "browser", "chromium", "served"}
-_STARTING = {"CRMHUB", "Popen", "serving", "subprocess"}
+_STARTING = {"CRMHUB", "FORKED", "Forked", "Popen", "serving", "subprocess"}
 _LAST = ("browser", "process", "crash")
 
 

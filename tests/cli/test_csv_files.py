@@ -7,7 +7,6 @@ import os
 import signal
 import stat
 import subprocess
-import sys
 import time
 from io import StringIO
 from pathlib import Path
@@ -27,6 +26,8 @@ from crmhub.records.search.query import Query
 from crmhub.settings import Settings
 from tests.cli.conftest import environment
 from tests.clients import TESTS
+from tests.preparations import import_in_small_steps
+from tests.processes import Forked
 
 _TITLES = ["email", "firstname", "city"]
 
@@ -253,33 +254,19 @@ def test_a_full_plan_stops_the_import_and_a_larger_one_lets_it_go_on(acme, hub):
     assert len(_emails(acme)) == 1300
 
 
-# Of 50 rows each, so that a kill or another one has many to come between.
-SMALL_STEPS = (
-    sys.executable,
-    "-c",
-    "from crmhub.cli import main\n"
-    "from crmhub.csv import importing\n"
-    "importing._BATCH_ROWS = 50\n"
-    "main()",
-)
+SMALL_STEPS = Forked(import_in_small_steps)
+IMPORT = ("import", "acme", "contacts", "people.csv")
 
 
 def test_a_killed_import_goes_on_and_stores_each_row_once(acme, hub):
     rows = [["bad" if n % 97 == 0 else f"p{n}@example.com", f"N{n}", ""] for n in range(1500)]
     _write(acme, rows)
     settings = {name.removeprefix("CRMHUB_"): value for name, value in acme.env.items()}
-    command = [*SMALL_STEPS, "import", "acme", "contacts", "people.csv"]
     account = hub.directory.by_client_id("acme")
     page = PageRequest(Query(limit=1))
     for _ in range(2):
         stored = hub.records.page(account, CONTACTS, page).total
-        running = subprocess.Popen(
-            command,
-            cwd=acme.root,
-            env=environment(**settings),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        running = SMALL_STEPS.start(*IMPORT, cwd=acme.root, env=environment(**settings))
         while running.poll() is None:
             if hub.records.page(account, CONTACTS, page).total > stored:
                 running.send_signal(signal.SIGKILL)
@@ -296,15 +283,9 @@ def test_two_that_import_the_same_file_store_each_row_once(acme, hub):
     rows = [["bad" if n % 5 == 0 else "", f"N{n}", ""] for n in range(1500)]
     _write(acme, rows)
     settings = {name.removeprefix("CRMHUB_"): value for name, value in acme.env.items()}
-    command = [*SMALL_STEPS, "import", "acme", "contacts", "people.csv"]
     both = [
-        subprocess.Popen(
-            command,
-            cwd=acme.root,
-            env=environment(**settings),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
+        SMALL_STEPS.start(
+            *IMPORT, cwd=acme.root, env=environment(**settings), stderr=subprocess.PIPE
         )
         for _ in range(2)
     ]

@@ -27,6 +27,8 @@ from tests.cli.conftest import CRMHUB, CommandLine, environment
 from tests.clients import Client, open_client
 from tests.journal.working import change, hurry
 from tests.own_databases import empty as emptied
+from tests.preparations import fill_disk
+from tests.processes import FORKED, Forked, Program
 from tests.scrapes import Scrape
 from tests.server.servers import HASTY, Server, serving, soon
 
@@ -37,6 +39,7 @@ KEY = b"k" * 32
 LEAD = {"contactToken": "t", "name": "Ann Lee", "email": "ann@x.org"}
 _JSON = [("Content-Type", "application/json")]
 _PATIENCE = 60
+ALONE = ("--workers", "2", "--no-worker")
 
 
 @dataclass
@@ -98,7 +101,7 @@ def test_every_process_tells_what_all_have_done_in_files_that_nobody_tidies_up(
     here: Installation, bot: Client
 ) -> None:
     create_lead = f"/chatbot/createLead/{bot.ids.generated_id}"
-    with serving(here.root, "--workers", "2", "--no-worker", **here.settings) as server:
+    with serving(here.root, *ALONE, program=FORKED, **here.settings) as server:
         throw_dice(server, 40)
         assert helped(server, create_lead, LEAD) == 200
         # Each a connection of its own, for whichever process takes it.
@@ -138,7 +141,7 @@ def test_what_the_worker_beside_has_done_counts_too(here: Installation, bot: Cli
 
 
 def test_killed_processes_lower_no_counter_and_leave_no_files(here: Installation) -> None:
-    with serving(here.root, "--workers", "2", "--no-worker", **here.settings) as server:
+    with serving(here.root, *ALONE, program=FORKED, **here.settings) as server:
         for round in range(1, 4):
             throw_dice(server, 10)
             assert dice(server) == 10 * round
@@ -164,45 +167,26 @@ def test_killed_processes_lower_no_counter_and_leave_no_files(here: Installation
 
 def test_a_service_serves_without_a_place_for_its_files(here: Installation) -> None:
     """A disk that is full or must not be written costs the numbers, not the leads."""
-    # As Python itself fails where /tmp and all that it tries instead are full.
-    nowhere = here.root / "nowhere.py"
-    nowhere.write_text(
-        "import tempfile\n"
-        "def refuse(*args, **more):\n"
-        "    raise OSError(28, 'No space left on device')\n"
-        "tempfile.mkdtemp = refuse\n"
-        "from crmhub.cli import main\n"
-        "main()\n"
-    )
-    port = free_port()
-    process = subprocess.Popen(
-        [CRMHUB[0], str(nowhere), "serve", "--port", str(port), "--workers", "1", "--no-worker"],
-        cwd=here.root,
-        env=environment(**here.settings),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == f"crmhub is ready at http://127.0.0.1:{port}\n"
-    server = Server(process, port, here.root, here.root)
-    throw_dice(server, 3)
-    assert dice(server) == 3
-    process.terminate()
-    _, log = process.communicate(timeout=_PATIENCE)
-    assert process.returncode == 0
+    with serving(
+        here.root, "--workers", "1", "--no-worker", program=Forked(fill_disk), **here.settings
+    ) as server:
+        throw_dice(server, 3)
+        assert dice(server) == 3
+        assert server.stop() == 0
+        log = server.log.read_text()
     assert "No space left on device" in log
     assert "TMPDIR" in log
 
 
-def worker(here: Installation, *args: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*CRMHUB, "worker", "--threads", "2", *args],
+def worker(here: Installation, *args: str) -> Program:
+    return FORKED.start(
+        "worker",
+        "--threads",
+        "2",
+        *args,
         cwd=here.root,
         env=environment(**here.settings),
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
     )
 
 
@@ -228,7 +212,7 @@ def test_a_worker_alone_tells_its_own(here: Installation, bot: Client) -> None:
         assert {"actions", "database_up"} & found().names() == set()
     finally:
         process.terminate()
-        process.communicate(timeout=_PATIENCE)
+        process.communicate()
     assert process.returncode == 0
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 import itertools
 import json
-import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,8 @@ from crmhub.operations import reseal_secrets
 from crmhub.operations.reseal_secrets import SEALED
 from crmhub.operations.users import create_user
 from crmhub.settings import Settings
-from tests.cli.conftest import CRMHUB, environment
+from tests.cli.conftest import CommandLine, environment
+from tests.processes import FORKED
 from tests.server.servers import serving
 
 CHECK = ("db", "reseal", "--check")
@@ -291,19 +292,10 @@ def test_production_starts_with_good_keys_only(tmp_path, command, keys, words):
     env = {"env": "production", "database_url": f"sqlite:///{tmp_path}/crmhub.db"}
     if keys:
         env["encryption_keys"] = keys
-    ended = subprocess.run(
-        [*CRMHUB, *command],
-        cwd=tmp_path,
-        env=environment(**env),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert ended.returncode == 2, ended.stderr
-    assert words in ended.stderr
-    assert "CRMHUB_SECRET_KEY: required in production and not given" in ended.stderr
-    assert K1.partition(":")[2] not in ended.stderr
+    told = CommandLine(tmp_path, environment(**env))(*command, code=2).stderr
+    assert words in told
+    assert "CRMHUB_SECRET_KEY: required in production and not given" in told
+    assert K1.partition(":")[2] not in told
     assert list(tmp_path.iterdir()) == [], "nothing was made"
 
 
@@ -329,15 +321,15 @@ def test_keys_change_while_fifty_requests_a_second_are_answered(crmhub, own_url)
             options += ["--secret", f"{name}=@{name}"]
         crmhub("account", "adapter", "busy", "hubspot", *options)
         settings = {"database_url": own_url, "secret_key": "s" * 40}
+        service = partial(serving, program=FORKED, **settings)
         (crmhub.root / "other").mkdir()
         both = f"{K1},{K2}", f"{K2},{K1}"
         with (
-            serving(crmhub.root, "--workers", "1", **settings, encryption_keys=both[0]) as former,
-            serving(
-                crmhub.root / "other", "--workers", "1", "--no-worker", **settings,
-                encryption_keys=both[1],
+            service(crmhub.root, "--workers", "1", encryption_keys=both[0]) as former,
+            service(
+                crmhub.root / "other", "--workers", "1", "--no-worker", encryption_keys=both[1]
             ) as renewed,
-        ):  # fmt: skip
+        ):
             asked = Asked(opened["generatedId"], former, renewed)
             assert asked.lead("t") == 200
             with ThreadPoolExecutor(CALLERS + 1) as pool:
@@ -351,7 +343,7 @@ def test_keys_change_while_fifty_requests_a_second_are_answered(crmhub, own_url)
         assert fake.tokens.refused_refreshes == 0
         assert max(resealed(crmhub, settings, both[1])) == 0
         # Nothing needs the former key any more.
-        with serving(crmhub.root, "--workers", "2", **settings, encryption_keys=K2) as server:
+        with service(crmhub.root, "--workers", "2", "--no-worker", encryption_keys=K2) as server:
             asked = Asked(opened["generatedId"], server)
             assert {asked.lead(n) for n in range(4)} == {200}
             assert {asked.read(n) for n in range(4)} == {200}
@@ -360,12 +352,8 @@ def test_keys_change_while_fifty_requests_a_second_are_answered(crmhub, own_url)
 def resealed(crmhub, settings, keys):
     """Run the command twice at once; return the exit codes."""
     processes = [
-        subprocess.Popen(
-            [*CRMHUB, "db", "reseal"],
-            cwd=crmhub.root,
-            env=environment(**settings, encryption_keys=keys),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+        FORKED.start(
+            "db", "reseal", cwd=crmhub.root, env=environment(**settings, encryption_keys=keys)
         )
         for _ in range(2)
     ]

@@ -29,11 +29,12 @@ from crmhub.secrets import EncryptionKey
 from crmhub.server import worker_process
 from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import CREATE_DEAL, known, lead
-from tests.cli.conftest import CRMHUB, environment
+from tests.cli.conftest import environment
 from tests.clients import Client
 from tests.fakes import hubspot_client
 from tests.journal.working import end_leases, hurry, rows, soon, states
 from tests.own_databases import empty as emptied
+from tests.processes import FORKED, Program
 from tests.server.servers import HASTY, Server, serving
 
 pytestmark = pytest.mark.databases("postgresql")
@@ -57,14 +58,15 @@ class Installation:
         return hub
 
     @contextmanager
-    def worker(self) -> Iterator[subprocess.Popen[str]]:
+    def worker(self) -> Iterator[Program]:
         """Run `crmhub worker` until it says that it works; kill it afterwards."""
-        process = subprocess.Popen(
-            [*CRMHUB, "worker", "--threads", "4"],
+        process = FORKED.start(
+            "worker",
+            "--threads",
+            "4",
             cwd=self.root,
             env=environment(**self.settings),
             stdout=subprocess.PIPE,
-            text=True,
         )
         try:
             assert process.stdout is not None
@@ -124,12 +126,9 @@ def done_once(hub: Hub, client: Client, hubspot: FakeHubSpot) -> None:
 def test_a_worker_that_is_told_to_end_finishes_its_call(
     here: Installation, bot: Client, hubspot: FakeHubSpot, told: signal.Signals
 ) -> None:
-    # However the tests were begun.
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     queue_deal(here.hub, bot)
     slow = hubspot.fail(kind="latency", method="POST", path="*/deals", seconds=1.5)
     with here.worker() as process:
-        signal.signal(signal.SIGHUP, before)
         soon(lambda: slow.struck)
         process.send_signal(told)
         assert process.wait(120) == 0
@@ -168,7 +167,8 @@ def test_what_a_killed_server_was_at_is_done_once(
     slow = hubspot.fail(kind="latency", method="POST", path="*/deals", seconds=20, written=written)
     path = CREATE_DEAL.format(portal=bot.ids.portal_id)
     body = json.dumps({"contactId": contact_id, "properties": DEAL})
-    alone = serving(here.root, "--no-worker", "--workers", "1", **here.settings)
+    options = ("--no-worker", "--workers", "1")
+    alone = serving(here.root, *options, program=FORKED, **here.settings)
     with alone as server, ThreadPoolExecutor(1) as pool:
         call = pool.submit(_lost, server, path, body)
         soon(lambda: slow.struck and len(hubspot.deals) == written)
@@ -286,6 +286,7 @@ def test_a_worker_is_not_started_while_a_server_process_is_forked(
             started.append(self)
 
     monkeypatch.setattr(worker_process.subprocess, "Popen", Slow)
+    monkeypatch.setattr(worker_process, "_AFTER_SERVERS", 0)
     with worker_process.keep_worker():
         assert begun.wait(120)
         process = multiprocessing.get_context("fork").Process(target=int)
@@ -310,6 +311,7 @@ def test_a_worker_that_cannot_be_started_is_tried_again(
             started.set()
 
     monkeypatch.setattr(worker_process.subprocess, "Popen", Scarce)
+    monkeypatch.setattr(worker_process, "_AFTER_SERVERS", 0)
     monkeypatch.setattr(worker_process, "_SHORTEST_LIFE", 0)
     with worker_process.keep_worker():
         assert started.wait(120)

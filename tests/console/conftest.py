@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 from collections.abc import Iterator
@@ -76,10 +77,17 @@ def npm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Packages of npm that tests run; skips where npm or its registry is missing."""
     if reason := databases.left_out("npm"):
         pytest.skip(f"npm left out: {reason}")
-    root = tmp_path_factory.mktemp("npm")
-    (root / "package.json").write_text('{"name": "tests", "private": true}')
-    command = ["npm", "install", "--no-audit", "--no-fund", "--prefer-offline", *_PACKAGES]
-    subprocess.run(command, cwd=root, check=True, capture_output=True)
+    base = tmp_path_factory.getbasetemp()
+    # Of all workers of xdist, the first one installs them.
+    root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "npm"
+    root.mkdir(exist_ok=True)
+    with (root / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (root / "installed").exists():
+            (root / "package.json").write_text('{"name": "tests", "private": true}')
+            command = ["npm", "install", "--no-audit", "--no-fund", "--prefer-offline", *_PACKAGES]
+            subprocess.run(command, cwd=root, check=True, capture_output=True)
+            (root / "installed").touch()
     return root / "node_modules"
 
 

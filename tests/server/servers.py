@@ -18,6 +18,8 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.places import free_port
 from tests.cli.conftest import CRMHUB, environment
+from tests.preparations import make_haste
+from tests.processes import Forked, Program
 
 _PATIENCE = 120
 
@@ -37,7 +39,7 @@ class Server:
     `log` is the file of what it writes on standard error, `temporary` its TMPDIR.
     """
 
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[str] | Program
     port: int
     log: Path
     temporary: Path
@@ -108,7 +110,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 def serving(
     root: Path,
     *args: str,
-    program: Sequence[str] = CRMHUB,
+    program: Sequence[str] | Forked = CRMHUB,
     port: int | None = None,
     stderr: int | None = None,
     largest_file: int | None = None,
@@ -116,27 +118,36 @@ def serving(
 ) -> Iterator[Server]:
     """Start the service in `root`, wait until it says that it is ready, and end it afterwards.
 
-    It listens on `port`. `program` is the command line to use. `stderr` is a file descriptor to
+    It listens on `port`. `program` is the command line to use, which is forked or
+    a program of its own. `stderr` is a file descriptor to
     write on instead of the log, and is closed. No file of it grows beyond `largest_file` bytes.
     """
     port = port or free_port()
-    command = [*program, "serve", *args, "--port", str(port)]
+    arguments = ["serve", *args, "--port", str(port)]
+    command = [] if isinstance(program, Forked) else [*program, *arguments]
     if largest_file is not None:
         command = [sys.executable, "-c", _LIMITED, str(largest_file), *command]
     log = root / "serve.log"
     log.touch()
     # Removed here: a service that is killed leaves its files behind.
     temporary = TemporaryDirectory(prefix="crmhub-tests-")
+    env = environment(**settings) | {"TMPDIR": temporary.name}
+    process: subprocess.Popen[str] | Program
     with open(log if stderr is None else stderr, "w") as errors:
-        process = subprocess.Popen(
-            command,
-            cwd=root,
-            env=environment(**settings) | {"TMPDIR": temporary.name},
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            process_group=0,
-        )
+        if isinstance(program, Forked):
+            process = program.start(
+                *arguments, cwd=root, env=env, stdout=subprocess.PIPE, stderr=errors
+            )
+        else:
+            process = subprocess.Popen(
+                command,
+                cwd=root,
+                env=env,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                process_group=0,
+            )
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -151,15 +162,8 @@ def serving(
         temporary.cleanup()
 
 
-_HASTY = """
-from crmhub.cli import main
-from crmhub.server import worker_process
-
-worker_process._AFTER_SERVERS = worker_process._SHORTEST_LIFE = 0
-main()
-"""
 # A service that starts its worker at once, and another one as soon as it dies.
-HASTY = (sys.executable, "-c", _HASTY)
+HASTY = Forked(make_haste)
 
 
 _WAITING = """

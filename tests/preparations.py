@@ -1,0 +1,28 @@
+"""What is changed in a process of `tests.processes.Forked` before the command line begins."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import Any
+
+from crmhub.csv import importing
+from crmhub.server import worker_process
+
+
+def make_haste() -> None:
+    """Let a service start its worker at once, and another one as soon as it dies."""
+    worker_process._AFTER_SERVERS = worker_process._SHORTEST_LIFE = 0
+
+
+def import_in_small_steps() -> None:
+    """Let steps be of 50 rows each, so that a kill or another import has many to come between."""
+    importing._BATCH_ROWS = 50
+
+
+def fill_disk() -> None:
+    """Let Python fail as where /tmp and all that it tries instead are full."""
+
+    def refuse(*args: Any, **more: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    tempfile.mkdtemp = refuse  # type: ignore[assignment]
