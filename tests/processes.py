@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -127,8 +128,11 @@ class Program:
         return told[0], told[1]
 
     def send_signal(self, number: int) -> None:
-        if self._process.exitcode is None:
-            os.kill(self.pid, number)
+        """Send a signal, unless the process has ended."""
+        # The fork server may have seen its end, and not told it yet.
+        with suppress(ProcessLookupError):
+            if self._process.exitcode is None:
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)
