@@ -761,14 +761,16 @@ class Database:
             if self.dialect == "sqlite":
                 return pooled
             driver: Any = pooled.driver_connection
+            is_recent = pooled.info["made"] >= self._anew_from
             cut_off = driver.closed or hung_up(driver.fileno())
-            if not cut_off and pooled.info["made"] >= self._anew_from:
+            if is_recent and not cut_off:
                 return pooled
             pooled.invalidate()
             pooled.close()
-            if cut_off:
-                # A restarted server has done so to the whole pool, not to this connection alone.
-                self._engine.dispose()
+            if is_recent:
+                # A restarted server has cut off the whole pool, not this connection alone. The
+                # pool itself stays: another one would never close what is in use now.
+                self._anew_from = time.monotonic()
 
     def check_writable(self) -> None:
         """Raise Unavailable if the database cannot be written.

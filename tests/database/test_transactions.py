@@ -19,12 +19,20 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from crmhub.database.connection import Connection, Database
-from crmhub.database.drivers import Away, Damaged, Deadlocked, Duplicate, prepare_sqlite
+from crmhub.database.drivers import (
+    Away,
+    Damaged,
+    Deadlocked,
+    Duplicate,
+    hung_up,
+    prepare_sqlite,
+)
 from crmhub.database.maintenance import vacuum
 from crmhub.errors import Unavailable
 from crmhub.records.ids import Ids
 from crmhub.secrets import BASE36, token
 from tests.databases import overwrite, read_only
+from tests.journal.working import soon
 
 
 @pytest.fixture
@@ -444,3 +452,21 @@ def test_a_commit_on_sqlite_survives_a_power_cut(tmp_path):
         prepare_sqlite(driver, None)
         assert driver.execute("pragma journal_mode").fetchone() == ("wal",)
         assert driver.execute("pragma synchronous").fetchone() == (2,)
+
+
+def test_what_was_in_use_while_another_was_cut_off_is_closed_in_the_end(
+    postgresql_url: str,
+) -> None:
+    with closing(Database(postgresql_url, pool_size=2)) as database:
+        used, cut_off = database.checkout(), database.checkout()
+        connections = [one.driver_connection for one in (used, cut_off)]
+        with closing(Database(postgresql_url)) as outside, outside.reading() as connection:
+            pid = connections[1].info.backend_pid
+            connection.scalar("select pg_terminate_backend(:pid)", {"pid": pid})
+        soon(lambda: hung_up(connections[1].fileno()))
+        cut_off.close()
+        instead = database.checkout()
+        connections.append(instead.driver_connection)
+        used.close()
+        instead.close()
+    assert [one.closed for one in connections] == [True] * 3
