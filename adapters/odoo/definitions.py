@@ -264,6 +264,8 @@ class Definitions(shared.Definitions):
         teams = self._api.search(model.pipelines, domain, ["name"], order="sequence, id")
         answer = self._api.call(model.stages, "fields_get", attributes=["type"])
         names = answer.mapping(answer.object().get("result"))
+        if "name" not in names:
+            raise answer.broken("it does not list the fields of stages")
         link = next((name for name in _LINKS if name in names), "name")
         stages = self._api.search(model.stages, [], {"name", link}, order="sequence, id")
         pipelines = []

@@ -309,6 +309,22 @@ def test_a_contact_that_vanishes_in_a_batch_is_told_of_no_other(
     assert adapter.write_contacts(writes) == [None, None]
 
 
+def test_an_answer_that_lists_no_fields_is_not_taken_for_a_crm_without_stages(
+    connection: Connection, fake: FakeOdoo
+) -> None:
+    adapter = connection.adapter()
+    adapter.find_contact(email=EMAIL)
+    else_ = {"status": "something else"}
+    if fake.options.version >= 19:
+        fake.fail(200, body=else_, path="*/fields_get")
+    else:
+        # After the teams.
+        fake.fail(200, body={"jsonrpc": "2.0", "id": 1, "result": else_}, path="/jsonrpc", skip=1)
+    with pytest.raises(Unavailable):
+        adapter.pipelines("tickets")
+    assert connection.adapter().pipelines("tickets")[0].stages
+
+
 def test_an_error_that_no_row_can_cause_is_told_of_each(
     adapter: Adapter, crm: OdooCrm, fake: FakeOdoo
 ) -> None:
