@@ -21,7 +21,7 @@ from crmhub.adapter import (
 )
 from crmhub.adapter.testing import faults
 from crmhub.adapter.testing.base import assert_readable, either, new_mark, phone_number
-from crmhub.adapter.testing.connection import CALL_S, Connection
+from crmhub.adapter.testing.connection import CALL_S, Connection, SharedTexts
 from crmhub.adapter.testing.crm import HttpCrm
 from crmhub.adapter.testing.faults import Harm, answers
 from crmhub.adapter.testing.judging import JudgingTests
@@ -249,6 +249,8 @@ class HostileTests(JudgingTests):
     ) -> None:
         calls = self._operations(connection, crm, proxy)
         ready = [self._ready(connection, crm, proxy, call) for call in calls]
+        # Preparing the calls has read definitions, which some of the calls would find.
+        connection.shared = SharedTexts()
         adapters = [connection.adapter() for _ in ready]
         proxy.inject(fault, times=None)
         ended: dict[str, str] = {}

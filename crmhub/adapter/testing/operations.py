@@ -77,6 +77,8 @@ class Operation(ABC):
     """Whether an adapter may answer the call without a request, such as with fixed pipelines."""
     may_find_none: ClassVar[bool] = False
     """Whether the call may return None, for "no such contact", if the CRM answers 404."""
+    reads_definitions: ClassVar[bool] = False
+    """Whether the call returns definitions; then no process has read and shared them before."""
     returns_nothing: ClassVar[bool] = False
     """Whether the call has no result: it raises an error, or all is well."""
 
@@ -188,7 +190,7 @@ class Describe(Reads):
     """The call `describe` for contacts."""
 
     name = feature = "describe"
-    may_be_constant = True
+    may_be_constant = reads_definitions = True
 
     def call(self, adapter: Adapter) -> object:
         return adapter.describe("contacts")
@@ -198,7 +200,7 @@ class Pipelines(Reads):
     """The call `pipelines` for deals, or for tickets if the CRM has no deals."""
 
     name = feature = "pipelines"
-    may_be_constant = True
+    may_be_constant = reads_definitions = True
 
     def prepare(self) -> None:
         self.kind, self.expected = _first(self.tests, self.sound.pipelines)

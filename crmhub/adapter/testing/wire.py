@@ -11,7 +11,7 @@ import pytest
 
 from crmhub.adapter import Adapter, AdapterError, Unsupported
 from crmhub.adapter.testing.behaviour import AdapterTests
-from crmhub.adapter.testing.connection import Connection
+from crmhub.adapter.testing.connection import Connection, SharedTexts
 from crmhub.adapter.testing.crm import HostedCrm, HttpCrm
 from crmhub.adapter.testing.operations import CreatesLinked, Operation, operations_of, state_of
 from crmhub.adapter.testing.proxy import FaultProxy, Request
@@ -144,6 +144,8 @@ class WireTests(AdapterTests):
             # Get a token first, so that the call under test does not need one.
             connection.adapter().find_contact(email=self.person()["email"])
         ready = operation(self, crm, connection.adapter())
+        if operation.reads_definitions:
+            connection.shared = SharedTexts()
         proxy.clear()
         return ready
 
