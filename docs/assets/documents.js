@@ -2,7 +2,7 @@
 
 // The theme puts the button that copies code into a landmark, each with the same (empty) name, and
 // a wide table into a box that scrolls, which a keyboard does not reach.
-new MutationObserver(() => {
+function mend() {
   for (const box of document.querySelectorAll(".md-typeset__scrollwrap:not([tabindex])")) {
     if (box.scrollWidth > box.clientWidth) {
       box.tabIndex = 0;
@@ -11,4 +11,8 @@ new MutationObserver(() => {
   for (const nav of document.querySelectorAll("nav.md-code__nav:not([role])")) {
     nav.setAttribute("role", "presentation");
   }
-}).observe(document.body, { childList: true, subtree: true });
+}
+
+new MutationObserver(mend).observe(document.body, { childList: true, subtree: true });
+// A table may be wide since the window is narrow, or the phone was turned.
+addEventListener("resize", mend);

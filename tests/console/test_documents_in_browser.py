@@ -78,11 +78,10 @@ def test_every_page_has_no_accessibility_finding_and_fits_a_phone(reader: Page, 
         assert _findings(reader) == [], path
         reader.set_viewport_size(_PHONE)
         assert reader.evaluate("document.documentElement.scrollWidth") == 390, path
-    # Opened on a phone, wide tables scroll within the page, by keyboard, too.
-    for path in _WIDE_TABLES:
-        reader.goto(path)
-        reader.evaluate(axe)
-        assert _findings(reader) == [], f"{path}, phone"
+        if path in _WIDE_TABLES:
+            # They scroll within the page, by keyboard, too.
+            expect(reader.locator(".md-typeset__scrollwrap[tabindex]").first).to_be_attached()
+            assert _findings(reader) == [], f"{path}, phone"
 
 
 def test_no_page_is_faint_in_the_dark(reader: Page, npm: Path) -> None:
