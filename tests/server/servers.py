@@ -118,14 +118,15 @@ def serving(
 ) -> Iterator[Server]:
     """Start the service in `root`, wait until it says that it is ready, and end it afterwards.
 
-    It listens on `port`. `program` is the command line to use, which is forked or
-    a program of its own. `stderr` is a file descriptor to
-    write on instead of the log, and is closed. No file of it grows beyond `largest_file` bytes.
+    It listens on `port`. `program` is the command line to use, which is forked or a program of its
+    own. `stderr` is a file descriptor to write on instead of the log, and is closed. No file of a
+    program of its own grows beyond `largest_file` bytes.
     """
     port = port or free_port()
     arguments = ["serve", *args, "--port", str(port)]
     command = [] if isinstance(program, Forked) else [*program, *arguments]
     if largest_file is not None:
+        assert command, "a forked command line has no limit"
         command = [sys.executable, "-c", _LIMITED, str(largest_file), *command]
     log = root / "serve.log"
     log.touch()

@@ -46,8 +46,8 @@ class EveryFaultTests(JudgingTests):
 
         An operation is executed several times: for each of its requests, the fault is applied to
         this and all following requests, and then to this request only. If no other request
-        followed, the second execution would be the same as the first, and is left out. So is that
-        of a call without a result, which a second attempt at one request cannot falsify.
+        followed, the second execution would be the same as the first, and is left out. It is left
+        out for a call without a result, too: there is no result that could be wrong.
         """
         lies: list[str] = []
         for operation in self._operations(connection, crm, proxy):
