@@ -28,7 +28,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install run test test-tryton docs lint format lock clean
+.PHONY: help install run test test-all test-tryton docs lint format lock clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,9 +48,13 @@ test: $(TEST_READY) ## set up and run the tests, on every database that can be r
 	@$(DOCUMENTS)
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(TEST_WORKERS) $(ARGS)
 
+test-all: $(TEST_READY) $(TRYTON_READY) ## run the tests at every point, where `make test` takes a part of them (tests/depth.py)
+	@$(DOCUMENTS)
+	@CRMHUB_TEST_ALL=1 $(BIN)/python -m pytest -n $(TEST_WORKERS) $(ARGS)
+
 test-tryton: $(TEST_READY) $(TRYTON_READY) ## run all tests of the Tryton adapter, on a Tryton that this installs
 	@$(DOCUMENTS)
-	@CRMHUB_TEST_TRYTON=all CRMHUB_TEST_REQUIRE=tryton $(BIN)/python -m pytest -n $(TEST_WORKERS) tests/adapters/tryton $(ARGS)
+	@CRMHUB_TEST_ALL=1 CRMHUB_TEST_REQUIRE=tryton $(BIN)/python -m pytest -n $(TEST_WORKERS) tests/adapters/tryton $(ARGS)
 
 docs: $(RUN_READY) ## build the documents that /docs serves, after a change of docs/
 	@$(DOCUMENTS)

@@ -2,8 +2,8 @@
 
 `CRMHUB_TEST_POSTGRES` and `CRMHUB_TEST_REDIS` say where they are. The tests make and drop
 databases of their own on PostgreSQL; on Redis they claim an empty numbered one and empty it again.
-What `CRMHUB_TEST_REQUIRE` names (`postgresql,redis,chromium,nginx,pgbouncer,npm,tryton`) must have
-been used, or the run fails.
+What `CRMHUB_TEST_REQUIRE` names (`postgresql,redis,chromium,nginx,pgbouncer,npm,pypi,tryton`) must
+have been used, or the run fails.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from crmhub.database import drivers, row_security
 from crmhub.database.connection import Database
 from crmhub.database.schema import upgrade
 from crmhub.secrets import BASE36, token
+from tests.depth import ALL
 
 NAMES = {
     "sqlite": "SQLite",
@@ -39,6 +40,7 @@ NAMES = {
     "nginx": "nginx",
     "pgbouncer": "pgbouncer",
     "npm": "npm",
+    "pypi": "PyPI",
     "tryton": "Tryton",
 }
 CHROMIUM = Path("/usr/bin/chromium")
@@ -75,6 +77,8 @@ def left_out(name: str) -> str | None:
         return f"there is no {PGBOUNCER}; Debian's package pgbouncer has it"
     if name == "tryton":
         return _tryton_left_out()
+    if name in ("npm", "pypi") and not ALL:
+        return "make test-all runs the programs that tests install from it"
     return _npm_left_out() if name == "npm" else None
 
 
@@ -271,7 +275,11 @@ class DatabaseReport:
     def pytest_runtest_setup(self, item: pytest.Function) -> None:
         """Note on the item what it runs on; xdist carries that to the main process."""
         params = item.callspec.params if hasattr(item, "callspec") else {}
-        used = {name for name in NAMES if {f"{name}_url", name} & set(item.fixturenames)}
+        used = {
+            name
+            for name in NAMES
+            if {f"{name}_url", f"{name}_programs", name} & set(item.fixturenames)
+        }
         if "database_url" in params:
             used.add(str(params["database_url"]))
         item.user_properties += [("database", name) for name in sorted(used)]

@@ -20,8 +20,9 @@ from typing import IO, Any
 
 from crmhub.cli import main
 
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(
+CONTEXT = multiprocessing.get_context("forkserver")
+"""What makes processes: each is forked from the server that has loaded the hub."""
+CONTEXT.set_forkserver_preload(
     [
         "tests.helpers.drawers",
         "tests.journal.callers",
@@ -44,8 +45,8 @@ class Process:
     """
 
     def __init__(self, work: Callable[..., Any], /, **options: Any) -> None:
-        self.pipe, theirs = _CONTEXT.Pipe()
-        self._process = _CONTEXT.Process(target=_run, args=(work, theirs, options), daemon=True)
+        self.pipe, theirs = CONTEXT.Pipe()
+        self._process = CONTEXT.Process(target=_run, args=(work, theirs, options), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -97,7 +98,7 @@ class Program:
     ) -> None:
         self.stdout, out = _open(stdout)
         self.stderr, err = _open(stderr)
-        self._process = _CONTEXT.Process(target=_be, args=(args, prepare, cwd, env, out, err))
+        self._process = CONTEXT.Process(target=_be, args=(args, prepare, cwd, env, out, err))
         self._process.start()
         assert self._process.pid is not None
         self.pid: int = self._process.pid

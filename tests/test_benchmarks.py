@@ -20,6 +20,7 @@ from benchmarks.identity_checks import Crowd, Findings, Played, compare
 from benchmarks.identity_oracle import Contact, Expected, Lead, Oracle, SetProperties
 from benchmarks.identity_scenes import ACCOUNTS, KINDS, Scene, scenes
 from tests.databases import POSTGRES
+from tests.depth import thorough
 
 ROOT = Path(__file__).parents[1]
 
@@ -37,6 +38,7 @@ def _printed(module: str, *options: str) -> list[str]:
     return run.stdout.splitlines()
 
 
+@thorough
 def test_the_hub_and_a_schema_made_by_hand_find_the_same(postgresql_url: str) -> None:
     size = ["--records", "600", "--others", "50", "--accounts", "2"]
     short = ["--rounds", "1", "--http-rounds", "1", "--http-seconds", "0.1"]
@@ -48,12 +50,14 @@ def test_the_hub_and_a_schema_made_by_hand_find_the_same(postgresql_url: str) ->
     assert any(line.startswith("memory of the server processes") for line in lines)
 
 
+@thorough
 def test_growth_is_told_for_each_size(postgresql_url: str) -> None:
     heads, *rows = _printed("growth", "--sizes", "200,400", "--rounds", "5")
     assert heads.split()[-2:] == ["200", "400"]
     assert len(rows) == 3
 
 
+@thorough
 def test_each_total_and_page_on_sqlite_is_told() -> None:
     lines = _printed("sqlite", "--records", "1000", "--rounds", "1")
     for case in cases():
@@ -62,6 +66,7 @@ def test_each_total_and_page_on_sqlite_is_told() -> None:
     assert lines[-1].startswith("over (totals: 60 ms, pages: 5 ms): ")
 
 
+@thorough
 def test_what_a_request_costs_is_told_by_layers(postgresql_url: str) -> None:
     lines = _printed("layers", "--records", "1000", "--rounds", "1", "--requests", "3")
     heads, *rows = lines
@@ -69,12 +74,14 @@ def test_what_a_request_costs_is_told_by_layers(postgresql_url: str) -> None:
     assert len(rows) == 5 * 2, lines
 
 
+@thorough
 def test_leads_of_a_burst_are_accepted_while_the_crm_is_unavailable() -> None:
     [line] = _printed("burst", "--sqlite", "--bots", "4", "--seconds", "1", "--workers", "1")
     assert "leads/s" in line
     assert "{202: " in line
 
 
+@thorough
 def test_what_row_level_security_costs_is_told(postgresql_url: str) -> None:
     lines = _printed("secured", "--records", "1000", "--rounds", "1", "--requests", "3")
     assert [line for line in lines if line.startswith("CONTAINS_TOKEN")]
@@ -88,6 +95,7 @@ def test_every_lead_is_the_right_persons(where: str, postgresql_url: str) -> Non
         assert kind.crm not in ("", crm) or any(line.startswith(kind.name) for line in lines), kind
 
 
+@thorough
 def test_failed_calls_are_decided_and_nothing_older_is_written() -> None:
     size = ["--leads", "3", "--deals", "1", "--kills", "0", "--failing", "1"]
     small = ["--workers", "1", "--threads", "4", "--bots", "4"]
@@ -176,6 +184,7 @@ def test_a_hub_that_tells_nothing_is_silent_in_every_clash_it_accepts() -> None:
     assert found["merged"] == found["overwritten"] == found["lost"] == 0
 
 
+@thorough
 def test_writes_that_land_late_make_nothing_twice() -> None:
     late = ["--late", "0.3", "--under-way", "1", "--lost", "40", "--kills", "0"]
     size = ["--leads", "3", "--deals", "2", "--bots", "4", "--threads", "4", "--workers", "1"]
@@ -183,6 +192,7 @@ def test_writes_that_land_late_make_nothing_twice() -> None:
     assert [line.split()[-1] for line in lines[-9:]] == ["0"] * 9
 
 
+@thorough
 def test_a_quiet_account_is_served_while_another_attacks(postgresql_url: str) -> None:
     # Threads that each hash a password at once would need more memory than a process may.
     size = ["--seconds", "0.5", "--workers", "1", "--threads", "6", "--slowest", "60"]
@@ -225,6 +235,7 @@ def test_the_placement_of_each_number_of_shards_and_workers_is_printed() -> None
     assert len([line for line in lines if line.split()[0] in ("32", "128")]) == 12
 
 
+@thorough
 def test_the_bytes_of_a_contact_are_printed_by_table(postgresql_url: str) -> None:
     lines = _printed("size", "--records", "300")
     assert lines[0].startswith("300 contacts, ")
@@ -235,6 +246,7 @@ def test_the_bytes_of_a_contact_are_printed_by_table(postgresql_url: str) -> Non
     assert not any(line.endswith(" 0.0 B") for line in totals), totals
 
 
+@thorough
 def test_the_processor_time_of_each_call_is_printed(postgresql_url: str) -> None:
     small = ["--records", "300", "--seconds", "0.2", "--workers", "1", "--connections", "2"]
     lines = _printed("capacity", *small, "--direct")

@@ -1,7 +1,7 @@
 """A served hub, and the programs that make clients of its OpenAPI document.
 
-The programs are installed from npm and PyPI, once for all workers of a run; the tests are skipped
-with the reason where that is not possible.
+`make test-all` installs the programs from npm and PyPI, once for all workers of a run; the tests
+are skipped with the reason where that is not possible.
 """
 
 from __future__ import annotations
@@ -89,8 +89,10 @@ def npm_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def python_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pypi_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of the programs from PyPI, and of a Python that has their packages."""
+    if reason := databases.left_out("pypi"):
+        pytest.skip(f"PyPI left out: {reason}")
 
     def install(root: Path) -> None:
         _run([sys.executable, "-m", "venv", os.fspath(root)])

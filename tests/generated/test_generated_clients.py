@@ -46,7 +46,7 @@ def said(printed: str) -> None:
 
 
 def test_the_typescript_client_of_the_documents_is_strict_and_works(
-    described: Served, npm_programs: Path, tmp_path: Path
+    npm_programs: Path, described: Served, tmp_path: Path
 ) -> None:
     page = _PAGE.read_text("utf-8")
     [program] = re.findall(r"```ts\n(.*?)```", page, re.DOTALL)
@@ -65,14 +65,14 @@ def test_the_typescript_client_of_the_documents_is_strict_and_works(
 
 
 def test_the_client_of_typescript_fetch_is_strict_and_works(
-    described: Served, npm_programs: Path, python_programs: Path, tmp_path: Path
+    npm_programs: Path, pypi_programs: Path, described: Served, tmp_path: Path
 ) -> None:
     if not shutil.which("java"):
         pytest.skip("openapi-generator-cli needs Java")
     document = described.documents / "openapi.json"
-    generator = python_programs / "openapi-generator-cli"
+    generator = pypi_programs / "openapi-generator-cli"
     command = [generator, "generate", "-g", "typescript-fetch", "-i", document, "-o", "crmhub"]
-    path = f"{python_programs}{os.pathsep}{os.environ['PATH']}"
+    path = f"{pypi_programs}{os.pathsep}{os.environ['PATH']}"
     run(command, tmp_path, PATH=path)
     shutil.copy(_PROGRAMS / "typescript_fetch.ts", tmp_path / "main.ts")
     (tmp_path / "node_modules").symlink_to(npm_programs.parent)
@@ -82,24 +82,24 @@ def test_the_client_of_typescript_fetch_is_strict_and_works(
 
 
 def test_the_client_of_openapi_python_client_is_strict_and_works(
-    described: Served, python_programs: Path, tmp_path: Path
+    pypi_programs: Path, described: Served, tmp_path: Path
 ) -> None:
     document = described.documents / "openapi.json"
-    generator = python_programs / "openapi-python-client"
+    generator = pypi_programs / "openapi-python-client"
     # It calls ruff of the PATH, without which it warns.
     (tmp_path / "config.yaml").write_text("post_hooks: []\n")
     options = ["--path", document, "--output-path", "generated", "--config", "config.yaml"]
     run([generator, "generate", *options, "--fail-on-warning"], tmp_path)
     root = tmp_path / "generated"
     shutil.copy(_PROGRAMS / "python_client.py", root / "main.py")
-    run([python_programs / "mypy", "--strict", "crmhub_client", "main.py"], root)
+    run([pypi_programs / "mypy", "--strict", "crmhub_client", "main.py"], root)
     modules = [
         ".".join(file.relative_to(root).with_suffix("").parts)
         for file in (root / "crmhub_client").rglob("*.py")
     ]
     assert len(modules) > 100
     code = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_module(name)"
-    python = python_programs / "python"
+    python = pypi_programs / "python"
     run([python, "-c", code, *modules], root)
     settings = described.account("Python")
     said(run([python, "main.py"], root, **settings))
@@ -147,7 +147,7 @@ _REQUESTS: dict[str, tuple[int, str]] = {
 
 
 def test_the_collection_of_postman_works(
-    described: Served, npm_programs: Path, tmp_path: Path
+    npm_programs: Path, described: Served, tmp_path: Path
 ) -> None:
     document = described.documents / "openapi.json"
     command = [npm_programs / "openapi2postmanv2", "-s", document, "-o", "converted.json"]

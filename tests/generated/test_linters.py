@@ -16,7 +16,7 @@ assert subprocess
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_redocly_finds_nothing(
-    described: Served, npm_programs: Path, tmp_path: Path, name: str
+    npm_programs: Path, described: Served, tmp_path: Path, name: str
 ) -> None:
     document = described.documents / f"{name}.json"
     options = ["--extends", "recommended", "--format", "json", document]
@@ -29,7 +29,7 @@ def test_redocly_finds_nothing(
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_spectral_finds_nothing(
-    described: Served, npm_programs: Path, tmp_path: Path, name: str
+    npm_programs: Path, described: Served, tmp_path: Path, name: str
 ) -> None:
     rules = tmp_path / "rules.yaml"
     rules.write_text('extends: ["spectral:oas"]\n')

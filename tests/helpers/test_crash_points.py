@@ -33,8 +33,9 @@ from tests.api.helpers.helper_calls import (
     switch,
 )
 from tests.clients import TESTS, Client, open_client
+from tests.depth import ALL
 from tests.fakes import connect
-from tests.journal.crashes import ALL, End, ends
+from tests.journal.crashes import End, ends
 from tests.journal.working import change, end_leases, rows, states, try_due
 from tests.own_databases import KINDS as DATABASES
 from tests.own_databases import own_database

@@ -2,7 +2,7 @@
 
 A boundary lies behind each statement that may have changed something for good, and behind each
 call over HTTP that may have: what lies between two of them is lost with the process anyway.
-With `CRMHUB_TEST_BOUNDARIES=all` one lies before and behind every statement and every call.
+With `make test-all` one lies before and behind every statement and every call.
 Who dies there leaves what a SIGKILL leaves.
 """
 
@@ -21,8 +21,8 @@ import flask
 from crmhub.database.connection import Connection
 from crmhub.egress import Egress
 from crmhub.hub import Hub
+from tests.depth import ALL
 
-ALL = os.environ.get("CRMHUB_TEST_BOUNDARIES") == "all"
 _DIED = 77
 # Outside a transaction these change nothing.
 _PASSING = ("select", "begin", "rollback", "set", "reset")

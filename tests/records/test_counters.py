@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -19,6 +18,7 @@ from crmhub.settings import Settings
 from tests.catalogue_properties import define
 from tests.clients import Client, needed, open_client
 from tests.pages import fetch
+from tests.processes import CONTEXT
 from tests.records.index_rows import (
     assert_dates_are_known,
     assert_links_are_whole,
@@ -178,8 +178,7 @@ def test_processes_at_once_leave_index_rows_and_counters_right(
 ) -> None:
     first = Writer(equipped, 0)
     first.write(30)
-    fresh = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(WRITERS // 2, mp_context=fresh) as pool:
+    with ProcessPoolExecutor(WRITERS // 2, mp_context=CONTEXT) as pool:
         share = partial(_write_here, settings, equipped.account.client_id, equipped.ids, first.ids)
         statuses = set().union(*pool.map(share, range(WRITERS // 2)))
     assert {200, 201, 204, 404} <= statuses

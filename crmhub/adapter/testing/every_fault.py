@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zlib import crc32
+
 import pytest
 
 from crmhub.adapter.testing.connection import CALL_S, Connection
@@ -48,10 +50,14 @@ class EveryFaultTests(JudgingTests):
         this and all following requests, and then to this request only. If no other request
         followed, the second execution would be the same as the first, and is left out. It is left
         out for a call without a result, too: there is no result that could be wrong.
+
+        Without `every_request` it is one of the requests, which differs between faults.
         """
         lies: list[str] = []
         for operation in self._operations(connection, crm, proxy):
-            for nth in range(self._requests(connection, crm, proxy, operation)):
+            sends = self._requests(connection, crm, proxy, operation)
+            drawn = crc32(f"{harm.name} {operation.name}".encode()) % sends
+            for nth in range(sends) if self.every_request else (drawn,):
                 for lasting in (True, False):
                     ready = self._ready(connection, crm, proxy, operation)
                     proxy.inject(harm.fault, skip=nth, times=None if lasting else 1)

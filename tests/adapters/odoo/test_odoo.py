@@ -14,6 +14,7 @@ from crmhub.adapter import Denied, LacksRight, Unavailable
 from crmhub.adapter.testing import HttpAdapterTests
 from crmhub.adapter.testing.proxy import Request
 from tests.adapters.odoo.odoo_crm import JSON_2, JSON_RPC, KEY, OdooCrm
+from tests.depth import ALL
 
 
 def told(name: str, message: str = "it is about {request}") -> dict[str, object]:
@@ -31,6 +32,7 @@ class _OnOdoo(HttpAdapterTests):
     choice = ("x_status", "customer")
     read_only = "create_date"
     owner = "hubspot_owner_id"
+    every_request = ALL
     at_once = 4
     typed = {
         "text": "comment",

@@ -23,6 +23,7 @@ from tests.adapters.pipedrive.pipedrive_crm import (
     TOKEN,
     PipedriveCrm,
 )
+from tests.depth import ALL
 
 
 def error(code: int, words: str) -> dict[str, Any]:
@@ -34,6 +35,7 @@ class _OnPipedrive:
     choice = (INTEREST, HIGH)
     read_only = "add_time"
     owner = "hubspot_owner_id"
+    every_request = ALL
     typed: ClassVar = {"number": SCORE, "currency": BUDGET, "date": ANNIVERSARY, "text": REMARKS}
     own_errors = (
         (Denied, 401, error(401, "unauthorized access")),

@@ -1,13 +1,12 @@
 """A Tryton for the tests of this directory; they are left out where it is not installed.
 
-`make test-tryton` runs all of them, with CRMHUB_TEST_TRYTON=all. Else the essential ones run: a
+`make test-tryton` runs all of them. Else the essential ones run: a
 walk from a lead to a deal and a ticket, the number of calls, and what of the conformance tests
 shows soonest that Tryton is no longer what the adapter takes it for.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,9 +14,9 @@ import pytest
 
 from tests import databases
 from tests.adapters.tryton.tryton_crm import TrytonCrm
+from tests.depth import ALL
 from tests.tryton import server
 
-ALL = os.environ.get("CRMHUB_TEST_TRYTON") == "all"
 _ESSENTIAL = {
     "test_a_change_leaves_other_properties_and_other_contacts",
     "test_a_change_to_nothing_clears_the_property",

@@ -12,6 +12,7 @@ from adapters.zoho import ZohoAdapter
 from crmhub.adapter import BadConfig, Denied, LacksRight, Throttled, Unavailable
 from crmhub.adapter.testing import HttpAdapterTests
 from tests.adapters.zoho.zoho_crm import SECRETS, ZohoCrm
+from tests.depth import ALL
 
 NONE_IS_204 = "Zoho answers a query that finds nothing with an empty 204"
 
@@ -27,6 +28,7 @@ class TestZoho(HttpAdapterTests):
     choice = ("Status", "customer")
     read_only = "Created_Time"
     owner = "hubspot_owner_id"
+    every_request = ALL
     typed = {
         "enumeration": "Status",
         "multi_enumeration": "Interests",
