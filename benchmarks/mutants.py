@@ -1,0 +1,210 @@
+"""Plant defects in an adapter, one after another, and count those that its tests catch.
+
+    python -m benchmarks.mutants pipedrive [--number 10] [--seed 1] [--kit-only]
+
+Each defect is one change of one expression or statement of `adapters/NAME`, drawn at random: a
+comparison turned around, a condition without its `not`, an error that is not raised, a result that
+is not returned, an argument that is not given, a key under another name. The tests run in a copy
+of the checkout and stop at the first failure. What survived is printed with its line: a few of
+these change nothing that anyone could see, and the others are what a test is missing for.
+The exit code is 1 if a defect survived. `--kit-only` leaves out all but the conformance tests: that
+is what the author of a new adapter gets for nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.places import parser
+
+_ROOT = Path(__file__).parents[1]
+_TURNED = {
+    ast.Eq: "!=",
+    ast.NotEq: "==",
+    ast.Lt: ">=",
+    ast.LtE: ">",
+    ast.Gt: "<=",
+    ast.GtE: "<",
+    ast.Is: "is not",
+    ast.IsNot: "is",
+    ast.In: "not in",
+    ast.NotIn: "in",
+}
+# What people read: a change of it is for the eye, and no test's affair.
+_TEXTS = ("label", "help", "hint", "guide", "title", "message", "reason", "placeholder")
+
+_OPTIONS = ("-x", "-q", "-n", "2", "--tb=line", "--no-header", "-p", "no:cacheprovider")
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """A change of one place of a source: what stood there, and what stands there instead."""
+
+    path: Path
+    line: int
+    start: int
+    end: int
+    text: str
+
+    def planted_in(self, source: str) -> str:
+        """Return the source with this defect."""
+        return source[: self.start] + self.text + source[self.end :]
+
+
+def main() -> None:
+    """Run it from the command line."""
+    command = parser(__doc__)
+    command.add_argument("adapter", help="the name of a module or package in adapters/")
+    command.add_argument("--number", type=int, default=10, help="of defects")
+    command.add_argument("--seed", type=int, default=1, help="another one draws other defects")
+    command.add_argument("--kit-only", action="store_true", help="run the conformance tests alone")
+    options = command.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "crmhub"
+        _copy(copy)
+        found = [defect for path in _sources(copy, options.adapter) for defect in defects(path)]
+        if not found:
+            sys.exit(f"adapters/ holds no module or package named {options.adapter}.")
+        tests = _Tests(copy, options.adapter, options.kit_only)
+        if not tests.pass_():
+            sys.exit(f"The tests fail without any defect:\n{tests.said}")
+        drawn = random.Random(options.seed).sample(found, min(options.number, len(found)))
+        survived = [defect for defect in drawn if not _is_caught(defect, tests)]
+    print(f"{len(drawn) - len(survived)} of {len(drawn)} caught, drawn from {len(found)}")
+    sys.exit(bool(survived))
+
+
+def _copy(folder: Path) -> None:
+    """Copy the files of the checkout, also those that are not committed."""
+    listing = ["git", "-C", str(_ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listing, stdout=subprocess.PIPE, text=True, check=True).stdout
+    for name in filter(None, names.split("\0")):
+        if (_ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(_ROOT / name, folder / name)
+
+
+def _sources(copy: Path, adapter: str) -> list[Path]:
+    """Return the modules of an adapter, without its fake."""
+    package = copy / "adapters" / adapter
+    if package.is_dir():
+        return sorted(package.glob("*.py"))
+    return sorted((copy / "adapters").glob(f"{adapter}*.py"))
+
+
+def defects(path: Path) -> Iterator[Defect]:
+    """Yield every defect that can be planted in a module."""
+    source = path.read_text()
+    # Offsets of the syntax tree count bytes of UTF-8; the adapters' sources are read as such.
+    lines = [0]
+    for line in source.encode().splitlines(keepends=True):
+        lines.append(lines[-1] + len(line))
+
+    def at(line: int, column: int) -> int:
+        return len(source.encode()[: lines[line - 1] + column].decode())
+
+    for node in _visible(ast.parse(source)):
+        for place, text in _changes(node):
+            assert place.end_lineno is not None
+            assert place.end_col_offset is not None
+            start = at(place.lineno, place.col_offset)
+            end = at(place.end_lineno, place.end_col_offset)
+            yield Defect(path, place.lineno, start, end, text)
+
+
+def _visible(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes below one, without annotations and without texts for people."""
+    yield node
+    for field, value in ast.iter_fields(node):
+        if field in ("annotation", "returns", "decorator_list"):
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if not isinstance(child, ast.AST):
+                continue
+            if isinstance(child, ast.keyword) and child.arg in _TEXTS:
+                continue
+            if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant):
+                continue
+            yield from _visible(child)
+
+
+def _changes(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
+    """Yield what may be planted at one node: the place, and what stands there instead."""
+    match node:
+        case ast.Compare(left=left, ops=[operator], comparators=[right]):
+            yield node, f"({ast.unparse(left)} {_TURNED[type(operator)]} {ast.unparse(right)})"
+        case ast.BoolOp(op=operator, values=values):
+            other = " and " if isinstance(operator, ast.Or) else " or "
+            yield node, f"({other.join(f'({ast.unparse(value)})' for value in values)})"
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield node, f"({ast.unparse(operand)})"
+        case ast.Raise():
+            yield node, "pass"
+        case ast.Return(value=ast.expr() as value) if not isinstance(value, ast.Constant):
+            yield node, "return None"
+        case ast.Call(func=function, args=arguments, keywords=keywords) if keywords:
+            given = [*map(ast.unparse, arguments), *map(_argument, keywords[1:])]
+            if keywords[0].arg is not None:
+                yield node, f"{ast.unparse(function)}({', '.join(given)})"
+        case ast.Subscript(slice=ast.Constant(value=str(key)) as place):
+            yield place, repr(f"{key}_")
+        case ast.Dict(keys=keys):
+            for name in keys:
+                if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                    yield name, repr(f"{name.value}_")
+
+
+def _argument(keyword: ast.keyword) -> str:
+    value = ast.unparse(keyword.value)
+    return f"{keyword.arg}={value}" if keyword.arg else f"**{value}"
+
+
+class _Tests:
+    """The tests of one adapter in a copy of the checkout."""
+
+    def __init__(self, copy: Path, adapter: str, kit_only: bool) -> None:
+        """Take the copy, the adapter's name, and whether only the conformance tests run."""
+        self.copy = copy
+        where = copy / "tests" / "adapters" / adapter
+        self.where = where / f"test_{adapter}.py" if kit_only else where
+        self.said = ""
+
+    def pass_(self) -> bool:
+        """Run them until one fails; return whether none did, and keep what they said."""
+        run = subprocess.run(
+            [sys.executable, "-m", "pytest", *_OPTIONS, str(self.where)],
+            cwd=self.copy,
+            env={**os.environ, "PYTHONPATH": f"{self.copy}:{self.copy / 'clients' / 'python'}"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.said = run.stdout[-2000:] + run.stderr[-2000:]
+        return run.returncode == 0
+
+
+def _is_caught(defect: Defect, tests: _Tests) -> bool:
+    source = defect.path.read_text()
+    defect.path.write_text(defect.planted_in(source))
+    try:
+        survived = tests.pass_()
+    finally:
+        defect.path.write_text(source)
+    was, place = source[defect.start : defect.end], f"{defect.path.name}:{defect.line}"
+    print(
+        f"{'SURVIVED' if survived else 'caught':<9}{place}: {was!r} -> {defect.text!r}", flush=True
+    )
+    return not survived
+
+
+if __name__ == "__main__":
+    main()
