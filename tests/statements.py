@@ -30,8 +30,6 @@ ACROSS_ACCOUNTS = {
     "crmhub.database.several_accounts:rows_of_several",
     "crmhub.audit:listed",
     "crmhub.journal.action_filters:_people_of_contact",
-    "crmhub.journal.action_queries:_rows",
-    "crmhub.journal.action_search:_rows",
     "crmhub.journal.history:_counted",
     # The worker looks for what is due, and for what is old.
     "crmhub.journal.claiming:due",

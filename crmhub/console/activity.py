@@ -23,7 +23,8 @@ from crmhub.errors import Forbidden, HubError
 from crmhub.journal import action_queries, attention
 from crmhub.journal import discard_action as discarding
 from crmhub.journal import retry_action as retrying
-from crmhub.journal.action_queries import KINDS, STATES, Chosen, Summary, Wanted
+from crmhub.journal.action_batches import Chosen
+from crmhub.journal.action_queries import KINDS, STATES, Summary, Wanted
 from crmhub.journal.action_search import MOST_NAMES
 from crmhub.journal.attention import Attention
 from crmhub.journal.models import is_id

@@ -48,9 +48,8 @@ class Rows:
 class Part(NamedTuple):
     """An insert into a table as a part of a PostgreSQL statement, without the rows' values.
 
-    The part contains all data that determines the SQL text. `types` are pairs of a column and its
-    type. With `or_skip`, rows whose key exists are skipped. With `one`, the part inserts exactly
-    one row.
+    All of it determines the SQL text. `types` are pairs of a column and its type. With `or_skip`,
+    rows whose key exists are skipped. With `one`, the part inserts exactly one row.
     """
 
     table: str
@@ -122,8 +121,8 @@ class Guard:
 def inserting(parts: tuple[Part, ...], adding: str) -> str:
     """Return the PostgreSQL statement that inserts the rows of all parts.
 
-    The statement yields the number of rows inserted by the first part, and the value that the SQL
-    statement `adding` returns (0 if `adding` is "").
+    It yields the number of rows inserted by the first part, and what the SQL statement `adding`
+    returns (0 if `adding` is "").
     """
     inserts = []
     for number, part in enumerate(parts):
@@ -219,10 +218,7 @@ def _plain(kind: str) -> str:
 
 
 class GuardFailed(Exception):
-    """Error for a write whose guard, such as a catalogue version, was not true.
-
-    Nothing has been written.
-    """
+    """A write's guard, such as a catalogue version, was not true; nothing has been written."""
 
 
 class BulkStatements(ABC):

@@ -1,4 +1,4 @@
-"""Claim due deliveries with a lease, and record the outcomes of their attempts.
+"""Claim due deliveries with a lease.
 
 Of each subject and subscription only the first queued delivery can be claimed. So events of one
 record arrive in order, however many workers there are, and a failed one holds back only those of
@@ -8,7 +8,6 @@ becomes due again by itself.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,23 +17,16 @@ import sqlalchemy as sa
 from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, in_list, one_of, param, unindexed
 from crmhub.database.tables import account, event, event_delivery, event_subscription
-from crmhub.events.schedule import (
-    DELAYS_S,
-    FAILURES_TO_PAUSE,
-    JITTER,
-    LEASE_MS,
-    SWITCH_OFF_MS,
-    pause_ms,
-)
-from crmhub.events.sending import Attempt
+from crmhub.events.schedule import FAILURES_TO_PAUSE, LEASE_MS
 from crmhub.secrets import BASE36, token
 
 _d, _s = event_delivery.c, event_subscription.c
-_QUEUED = one_of(_d.state, "queued")
-_OF_SUBSCRIPTION = sa.and_(
+# Conditions of statements on deliveries and subscriptions.
+IS_QUEUED = one_of(_d.state, "queued")
+IS_OF_SUBSCRIPTION = sa.and_(
     _d.account_id == param("account_id"), _d.subscription_id == param("subscription_id")
 )
-_IS_SUBSCRIPTION = sa.and_(_s.account_id == param("account_id"), _s.id == param("subscription_id"))
+IS_SUBSCRIPTION = sa.and_(_s.account_id == param("account_id"), _s.id == param("subscription_id"))
 
 
 def _due_of_all_accounts() -> Statement:
@@ -55,15 +47,15 @@ _DUE_OF_ALL_ACCOUNTS = _due_of_all_accounts()
 _SUBSCRIPTION = Statement(
     sa.select(event_subscription, account.c.client_id)
     .join(account, account.c.id == _s.account_id)
-    .where(_IS_SUBSCRIPTION, one_of(_s.state, "active"), _s.paused_until <= param("now"))
+    .where(IS_SUBSCRIPTION, one_of(_s.state, "active"), _s.paused_until <= param("now"))
 )
 _PROBE = Statement(
     sa.update(event_subscription)
-    .where(_IS_SUBSCRIPTION, _s.paused_until == param("was"))
+    .where(IS_SUBSCRIPTION, _s.paused_until == param("was"))
     .values(paused_until=param("until"))
 )
 _PROBE_LATER = Statement(
-    sa.update(event_subscription).where(_IS_SUBSCRIPTION).values(paused_until=param("was"))
+    sa.update(event_subscription).where(IS_SUBSCRIPTION).values(paused_until=param("was"))
 )
 
 
@@ -111,7 +103,7 @@ def _claim() -> Statement:
     )
     return Statement(
         sa.update(event_delivery)
-        .where(_OF_SUBSCRIPTION, _d.event_id.in_(sa.select(taken.c.event_id)))
+        .where(IS_OF_SUBSCRIPTION, _d.event_id.in_(sa.select(taken.c.event_id)))
         .values(run_at=param("until"), lease=param("lease"))
         .returning(_d.event_id, _d.subject, _d.attempts, _d.give_up_at)
     )
@@ -120,75 +112,6 @@ def _claim() -> Statement:
 _CLAIM = _claim()
 _EVENTS = Statement(
     sa.select(event).where(event.c.account_id == param("account_id"), in_list(event.c.id, "ids"))
-)
-_MINE = sa.and_(
-    _OF_SUBSCRIPTION, _d.event_id == param("event_id"), _d.lease == param("lease"), _QUEUED
-)
-_END = Statement(
-    sa.update(event_delivery)
-    .where(_MINE)
-    .values(
-        state=param("new_state"),
-        lease=sa.null(),
-        attempts=_d.attempts + 1,
-        status=param("status"),
-        reason=param("reason"),
-        finished_at=param("now"),
-    )
-)
-_AGAIN = Statement(
-    sa.update(event_delivery)
-    .where(_MINE)
-    .values(
-        lease=sa.null(),
-        attempts=_d.attempts + 1,
-        status=param("status"),
-        reason=param("reason"),
-        run_at=param("run_at"),
-    )
-)
-_RELEASE = Statement(
-    sa.update(event_delivery).where(_MINE).values(lease=sa.null(), run_at=param("run_at"))
-)
-_WAITING = sa.and_(_OF_SUBSCRIPTION, _QUEUED, _d.lease.is_(None))
-_FOLLOWING = sa.and_(_WAITING, _d.subject == param("subject"))
-_POSTPONE_FOLLOWING = Statement(
-    sa.update(event_delivery)
-    .where(_FOLLOWING, unindexed(_d.run_at) < param("run_at"))
-    .values(run_at=param("run_at"))
-)
-_QUEUE_FOLLOWING = Statement(
-    sa.update(event_delivery)
-    .where(_FOLLOWING, unindexed(_d.run_at) > param("now"))
-    .values(run_at=param("now"))
-)
-_QUEUE_ALL = Statement(
-    sa.update(event_delivery).where(_WAITING, _d.run_at > param("now")).values(run_at=param("now"))
-)
-_NOTE_SUCCESS = Statement(
-    sa.update(event_subscription)
-    .where(_IS_SUBSCRIPTION, _s.failures > 0)
-    .values(
-        failures=sa.literal_column("0"),
-        failing_since=sa.null(),
-        paused_until=sa.literal_column("0"),
-        reason=sa.literal_column("''"),
-    )
-)
-_LOCK_FAILURES = Statement(
-    sa.select(_s.failures, _s.failing_since, _s.paused_until)
-    .where(_IS_SUBSCRIPTION, one_of(_s.state, "active"))
-    .with_for_update()
-)
-_NOTE_FAILURE = Statement(
-    sa.update(event_subscription)
-    .where(_IS_SUBSCRIPTION)
-    .values(
-        failures=param("failures"),
-        failing_since=param("failing_since"),
-        paused_until=param("paused_until"),
-        reason=param("reason"),
-    )
 )
 
 
@@ -306,100 +229,3 @@ def _with_events(
         for row in rows
         if row.event_id in events
     ]
-
-
-def release(database: Database, claimed: Claimed) -> None:
-    """Put a claimed delivery back that was not attempted."""
-    database.transact(lambda tx: tx.run(_RELEASE, claimed.key | {"run_at": tx.now_ms()}))
-
-
-def finish(database: Database, attempts: Sequence[tuple[Claimed, Attempt]]) -> list[bool]:
-    """Record the outcomes of attempts, all in one transaction.
-
-    Returns for each attempt, in the same order, whether its subscription must be switched off.
-    Nothing is recorded of a delivery that another process has taken over.
-    """
-
-    def work(tx: Connection) -> list[bool]:
-        now = tx.now_ms()
-        switch_off = [False] * len(attempts)
-        # In one order, so that two processes do not wait for each other's subscriptions.
-        for i in sorted(range(len(attempts)), key=lambda i: attempts[i][0].subscription_id):
-            switch_off[i] = _note(tx, *attempts[i], now)
-        return switch_off
-
-    return database.transact(work)
-
-
-def _note(tx: Connection, claimed: Claimed, attempt: Attempt, now: int) -> bool:
-    if attempt.succeeded:
-        _note_success(tx, claimed, attempt, now)
-        return False
-    return _note_failure(tx, claimed, attempt, now)
-
-
-def _note_success(tx: Connection, claimed: Claimed, attempt: Attempt, now: int) -> None:
-    outcome = {"new_state": "delivered", "status": attempt.status, "reason": "", "now": now}
-    if not tx.run(_END, claimed.key | outcome):
-        return
-    of = _of(claimed)
-    recovered = tx.run(_NOTE_SUCCESS, of) and claimed.is_probe
-    if recovered:
-        # What has waited for hours because of the outage goes at once.
-        tx.run(_QUEUE_ALL, of | {"now": now})
-    elif claimed.attempts:
-        # Only a failed attempt has postponed them.
-        tx.run(_QUEUE_FOLLOWING, of | {"subject": claimed.subject, "now": now})
-
-
-def _note_failure(tx: Connection, claimed: Claimed, attempt: Attempt, now: int) -> bool:
-    of = _of(claimed)
-    outcome = {"status": attempt.status, "reason": attempt.reason, "now": now}
-    run_at = _next_at(claimed, attempt, now)
-    if run_at is None:
-        held = tx.run(_END, claimed.key | outcome | {"new_state": "failed"})
-        following = {"subject": claimed.subject, "now": now}
-        statement = _QUEUE_FOLLOWING
-    else:
-        held = tx.run(_AGAIN, claimed.key | outcome | {"run_at": run_at})
-        following = {"subject": claimed.subject, "run_at": run_at}
-        statement = _POSTPONE_FOLLOWING
-    if not held:
-        return False
-    tx.run(statement, of | following)
-    row = tx.row(_LOCK_FAILURES, of)
-    if row is None:
-        return False
-    failing_since = row.failing_since or now
-    failures, paused_until = row.failures, row.paused_until
-    # Calls that fail together count as one failure once the subscription is paused.
-    if claimed.is_probe or paused_until <= now:
-        failures += 1
-        paused_until = now + pause_ms(failures) if pause_ms(failures) else 0
-    if attempt.retry_after_s is not None:
-        paused_until = max(paused_until, now + round(attempt.retry_after_s * 1000))
-    tx.run(
-        _NOTE_FAILURE,
-        of
-        | {
-            "failures": failures,
-            "failing_since": failing_since,
-            "paused_until": paused_until,
-            "reason": attempt.reason,
-        },
-    )
-    return now - failing_since >= SWITCH_OFF_MS
-
-
-def _next_at(claimed: Claimed, attempt: Attempt, now: int) -> int | None:
-    """Return when a failed delivery is attempted again, None if it is given up."""
-    if claimed.attempts >= len(DELAYS_S) or now >= claimed.give_up_at or attempt.gone:
-        return None
-    if attempt.retry_after_s is not None:
-        return now + round(attempt.retry_after_s * 1000)
-    wait_s = DELAYS_S[claimed.attempts] * random.uniform(1 - JITTER, 1 + JITTER)
-    return now + round(wait_s * 1000)
-
-
-def _of(claimed: Claimed) -> dict[str, Any]:
-    return {"account_id": claimed.account_id, "subscription_id": claimed.subscription_id}

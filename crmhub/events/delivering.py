@@ -21,7 +21,7 @@ from crmhub.database.connection import Database
 from crmhub.database.write_batcher import WriteBatcher
 from crmhub.egress import Egress
 from crmhub.errors import Unavailable
-from crmhub.events import claiming, messages, sending, subscriptions
+from crmhub.events import claiming, messages, outcomes, sending, subscriptions
 from crmhub.events.claiming import Claimed, DueSubscription
 from crmhub.events.schedule import CALL_S, LEASE_MS
 from crmhub.events.sending import Attempt
@@ -133,7 +133,7 @@ class Deliveries:
     def _deliver(self, row: Any, claimed: Claimed, until: float) -> None:
         """Send a claimed event and record the outcome; `row` is that of its subscription."""
         if time.monotonic() > until:
-            claiming.release(self._database, claimed)
+            outcomes.release(self._database, claimed)
             return
         began = time.monotonic()
         attempt = self._send(row, claimed)
@@ -147,7 +147,7 @@ class Deliveries:
     def _finish_together(
         self, _: int, attempts: Sequence[tuple[Claimed, Attempt]]
     ) -> Sequence[bool]:
-        return claiming.finish(self._database, attempts)
+        return outcomes.finish(self._database, attempts)
 
     def _send(self, row: Any, claimed: Claimed) -> Attempt:
         try:

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from crmhub.accounts.accounts import Account
 from crmhub.database import tables
 from crmhub.database.connection import Connection
+from crmhub.database.several_accounts import rows_of_several
 from crmhub.database.statements import Statement, in_list, param
 from crmhub.identity.contact_names import name_in
 from crmhub.identity.phones import forms, readings
@@ -121,7 +122,9 @@ def actions_of(
     }
     if account is not None:
         given["account_id"] = account.id
-    found = {row.id for row in _rows(db, _by_index(of_account=account is not None), given)}
+    found = {
+        row.id for row in rows_of_several(db, _by_index(of_account=account is not None), given)
+    }
     if _is_name(text):
         found |= _with_name(db, text, newest, values)
     return sorted(found)
@@ -162,7 +165,7 @@ def _with_name(
     words = text.casefold().split()
     judged: dict[str | None, bool] = {}
     found = set()
-    for row in _rows(db, Statement(statement), {**values, "most_names": MOST_NAMES}):
+    for row in rows_of_several(db, Statement(statement), {**values, "most_names": MOST_NAMES}):
         if row.last_values not in judged:
             judged[row.last_values] = _is_named(row.last_values, words)
         if judged[row.last_values]:
@@ -174,8 +177,3 @@ def _is_named(last_values: str | None, words: Sequence[str]) -> bool:
     # SQLite folds only the letters of ASCII, so names are compared here.
     name = name_in(json.loads(last_values or "{}")).casefold()
     return all(word in name for word in words)
-
-
-def _rows(db: Connection, statement: Statement, values: Mapping[str, Any]) -> list[Any]:
-    """Run a query on the bindings of one account or of several accounts; return its rows."""
-    return db.rows(statement, values)

@@ -20,8 +20,9 @@ from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, in_list, one_of, param, params
 from crmhub.database.tables import action
 from crmhub.errors import Semantic
-from crmhub.journal import action_queries
-from crmhub.journal.action_queries import Chosen, Part, Wanted
+from crmhub.journal import action_batches, action_queries
+from crmhub.journal.action_batches import Chosen, Part
+from crmhub.journal.action_queries import Wanted
 from crmhub.records import marks
 
 DISCARDED = ("dead", "parked", "queued")
@@ -41,7 +42,7 @@ def _close_where(*conditions: sa.ColumnElement[bool]) -> Statement:
     )
 
 
-_CLOSE_BLOCKED = _close_where(action_queries.BLOCKED_BEHIND)
+_CLOSE_BLOCKED = _close_where(action_batches.BLOCKED_BEHIND)
 
 
 @cache
@@ -54,13 +55,13 @@ def narrowed(wanted: Wanted) -> Wanted:
 
     If `wanted` names neither states nor ids, only failed actions are selected.
     """
-    wanted = action_queries.failed_by_default(wanted)
+    wanted = action_batches.failed_by_default(wanted)
     return replace(wanted, states=[one for one in DISCARDED if one in (wanted.states or DISCARDED)])
 
 
 def discardable(database: Database, wanted: Wanted, *, most: int) -> Chosen:
     """Return how many actions `discard` would discard, by state; counting stops at `most`."""
-    return action_queries.chosen(database, wanted, DISCARDED, most=most)
+    return action_batches.chosen(database, wanted, DISCARDED, most=most)
 
 
 def discard_one(database: Database, action_id: str, *, reason: str, by: Author) -> int:
@@ -72,8 +73,8 @@ def discard_one(database: Database, action_id: str, *, reason: str, by: Author) 
     """
     count = discard(database, Wanted(ids=(action_id,)), reason=reason, by=by)
     if not count:
-        rule = f"only {action_queries.listing(DISCARDED)} actions can be discarded"
-        raise action_queries.wrong_state(
+        rule = f"only {action_batches.listing(DISCARDED)} actions can be discarded"
+        raise action_batches.wrong_state(
             action_queries.shown(database, action_id).summary.state, rule
         )
     return count
@@ -95,15 +96,15 @@ def discard(database: Database, wanted: Wanted, *, reason: str, by: Author) -> i
     wanted = narrowed(wanted)
     if not wanted.states:
         return 0
-    return action_queries.in_parts(database, wanted, partial(_discard, database, reason=why, by=by))
+    return action_batches.in_parts(database, wanted, partial(_discard, database, reason=why, by=by))
 
 
 def _discard(
     database: Database, wanted: Wanted, tx: Connection, *, reason: str, by: Author
 ) -> Part:
-    found = action_queries.newest(tx, wanted, wanted.states)
+    found = action_batches.newest(tx, wanted, wanted.states)
     closed: list[Any] = []
-    for account_id, ids in action_queries.by_account(found):
+    for account_id, ids in action_batches.by_account(found):
         actions = _close(tx, _close_in(tuple(wanted.states)), account_id, ids, reason)
         if actions:
             ids = [one.id for one in actions]
@@ -114,7 +115,7 @@ def _discard(
         for one in closed:
             database.after_commit(partial(metrics.ended, one.kind, "discarded"))
         tx.notify_workers()
-        action_queries.note(tx, by, "discard", found, {"discarded": len(closed)})
+        action_batches.note(tx, by, "discard", found, {"discarded": len(closed)})
     return len(closed), len(found), next(reversed(found), "")
 
 

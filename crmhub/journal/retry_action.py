@@ -15,8 +15,9 @@ from crmhub.audit import Author
 from crmhub.database import tables
 from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, in_list, one_of, param, params
-from crmhub.journal import action_queries
-from crmhub.journal.action_queries import Chosen, Part, Wanted
+from crmhub.journal import action_batches, action_queries
+from crmhub.journal.action_batches import Chosen, Part
+from crmhub.journal.action_queries import Wanted
 from crmhub.journal.schedule import LONGEST_MS
 
 RETRIED = ("dead", "refused", "parked", "queued")
@@ -38,12 +39,12 @@ def _queue_where(*conditions: sa.ColumnElement[bool]) -> Statement:
 
 
 _QUEUE = _queue_where(in_list(tables.action.c.id, "ids"), one_of(tables.action.c.state, *RETRIED))
-_QUEUE_BLOCKED = _queue_where(action_queries.BLOCKED_BEHIND)
+_QUEUE_BLOCKED = _queue_where(action_batches.BLOCKED_BEHIND)
 
 
 def retriable(database: Database, wanted: Wanted, *, most: int) -> Chosen:
     """Return how many actions `retry` would queue, by state; counting stops at `most`."""
-    return action_queries.chosen(database, wanted, RETRIED, most=most)
+    return action_batches.chosen(database, wanted, RETRIED, most=most)
 
 
 def retry_one(database: Database, action_id: str, *, by: Author) -> int:
@@ -55,8 +56,8 @@ def retry_one(database: Database, action_id: str, *, by: Author) -> int:
     count = retry(database, Wanted(ids=(action_id,)), by=by)
     if not count:
         state = action_queries.shown(database, action_id).summary.state
-        raise action_queries.wrong_state(
-            state, f"only {action_queries.listing(RETRIED)} actions can be retried"
+        raise action_batches.wrong_state(
+            state, f"only {action_batches.listing(RETRIED)} actions can be retried"
         )
     return count
 
@@ -68,19 +69,19 @@ def retry(database: Database, wanted: Wanted, *, by: Author) -> int:
     If `wanted` names neither states nor ids, only failed actions are selected. `by`: the operator,
     for the audit log.
     """
-    return action_queries.in_parts(
-        database, action_queries.failed_by_default(wanted), partial(_retry, by=by)
+    return action_batches.in_parts(
+        database, action_batches.failed_by_default(wanted), partial(_retry, by=by)
     )
 
 
 def _retry(wanted: Wanted, tx: Connection, *, by: Author) -> Part:
-    found = action_queries.newest(tx, wanted, RETRIED)
+    found = action_batches.newest(tx, wanted, RETRIED)
     count = 0
-    for account_id, ids in action_queries.by_account(found):
+    for account_id, ids in action_batches.by_account(found):
         count += _queue(tx, _QUEUE, account_id, ids) + queue_blocked(tx, account_id, ids)
     if count:
         tx.notify_workers()
-        action_queries.note(tx, by, "retry", found, {"retried": count})
+        action_batches.note(tx, by, "retry", found, {"retried": count})
     return count, len(found), next(reversed(found), "")
 
 

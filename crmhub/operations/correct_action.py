@@ -32,7 +32,7 @@ from crmhub.helpers.create_linked import CreateForContact
 from crmhub.helpers.inputs import filled
 from crmhub.hub import Hub
 from crmhub.identity import bindings, resolution
-from crmhub.journal import action_queries, retry_action
+from crmhub.journal import action_batches, action_queries, retry_action
 from crmhub.journal.action_queries import Full
 from crmhub.journal.schedule import LONGEST_MS
 
@@ -92,8 +92,8 @@ def correct(
     """
     found = action_queries.shown(hub.database, action_id)
     if found.summary.state not in CORRECTED:
-        rule = f"only {action_queries.listing(CORRECTED)} actions can be corrected"
-        raise action_queries.wrong_state(found.summary.state, rule)
+        rule = f"only {action_batches.listing(CORRECTED)} actions can be corrected"
+        raise action_batches.wrong_state(found.summary.state, rule)
     if seen is not None and seen != len(found.versions):
         raise Conflict(_CHANGED_MEANWHILE)
     with hub.database.reading() as db:

@@ -12,7 +12,7 @@ import pytest
 
 from crmhub.database import write_batcher
 from crmhub.database.connection import Database
-from crmhub.events import claiming, retention
+from crmhub.events import claiming, outcomes, retention
 from crmhub.events.claiming import Claimed, DueSubscription
 from crmhub.events.deliveries import Delivery
 from crmhub.events.delivering import Deliveries
@@ -67,7 +67,7 @@ class Scene:
 
     def finish_together(self, *attempts: tuple[Claimed, Attempt]) -> list[bool]:
         with self.hub.database.across_accounts():
-            return claiming.finish(self.hub.database, attempts)
+            return outcomes.finish(self.hub.database, attempts)
 
     def deliver(self, *, hurried: bool = False) -> None:
         """Deliver what is due, as a worker does; with `hurried`, without any wait."""
@@ -204,7 +204,7 @@ def test_outcomes_that_come_while_others_are_recorded_are_recorded_together(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write_batcher, "_PATIENCE_S", 120)
-    record, together = claiming.finish, []
+    record, together = outcomes.finish, []
     worker = Deliveries(scene.hub.database, scene.hub.egress, scene.hub.vault)
 
     def waiting() -> int:
@@ -215,7 +215,7 @@ def test_outcomes_that_come_while_others_are_recorded_are_recorded_together(
         soon(lambda: len(together) > 1 or waiting() == 3)
         return record(database, attempts)
 
-    monkeypatch.setattr(claiming, "finish", finish)
+    monkeypatch.setattr(outcomes, "finish", finish)
     for _ in range(4):
         scene.client.make()
     row, claimed = scene._claim() or (None, [])

@@ -13,7 +13,7 @@ from crmhub.errors import Conflict, NotFound, Semantic
 from crmhub.helpers.attempts import attempt
 from crmhub.helpers.create_linked import CreateDeal
 from crmhub.hub import Hub
-from crmhub.journal import action_queries, attention, discard_action, retry_action
+from crmhub.journal import action_batches, action_queries, attention, discard_action, retry_action
 from crmhub.journal.action_queries import Wanted
 from crmhub.journal.discard_action import discard, discard_one
 from crmhub.journal.models import Entry, New
@@ -115,7 +115,7 @@ def test_states_that_cannot_be_discarded_choose_nothing(hub: Hub, client: Client
 def test_many_are_discarded_in_short_transactions(
     hub: Hub, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(action_queries, "AT_ONCE", 2)
+    monkeypatch.setattr(action_batches, "AT_ONCE", 2)
     ids = [put(hub, client, "dead", person=f"p{i}") for i in range(5)]
     put(hub, client, "parked", ids[0], person="p0")
     assert discard(hub.database, of(client), reason=WHY, by=TESTS) == 6
