@@ -12,7 +12,7 @@ from crmhub.api.http.authentication import account, hub, needs
 from crmhub.api.http.documentation import documents
 from crmhub.api.http.reading import Blueprint
 from crmhub.api.properties import in_path
-from crmhub.helpers import get_type
+from crmhub.helpers import enrolments
 from crmhub.identity.bindings import LONGEST
 
 blueprint = Blueprint(
@@ -41,7 +41,7 @@ _ERRORS = (400, 401, 403, 404, 429, 500, 503)
 )
 @needs("contacts:write")
 def _enrol(workflow_id: str, contact_id: str) -> flask.Response:
-    get_type.enrol(hub(), account(), workflow_id=workflow_id, contact_id=contact_id)
+    enrolments.enrol(hub(), account(), workflow_id=workflow_id, contact_id=contact_id)
     return nothing()
 
 
@@ -49,5 +49,5 @@ def _enrol(workflow_id: str, contact_id: str) -> flask.Response:
 @documents("unenrolContact", 204, None, "Forget that a contact entered a workflow", errors=_ERRORS)
 @needs("contacts:write")
 def _unenrol(workflow_id: str, contact_id: str) -> flask.Response:
-    get_type.unenrol(hub(), account(), workflow_id=workflow_id, contact_id=contact_id)
+    enrolments.unenrol(hub(), account(), workflow_id=workflow_id, contact_id=contact_id)
     return nothing()

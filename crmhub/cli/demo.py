@@ -139,7 +139,7 @@ def _store_key(path: Path, key: str) -> None:
 
 def _create_samples(hub: Hub, account: Account) -> None:
     """Create the sample records of the account that are missing."""
-    from crmhub.helpers import get_type
+    from crmhub.helpers import enrolments
     from crmhub.properties.kinds import COMPANIES, CONTACTS, DEALS, TICKETS
     from crmhub.records.writing import NewRecord
 
@@ -167,7 +167,7 @@ def _create_samples(hub: Hub, account: Account) -> None:
     # One transaction: if the contacts exist, the other samples do, too.
     ada = hub.database.transact(create_missing)
     # Enrol at each run, because getType looks back from now.
-    get_type.enrol(hub, account, workflow_id=_WORKFLOW, contact_id=str(ada))
+    enrolments.enrol(hub, account, workflow_id=_WORKFLOW, contact_id=str(ada))
 
 
 def _webhook_ids(hub: Hub, account: Account) -> tuple[str, str]:

@@ -22,10 +22,11 @@ def enrol(client_id: str, workflow_id: str, contact_id: str) -> None:
     CONTACT_ID is the contact's id in the account's CRM.
     """
     with opened_hub() as hub:
-        from crmhub.helpers import get_type
+        from crmhub.helpers import enrolments
 
         account = hub.load_account(client_id)
-        get_type.enrol(hub, account, workflow_id=workflow_id, contact_id=contact_id, by=author())
+        key = {"workflow_id": workflow_id, "contact_id": contact_id}
+        enrolments.enrol(hub, account, **key, by=author())
     click.echo(f"Contact {contact_id} is in workflow {workflow_id}.")
 
 
@@ -36,8 +37,10 @@ def enrol(client_id: str, workflow_id: str, contact_id: str) -> None:
 def unenrol(client_id: str, workflow_id: str, contact_id: str) -> None:
     """Remove a contact from a workflow."""
     with opened_hub() as hub:
-        from crmhub.helpers import get_type
+        from crmhub.helpers import enrolments
 
         account = hub.load_account(client_id)
-        get_type.unenrol(hub, account, workflow_id=workflow_id, contact_id=contact_id, by=author())
+        enrolments.unenrol(
+            hub, account, workflow_id=workflow_id, contact_id=contact_id, by=author()
+        )
     click.echo(f"Contact {contact_id} is no longer in workflow {workflow_id}.")

@@ -24,8 +24,8 @@ from crmhub.accounts.accounts import Account
 from crmhub.audit import Author
 from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import Conflict
-from crmhub.helpers import get_type, sticky_assignments
-from crmhub.helpers.get_type import Moved
+from crmhub.helpers import enrolments, sticky_assignments
+from crmhub.helpers.enrolments import Moved
 from crmhub.hub import Hub, in_transaction
 from crmhub.identity import merged_contacts, possible_duplicates
 from crmhub.identity.bindings import LONGEST
@@ -144,7 +144,7 @@ def _merge_contacts(
     return {
         "record": asdict(undo),
         "bindings": asdict(joined),
-        "enrolments": asdict(get_type.move(tx, account, *ids)),
+        "enrolments": asdict(enrolments.move(tx, account, *ids)),
         **possible_duplicates.take_over(tx, account, merged),
     }
 
@@ -209,7 +209,7 @@ def _unmerge_contacts(tx: Connection, hub: Hub, account: Account, pair: Pair) ->
             " unmerge."
         ) from exc
     merged_contacts.part(tx, account, *ids, Joined(**undo["bindings"]))
-    get_type.move_back(tx, account, *ids, Moved(**undo["enrolments"]))
+    enrolments.move_back(tx, account, *ids, Moved(**undo["enrolments"]))
     possible_duplicates.give_back(
         tx,
         account,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crmhub.errors import BadRequest, NotFound
-from crmhub.helpers.get_type import enrol, unenrol
+from crmhub.helpers.enrolments import enrol, unenrol
 from crmhub.hub import Hub
 from tests.clients import Client
 

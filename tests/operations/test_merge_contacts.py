@@ -14,7 +14,7 @@ import pytest
 from crmhub.audit import Wanted, listed
 from crmhub.database.connection import now_ms
 from crmhub.errors import Conflict
-from crmhub.helpers import get_type
+from crmhub.helpers import enrolments
 from crmhub.helpers.attempts import attempt
 from crmhub.helpers.contact_properties import SetProperties
 from crmhub.helpers.own_records import OwnRecords
@@ -240,7 +240,7 @@ def test_enrolments_and_sticky_numbers_follow(app: flask.Flask, hub: Hub, client
     before = [(other, "w1", 20), (kept, "w1", 10), (other, "w2", 20), (other, "w3", 20)]
     before.append((kept, "w3", 30))
     for contact_id, workflow, at in before:
-        get_type.enrol(hub, client.account, workflow_id=workflow, contact_id=contact_id)
+        enrolments.enrol(hub, client.account, workflow_id=workflow, contact_id=contact_id)
         change(
             hub,
             client,
@@ -276,7 +276,7 @@ def test_an_integrator_enrols_and_unenrols_by_either_id(hub: Hub, client: Client
 def test_a_phone_leads_to_the_kept_contact(hub: Hub, client: Client) -> None:
     kept, other = two_people(hub, client)
     lead(client, "b", name="Anne", email="lee@x.org", phone=PHONE)
-    get_type.enrol(hub, client.account, workflow_id="w2", contact_id=other)
+    enrolments.enrol(hub, client.account, workflow_id="w2", contact_id=other)
     merge(hub, client, kept, other)
     body = {"contactnumber": PHONE, "interval": 1, "lastChatInterval": 0}
     assert client.helper(GET_TYPE, body).json["workflowId"] == "w2"  # type: ignore[index]
@@ -289,7 +289,7 @@ def test_an_unmerge_brings_back_what_was(hub: Hub, client: Client) -> None:
     kept, other = two_people(hub, client)
     deal(client, other)
     deal(client, kept, "Another")
-    get_type.enrol(hub, client.account, workflow_id="w1", contact_id=other)
+    enrolments.enrol(hub, client.account, workflow_id="w1", contact_id=other)
     before = everything(hub, client)
     merged = merge(hub, client, kept, other)
     assert merged.unmerge_until > now_ms() + 29 * DAY

@@ -13,7 +13,7 @@ import flask
 
 from crmhub.database.connection import Connection
 from crmhub.events.event_types import TYPES
-from crmhub.helpers import get_type
+from crmhub.helpers import enrolments
 from crmhub.hub import Hub
 from tests.api.helpers.helper_calls import (
     CREATE_DEAL,
@@ -97,7 +97,7 @@ def plant(app: flask.Flask, client: Client) -> Planted:
         assert client.put(f"/deals/{shared}/associations/contacts/{one}").status_code < 300
     call = {"contactId": str(id), "properties": {"subject": "A ticket"}}
     ticket = client.helper(CREATE_TICKET, call).json
-    get_type.enrol(hub, client.account, workflow_id="w1", contact_id=str(id))
+    enrolments.enrol(hub, client.account, workflow_id="w1", contact_id=str(id))
     ((hub_id,),) = query(hub, client, "select hub_id from binding where contact_token = :it", TOKEN)
     return Planted(
         id, former, hub_id, colleague, company, int(deal["dealId"]), shared, int(ticket["ticketId"])

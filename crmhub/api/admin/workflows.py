@@ -17,7 +17,7 @@ from crmhub.api.admin.lists import Filled, Listing, PageOf, PageQuery
 from crmhub.api.http.answers import nothing
 from crmhub.api.http.authentication import hub, needs
 from crmhub.api.properties import in_path
-from crmhub.helpers import get_type
+from crmhub.helpers import enrolments
 from crmhub.identity.bindings import LONGEST
 
 _PATH = "/accounts/<client_id>/workflows/<workflow_id>/enrolments/<contact_id>"
@@ -49,7 +49,7 @@ def _list(query: dict[str, Any], client_id: str) -> flask.Response:
     listing = Listing.from_query(f"enrolments of {account.id}", query)
     contact_id, workflow_id = listing.after or ("", "")
     with hub().database.reading() as db:
-        found = get_type.enrolments(
+        found = enrolments.listed(
             db,
             account,
             **listing.filters,
@@ -70,7 +70,7 @@ def _list(query: dict[str, Any], client_id: str) -> flask.Response:
 @needs("accounts:write")
 def _enrol(client_id: str, workflow_id: str, contact_id: str) -> flask.Response:
     account = hub().load_account(client_id)
-    get_type.enrol(hub(), account, workflow_id=workflow_id, contact_id=contact_id, by=author())
+    enrolments.enrol(hub(), account, workflow_id=workflow_id, contact_id=contact_id, by=author())
     return nothing()
 
 
@@ -85,5 +85,5 @@ def _enrol(client_id: str, workflow_id: str, contact_id: str) -> flask.Response:
 @needs("accounts:write")
 def _unenrol(client_id: str, workflow_id: str, contact_id: str) -> flask.Response:
     account = hub().load_account(client_id)
-    get_type.unenrol(hub(), account, workflow_id=workflow_id, contact_id=contact_id, by=author())
+    enrolments.unenrol(hub(), account, workflow_id=workflow_id, contact_id=contact_id, by=author())
     return nothing()

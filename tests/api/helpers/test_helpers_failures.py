@@ -23,7 +23,7 @@ from crmhub.adapter import (
     Uncertain,
     Unsupported,
 )
-from crmhub.helpers import get_type
+from crmhub.helpers import enrolments
 from crmhub.helpers.crm_connection import check, in_words
 from crmhub.hub import Hub
 from crmhub.secrets import new_secret
@@ -146,7 +146,7 @@ def test_the_workflow_of_somebody_known_is_told_while_the_crm_fails(
     # The hub keeps the enrolments; of a CRM that does so itself nothing is known without it.
     with monkeypatch.context() as patched:
         patched.setattr(FakeAdapter, "active_workflow", Adapter.active_workflow)
-        get_type.enrol(hub, client.account, workflow_id="w7", contact_id=contact_id)
+        enrolments.enrol(hub, client.account, workflow_id="w7", contact_id=contact_id)
         crm.failure = failure
         # The second time the hub may know without a call.
         for _ in range(2):
@@ -185,7 +185,7 @@ def test_a_phone_whose_lead_still_waits_is_told_so(
     crm.failure = None
     hurry(hub, client)
     work_off(hub, client)
-    get_type.enrol(hub, client.account, workflow_id="w1", contact_id="c-1")
+    enrolments.enrol(hub, client.account, workflow_id="w1", contact_id="c-1")
     answer = _type(client)
     assert (answer.json["workflowId"], answer.json["stale"]) == ("w1", "")
 

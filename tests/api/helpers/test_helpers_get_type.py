@@ -9,7 +9,7 @@ import flask
 import pytest
 import time_machine
 
-from crmhub.helpers import get_type
+from crmhub.helpers import enrolments
 from crmhub.hub import Hub
 from tests.api.helpers.helper_calls import GET_TYPE, OWN, known, switch
 from tests.clients import Client
@@ -29,7 +29,7 @@ def _ask(client: Client, phone: Any = PHONE, interval: Any = 48, silence: Any = 
 
 
 def _enrol(hub: Hub, client: Client, contact_id: str, workflow_id: str = "w1") -> None:
-    get_type.enrol(hub, client.account, workflow_id=workflow_id, contact_id=contact_id)
+    enrolments.enrol(hub, client.account, workflow_id=workflow_id, contact_id=contact_id)
 
 
 def test_the_workflow_of_a_contact_is_told(hub: Hub, client: Client) -> None:
@@ -216,5 +216,5 @@ def test_hours_of_any_size_never_break_it(hub: Hub, client: Client, hours: str) 
 def test_an_enrolment_is_kept_until_it_is_taken_back(hub: Hub, client: Client) -> None:
     contact_id = known(client, phone=PHONE)
     _enrol(hub, client, contact_id)
-    get_type.unenrol(hub, client.account, workflow_id="w1", contact_id=contact_id)
+    enrolments.unenrol(hub, client.account, workflow_id="w1", contact_id=contact_id)
     assert _ask(client)["workflowId"] == ""
