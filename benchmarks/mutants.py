@@ -85,9 +85,9 @@ def main() -> None:
 
 def _copy(folder: Path) -> None:
     """Copy the files of the checkout, also those that are not committed."""
-    listing = ["git", "-C", str(_ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    names = subprocess.run(listing, stdout=subprocess.PIPE, text=True, check=True).stdout
-    for name in filter(None, names.split("\0")):
+    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    found = subprocess.run(listing, cwd=_ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    for name in filter(None, found.stdout.split("\0")):
         if (_ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(_ROOT / name, folder / name)

@@ -34,7 +34,7 @@ from crmhub.identity import possible_duplicates
 from crmhub.journal import clock_jumps
 from crmhub.journal.models import Due, Entry
 from crmhub.journal.schedule import LONGEST_LEASE_MS
-from crmhub.operations import alerts, import_jobs
+from crmhub.operations import alert_watch, import_jobs
 from crmhub.records import erasing
 from crmhub.records.redating import Redating
 
@@ -92,7 +92,7 @@ class Worker:
     def _run(self) -> None:
         threading.Thread(target=self._listen, daemon=True).start()
         watching = threading.Thread(
-            target=alerts.watch, args=(self._hub, self._stopping), daemon=True
+            target=alert_watch.watch, args=(self._hub, self._stopping), daemon=True
         )
         watching.start()
         importing = threading.Thread(

@@ -64,11 +64,11 @@ def field_map(
     if no_check and (source is None or helper):
         raise click.UsageError("--no-check needs --file, without --preview.")
     with opened_hub() as hub:
-        from crmhub.accounts import field_maps
+        from crmhub.accounts import field_map_reading
         from crmhub.operations import map_fields
 
         account = hub.load_account(client_id)
-        given = None if source is None else field_maps.read(_read_json(source))
+        given = None if source is None else field_map_reading.read(_read_json(source))
         if helper:
             properties = as_mapping(sample, "--sample") if sample else None
             _print_preview(

@@ -20,7 +20,7 @@ from crmhub.console.blueprint import PREFIX, blueprint
 from crmhub.console.pages import done, page, refused, see
 from crmhub.console.sessions import author
 from crmhub.errors import HubError, NotFound, Semantic
-from crmhub.operations import queue_statistics, set_crm, switch_crm
+from crmhub.operations import crm_secrets, queue_statistics, set_crm, switch_crm
 from crmhub.operations.set_crm import Crm, Fault
 from crmhub.operations.switch_crm import DECISIONS, Decision
 
@@ -153,7 +153,7 @@ def crm_page(
         base = set_crm.base_of(hub(), account, Crm(adapter.name, {}, {}, past=restored.id))
     same = adapter.name == base.connection.adapter
     removed = {field.removeprefix(_REMOVED) for field in form if field.startswith(_REMOVED)}
-    stored = set_crm.secret_names(hub(), base) if same else ()
+    stored = crm_secrets.secret_names(hub(), base) if same else ()
     with hub().database.reading() as db:
         queued = switch_crm.count_queued(db, account)
     faults = _faults(error, fault)

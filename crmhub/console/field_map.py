@@ -13,9 +13,10 @@ from typing import Any
 import flask
 import orjson
 
-from crmhub.accounts import field_maps
+from crmhub.accounts import field_map_reading
 from crmhub.accounts.accounts import Account
-from crmhub.accounts.field_maps import KINDS, Faulty, FieldMap
+from crmhub.accounts.field_map_reading import Faulty
+from crmhub.accounts.field_maps import KINDS, FieldMap
 from crmhub.adapter import Described, Written
 from crmhub.api.http.authentication import hub
 from crmhub.console.access import needs
@@ -137,7 +138,7 @@ def _parse_json(text: str) -> FieldMap:
         given = orjson.loads(text)
     except orjson.JSONDecodeError as exc:
         raise BadRequest(f"This is not JSON: {exc}") from exc
-    return field_maps.read(given)
+    return field_map_reading.read(given)
 
 
 def _parse_sample(text: str) -> dict[str, str]:

@@ -15,8 +15,9 @@ from typing import Any
 
 import orjson
 
-from crmhub.accounts import field_maps
-from crmhub.accounts.field_maps import KINDS, MOST_RULES, Faulty, FieldMap, Rule
+from crmhub.accounts import field_map_reading
+from crmhub.accounts.field_map_reading import MOST_RULES, Faulty
+from crmhub.accounts.field_maps import KINDS, FieldMap, Rule
 from crmhub.adapter import Written
 from crmhub.errors import BadRequest
 
@@ -105,7 +106,7 @@ class Draft:
             rules[name], rule_faults = _parse_row(row)
             faults += [(f"{kind}.{name[:100]}.{part}", reason) for part, reason in rule_faults]
         try:
-            field_map = field_maps.read(rules_by_kind)
+            field_map = field_map_reading.read(rules_by_kind)
         except Faulty as exc:
             faults += exc.faults
         if faults:
@@ -229,7 +230,7 @@ def _parse_row(row: Row) -> tuple[dict[str, Any], list[tuple[str, str]]]:
             rule["constant"] = unquote(row.constant)
         except ValueError as exc:
             all_faults.append(("constant", str(exc)))
-            # A constant is set, so that `field_maps.read` does not also report a missing one.
+            # A constant is set, so that `read` does not also report a missing one.
             rule["constant"] = row.constant
     if row.set != "always" or "constant" in rule:
         rule["set"] = row.set

@@ -36,12 +36,7 @@ HELPERS = (
         "createLead",
         "Creates or updates the contact of a conversation.",
         "/chatbot/createLead/{generated}",
-        {
-            "contactToken": "$contactToken",
-            "name": "$name",
-            "email": "$email",
-            "phone": "$phone",
-        },
+        {"contactToken": "$contactToken", "name": "$name", "email": "$email", "phone": "$phone"},
     ),
     Helper(
         "getProperties",
@@ -264,14 +259,8 @@ def node_red_flow(calls: Sequence[tuple[Helper, str]], *, secret: bool) -> str:
 
 
 def _node_red_nodes(helper: Helper, url: str, secret: bool, y: int) -> list[dict[str, Any]]:
-    headers = [
-        {
-            "keyType": "other",
-            "keyValue": SECRET_HEADER,
-            "valueType": "other",
-            "valueValue": _SECRET,
-        }
-    ]
+    header = {"keyType": "other", "valueType": "other"}
+    headers = [{**header, "keyValue": SECRET_HEADER, "valueValue": _SECRET}]
     ids = [f"crmhub.{helper.name}.{part}" for part in ("body", "call", "answer", "shown")]
     # The headers of the former answer would be sent as headers of this request.
     body = (

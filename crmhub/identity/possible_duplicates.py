@@ -146,9 +146,6 @@ class Pair:
         return self.other if contact_id == self.one else self.one
 
 
-# --- found by matching -------------------------------------------------------------------------
-
-
 def note(tx: Connection, account: Account, one: str, other: str, *, shares: Sequence[str]) -> None:
     """Store two contacts of the account's CRM, in any order, as possible duplicates.
 
@@ -174,9 +171,6 @@ def _add(tx: Connection, account: Account, new: Pair) -> None:
         return
     found_at = known.found_at if known.state == "open" else new.found_at
     update(tx, account, replace(new, shares=shared, found_at=found_at))
-
-
-# --- seen by operators -------------------------------------------------------------------------
 
 
 def listed(
@@ -208,8 +202,7 @@ def listed(
 
 def count_open(db: Connection, account: Account) -> int:
     """Return the number of pairs of the account's present connection that await a decision."""
-    count: int = db.scalar(_COUNT_OPEN, _of(account))
-    return count
+    return int(db.scalar(_COUNT_OPEN, _of(account)))
 
 
 def find(db: Connection, account: Account, one: str, other: str, *, lock: bool = False) -> Pair:
@@ -222,9 +215,6 @@ def find(db: Connection, account: Account, one: str, other: str, *, lock: bool =
     if row is None:
         raise NotFound(f"Contacts {one[:60]} and {other[:60]} are no possible duplicates.")
     return _pair(row)
-
-
-# --- decided by operators ----------------------------------------------------------------------
 
 
 def close(database: Database, account: Account, pair: Pair, kept_id: str) -> Pair:
@@ -247,9 +237,6 @@ def close(database: Database, account: Account, pair: Pair, kept_id: str) -> Pai
         return closed
 
     return database.transact(work)
-
-
-# --- kept and deleted --------------------------------------------------------------------------
 
 
 def forget(database: Database, *, most: int = 1000) -> int:
@@ -279,9 +266,6 @@ def erase(tx: Connection, account: Account, contacts: Collection[tuple[int, str]
         tx.delete(possible_duplicate.name, {**types, column: "text"}, rows)
         for column in ("one", "other")
     )
-
-
-# --- the pairs of a contact that is merged -----------------------------------------------------
 
 
 def take_over(tx: Connection, account: Account, merged: Pair) -> dict[str, Any]:
@@ -316,9 +300,9 @@ def give_back(
 ) -> None:
     """Restore the pairs that `take_over` changed, because the merge of `pair` is undone.
 
-    `undo`: the data that `take_over` returned. `exists`: a function that returns whether the
-    contact with an id still exists; pairs with deleted contacts are not restored. Pairs that an
-    operator has merged or dismissed since stay as they are.
+    `undo`: the data that `take_over` returned. `exists`: whether the contact with an id still
+    exists; pairs with deleted contacts are not restored. Pairs that an operator has merged or
+    dismissed since stay as they are.
     """
     for one, other in undo["followers"]:
         follower = _of(account) | {"one": one, "other": other}
@@ -333,15 +317,9 @@ def give_back(
 
 
 def _instead(former: Pair, merged: Pair) -> Pair:
-    """Return a copy of the pair `former` in which the kept contact replaces the merged contact.
-
-    `merged`: the merged pair, which names both contacts.
-    """
+    """Return the pair `former` with the kept contact of the pair `merged` for its merged one."""
     one, other = sorted((merged.kept_id, former.but(merged.merged_id)))
     return replace(former, one=one, other=other)
-
-
-# --- rows --------------------------------------------------------------------------------------
 
 
 def undo_of(tx: Connection, account: Account, pair: Pair) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crmhub.accounts import field_maps
+from crmhub.accounts import field_map_reading
 from crmhub.accounts.field_maps import FieldMap
 from crmhub.errors import BadRequest, Semantic
 from crmhub.operations.set_crm import Crm
@@ -105,7 +105,7 @@ class _Reader:
 
     def _field_map(self, where: str, given: Any) -> FieldMap | None:
         try:
-            return None if given is None else field_maps.read(given)
+            return None if given is None else field_map_reading.read(given)
         except (BadRequest, Semantic) as exc:
             self._add_fault(where, "field_map", exc.message)
             return None

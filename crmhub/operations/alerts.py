@@ -1,32 +1,24 @@
 """Alerts for operators: refused credentials, old queues, failed actions, keys that expire soon.
 
-Every worker compares the present alerts with the stored alerts every few seconds. A change is
-stored in one transaction with its message, so the message is sent once for each change, however
-many workers run and even if one of them is killed.
+`operations.alert_watch` stores them and sends messages about them.
 """
 
 from __future__ import annotations
 
-import logging
-import threading
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal, get_args
 
 import sqlalchemy as sa
 
 from crmhub.accounts.scopes import WARN_MS
 from crmhub.database import tables
-from crmhub.database.connection import Connection, Database, now_ms
+from crmhub.database.connection import Connection, now_ms
 from crmhub.database.several_accounts import rows_of_several
-from crmhub.database.statements import Statement, one_of, param, params
+from crmhub.database.statements import Statement, one_of, param
 from crmhub.database.tables import account, action, api_key, event_subscription, outage
 from crmhub.database.tables import alert as alert_table
-from crmhub.errors import Unavailable
-from crmhub.hub import Hub
-from crmhub.journal import attention, outbox
+from crmhub.journal import attention
 from crmhub.journal.attention import Attention
 from crmhub.records.search.filters import iso
 
@@ -50,15 +42,8 @@ ENDED: Mapping[Kind, str] = {
 }
 """The type of the message that is sent when an alert ends, by kind of alert."""
 
-# While actions go on failing, a message is sent no more often than this.
-_FAILED_AGAIN_MS = 60_000
-_CHECK_EVERY_S = 5.0
-# The queries take at most a tenth of the time, however long the journal is.
-_PAUSE_FACTOR = 9
-_log = logging.getLogger("crmhub.alerts")
 
-
-def _with_names(rows: sa.FromClause) -> sa.Select[Any]:
+def with_names(rows: sa.FromClause) -> sa.Select[Any]:
     """Return a query that selects `rows` with two more columns: client id and adapter name.
 
     `rows` is a table or subquery with the columns `account_id` and `connection_id`.
@@ -164,33 +149,17 @@ _SWITCHED_OFF = (
 )
 _CURRENT_OF_ALL_ACCOUNTS: Mapping[Kind, Statement] = {
     "credentials": Statement(
-        _with_names(_REFUSED_CREDENTIALS)
+        with_names(_REFUSED_CREDENTIALS)
         # The credentials of a CRM that the account has left do not matter any more.
         .where(account.c.connection_id == _REFUSED_CREDENTIALS.c.connection_id)
     ),
-    "queue": Statement(_with_names(_OLD_QUEUES)),
-    "dead": Statement(_with_names(_FAILED_ACTIONS)),
-    "keys": Statement(_with_names(_ENDING_KEYS)),
-    "events": Statement(_with_names(_SWITCHED_OFF)),
+    "queue": Statement(with_names(_OLD_QUEUES)),
+    "dead": Statement(with_names(_FAILED_ACTIONS)),
+    "keys": Statement(with_names(_ENDING_KEYS)),
+    "events": Statement(with_names(_SWITCHED_OFF)),
 }
-_STORED_OF_ALL_ACCOUNTS = Statement(_with_names(alert_table))
 _COUNT_OF_ALL_ACCOUNTS = Statement(
     sa.select(alert_table.c.kind, sa.func.count().label("n")).group_by(alert_table.c.kind)
-)
-_KEY = ("account_id", "connection_id", "kind")
-_STORE = Statement(
-    lambda insert: (
-        insert(alert_table)
-        .values(params(*_KEY, "since", "told_of", "told_at"))
-        .on_conflict_do_update(index_elements=_KEY, set_=params("told_of", "told_at"))
-    )
-)
-_DELETE = Statement(
-    sa.delete(alert_table).where(
-        alert_table.c.account_id == param("account_id"),
-        alert_table.c.connection_id == param("connection_id"),
-        alert_table.c.kind == param("kind"),
-    )
 )
 
 
@@ -254,34 +223,6 @@ class Alert:
         )
 
 
-def watch(hub: Hub, stopping: threading.Event) -> None:
-    """Update the alerts and send the due messages every few seconds.
-
-    This runs until `stopping` is set.
-    """
-    settings = hub.settings
-    url, secret = settings.alert_url, settings.alert_secret
-    while not stopping.is_set():
-        began, took = time.monotonic(), 0.0
-        try:
-            with hub.database.across_accounts():
-                update(
-                    hub.database,
-                    old_ms=settings.alert_queue_age,
-                    send=url is not None,
-                    public_url=settings.public_url,
-                )
-                took = time.monotonic() - began
-                if url and secret:
-                    outbox.send_due(hub.database, hub.egress, url, secret, stopping)
-        except Unavailable as exc:
-            _log.warning("No alerts can be sent now: %s", exc.message)
-        # A bug of ours must not end the watch: nobody would notice that no alerts are sent.
-        except Exception:
-            _log.exception("The watch for alerts failed.")
-        stopping.wait(max(_CHECK_EVERY_S, _PAUSE_FACTOR * took))
-
-
 def current(db: Connection, *, old_ms: int) -> list[Alert]:
     """Find the present alerts of all accounts; return them, the oldest alert first.
 
@@ -309,66 +250,6 @@ def current(db: Connection, *, old_ms: int) -> list[Alert]:
         for row in rows_of_several(db, statement, params_by_kind.get(kind))
     ]
     return sorted(alerts, key=lambda alert: (alert.since, alert.account_id, alert.kind))
-
-
-def update(
-    database: Database, *, old_ms: int, send: bool, public_url: str | None = None
-) -> list[Alert]:
-    """Update the stored alerts to the present alerts, and return the present alerts.
-
-    A queue causes an alert if the oldest action in the queue has waited longer than `old_ms`
-    milliseconds. With `send`, a message about each alert that has changed is added to the outbox,
-    the table of messages to send; `public_url` is the service's address for links. Raises
-    Unavailable if the database is unavailable.
-    """
-    with database.reading() as db:
-        alerts = current(db, old_ms=old_ms)
-        changed = bool(_changes(db, alerts))
-    if changed:
-        database.transact(partial(_store_changes, old_ms=old_ms, send=send, public_url=public_url))
-    return alerts
-
-
-def _store_changes(tx: Connection, *, old_ms: int, send: bool, public_url: str | None) -> None:
-    # Another worker at the same time stores the same changes.
-    if not tx.try_hold("alerts"):
-        return
-    for message_type, alert in _changes(tx, current(tx, old_ms=old_ms)):
-        key = dict(zip(_KEY, alert.key, strict=True))
-        if message_type in ENDED.values():
-            tx.run(_DELETE, key)
-        else:
-            row = {"since": alert.since, "told_of": alert.newest, "told_at": now_ms()}
-            tx.run(_STORE, key | row)
-        if send:
-            outbox.add(tx, message_type, message_data(alert, public_url))
-
-
-def _changes(db: Connection, alerts: Sequence[Alert]) -> list[tuple[str, Alert]]:
-    """Compare the present alerts (`alerts`) with the stored alerts; return the changes.
-
-    Each change is a pair: the type of the message to send, and the alert. An alert has changed if
-    it started, if it ended, or if further actions have failed since its last message.
-    """
-    stored = {
-        (row.account_id, row.connection_id, row.kind): row
-        for row in rows_of_several(db, _STORED_OF_ALL_ACCOUNTS)
-    }
-    changes = []
-    for alert in alerts:
-        before = stored.pop(alert.key, None)
-        failed_again = (
-            before is not None
-            and alert.kind in ("dead", "events")
-            and alert.newest > before.told_of
-            and now_ms() >= before.told_at + _FAILED_AGAIN_MS
-        )
-        if before is None or failed_again:
-            changes.append((STARTED[alert.kind], alert))
-    for key, row in stored.items():
-        ended = Alert(*key, row.since, 0, row.since, row.client_id, row.adapter)
-        changes.append((ENDED[ended.kind], ended))
-    return changes
 
 
 def fix_url(alert: Alert, public_url: str | None) -> str:

@@ -20,7 +20,7 @@ from crmhub.audit import SET, Author
 from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import Semantic
 from crmhub.hub import Hub, in_transaction
-from crmhub.operations import set_crm, switch_crm
+from crmhub.operations import crm_secrets, switch_crm
 from crmhub.operations.switch_crm import FormerCrm
 from crmhub.records.search.filters import iso
 
@@ -53,7 +53,7 @@ def detail(hub: Hub, client_id: str) -> Detail:
         ids = webhook_ids.webhook_ids(db, account.id)
         former = switch_crm.former_crms(db, account)
         past = past_connections.kept(db, account.id)
-    secrets = set_crm.secret_names(hub, account)
+    secrets = crm_secrets.secret_names(hub, account)
     return Detail(account, tuple(ids), secrets, tuple(former), tuple(past))
 
 

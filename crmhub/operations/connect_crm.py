@@ -22,7 +22,7 @@ from crmhub.audit import Author
 from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import Conflict, Forbidden, HubError, NotFound, Semantic
 from crmhub.hub import Hub, in_transaction
-from crmhub.operations import oauth_code, set_crm, switch_crm
+from crmhub.operations import crm_secrets, oauth_code, set_crm, switch_crm
 from crmhub.operations.set_crm import Crm, load_adapter
 from crmhub.operations.signed_requests import open_request, sign_request
 from crmhub.operations.switch_crm import Decision
@@ -201,7 +201,7 @@ def _prepared(
     oauth = _oauth(adapter, set_crm.settings_of(base, crm))
     app = {name: crm.credentials[name] for name in _APP if crm.credentials.get(name)}
     has_stored = base.connection.adapter == crm.adapter
-    stored = set_crm.stored_secrets(hub, base) if has_stored else {}
+    stored = crm_secrets.stored_secrets(hub, base) if has_stored else {}
     if missing := [name for name in _APP if not app.get(name) and not stored.get(name)]:
         labels = {setting.name: setting.label for setting in adapter.settings}
         raise Semantic(

@@ -19,7 +19,7 @@ from crmhub.audit import Author
 from crmhub.database.connection import Connection
 from crmhub.errors import Conflict, NotFound, Semantic
 from crmhub.hub import Hub, in_transaction
-from crmhub.operations import change_account, map_fields, set_crm
+from crmhub.operations import change_account, crm_secrets, map_fields, set_crm
 from crmhub.operations.accounts_file import Declared, table_text
 from crmhub.operations.open_account import open_account
 from crmhub.operations.set_crm import Crm
@@ -129,7 +129,7 @@ def _set_crm(
     happens to actions queued for a CRM that the account leaves.
     """
     same = account.connection.adapter == crm.adapter
-    stored = set_crm.stored_secrets(hub, account) if same else {}
+    stored = crm_secrets.stored_secrets(hub, account) if same else {}
     # A stored secret is not set again: the adapter would lose the credentials that it keeps itself.
     credentials = {
         name: value for name, value in crm.credentials.items() if value != stored.get(name, "")
@@ -139,7 +139,7 @@ def _set_crm(
         return []
     crm = replace(crm, settings=settings, credentials=credentials)
     changed = set_crm.set_crm(hub, account.client_id, crm, test=False, queued=queued, by=by)
-    before, after = set_crm.audit_facts(hub, account, changed)
+    before, after = crm_secrets.audit_facts(hub, account, changed)
     return _differences(_flatten(before), _flatten(after))
 
 
@@ -210,7 +210,7 @@ def _tables(hub: Hub, account: Account, values: dict[str, Any], variables: set[s
     ]
     secrets = {
         secret: {"env": _variable(f"SECRET_{name}_{secret}", variables)}
-        for secret in set_crm.secret_names(hub, account) or ()
+        for secret in crm_secrets.secret_names(hub, account) or ()
     }
     optional: dict[str, Mapping[str, Any]] = {"settings": connection.settings, "secrets": secrets}
     for part, entries in optional.items():

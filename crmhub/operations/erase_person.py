@@ -17,8 +17,10 @@ from crmhub.database.connection import Connection, Database
 from crmhub.errors import BadRequest, Conflict, Unavailable
 from crmhub.helpers.inputs import shortened
 from crmhub.hub import Hub, in_transaction
-from crmhub.operations.erasure import Erased, Erasure
-from crmhub.operations.person_finder import READINGS, Person, PersonFinder, Reading
+from crmhub.operations.erasure import Erasure
+from crmhub.operations.erasure_report import Erased
+from crmhub.operations.person import Person
+from crmhub.operations.person_finder import READINGS, PersonFinder, Reading
 
 _VACUUMED_TABLES = (
     "records, archived_record, ix_text, ix_num, ix_date, unique_value, association, binding,"

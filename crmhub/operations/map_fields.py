@@ -15,7 +15,8 @@ from typing import Literal
 from crmhub import audit
 from crmhub.accounts import changes
 from crmhub.accounts.accounts import Account
-from crmhub.accounts.field_maps import Faulty, FieldMap, KindMap
+from crmhub.accounts.field_map_reading import Faulty
+from crmhub.accounts.field_maps import FieldMap, KindMap
 from crmhub.adapter import (
     AdapterError,
     Described,

@@ -13,7 +13,7 @@ from typing import Any
 from crmhub import audit
 from crmhub.accounts import changes, connection_tests, past_connections
 from crmhub.accounts.accounts import Account, ConnectionInfo
-from crmhub.accounts.connections import configure, open_credentials, proposed
+from crmhub.accounts.connections import configure, proposed
 from crmhub.adapter import (
     Adapter,
     AdapterError,
@@ -22,15 +22,14 @@ from crmhub.adapter import (
     Unreachable,
     Unsupported,
 )
-from crmhub.audit import SET, Author
+from crmhub.audit import Author
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
 from crmhub.errors import Conflict, Semantic
 from crmhub.helpers.crm_connection import check, in_words, try_out
 from crmhub.hub import Hub, in_transaction
-from crmhub.operations import switch_crm
+from crmhub.operations import crm_secrets, switch_crm
 from crmhub.operations.switch_crm import Decision
-from crmhub.secrets import SealBroken
 
 # The id of a connection that is only tested, for its leases and budgets; stored ids start at 1.
 _NOT_STORED = 0
@@ -153,7 +152,7 @@ def _store(
         crm_account=crm.crm_account,
     )
     connection_tests.note_settings(tx, account_id, after.connection.id, tested=tested)
-    old, new = audit_facts(hub, before, after)
+    old, new = crm_secrets.audit_facts(hub, before, after)
     if after.connection.id != before.connection.id:
         count = switch_crm.count_queued(tx, before)
         switch_crm.require_decision(before, count, queued)
@@ -322,7 +321,9 @@ def _require_own_secrets(hub: Hub, account: Account, crm: Crm) -> None:
     """
     if not crm.guarded or crm.adapter != account.connection.adapter:
         return
-    stored = [name for name in secret_names(hub, account) or () if name not in crm.credentials]
+    stored = [
+        name for name in crm_secrets.secret_names(hub, account) or () if name not in crm.credentials
+    ]
     before, after = account.connection.settings, settings_of(account, crm)
     for setting in load_adapter(hub, crm.adapter).settings:
         if setting.type != "url" or not stored:
@@ -370,61 +371,3 @@ def load_adapter(hub: Hub, name: str) -> type[Adapter]:
         return hub.registry.load(name)
     except BadConfig as exc:
         raise Semantic(f"adapter: {exc.message}") from exc
-
-
-# --- stored secrets ----------------------------------------------------------------------------
-
-
-def secret_names(hub: Hub, account: Account) -> tuple[str, ...] | None:
-    """Return the names of the account's stored secrets, in alphabetical order.
-
-    Credentials that the adapter has stored itself are not included. Returns None if the secrets
-    cannot be decrypted.
-    """
-    stored = _stored_secrets(hub, account)
-    return None if stored is None else tuple(sorted(stored))
-
-
-def stored_secrets(hub: Hub, account: Account) -> dict[str, str]:
-    """Return the account's stored secrets, by name.
-
-    Credentials that the adapter has stored itself are not included. Returns an empty dict if the
-    secrets cannot be decrypted.
-    """
-    return _stored_secrets(hub, account) or {}
-
-
-def _stored_secrets(hub: Hub, account: Account) -> dict[str, str] | None:
-    try:
-        stored = open_credentials(hub.vault, account)
-    except SealBroken:
-        return None
-    # The adapter's own credentials, such as an access token, are not an operator's.
-    with suppress(BadConfig):
-        for setting in hub.registry.load(account.connection.adapter).settings:
-            if setting.kept:
-                stored.pop(setting.name, None)
-    return stored
-
-
-def audit_facts(hub: Hub, before: Account, after: Account) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return two dicts for the audit log: the old and the new connection.
-
-    `before` and `after` are the account with the old and the new connection. Each dict has the
-    adapter, the settings and the names of the secrets, but not the secrets.
-    """
-    old, new = stored_secrets(hub, before), stored_secrets(hub, after)
-    same = before.connection.id == after.connection.id
-    replaced = {name for name in new if same and name in old and old[name] != new[name]}
-    return (
-        {
-            "adapter": before.connection.adapter,
-            "settings": dict(before.connection.settings),
-            "secrets": dict.fromkeys(sorted(old), SET),
-        },
-        {
-            "adapter": after.connection.adapter,
-            "settings": dict(after.connection.settings),
-            "secrets": {name: f"{SET} anew" if name in replaced else SET for name in sorted(new)},
-        },
-    )

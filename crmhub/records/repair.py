@@ -12,40 +12,41 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
-import orjson
 import sqlalchemy as sa
 
 from crmhub.database.bulk import Row
 from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, in_list, param
-from crmhub.database.tables import index_behind, metadata, record_count
+from crmhub.database.tables import index_behind, record_count
 from crmhub.database.tables import records as records_table
-from crmhub.properties.catalogue import Catalogue, Catalogues, Property
+from crmhub.properties.catalogue import Catalogue, Catalogues
 from crmhub.properties.kinds import KINDS, Kind
-from crmhub.records.index import (
-    DATE,
-    DATED,
-    KEY_COLUMNS,
-    NO_DOCUMENT,
-    TABLES,
-    note_changed,
-    whole,
+from crmhub.records.index import DATE, DATED, KEY_COLUMNS, TABLES, note_changed
+from crmhub.records.index_reading import (
+    IS_OF_KIND,
+    Range,
+    all_ids,
+    all_rows,
+    count_rows,
+    first_and_last_id,
+    ids_from,
+    key_of,
+    row_id,
+    row_key,
+    rows_behind,
+    tables_of,
+    wanted_rows,
 )
 
 # A sample: so many places among the ids and among the properties, and at each a few neighbours.
 _PLACES = 20
 _NEIGHBOURS = 5
-_BATCH = 1000
 
 _KEYS = {table: dict([*columns.items()][:KEY_COLUMNS]) for table, columns in TABLES.items()}
 Rows = Mapping[str, Sequence[Row]]
-# The rows of a property in one of TABLES.
-_Range = tuple[str, int]
 
 _record = records_table.c
-_OF_KIND = sa.and_(_record.account_id == param("account_id"), _record.kind == param("kind"))
 # One statement sees one moment: a write and its count together, or neither.
 _COUNT = Statement(
     sa.select(
@@ -58,7 +59,7 @@ _COUNT = Statement(
         .label("stored"),
         sa.select(sa.func.count())
         .select_from(records_table)
-        .where(_OF_KIND)
+        .where(IS_OF_KIND)
         .scalar_subquery()
         .label("actual"),
     )
@@ -75,52 +76,8 @@ _DATES = Statement(
         ),
         isouter=True,
     )
-    .where(_OF_KIND, in_list(_record.id, "ids"))
+    .where(IS_OF_KIND, in_list(_record.id, "ids"))
 )
-_FIRST_AND_LAST_ID = Statement(
-    sa.select(
-        sa.select(sa.func.min(_record.id)).where(_OF_KIND).scalar_subquery().label("first"),
-        sa.select(sa.func.max(_record.id)).where(_OF_KIND).scalar_subquery().label("last"),
-    )
-)
-_IDS_FROM = Statement(
-    sa.select(_record.id)
-    .where(_OF_KIND, _record.id >= param("first"))
-    .order_by(_record.id)
-    .limit(param("n"))
-)
-_DOCUMENTS = Statement(
-    sa.select(_record.id, sa.cast(_record.properties, sa.Text).label("properties")).where(
-        _OF_KIND, in_list(_record.id, "ids")
-    )
-)
-
-
-_TABLES = {name: metadata.tables[name] for name in TABLES}
-_COUNT_ROWS = {
-    name: Statement(
-        sa.select(table.c.prop_id, sa.func.count().label("n"))
-        .where(table.c.account_id == param("account_id"), in_list(table.c.prop_id, "prop_ids"))
-        .group_by(table.c.prop_id)
-    )
-    for name, table in _TABLES.items()
-}
-_NEXT_ROWS = {
-    name: Statement(
-        sa.select(*(table.c[column] for column in TABLES[name]))
-        .where(
-            table.c.account_id == param("account_id"),
-            table.c.prop_id == param("prop_id"),
-            sa.tuple_(table.c.value, table.c.record_id)
-            > sa.tuple_(param("value"), param("record_id")),
-        )
-        .order_by(table.c.value, table.c.record_id)
-        .limit(param("n"))
-    )
-    for name, table in _TABLES.items()
-}
-# Less than any value of an index row.
-_LOWEST = {"ix_text": "", "ix_num": float("-inf"), "ix_date": -(2**31), "unique_value": ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +147,7 @@ def examine(
     """
     catalogue = catalogues.reload(account_id, kind)
     examined = Examined()
-    right = Counter[_Range]()
+    right = Counter[Range]()
     walk = _walk(database, catalogue, right) if everything else _sample(database, catalogue)
     for ids, rows in walk:
         with database.reading() as connection:
@@ -217,11 +174,11 @@ def rebuild(
     """
     catalogue = catalogues.reload(account_id, kind)
     twins: set[tuple[str, int, int]] = set()
-    for ids in _all_ids(database, catalogue):
+    for ids in all_ids(database, catalogue):
         twins |= catalogues.edit(account_id, kind, partial(_add_missing, ids=ids))
     for known in catalogue:
-        for table in _tables(known):
-            for rows in _all_rows(database, catalogue, known, table):
+        for table in tables_of(known):
+            for rows in all_rows(database, catalogue, known, table):
                 catalogues.edit(account_id, kind, partial(_replace_wrong, table=table, rows=rows))
     return twins
 
@@ -233,16 +190,16 @@ def _add_missing(
 
     Returns the pairs of records with the same unique value, as `(property name, id, other id)`.
     """
-    wanted, _ = _wanted(tx, catalogue, ids)
+    wanted, _ = wanted_rows(tx, catalogue, ids)
     _, stray = _other_holders(tx, catalogue, wanted["unique_value"])
     tx.delete("unique_value", _KEYS["unique_value"], stray)
     _, changed = _dates(tx, catalogue, ids)
     for table, columns in TABLES.items():
-        rows = sorted(wanted[table], key=_key)
+        rows = sorted(wanted[table], key=row_key)
         if tx.insert(table, columns, rows, or_skip=True) and table in DATED:
             # The new rows have no date yet.
             stored = tx.matching(table, _stored(table), _KEYS[table], rows)
-            changed |= {_id(row) for row in stored if not row[-1]}
+            changed |= {row_id(row) for row in stored if not row[-1]}
     note_changed(tx, catalogue.account_id, catalogue.kind, sorted(changed))
     # Of two records that lacked the same unique value one has it now.
     twins, _ = _other_holders(tx, catalogue, wanted["unique_value"])
@@ -254,23 +211,23 @@ def _replace_wrong(tx: Connection, catalogue: Catalogue, table: str, rows: Seque
 
     `rows` are rows of the index table `table`. Rows of records with unreadable properties stay.
     """
-    ids = set(map(_id, rows))
-    wanted, unreadable = _wanted(tx, catalogue, ids)
+    ids = set(map(row_id, rows))
+    wanted, unreadable = wanted_rows(tx, catalogue, ids)
     dates, _ = _dates(tx, catalogue, ids)
     wrong = [
         row
         for row in tx.matching(table, _stored(table), _KEYS[table], rows)
-        if _id(row) not in unreadable
+        if row_id(row) not in unreadable
         and (row[: len(TABLES[table])] not in wanted[table] or _is_misdated(table, row, dates))
     ]
     if wrong:
-        tx.delete(table, _KEYS[table], sorted(map(_key, wrong)))
-        _add_missing(tx, catalogue, set(map(_id, wrong)))
+        tx.delete(table, _KEYS[table], sorted(map(row_key, wrong)))
+        _add_missing(tx, catalogue, set(map(row_id, wrong)))
 
 
 def _compare(
     connection: Connection, catalogue: Catalogue, ids: Iterable[int], rows: Rows
-) -> tuple[Examined, Counter[_Range]]:
+) -> tuple[Examined, Counter[Range]]:
     """Compare records with their index rows, and index rows with their records.
 
     `ids` are the records whose index rows are read and compared. `rows` maps index tables to rows
@@ -283,22 +240,22 @@ def _compare(
     correct index rows of the records `ids`, by table and property id.
     """
     ids = set(ids)
-    of_rows = {_id(row) for some in rows.values() for row in some}
-    wanted, unreadable = _wanted(connection, catalogue, ids | of_rows)
+    of_rows = {row_id(row) for some in rows.values() for row in some}
+    wanted, unreadable = wanted_rows(connection, catalogue, ids | of_rows)
     dates, misnoted = _dates(connection, catalogue, ids)
     found = Examined(wrong=misnoted, unreadable=unreadable)
-    right = Counter[_Range]()
+    right = Counter[Range]()
     for table, columns in TABLES.items():
-        ours = {row for row in wanted[table] if _id(row) in ids}
+        ours = {row for row in wanted[table] if row_id(row) in ids}
         asked = ours.union(
             row
             for row in rows.get(table, ())
-            if row not in wanted[table] and _id(row) not in unreadable
+            if row not in wanted[table] and row_id(row) not in unreadable
         )
         rows_there = connection.matching(table, _stored(table), _KEYS[table], [*asked])
         there = {row[: len(columns)] for row in rows_there}
-        found.wrong.update(_id(row) for row in rows_there if _is_misdated(table, row, dates))
-        found.wrong.update(map(_id, (ours - there) | (there - wanted[table])))
+        found.wrong.update(row_id(row) for row in rows_there if _is_misdated(table, row, dates))
+        found.wrong.update(map(row_id, (ours - there) | (there - wanted[table])))
         right.update((table, prop_id) for _, prop_id, *_ in ours & there)
         if table == "unique_value":
             found.twins, _ = _other_holders(connection, catalogue, ours - there)
@@ -310,7 +267,7 @@ def _stored(table: str) -> dict[str, str]:
 
 
 def _is_misdated(table: str, row: Row, dates: Mapping[int, int]) -> bool:
-    return table in DATED and row[-1] != dates.get(_id(row), row[-1])
+    return table in DATED and row[-1] != dates.get(row_id(row), row[-1])
 
 
 def _dates(
@@ -323,7 +280,7 @@ def _dates(
     their `updated_at`.
     """
     dates, misnoted = dict[int, int](), set[int]()
-    for record in connection.rows(_DATES, _of(catalogue) | {"ids": sorted(ids)}):
+    for record in connection.rows(_DATES, key_of(catalogue) | {"ids": sorted(ids)}):
         if record.noted is None:
             dates[record.id] = record.updated_at
         elif record.noted != record.updated_at:
@@ -344,22 +301,22 @@ def _other_holders(
     of_value = dict([*columns.items()][: KEY_COLUMNS - 1])
     by_value: dict[Row, list[int]] = {}
     for row in rows:
-        by_value.setdefault(row[: len(of_value)], []).append(_id(row))
+        by_value.setdefault(row[: len(of_value)], []).append(row_id(row))
     holders = set(connection.matching("unique_value", columns, of_value, [*by_value]))
-    wanted, unreadable = _wanted(connection, catalogue, set(map(_id, holders)))
+    wanted, unreadable = wanted_rows(connection, catalogue, set(map(row_id, holders)))
     names = {known.prop_id: known.name for known in catalogue}
     twins = {
-        (names[holder[1]], id, _id(holder))
+        (names[holder[1]], id, row_id(holder))
         for holder in holders & wanted["unique_value"]
         for id in by_value[holder[: len(of_value)]]
-        if id != _id(holder)
+        if id != row_id(holder)
     }
     stray = holders - wanted["unique_value"]
-    return twins, sorted(row for row in stray if _id(row) not in unreadable)
+    return twins, sorted(row for row in stray if row_id(row) not in unreadable)
 
 
 def _walk(
-    database: Database, catalogue: Catalogue, right: Counter[_Range]
+    database: Database, catalogue: Catalogue, right: Counter[Range]
 ) -> Iterator[tuple[list[int], Rows]]:
     """Yield batches of the ids of all records, then batches of the index rows of each property.
 
@@ -368,46 +325,17 @@ def _walk(
     both counts equal the number in `right`, all rows of the property are correct and are not read.
     Reading them would take ten times as long as the rest.
     """
-    before = _counted(database, catalogue)
-    for ids in _all_ids(database, catalogue):
+    before = count_rows(database, catalogue)
+    for ids in all_ids(database, catalogue):
         yield ids, {}
-    after = _counted(database, catalogue)
+    after = count_rows(database, catalogue)
     for known in catalogue:
-        for table in _tables(known):
+        for table in tables_of(known):
             here = table, known.prop_id
             if before[here] == right[here] == after[here]:
                 continue
-            for rows in _all_rows(database, catalogue, known, table):
+            for rows in all_rows(database, catalogue, known, table):
                 yield [], {table: rows}
-
-
-def _all_ids(database: Database, catalogue: Catalogue) -> Iterator[list[int]]:
-    last = 0
-    while ids := _ids_from(database, catalogue, last + 1, _BATCH):
-        yield ids
-        last = ids[-1]
-
-
-def _all_rows(
-    database: Database, catalogue: Catalogue, known: Property, table: str
-) -> Iterator[list[Row]]:
-    behind: Row | None = None
-    while rows := _rows_behind(database, table, known, catalogue, behind, _BATCH):
-        yield rows
-        behind = rows[-1]
-
-
-def _counted(database: Database, catalogue: Catalogue) -> Counter[_Range]:
-    prop_ids = [known.prop_id for known in catalogue]
-    of = {"account_id": catalogue.account_id, "prop_ids": prop_ids}
-    with database.reading() as connection:
-        return Counter(
-            {
-                (table, row.prop_id): row.n
-                for table, statement in _COUNT_ROWS.items()
-                for row in connection.rows(statement, of)
-            }
-        )
 
 
 def _sample(database: Database, catalogue: Catalogue) -> Iterator[tuple[list[int], Rows]]:
@@ -416,86 +344,15 @@ def _sample(database: Database, catalogue: Catalogue) -> Iterator[tuple[list[int
     The index rows of a property come directly after the row of one of these records, or are the
     first rows of the property.
     """
-    with database.reading() as connection:
-        there = connection.row(_FIRST_AND_LAST_ID, _of(catalogue))
     ids: set[int] = set()
-    for _ in range(_PLACES if there.first is not None else 0):
-        place = random.randint(there.first, there.last)
-        ids.update(_ids_from(database, catalogue, place, _NEIGHBOURS))
+    if (ends := first_and_last_id(database, catalogue)) is not None:
+        for _ in range(_PLACES):
+            ids.update(ids_from(database, catalogue, random.randint(*ends), _NEIGHBOURS))
     with database.reading() as connection:
-        theirs, _ = _wanted(connection, catalogue, ids)
+        theirs, _ = wanted_rows(connection, catalogue, ids)
     rows: dict[str, list[Row]] = {table: [] for table in TABLES}
     for known in random.sample([*catalogue], min(_PLACES, len(catalogue))):
-        for table in _tables(known):
+        for table in tables_of(known):
             behind = random.choice([None, *(r for r in theirs[table] if r[1] == known.prop_id)])
-            rows[table] += _rows_behind(database, table, known, catalogue, behind, _NEIGHBOURS)
+            rows[table] += rows_behind(database, table, known, catalogue, behind, _NEIGHBOURS)
     yield sorted(ids), rows
-
-
-def _tables(known: Property) -> list[str]:
-    return [known.index, "unique_value"] if known.unique else [known.index]
-
-
-def _ids_from(database: Database, catalogue: Catalogue, first: int, n: int) -> list[int]:
-    with database.reading() as connection:
-        rows = connection.rows(_IDS_FROM, _of(catalogue) | {"first": first, "n": n})
-    return [row.id for row in rows]
-
-
-def _rows_behind(
-    database: Database,
-    table: str,
-    known: Property,
-    catalogue: Catalogue,
-    behind: Row | None,
-    n: int,
-) -> list[Row]:
-    """Return up to `n` rows of the property `known` in an index table, in the order of the key.
-
-    The rows come directly after the row `behind`; if `behind` is None, they are the first rows.
-    """
-    # A row of a sample may be a plain tuple, as a record should have it.
-    value, record_id = behind[2:KEY_COLUMNS] if behind else (_LOWEST[table], -(2**63))
-    of = {"account_id": catalogue.account_id, "prop_id": known.prop_id, "n": n}
-    last = {"value": value, "record_id": record_id}
-    with database.reading() as connection:
-        return connection.rows(_NEXT_ROWS[table], of | last)
-
-
-def _wanted(
-    connection: Connection, catalogue: Catalogue, ids: Iterable[int]
-) -> tuple[dict[str, set[Row]], set[int]]:
-    """Return the index rows that the records with these ids should have.
-
-    The first value maps each index table to its rows, without the rows of records with unreadable
-    properties. The second contains the ids of those unreadable records.
-    """
-    found = connection.rows(_DOCUMENTS, _of(catalogue) | {"ids": sorted(ids)})
-    texts = {row.id: row.properties for row in found}
-    try:
-        return whole(catalogue, {id: orjson.loads(text) for id, text in texts.items()}), set()
-    except NO_DOCUMENT:
-        unreadable = {id for id, text in texts.items() if not _readable(catalogue, id, text)}
-    readable = {id: orjson.loads(text) for id, text in texts.items() if id not in unreadable}
-    return whole(catalogue, readable), unreadable
-
-
-def _readable(catalogue: Catalogue, id: int, text: str) -> bool:
-    try:
-        whole(catalogue, {id: orjson.loads(text)})
-    except NO_DOCUMENT:
-        return False
-    return True
-
-
-def _of(catalogue: Catalogue) -> dict[str, Any]:
-    return {"account_id": catalogue.account_id, "kind": catalogue.kind.code}
-
-
-def _key(row: Row) -> Row:
-    return row[:KEY_COLUMNS]
-
-
-def _id(row: Row) -> int:
-    id: int = row[3]
-    return id

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from playwright.sync_api import FilePayload, Page, sync_playwright
 
-from crmhub.accounts import field_maps
+from crmhub.accounts import field_map_reading
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.changes import IssuedIds
 from crmhub.app import create_app
@@ -341,7 +341,9 @@ def _samples(hub: Hub, crm: str) -> dict[str, str]:
     set_crm.set_crm(
         hub, acme.client_id, Crm("hubspot", {"base_url": crm}, TOKEN), by=TESTS, test=True
     )
-    map_fields.set_field_map(hub, acme.client_id, field_maps.read(RULES), by=TESTS, test=False)
+    map_fields.set_field_map(
+        hub, acme.client_id, field_map_reading.read(RULES), by=TESTS, test=False
+    )
     change_account.create_key(
         hub,
         acme.client_id,

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from crmhub.accounts import field_maps
+from crmhub.accounts import field_map_reading
 from crmhub.operations import change_account, map_fields
 from tests.clients import TESTS
 from tests.consoles import text_of
@@ -76,7 +76,7 @@ def test_pages_of_the_log_hold_everything_once(of, operator, monkeypatch):
 
 def test_objects_have_names_for_people(client, operator, hub):
     id = client.account.client_id
-    rules = field_maps.read({"contacts": {"topic": "jobtitle"}})
+    rules = field_map_reading.read({"contacts": {"topic": "jobtitle"}})
     map_fields.set_field_map(hub, id, rules, by=TESTS, test=False)
     page = operator.get("/audit", query_string={"account": id, "object": "fieldMap"})
     # The number of the connection tells nobody anything.

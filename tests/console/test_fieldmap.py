@@ -8,7 +8,7 @@ import re
 import pytest
 
 from adapters.hubspot.fake.fake import FakeHubSpot
-from crmhub.accounts import field_maps
+from crmhub.accounts import field_map_reading
 from crmhub.accounts.field_maps import FieldMap
 from crmhub.console.map_rows import Draft, pairs
 from crmhub.operations import map_fields, set_crm
@@ -71,7 +71,7 @@ def stored(hub, client):
 
 def set_map(hub, client, rules):
     map_fields.set_field_map(
-        hub, client.account.client_id, field_maps.read(rules), by=TESTS, test=False
+        hub, client.account.client_id, field_map_reading.read(rules), by=TESTS, test=False
     )
 
 
@@ -81,7 +81,7 @@ def rule(kind="contacts", number=0, **parts):
 
 @pytest.mark.parametrize("kind", EVERY_KIND)
 def test_every_rule_comes_out_of_the_form_as_it_went_in(kind):
-    given = field_maps.read({kind: EVERY_KIND[kind]})
+    given = field_map_reading.read({kind: EVERY_KIND[kind]})
     rows = Draft.of(given).rows[kind]
     parts = ("name", "to", "values", "constant", "set")
     form = {
@@ -117,7 +117,7 @@ def test_a_rule_is_typed_saved_and_shown(hub, client, operator, path):
     page = operator.get(path)
     assert "Saved, and checked against the CRM. 1 note below." in text_of(page)
     assert "the account's contacts have no such property" in text_of(page)
-    assert stored(hub, client) == field_maps.read(
+    assert stored(hub, client) == field_map_reading.read(
         {"contacts": {"position": {"to": "jobtitle", "values": {"boss": "CEO", "cook": "chef"}}}}
     )
     assert "No rules yet" not in text_of(page)
@@ -127,7 +127,7 @@ def test_a_rule_is_removed_by_its_box_or_by_clearing_it(hub, client, operator, p
     set_map(hub, client, {"contacts": {"a": "city", "b": "jobtitle"}, "deals": {"c": "dealname"}})
     form = fields(operator.get(path)) | rule(remove="true") | rule(number=1, name="", to="")
     assert operator.send(path, form).status_code == 303
-    assert stored(hub, client) == field_maps.read({"deals": {"c": "dealname"}})
+    assert stored(hub, client) == field_map_reading.read({"deals": {"c": "dealname"}})
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,9 @@ def test_two_rules_of_one_name_are_a_fault_of_the_second(operator, path):
 
 def test_names_that_look_like_paths_are_told_apart(hub, client):
     draft = Draft.of(
-        field_maps.read({"deals": {"a": "x", "a.to": "y", "a.values.b": {"values": {"c": "d"}}}})
+        field_map_reading.read(
+            {"deals": {"a": "x", "a.to": "y", "a.values.b": {"values": {"c": "d"}}}}
+        )
     )
     draft.attach_faults([("deals.a.values.b.values.c", "wrong"), ("deals.a.values.q", "not so")])
     assert [row.wrong for row in draft.rows["deals"]] == [
@@ -216,7 +218,7 @@ def test_a_map_is_edited_as_json(hub, client, operator, path):
     for given, said in (("[]", "must be an object"), ('{"leads": {}}', "known are contacts")):
         assert said in text_of(operator.send(path, {"json": given}))
     assert operator.send(path, {"json": '{"contacts": {"x": "city"}}'}).status_code == 303
-    assert stored(hub, client) == field_maps.read({"contacts": {"x": "city"}})
+    assert stored(hub, client) == field_map_reading.read({"contacts": {"x": "city"}})
 
 
 def test_a_crm_that_is_away_keeps_the_form_and_is_saved_unchecked(hub, client, operator, path):
@@ -231,7 +233,7 @@ def test_a_crm_that_is_away_keeps_the_form_and_is_saved_unchecked(hub, client, o
     assert form.items() <= fields(answer).items()
     assert operator.send(path, {**form, "unchecked": "true"}).status_code == 303
     assert "Saved without testing." in text_of(operator.get(path))
-    assert stored(hub, client) == field_maps.read({"contacts": {"x": "y"}})
+    assert stored(hub, client) == field_map_reading.read({"contacts": {"x": "y"}})
 
 
 def test_what_somebody_else_saved_meanwhile_is_not_lost_unseen(hub, client, operator, path):
@@ -320,7 +322,7 @@ def test_a_large_map_is_shown_and_saved(hub, client, operator, path):
     set_map(hub, client, {"contacts": rules})
     form = fields(operator.get(path))
     assert operator.send(path, {**form, "unchecked": "true"}).status_code == 303
-    assert stored(hub, client) == field_maps.read({"contacts": rules})
+    assert stored(hub, client) == field_map_reading.read({"contacts": rules})
 
 
 def test_a_form_that_is_too_large_says_so(operator, path):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import FilePayload, Page
 
-from crmhub.accounts import field_maps
+from crmhub.accounts import field_map_reading
 from crmhub.accounts.accounts import Account
 from crmhub.operations import map_fields, set_crm
 from crmhub.operations.open_account import open_account
@@ -39,7 +39,7 @@ def account(served: Served, crm: HubSpotCrm) -> Account:
     account, _ = open_account(hub, name=f"Tall {token(30, BASE36)}", by=TESTS)
     connection = Crm("hubspot", {"base_url": crm.url}, TOKEN)
     set_crm.set_crm(hub, account.client_id, connection, by=TESTS, test=True)
-    rules = field_maps.read(screenshots.RULES)
+    rules = field_map_reading.read(screenshots.RULES)
     map_fields.set_field_map(hub, account.client_id, rules, by=TESTS, test=False)
     return hub.load_account(account.client_id)
 

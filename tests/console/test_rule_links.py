@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from crmhub.accounts import field_maps
+from crmhub.accounts import field_map_reading
 from crmhub.operations import map_fields
 from tests.clients import TESTS
 from tests.console.past import HOUR, put
@@ -45,7 +45,9 @@ def links(page):
 
 
 def test_a_failed_action_leads_to_the_rule_of_each_refused_property(hub, client, operator):
-    rules = field_maps.read({"deals": {"stage": {"values": {"won": "nonesuch"}}, "x": "amount"}})
+    rules = field_map_reading.read(
+        {"deals": {"stage": {"values": {"won": "nonesuch"}}, "x": "amount"}}
+    )
     map_fields.set_field_map(hub, client.account.client_id, rules, by=TESTS, test=False)
     action = failed(hub, client.account)
     page = operator.get(f"/activity/{action}")

@@ -8,7 +8,7 @@ import flask
 import pytest
 
 from adapters.local import LocalAdapter
-from crmhub.accounts import field_maps
+from crmhub.accounts import field_map_reading
 from crmhub.adapter import OPTIONAL, Adapter, Context, Linked, Written, features
 from crmhub.adapter.testing import AdapterTests, Connection
 from crmhub.app import create_app
@@ -20,7 +20,7 @@ from crmhub.settings import Settings
 from tests.adapters.test_local import OwnCrm
 from tests.clients import Client
 
-MAP = field_maps.read(
+MAP = field_map_reading.read(
     {
         # Two have changed places, so that a name which is not translated is another property.
         "contacts": {

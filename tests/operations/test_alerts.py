@@ -22,7 +22,7 @@ from crmhub.app import create_app
 from crmhub.database.connection import now_ms
 from crmhub.hub import Hub
 from crmhub.journal import outbox
-from crmhub.operations import alerts, change_account
+from crmhub.operations import alert_watch, alerts, change_account
 from crmhub.secrets import EncryptionKey, WebhookSecret, parse_webhook_secret
 from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import known, lead
@@ -110,7 +110,7 @@ def fake(app: flask.Flask) -> tuple[Client, FakeCrm]:
 def _look(hub: Hub) -> list[tuple[str, int]]:
     """Look once and send what is due; return what is the matter."""
     public_url = "https://hub.example.com"
-    found = alerts.update(hub.database, old_ms=_OLD_MS, send=True, public_url=public_url)
+    found = alert_watch.update(hub.database, old_ms=_OLD_MS, send=True, public_url=public_url)
     assert hub.settings.alert_url
     assert hub.settings.alert_secret
     outbox.send_due(hub.database, hub.egress, hub.settings.alert_url, hub.settings.alert_secret)
@@ -280,7 +280,7 @@ def test_what_nobody_takes_is_given_up_and_said_so(hub, fake, receiver, caplog):
     known(client)
     change(hub, client, "state = 'dead', finished_at = :at", at=now_ms())
     receiver.answers = [500]
-    alerts.update(hub.database, old_ms=_OLD_MS, send=True)
+    alert_watch.update(hub.database, old_ms=_OLD_MS, send=True)
     hub.database.transact(lambda tx: tx.run("update outbox set tries = 8"))
     _look(hub)
     assert _waiting(hub) == []
@@ -304,7 +304,7 @@ def test_where_no_webhook_is_set_nothing_is_kept_for_one(hub, fake):
     client, _ = fake
     known(client)
     change(hub, client, "state = 'dead', finished_at = :at", at=now_ms())
-    assert alerts.update(hub.database, old_ms=_OLD_MS, send=False)
+    assert alert_watch.update(hub.database, old_ms=_OLD_MS, send=False)
     assert _waiting(hub) == []
     with hub.database.reading() as db:
         assert alerts.count_by_kind(db)["dead"] == 1
@@ -312,7 +312,7 @@ def test_where_no_webhook_is_set_nothing_is_kept_for_one(hub, fake):
 
 def test_a_worker_tells(hub, fake, receiver, monkeypatch):
     client, crm = fake
-    monkeypatch.setattr(alerts, "_CHECK_EVERY_S", 0.05)
+    monkeypatch.setattr(alert_watch, "_CHECK_EVERY_S", 0.05)
     crm.failure = Denied("The token was revoked.")
     assert lead(client).status_code == 202
     with working(hub):

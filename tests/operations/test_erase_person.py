@@ -25,7 +25,7 @@ from crmhub.journal.discard_action import discard_one
 from crmhub.journal.models import Entry
 from crmhub.operations import erase_person, import_jobs
 from crmhub.operations.correct_action import correct
-from crmhub.operations.erasure import Erased
+from crmhub.operations.erasure_report import Erased
 from crmhub.properties.kinds import CONTACTS
 from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known, lead, switch, total

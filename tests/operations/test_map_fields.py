@@ -7,7 +7,7 @@ import time
 import flask
 
 from adapters.hubspot.fake.fake import FakeHubSpot
-from crmhub.accounts import field_maps
+from crmhub.accounts import field_map_reading
 from crmhub.adapter import Contact
 from crmhub.helpers.crm_connection import connect
 from crmhub.helpers.mapped_adapter import Translated
@@ -52,7 +52,7 @@ def test_without_a_map_nothing_stands_before_the_adapter(hub: Hub, client: Clien
 def test_who_has_a_phone_is_told_by_the_adapter_behind_the_map(app: flask.Flask, hub: Hub) -> None:
     with FakeHubSpot() as fake:
         inner = connect(hub, hubspot_client(app, fake).account)
-    mapped = Translated(inner, field_maps.read({"contacts": {"town": "city"}}))
+    mapped = Translated(inner, field_map_reading.read({"contacts": {"town": "city"}}))
     assert mapped.has_phone(Contact("1", {"phone": "(202) 555-0100"}), "+12025550100")
 
 
@@ -61,7 +61,7 @@ def test_a_map_of_any_size_is_held_against_the_crm_in_no_time(hub: Hub, client: 
     rules = {f"of_bots_{n}": {"to": f"of_crm_{n}", "values": values} for n in range(40)}
     rules |= {f"further_{n}": {"to": f"unknown_{n}"} for n in range(460)}
     began = time.monotonic()
-    checked = map_fields.check(hub, client.account, field_maps.read({"contacts": rules}))
+    checked = map_fields.check(hub, client.account, field_map_reading.read({"contacts": rules}))
     assert time.monotonic() - began < 5
     assert len(checked.faults) == len(checked.notes) == 500
 

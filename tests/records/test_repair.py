@@ -11,7 +11,7 @@ import pytest
 
 from crmhub.hub import Hub
 from crmhub.properties.kinds import CONTACTS, DEALS, KINDS
-from crmhub.records import repair
+from crmhub.records import index_reading, repair
 from crmhub.records.index import DATED, TABLES
 from crmhub.records.redating import Redating
 from crmhub.records.repair import Examined, Miscount
@@ -57,13 +57,13 @@ def test_rows_are_read_again_only_where_there_may_be_too_many(
 ) -> None:
     client.make(firstname="Ada", email="ada@example.com")
     read: list[tuple[str, str]] = []
-    rows_behind = repair._rows_behind
+    rows_behind = index_reading.rows_behind
 
     def noted(database: Any, table: str, known: Any, *args: Any) -> Any:
         read.append((table, known.name))
         return rows_behind(database, table, known, *args)
 
-    monkeypatch.setattr(repair, "_rows_behind", noted)
+    monkeypatch.setattr(index_reading, "rows_behind", noted)
     assert wrong(hub, client, mend=False) == set()
     assert read == []
     # As many as before, but not the right ones.

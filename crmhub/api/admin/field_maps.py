@@ -11,8 +11,9 @@ import flask
 import marshmallow as ma
 from marshmallow import fields
 
-from crmhub.accounts import field_maps
-from crmhub.accounts.field_maps import KINDS, LONGEST_NAME, LONGEST_VALUE, WHEN
+from crmhub.accounts import field_map_reading
+from crmhub.accounts.field_map_reading import LONGEST_NAME, LONGEST_VALUE
+from crmhub.accounts.field_maps import KINDS, WHEN
 from crmhub.api.admin.account_answers import preview_shown
 from crmhub.api.admin.blueprint import WITH_BODY, blueprint, documented
 from crmhub.api.admin.callers import author
@@ -168,7 +169,7 @@ def _get(client_id: str) -> flask.Response:
 @blueprint.arguments(FieldMapInput())
 def _set(query: dict[str, Any], body: dict[str, Any], client_id: str) -> flask.Response:
     test = query.get("check", "true") == "true"
-    given = field_maps.read(body)
+    given = field_map_reading.read(body)
     account, notes = map_fields.set_field_map(hub(), client_id, given, test=test, by=author())
     shown = [{"path": path, "message": message} for path, message in notes]
     return as_json({**account.connection.field_map.plain(), "notes": shown})
@@ -190,6 +191,6 @@ def _preview(body: dict[str, Any], client_id: str) -> flask.Response:
         hub().load_account(client_id),
         body["helper"],
         sample=sample,
-        field_map=None if given is None else field_maps.read(given),
+        field_map=None if given is None else field_map_reading.read(given),
     )
     return as_json(preview_shown(found))
