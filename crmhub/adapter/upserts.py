@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache
 
 from crmhub.adapter.contract import Adapter, hold_back_create, hold_back_update
-from crmhub.adapter.errors import AdapterError, Conflict, NotFound, Problem, Rejected, Unavailable
+from crmhub.adapter.errors import Conflict, NotFound, Problem, Rejected, Unavailable
 from crmhub.adapter.matching import (
     Duplicate,
     Found,
@@ -21,7 +21,7 @@ from crmhub.adapter.matching import (
     decide,
     is_another_persons,
 )
-from crmhub.adapter.values import Changes, Contact, ContactWrite, Saved
+from crmhub.adapter.values import Changes, Contact, Saved
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,9 @@ Approve = Callable[[Lead, str, Mapping[str, str]], Mapping[str, str]]
 """Function that gets a lead, its contact's id and properties; returns the properties to write."""
 
 
-def _approve_all(lead: Lead, contact_id: str, properties: Mapping[str, str]) -> Mapping[str, str]:
+def approve_all(lead: Lead, contact_id: str, properties: Mapping[str, str]) -> Mapping[str, str]:
+    """Return all properties."""
     return properties
-
-
-# --- finding -----------------------------------------------------------------------------------
 
 
 def find(adapter: Adapter, lead: Lead) -> Found:
@@ -89,7 +87,7 @@ def _find(
     return Found(by_email, by_conversation, by_phone)
 
 
-def _names(adapter: Adapter, lead: Lead, *more: str) -> tuple[str, ...]:
+def names_to_read(adapter: Adapter, lead: Lead, *more: str) -> tuple[str, ...]:
     """Return the names of the properties to read from a lead's contact.
 
     The result contains the names of the lead's properties, the names that `decide` and `has_phone`
@@ -111,7 +109,7 @@ def _of_email(adapter: Adapter, lead: Lead) -> Contact | None:
 
 
 def _searched_by_email(adapter: Adapter, lead: Lead) -> Contact | None:
-    return adapter.find_contact(email=lead.email, names=_names(adapter, lead))
+    return adapter.find_contact(email=lead.email, names=names_to_read(adapter, lead))
 
 
 def _remembered_for_email(adapter: Adapter, lead: Lead) -> Contact | None:
@@ -122,7 +120,7 @@ def _remembered_for_email(adapter: Adapter, lead: Lead) -> Contact | None:
     """
     ids = (lead.email_id, lead.contact_id if adapter.remembered_first else "")
     for contact_id in dict.fromkeys(filter(None, ids)):
-        contact = _get(adapter, contact_id, _names(adapter, lead, *adapter.email_names))
+        contact = _get(adapter, contact_id, names_to_read(adapter, lead, *adapter.email_names))
         if contact is not None and adapter.has_email(contact, lead.email):
             return contact
     return None
@@ -135,21 +133,23 @@ def _of_conversation(adapter: Adapter, lead: Lead) -> Contact | None:
     """
     if not lead.contact_id:
         return None
-    return _get(adapter, lead.contact_id, _names(adapter, lead, *adapter.email_names))
+    return _get(adapter, lead.contact_id, names_to_read(adapter, lead, *adapter.email_names))
 
 
 def _of_phone(adapter: Adapter, lead: Lead) -> Contact | None:
     if not lead.phone:
         return None
     if lead.phone_id:
-        remembered = _get(adapter, lead.phone_id, _names(adapter, lead))
+        remembered = _get(adapter, lead.phone_id, names_to_read(adapter, lead))
         if remembered is not None and adapter.has_phone(remembered, lead.phone):
             return remembered
     return _searched_by_phone(adapter, lead)
 
 
 def _searched_by_phone(adapter: Adapter, lead: Lead) -> Contact | None:
-    return adapter.find_contact(phone=lead.phone, names=_names(adapter, lead, *adapter.email_names))
+    return adapter.find_contact(
+        phone=lead.phone, names=names_to_read(adapter, lead, *adapter.email_names)
+    )
 
 
 def _written_before(adapter: Adapter, lead: Lead) -> Contact | None:
@@ -162,7 +162,7 @@ def _written_before(adapter: Adapter, lead: Lead) -> Contact | None:
     record = adapter.find_marked(
         "contacts", "", lead.mark, sent=lead.properties, since_ms=lead.tried_ms
     )
-    return _get(adapter, record.id, _names(adapter, lead)) if record is not None else None
+    return _get(adapter, record.id, names_to_read(adapter, lead)) if record is not None else None
 
 
 def _get(adapter: Adapter, contact_id: str, names: Sequence[str]) -> Contact | None:
@@ -172,10 +172,7 @@ def _get(adapter: Adapter, contact_id: str, names: Sequence[str]) -> Contact | N
         return None
 
 
-# --- one lead ----------------------------------------------------------------------------------
-
-
-def upsert_contact(adapter: Adapter, lead: Lead, *, approve: Approve = _approve_all) -> SavedLead:
+def upsert_contact(adapter: Adapter, lead: Lead, *, approve: Approve = approve_all) -> SavedLead:
     """Create or update the contact that the lead belongs to.
 
     The outcome is `unchanged` if the contact had all values already. `approve` is called before an
@@ -263,7 +260,7 @@ def _after_clash(
         return decide(lead, _find(adapter, lead, holder, find_by_phone))
     if name != "phone" or not clash.existing_id:
         return None
-    holder = _get(adapter, clash.existing_id, _names(adapter, lead))
+    holder = _get(adapter, clash.existing_id, names_to_read(adapter, lead))
     if holder is None:
         return None
     new_match = decide(lead, Found(None, match.contact, holder))
@@ -279,9 +276,9 @@ def _after_clash(
 
 def _holder_of_email(adapter: Adapter, lead: Lead, existing_id: str) -> Contact | None:
     if existing_id:
-        return _get(adapter, existing_id, _names(adapter, lead))
+        return _get(adapter, existing_id, names_to_read(adapter, lead))
     # Without an id in the conflict, look up again: the contact may be new.
-    return adapter.find_contact(email=lead.email, names=_names(adapter, lead))
+    return adapter.find_contact(email=lead.email, names=names_to_read(adapter, lead))
 
 
 def _save(adapter: Adapter, lead: Lead, match: Match, approve: Approve) -> SavedLead:
@@ -292,15 +289,15 @@ def _save(adapter: Adapter, lead: Lead, match: Match, approve: Approve) -> Saved
     contact = match.contact
     if contact is None:
         hold_back_create(adapter, "contacts", match.properties, lead.written_ms)
-        return _saved(lead, match, _create(adapter, match.properties, lead.mark))
-    match, changes = _changes(adapter, lead, match, contact, approve)
+        return saved_lead(lead, match, _create(adapter, match.properties, lead.mark))
+    match, changes = approved_changes(adapter, lead, match, contact, approve)
     if not changes.properties:
-        return _saved(lead, match, Saved(contact.id, "unchanged", contact.url))
+        return saved_lead(lead, match, Saved(contact.id, "unchanged", contact.url))
     hold_back_update(adapter, lead.written_ms)
-    return _saved(lead, match, adapter.update_contact(contact.id, changes.properties))
+    return saved_lead(lead, match, adapter.update_contact(contact.id, changes.properties))
 
 
-def _changes(
+def approved_changes(
     adapter: Adapter, lead: Lead, match: Match, contact: Contact, approve: Approve
 ) -> tuple[Match, Changes]:
     """Return `match` with the approved properties, and the changes that an update must write.
@@ -326,7 +323,8 @@ def _create(adapter: Adapter, properties: Mapping[str, str], mark: str) -> Saved
         raise error from exc
 
 
-def _saved(lead: Lead, match: Match, saved: Saved) -> SavedLead:
+def saved_lead(lead: Lead, match: Match, saved: Saved) -> SavedLead:
+    """Return what the adapter saved as the result for a lead."""
     refused = (*match.refused, *saved.refused)
     names = {problem.name for problem in refused}
     values = {name: value for name, value in match.properties.items() if name not in names}
@@ -335,122 +333,3 @@ def _saved(lead: Lead, match: Match, saved: Saved) -> SavedLead:
     attributes = {attribute.name: getattr(saved, attribute.name) for attribute in fields(Saved)}
     attributes["refused"] = refused
     return SavedLead(**attributes, values=values, duplicate=match.duplicate)
-
-
-# --- several leads -----------------------------------------------------------------------------
-
-
-def upsert_contacts(
-    adapter: Adapter, leads: Sequence[Lead], *, approve: Approve = _approve_all
-) -> list[SavedLead | AdapterError]:
-    """Create or update the contacts of several leads; return a result per lead, in their order.
-
-    The result of a failed lead is its error; a failed lead does not affect the others. Leads are
-    written in batches if the adapter supports batches. Leads of the same contact are written in
-    their order. `approve` is called as in `upsert_contact`.
-    """
-    outcomes = _upsert_together(adapter, leads, approve) if adapter.batch_size > 1 else {}
-    for index, lead in enumerate(leads):
-        if index not in outcomes:
-            try:
-                outcomes[index] = upsert_contact(adapter, lead, approve=approve)
-            except AdapterError as exc:
-                outcomes[index] = exc
-    return [outcomes[index] for index in range(len(leads))]
-
-
-def _upsert_together(
-    adapter: Adapter, leads: Sequence[Lead], approve: Approve
-) -> dict[int, SavedLead | AdapterError]:
-    """Create or update the contacts of leads in batches; return the results by index in `leads`.
-
-    The result of a failed lead is its error. A lead that the caller must upsert in a call of its
-    own has no entry.
-    """
-    chosen = _first_of_each_person(leads)
-    outcomes: dict[int, SavedLead | AdapterError] = {}
-    try:
-        matches = _match_together(adapter, {index: leads[index] for index in chosen})
-    except (Conflict, NotFound, Rejected):
-        # A refusal of the whole batch does not tell which lead caused it.
-        return {}
-    except AdapterError as exc:
-        return dict.fromkeys(chosen, exc)
-    writes: dict[int, ContactWrite] = {}
-    taken: set[str] = set()
-    for index, match in matches.items():
-        lead, contact = leads[index], match.contact
-        if contact is None:
-            writes[index] = ContactWrite("", match.properties, lead.mark)
-            continue
-        if contact.id in taken:
-            continue
-        taken.add(contact.id)
-        try:
-            matches[index], changes = _changes(adapter, lead, match, contact, approve)
-        except AdapterError as exc:
-            outcomes[index] = exc
-            continue
-        if changes.properties:
-            writes[index] = ContactWrite(contact.id, changes.properties)
-        else:
-            same = Saved(contact.id, "unchanged", contact.url)
-            outcomes[index] = _saved(lead, matches[index], same)
-    answered = adapter.write_contacts(list(writes.values())) if writes else []
-    for index, answer in zip(writes, answered, strict=True):
-        if isinstance(answer, Saved):
-            outcomes[index] = _saved(leads[index], matches[index], answer)
-        elif answer is not None:
-            outcomes[index] = answer
-    return outcomes
-
-
-def _first_of_each_person(leads: Sequence[Lead]) -> list[int]:
-    """Return the indexes of the leads that one batch may contain.
-
-    Such a lead has an email, and no earlier attempt of it ended Uncertain. The lead shares no
-    email, phone or contact id with a lead before it.
-    """
-    chosen, seen = [], set[str]()
-    for index, lead in enumerate(leads):
-        identifiers = {value for value in (lead.email, lead.phone, lead.contact_id) if value}
-        if lead.email and not identifiers & seen and not lead.tried_ms:
-            chosen.append(index)
-        seen |= identifiers
-    return chosen
-
-
-def _match_together(adapter: Adapter, leads: Mapping[int, Lead]) -> dict[int, Match]:
-    """Return the matches, by index, of the leads that need lookups by email and phone only.
-
-    Leads that need further lookups are left out, and so are leads that `decide` rejects.
-    """
-    names = sorted({name for lead in leads.values() for name in _names(adapter, lead)})
-    of_email = adapter.find_contacts(emails=[lead.email for lead in leads.values()], names=names)
-    decidable = {
-        index: lead
-        for index, lead in leads.items()
-        if _needs_no_lookup(adapter, lead, of_email.get(lead.email))
-    }
-    phones = {lead.phone for lead in decidable.values() if _phone_is_new(lead, of_email)}
-    of_phone = adapter.find_contacts(phones=sorted(phones), names=names) if phones else {}
-    matches: dict[int, Match] = {}
-    for index, lead in decidable.items():
-        found = Found(of_email.get(lead.email), None, of_phone.get(lead.phone))
-        try:
-            matches[index] = decide(lead, found)
-        except Rejected:
-            # The lead is rejected again when it is sent alone.
-            continue
-    return matches
-
-
-def _needs_no_lookup(adapter: Adapter, lead: Lead, of_email: Contact | None) -> bool:
-    if of_email is None:
-        return not (lead.contact_id or lead.email_id or lead.phone_id)
-    return lead.phone_id in ("", of_email.id) or adapter.has_phone(of_email, lead.phone)
-
-
-def _phone_is_new(lead: Lead, of_email: Mapping[str, Contact]) -> bool:
-    contact = of_email.get(lead.email)
-    return bool(lead.phone) and (contact is None or contact.properties.get("phone") != lead.phone)

@@ -10,9 +10,10 @@ from functools import partial
 from crmhub import metrics
 from crmhub.accounts.accounts import Account
 from crmhub.adapter import Adapter, AdapterError, Conflict, Rejected
+from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.calls import Recording, recording
 from crmhub.adapter.matching import Lead
-from crmhub.adapter.upserts import SavedLead, upsert_contacts
+from crmhub.adapter.upserts import SavedLead
 from crmhub.helpers.actions import action_of
 from crmhub.helpers.attempts import (
     Done,

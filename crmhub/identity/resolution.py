@@ -20,7 +20,6 @@ from crmhub.identity.bindings import (
     HUB_ID,
     IS_BINDING,
     LONGEST,
-    LOOKUP_COLUMNS,
     OF_CONNECTION,
     Binding,
     as_binding,
@@ -28,7 +27,6 @@ from crmhub.identity.bindings import (
     find_all,
     latest_times,
     merged_values,
-    of_hub_id,
     with_crm_id,
 )
 from crmhub.secrets import BASE36
@@ -41,7 +39,8 @@ _OTHERS_HERE = sa.and_(
 )
 
 
-def _updating(**values: Any) -> Statement:
+def updating(**values: Any) -> Statement:
+    """Return the statement that sets columns of one binding."""
     return Statement(sa.update(tables.binding).where(IS_BINDING).values(values))
 
 
@@ -86,9 +85,9 @@ _BEFORE_CONTACT = Statement(
         ).label("named_by_crm_id"),
     ).where(IS_BINDING)
 )
-_SET_CONTACT = _updating(**params("crm_id", "last_values", "accepted"))
-_SET_LAST_VALUES = _updating(**params("last_values"))
-_SET_TOKEN = _updating(**params("contact_token"))
+_SET_CONTACT = updating(**params("crm_id", "last_values", "accepted"))
+_SET_LAST_VALUES = updating(**params("last_values"))
+_SET_TOKEN = updating(**params("contact_token"))
 _ADD = Statement(
     sa.insert(tables.binding).values(
         params(
@@ -138,35 +137,6 @@ _OTHERS_WITHOUT_CONTACT = {
         )
     ),
 }
-_SET_SAID = {
-    name: _updating(**{column.name: param("said")}) for name, column in LOOKUP_COLUMNS.items()
-}
-
-
-def _person_alike() -> Statement:
-    """Return the statement that finds the person of the oldest other binding with the same data.
-
-    The email counts, or the phone where neither binding has an email.
-    """
-    neither = sa.and_(_other.c.email.is_(None), _b.email.is_(None))
-    # Not one query with OR: SQLite would read all bindings of the connection.
-    found = sa.union_all(
-        *(
-            sa.select(_other.c.person, _other.c.created_at, _other.c.hub_id)
-            .select_from(tables.binding)
-            .join(_other, sa.and_(_OTHERS_HERE, _other.c.hub_id != _b.hub_id, is_alike))
-            .where(IS_BINDING)
-            for is_alike in (
-                _other.c.email == _b.email,
-                sa.and_(neither, _other.c.phone == _b.phone),
-            )
-        )
-    ).subquery("found")
-    oldest = sa.select(found.c.person).order_by(found.c.created_at, found.c.hub_id).limit(1)
-    return Statement(oldest)
-
-
-_PERSON_ALIKE = _person_alike()
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,38 +339,6 @@ def set_contact_of_others(
     )
     for other in sorted(row.hub_id for row in others):
         set_contact(tx, account, other, crm_id=crm_id, values={})
-
-
-def correct(
-    tx: Connection,
-    account: Account,
-    hub_id: str,
-    *,
-    said: Mapping[str, str],
-    values: Mapping[str, str],
-) -> None:
-    """Store in a binding the values that an operator corrected.
-
-    `said`: the corrected values under the keys "email" and "phone"; "" deletes a value. `values`:
-    the corrected properties. If another binding has the same email, both bindings get the same
-    person, so that their actions run in order. This also applies to a binding with the same phone
-    if neither has an email.
-    """
-    said = {name: text[:LONGEST] for name, text in said.items()}
-    hold_all(tx, [(account.id, account.connection.id, *one) for one in said.items() if one[1]])
-    binding = of_hub_id(tx, account, hub_id)
-    if binding is None:
-        return
-    person = person_now(tx, account, binding)
-    keep_values(tx, account, binding, values)
-    here = connection_key(account) | {"hub_id": hub_id}
-    for name, text in said.items():
-        tx.run(_SET_SAID[name], here | {"said": text or None})
-    if not said:
-        return
-    other: str | None = tx.scalar(_PERSON_ALIKE, here)
-    if other and other != person:
-        merged_contacts.merge_persons(tx, account, {person}, other)
 
 
 def lock_phone(tx: Connection, account: Account, phone: str) -> None:

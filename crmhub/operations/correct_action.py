@@ -31,7 +31,7 @@ from crmhub.helpers.create_lead import CreateLead, demand
 from crmhub.helpers.create_linked import CreateForContact
 from crmhub.helpers.inputs import filled
 from crmhub.hub import Hub
-from crmhub.identity import bindings, resolution
+from crmhub.identity import bindings, corrections
 from crmhub.journal import action_batches, action_queries, retry_action
 from crmhub.journal.action_queries import Full
 from crmhub.journal.schedule import LONGEST_MS
@@ -235,7 +235,7 @@ class _Correction:
             new = {name: text for name, text in self._mapped.items() if before.get(name) != text}
             names = ("email", "phone") if self._is_lead else ()
             said = {name: self._mapped.get(name, "") for name in names if name in self._values}
-            resolution.correct(tx, self._account, hub_id, said=said, values=new)
+            corrections.correct(tx, self._account, hub_id, said=said, values=new)
             return unchanged
         if CONTACT_ID not in self._values:
             return unchanged

@@ -14,10 +14,11 @@ from typing import TypeVar
 import pytest
 
 from crmhub.adapter import Adapter, AdapterError, Conflict, ContactWrite, Rejected, Saved
+from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.testing.base import DOMAIN, Base, either, new_mark, phone_number
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import Crm
-from crmhub.adapter.upserts import upsert_contact, upsert_contacts
+from crmhub.adapter.upserts import upsert_contact
 
 THREADS = 20
 T = TypeVar("T")

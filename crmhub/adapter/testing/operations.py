@@ -19,10 +19,11 @@ from crmhub.adapter import (
     features,
     hold_back_create,
 )
+from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing.base import Base, new_mark, phone_number
 from crmhub.adapter.testing.crm import Crm
-from crmhub.adapter.upserts import upsert_contact, upsert_contacts
+from crmhub.adapter.upserts import upsert_contact
 
 T = TypeVar("T")
 Effect = Literal["none", "whole", "part", "wrong"]

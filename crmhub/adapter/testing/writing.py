@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from crmhub.adapter import Adapter, Conflict, ContactWrite, NotFound, Rejected, Saved, features
+from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.testing.base import DOMAIN, Base, either, new_mark, phone_number
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import Crm
 from crmhub.adapter.testing.leads import at_once
 from crmhub.adapter.types import FORMS
-from crmhub.adapter.upserts import upsert_contacts
 
 TEXTS = {
     "letters of elsewhere": "Ångström Łukasz Ἀθηνᾶ 山田太郎 عبد",

@@ -11,8 +11,9 @@ import pytest
 
 from adapters.hubspot.fake import FakeHubSpot
 from crmhub.adapter import AdapterError, Conflict, Rejected, Saved, Throttled, Uncertain
+from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.matching import Duplicate
-from crmhub.adapter.upserts import SavedLead, upsert_contacts
+from crmhub.adapter.upserts import SavedLead
 from tests.adapters.hubspot.hubspot_crm import VERSIONS, HubSpotCrm, adapted, calls, person
 from tests.adapters.hubspot.hubspot_wire import TOKEN, record, wire
 

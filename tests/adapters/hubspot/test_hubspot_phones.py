@@ -9,8 +9,9 @@ import pytest
 
 from adapters.hubspot.fake import FakeHubSpot
 from crmhub.adapter import Saved, Unavailable
+from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.matching import Lead
-from crmhub.adapter.upserts import upsert_contact, upsert_contacts
+from crmhub.adapter.upserts import upsert_contact
 from tests.adapters.hubspot.hubspot_crm import HubSpotCrm, adapted, person
 from tests.adapters.hubspot.hubspot_wire import record, wire
 

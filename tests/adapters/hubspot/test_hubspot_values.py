@@ -10,7 +10,8 @@ import pytest
 from adapters.hubspot.fake import FakeHubSpot
 from adapters.hubspot.fake.portal import Rules
 from crmhub.adapter import LacksRight, Linked, NotFound, Rejected, Unsupported
-from crmhub.adapter.upserts import upsert_contact, upsert_contacts
+from crmhub.adapter.batch_upserts import upsert_contacts
+from crmhub.adapter.upserts import upsert_contact
 from tests.adapters.hubspot.hubspot_crm import HubSpotCrm, adapted, calls, person
 
 MARIE = "41629779"

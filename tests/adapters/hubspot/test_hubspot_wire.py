@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from crmhub.adapter import Kind, Linked, NotFound, Unavailable
+from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.matching import Lead
-from crmhub.adapter.upserts import upsert_contact, upsert_contacts
+from crmhub.adapter.upserts import upsert_contact
 from tests.adapters.hubspot.hubspot_crm import VERSIONS, person
 from tests.adapters.hubspot.hubspot_wire import TOKEN, Wire, record, wire
 

@@ -8,8 +8,9 @@ import pytest
 
 from adapters.fakes.odoo import FakeOdoo
 from crmhub.adapter import Adapter, Saved
+from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.testing import Connection
-from crmhub.adapter.upserts import upsert_contact, upsert_contacts
+from crmhub.adapter.upserts import upsert_contact
 from tests.adapters.odoo.odoo_crm import person
 
 ANN = {"email": "ann@example.org", "firstname": "Ann", "lastname": "Lee"}

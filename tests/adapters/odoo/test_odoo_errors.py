@@ -22,8 +22,8 @@ from crmhub.adapter import (
     Uncertain,
     configured,
 )
+from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.testing import Connection
-from crmhub.adapter.upserts import upsert_contacts
 from tests.adapters.odoo.odoo_crm import JSON_RPC, KEY, OdooCrm, connected, person
 
 EMAIL = "ann@example.org"

@@ -1,0 +1,89 @@
+"""Store in a binding the values that an operator corrected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import sqlalchemy as sa
+
+from crmhub.accounts.accounts import Account
+from crmhub.database import tables
+from crmhub.database.advisory_locks import hold_all
+from crmhub.database.connection import Connection
+from crmhub.database.statements import Statement, param
+from crmhub.identity import merged_contacts
+from crmhub.identity.bindings import (
+    IS_BINDING,
+    LONGEST,
+    LOOKUP_COLUMNS,
+    connection_key,
+    of_hub_id,
+)
+from crmhub.identity.resolution import keep_values, person_now, updating
+
+_b = tables.binding.c
+_other = tables.binding.alias("other")
+_OTHERS_HERE = sa.and_(
+    _other.c.account_id == param("account_id"), _other.c.connection_id == param("connection_id")
+)
+_SET_SAID = {
+    name: updating(**{column.name: param("said")}) for name, column in LOOKUP_COLUMNS.items()
+}
+
+
+def _person_alike() -> Statement:
+    """Return the statement that finds the person of the oldest other binding with the same data.
+
+    The email counts, or the phone where neither binding has an email.
+    """
+    neither = sa.and_(_other.c.email.is_(None), _b.email.is_(None))
+    # Not one query with OR: SQLite would read all bindings of the connection.
+    found = sa.union_all(
+        *(
+            sa.select(_other.c.person, _other.c.created_at, _other.c.hub_id)
+            .select_from(tables.binding)
+            .join(_other, sa.and_(_OTHERS_HERE, _other.c.hub_id != _b.hub_id, is_alike))
+            .where(IS_BINDING)
+            for is_alike in (
+                _other.c.email == _b.email,
+                sa.and_(neither, _other.c.phone == _b.phone),
+            )
+        )
+    ).subquery("found")
+    oldest = sa.select(found.c.person).order_by(found.c.created_at, found.c.hub_id).limit(1)
+    return Statement(oldest)
+
+
+_PERSON_ALIKE = _person_alike()
+
+
+def correct(
+    tx: Connection,
+    account: Account,
+    hub_id: str,
+    *,
+    said: Mapping[str, str],
+    values: Mapping[str, str],
+) -> None:
+    """Store in a binding the values that an operator corrected.
+
+    `said`: the corrected values under the keys "email" and "phone"; "" deletes a value. `values`:
+    the corrected properties. If another binding has the same email, both bindings get the same
+    person, so that their actions run in order. This also applies to a binding with the same phone
+    if neither has an email.
+    """
+    said = {name: text[:LONGEST] for name, text in said.items()}
+    hold_all(tx, [(account.id, account.connection.id, *one) for one in said.items() if one[1]])
+    binding = of_hub_id(tx, account, hub_id)
+    if binding is None:
+        return
+    person = person_now(tx, account, binding)
+    keep_values(tx, account, binding, values)
+    here = connection_key(account) | {"hub_id": hub_id}
+    for name, text in said.items():
+        tx.run(_SET_SAID[name], here | {"said": text or None})
+    if not said:
+        return
+    other: str | None = tx.scalar(_PERSON_ALIKE, here)
+    if other and other != person:
+        merged_contacts.merge_persons(tx, account, {person}, other)
