@@ -10,7 +10,7 @@ from crmhub.adapter.testing.connection import CALL_S, Connection
 from crmhub.adapter.testing.crm import HttpCrm
 from crmhub.adapter.testing.faults import Harm, harms, says
 from crmhub.adapter.testing.judging import JudgingTests, met
-from crmhub.adapter.testing.operations import Operation
+from crmhub.adapter.testing.operation import Operation
 from crmhub.adapter.testing.proxy import FaultProxy
 
 _HARMS = {harm.name: harm for harm in harms()}

@@ -25,16 +25,10 @@ from crmhub.adapter.testing.connection import CALL_S, Connection, SharedTexts
 from crmhub.adapter.testing.crm import HttpCrm
 from crmhub.adapter.testing.faults import Harm, answers
 from crmhub.adapter.testing.judging import JudgingTests
-from crmhub.adapter.testing.operations import (
-    Create,
-    CreateDeal,
-    CreateTicket,
-    Get,
-    Operation,
-    Update,
-    UpsertKnown,
-)
+from crmhub.adapter.testing.operation import Operation
 from crmhub.adapter.testing.proxy import Exchange, Fault, FaultProxy
+from crmhub.adapter.testing.reads import Get
+from crmhub.adapter.testing.writes import Create, CreateDeal, CreateTicket, Update, UpsertKnown
 
 _HOUR = 3600
 # An adapter that allows each request the usual 10 s fails the test.

@@ -13,7 +13,7 @@ from crmhub.adapter import (
 from crmhub.adapter.testing.base import assert_readable
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.faults import Harm
-from crmhub.adapter.testing.operations import Operation, State
+from crmhub.adapter.testing.operation import Operation, State
 from crmhub.adapter.testing.proxy import FaultProxy
 from crmhub.adapter.testing.wire import WireTests
 

@@ -12,15 +12,10 @@ from crmhub.adapter.testing import faults
 from crmhub.adapter.testing.base import HOURS, either
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import HttpCrm
-from crmhub.adapter.testing.operations import (
-    CreateDeal,
-    CreatesLinked,
-    CreateTicket,
-    Operation,
-    UpsertNew,
-)
+from crmhub.adapter.testing.operation import Operation
 from crmhub.adapter.testing.proxy import Fault, FaultProxy
 from crmhub.adapter.testing.wire import WireTests
+from crmhub.adapter.testing.writes import CreateDeal, CreatesLinked, CreateTicket, UpsertNew
 from crmhub.adapter.upserts import upsert_contact
 
 

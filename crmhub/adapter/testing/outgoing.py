@@ -14,8 +14,10 @@ from crmhub.adapter.testing.connection import Connection, SharedTexts
 from crmhub.adapter.testing.crm import HttpCrm
 from crmhub.adapter.testing.faults import in_pages_of_one
 from crmhub.adapter.testing.finding import WRONG_IDS
-from crmhub.adapter.testing.operations import Check, Get, Operation, Reads, operations_of
+from crmhub.adapter.testing.operation import Operation
+from crmhub.adapter.testing.operations import operations_of
 from crmhub.adapter.testing.proxy import FaultProxy, Request, passed
+from crmhub.adapter.testing.reads import Check, Get, Reads
 from crmhub.adapter.testing.wire import WireTests
 from crmhub.adapter.upserts import upsert_contact
 

@@ -9,9 +9,10 @@ from crmhub.adapter.testing.base import assert_readable, new_mark
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import HttpCrm, MeteredCrm
 from crmhub.adapter.testing.faults import Held, says
-from crmhub.adapter.testing.leads import at_once
-from crmhub.adapter.testing.operations import Get, Operation
+from crmhub.adapter.testing.operation import Operation
 from crmhub.adapter.testing.proxy import FaultProxy
+from crmhub.adapter.testing.reads import Get
+from crmhub.adapter.testing.several_leads import at_once
 from crmhub.adapter.testing.wire import WireTests
 
 _MORE = 2

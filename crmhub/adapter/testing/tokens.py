@@ -11,9 +11,9 @@ from crmhub.adapter.testing.base import assert_readable
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import HttpCrm
 from crmhub.adapter.testing.faults import says
-from crmhub.adapter.testing.leads import at_once
-from crmhub.adapter.testing.operations import Get
 from crmhub.adapter.testing.proxy import FaultProxy
+from crmhub.adapter.testing.reads import Get
+from crmhub.adapter.testing.several_leads import at_once
 from crmhub.adapter.testing.wire import WireTests
 
 

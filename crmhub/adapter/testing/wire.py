@@ -13,8 +13,10 @@ from crmhub.adapter import Adapter, AdapterError, Unsupported
 from crmhub.adapter.testing.behaviour import AdapterTests
 from crmhub.adapter.testing.connection import Connection, SharedTexts
 from crmhub.adapter.testing.crm import HostedCrm, HttpCrm
-from crmhub.adapter.testing.operations import CreatesLinked, Operation, operations_of, state_of
+from crmhub.adapter.testing.operation import Operation, state_of
+from crmhub.adapter.testing.operations import operations_of
 from crmhub.adapter.testing.proxy import FaultProxy, Request
+from crmhub.adapter.testing.writes import CreatesLinked
 
 
 class WireTests(AdapterTests):

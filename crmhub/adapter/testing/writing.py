@@ -11,7 +11,7 @@ from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.testing.base import DOMAIN, Base, either, new_mark, phone_number
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import Crm
-from crmhub.adapter.testing.leads import at_once
+from crmhub.adapter.testing.several_leads import at_once
 from crmhub.adapter.types import FORMS
 
 TEXTS = {

@@ -12,7 +12,7 @@ import pytest
 from adapters.pipedrive import entries
 from crmhub.adapter import Adapter, Conflict, Rejected, Saved
 from crmhub.adapter.testing.base import either
-from crmhub.adapter.testing.leads import at_once
+from crmhub.adapter.testing.several_leads import at_once
 from crmhub.adapter.upserts import upsert_contact
 from tests.adapters.pipedrive.pipedrive_crm import (
     BUDGET,

@@ -9,7 +9,7 @@ import pytest
 from adapters.fakes.zoho import FakeZoho
 from crmhub.adapter import ContactWrite, LacksRight, Saved
 from crmhub.adapter.batch_upserts import upsert_contacts
-from crmhub.adapter.testing.leads import at_once
+from crmhub.adapter.testing.several_leads import at_once
 from crmhub.adapter.upserts import upsert_contact
 from tests.adapters.zoho.zoho_crm import ZohoCrm, adapted, calls, connected, person
 

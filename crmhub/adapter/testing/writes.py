@@ -1,0 +1,240 @@
+"""The calls of an adapter that write, as objects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from crmhub.adapter import (
+    Adapter,
+    AdapterError,
+    ContactWrite,
+    Linked,
+    Saved,
+    hold_back_create,
+)
+from crmhub.adapter.batch_upserts import upsert_contacts
+from crmhub.adapter.matching import Lead
+from crmhub.adapter.testing.base import new_mark
+from crmhub.adapter.testing.operation import Effect, Operation, State
+from crmhub.adapter.upserts import upsert_contact
+
+
+class Creates(Operation):
+    """A call that creates one contact; base class of such calls."""
+
+    def is_right(self, result: object, before: State, after: State) -> bool:
+        return (
+            isinstance(result, Saved)
+            and result.outcome == "created"
+            and {result.id} == after.contacts.keys() - before.contacts.keys()
+        )
+
+    def effect(self, before: State, after: State) -> Effect:
+        fresh = [after.contacts[id] for id in after.contacts.keys() - before.contacts.keys()]
+        kept = {id: after.contacts.get(id) for id in before.contacts} == before.contacts
+        if not kept or after.counts != before.counts or len(fresh) > 1:
+            return "wrong"
+        if not fresh:
+            return "none"
+        return "whole" if fresh[0].items() >= self.new.items() else "part"
+
+
+class Create(Creates):
+    """The call `create_contact`."""
+
+    name = "create_contact"
+
+    def call(self, adapter: Adapter) -> object:
+        return adapter.create_contact(self.new, mark=self.mark)
+
+
+class UpsertNew(Creates):
+    """The creation of a contact for a lead that has none yet (`upsert_contact`)."""
+
+    name = "upsert_contact of somebody new"
+
+    def call(self, adapter: Adapter) -> object:
+        return upsert_contact(adapter, self.tests.lead(self.new, mark=self.mark))
+
+    def repeat(self, adapter: Adapter, *, written_ms: int) -> Saved:
+        """Write the lead again, as the hub does after an attempt that ended Uncertain.
+
+        `written_ms` is the latest time at which that attempt may have sent a write, in milliseconds
+        since 1970.
+        """
+        again = self.tests.lead(
+            self.new, mark=self.mark, tried_ms=self.since_ms, written_ms=written_ms
+        )
+        return upsert_contact(adapter, again)
+
+
+class Changes(Operation):
+    """A call that changes one text property of a contact; base class of such calls."""
+
+    def is_right(self, result: object, before: State, after: State) -> bool:
+        return (
+            isinstance(result, Saved)
+            and (result.id, result.outcome) == (self.id, "updated")
+            and self.effect(before, after) == "whole"
+        )
+
+    def is_deceived(self, result: object, before: State, after: State) -> bool:
+        return after == before
+
+    def effect(self, before: State, after: State) -> Effect:
+        if after == before:
+            return "none"
+        changed = {**before.contacts[self.id], self.tests.text: "Changed"}
+        expected = {**before.contacts, self.id: changed}
+        same = (after.counts, after.linked) == (before.counts, before.linked)
+        return "whole" if same and after.contacts == expected else "wrong"
+
+
+class Update(Changes):
+    """The call `update_contact`."""
+
+    name = "update_contact"
+
+    def call(self, adapter: Adapter) -> object:
+        return adapter.update_contact(self.id, {self.tests.text: "Changed"})
+
+
+class UpsertKnown(Changes):
+    """The update of a lead's existing contact (`upsert_contact`)."""
+
+    name = "upsert_contact of somebody known"
+
+    def call(self, adapter: Adapter) -> object:
+        said = {"email": self.person["email"], self.tests.text: "Changed"}
+        return upsert_contact(adapter, self.tests.lead(said, mark=self.mark))
+
+
+class CreatesLinked(Operation):
+    """The call `create_for_contact`; base class of its variants for deals and tickets."""
+
+    kind: ClassVar[Linked]
+
+    def call(self, adapter: Adapter) -> object:
+        sent = self.tests.title(self.kind)
+        return adapter.create_for_contact(self.kind, self.id, sent, mark=self.mark)
+
+    def find(self, adapter: Adapter) -> Saved | None:
+        """Return the record that an earlier attempt of the call created, or None."""
+        sent = self.tests.title(self.kind)
+        return adapter.find_marked(self.kind, self.id, self.mark, sent=sent, since_ms=self.since_ms)
+
+    def repeat(self, adapter: Adapter, *, written_ms: int) -> Saved:
+        """Create the record again, as the hub does after an attempt that ended Uncertain.
+
+        If `find` returns a record, return that record instead. `written_ms` is the latest time at
+        which the attempt may have sent a write, in milliseconds since 1970.
+        """
+        sent = self.tests.title(self.kind)
+        if record := self.find(adapter):
+            return record
+        hold_back_create(adapter, self.kind, sent, written_ms)
+        return adapter.create_for_contact(self.kind, self.id, sent, mark=self.mark)
+
+    def is_right(self, result: object, before: State, after: State) -> bool:
+        return (
+            isinstance(result, Saved)
+            and result.outcome == "created"
+            and {result.id} == after.linked[self.kind].keys() - before.linked[self.kind].keys()
+        )
+
+    def effect(self, before: State, after: State) -> Effect:
+        if after == before:
+            return "none"
+        made = after.counts[self.kind] - before.counts[self.kind]
+        fresh = after.linked[self.kind].keys() - before.linked[self.kind].keys()
+        linked = len(after.linked[self.kind]) - len(before.linked[self.kind])
+        title = self.tests.title(self.kind).items()
+        if not all(after.linked[self.kind][id].items() >= title for id in fresh):
+            return "wrong"
+        if after.contacts != before.contacts or made != 1:
+            return "wrong"
+        return {0: "part", 1: "whole"}.get(linked, "wrong")  # type: ignore[return-value]
+
+
+class CreateDeal(CreatesLinked):
+    """The call `create_for_contact` for a deal."""
+
+    name = "create_for_contact of a deal"
+    kind = "deals"
+
+
+class CreateTicket(CreatesLinked):
+    """The call `create_for_contact` for a ticket."""
+
+    name = "create_for_contact of a ticket"
+    kind = "tickets"
+
+
+class UpsertSeveral(Operation):
+    """The call `upsert_contacts` with three leads; only the second lead's contact exists.
+
+    Without `write_contacts`, the hub makes one call of `upsert_contact` for each lead.
+    """
+
+    name = "upsert_contacts"
+    feature = "write_contacts"
+
+    def prepare(self) -> None:
+        self.second = self.tests.person()
+
+    def leads(self) -> list[Lead]:
+        """Return the three leads, in the order in which the call sends them."""
+        known = {"email": self.person["email"], self.tests.text: "Changed"}
+        return [self.tests.lead(said) for said in (self.new, known, self.second)]
+
+    def call(self, adapter: Adapter) -> object:
+        return upsert_contacts(adapter, self.leads())
+
+    def is_right(self, result: object, before: State, after: State) -> bool:
+        assert isinstance(result, Sequence)
+        people = (self.new, {"email": self.person["email"], self.tests.text: "Changed"})
+        return all(
+            self._is_right(outcome, sent, after)
+            for outcome, sent in zip(result, (*people, self.second), strict=True)
+        )
+
+    def is_deceived(self, result: object, before: State, after: State) -> bool:
+        changed = {**after.contacts[self.id], self.tests.text: "Changed"}
+        pretended = replace(after, contacts={**after.contacts, self.id: changed})
+        return self.is_right(result, before, pretended)
+
+    def _is_right(self, outcome: object, sent: Mapping[str, str], after: State) -> bool:
+        holders = [
+            id for id, contact in after.contacts.items() if contact["email"] == sent["email"]
+        ]
+        written = [id for id in holders if after.contacts[id].items() >= sent.items()]
+        if isinstance(outcome, Saved):
+            return written == [outcome.id]
+        surely_not = type(outcome).__name__ != "Uncertain"
+        return isinstance(outcome, AdapterError) and not (surely_not and written)
+
+    def effect(self, before: State, after: State) -> Effect:
+        if after == before:
+            return "none"
+        emails = [one["email"] for one in after.contacts.values()]
+        once = len(emails) == len(set(emails))
+        return "whole" if once and after.counts == before.counts else "wrong"
+
+
+class WriteSeveral(UpsertSeveral):
+    """The call `write_contacts` with two creates, and an update between them."""
+
+    name = feature = "write_contacts"
+
+    def call(self, adapter: Adapter) -> object:
+        changed = ContactWrite(self.id, {self.tests.text: "Changed"})
+        first, last = (ContactWrite("", one, new_mark()) for one in (self.new, self.second))
+        return adapter.write_contacts([first, changed, last])
+
+    def _is_right(self, outcome: object, sent: Mapping[str, str], after: State) -> bool:
+        if outcome is not None:
+            return super()._is_right(outcome, sent, after)
+        # The hub makes such a write once more, so it must not have been made.
+        return not any(one.items() >= sent.items() for one in after.contacts.values())
