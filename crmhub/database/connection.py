@@ -208,7 +208,7 @@ class Connection(BulkStatements):
 
     def _execute(self, sql: str | Statement, params: Params | None) -> Any:
         if isinstance(sql, Statement):
-            return self._send(sql.text(self.dialect, params), sql.values(self.dialect, params))
+            return self._send(*sql.bound(self.dialect, params))
         if params and self.dialect == "postgresql":
             sql = _for_psycopg(sql)
         return self._send(sql, params)
@@ -229,7 +229,7 @@ class Connection(BulkStatements):
             rows: list[Row] = cursor.fetchall()
         except self._database.drivers_errors as exc:
             self._database.raise_ours(exc)
-        return sql.rows(rows) if isinstance(sql, Statement) else rows
+        return list(map(sql.row_class._make, rows)) if isinstance(sql, Statement) else rows
 
     @overload
     def row(self, sql: str, params: Params | None = None) -> Row | None: ...
@@ -255,8 +255,10 @@ class Connection(BulkStatements):
     def _send_many(self, sql: str, rows: Sequence[Row]) -> int:
         if not rows:
             return 0
-        with self._database.mapped_errors():
+        try:
             count: int = self._driver.executemany(sql, rows).rowcount
+        except self._database.drivers_errors as exc:
+            self._database.raise_ours(exc)
         return count
 
     def in_list(self, column: str, name: str, values: Sequence[Any]) -> tuple[str, dict[str, Any]]:
