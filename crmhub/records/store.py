@@ -85,17 +85,6 @@ class RecordStore:
         """
         return self.catalogues.get(account.id, kind, version=account.catalogue_version)
 
-    def _catalogue_now(self, account: Account, kind: Kind) -> Catalogue:
-        """Return the present catalogue of properties, after reading its version from the database.
-
-        Another process may have changed the catalogue a moment ago. If it deleted a property and
-        defined it again, the property has a new id, and its values are stored under that id: a
-        search with the old catalogue would find none of them.
-        """
-        with self.database.reading() as connection:
-            version = catalogues.version_of(connection, account.id)
-        return self.catalogues.get(account.id, kind, version=version)
-
     # Reading
 
     def cursor(self, account: Account, kind: Kind, text: str) -> Cursor:
@@ -133,7 +122,7 @@ class RecordStore:
             if page.records and not any(each.negated for each in conditions):
                 return page
         # By a property that was defined anew nobody is found who has a value of it.
-        now = self._catalogue_now(account, kind)
+        now = self.catalogues.current(account.id, kind)
         if page is not None and now.version == known.version:
             return page
         conditions = parse(request.query.filters, now, region=account.switches.region)
@@ -196,7 +185,7 @@ class RecordStore:
         known = self.catalogue(account, kind)
         found = self._read_by(account, kind, property_name, wanted, known)
         if found is None or len(found) < len(set(wanted)):
-            now = self._catalogue_now(account, kind)
+            now = self.catalogues.current(account.id, kind)
             if now.version != known.version:
                 known, found = now, self._read_by(account, kind, property_name, wanted, now)
         if found is None:
@@ -668,7 +657,7 @@ def _checked(
     write: Callable[[Connection, Catalogue, T], R],
     tx: Connection,
 ) -> R:
-    if catalogues.hold(tx, account.id) != catalogue.version:
+    if catalogues.hold(tx, account.id)[0] != catalogue.version:
         raise GuardFailed
     return write(tx, catalogue, prepared)
 

@@ -88,7 +88,7 @@ def parse(filters: Sequence[Filter], catalogue: Catalogue, *, region: str) -> li
                     problems.append((f"filters[{i}].values[{j}]", str(invalid)))
     if problems:
         raise Semantic(listed(problems))
-    return combine(conditions)
+    return combine(conditions) if len(conditions) > 1 else conditions
 
 
 class _UnknownName(Exception):

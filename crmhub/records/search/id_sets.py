@@ -32,21 +32,16 @@ class IdSets(PageReader):
     ) -> None:
         super().__init__(connection, account_id, kind, query, everything)
         self._conditions = [condition.optimized(connection, account_id) for condition in conditions]
+        # The number of id sets to join: one for each condition. If all are negated, the set of all
+        # records is one more.
+        self._sets = len(self._conditions) + all(each.negated for each in self._conditions)
+        # Whether one index table selects all matching records, so that no sets must be joined.
+        self._alone = self._sets == 1
+        # It has ids looked up before anything is sorted: without it both planners may walk the sort
+        # order, past every record that does not match.
+        self._fence = "offset 0" if connection.dialect == "postgresql" else "limit -1"
         self._narrow = dict[int, int]()
         self._known = known
-
-    @property
-    def _sets(self) -> int:
-        """The number of id sets to join: one for each condition.
-
-        If all conditions are negated, the set of all records is one more.
-        """
-        return len(self._conditions) + all(condition.negated for condition in self._conditions)
-
-    @property
-    def _alone(self) -> bool:
-        """Whether one index table selects all matching records, so that no sets must be joined."""
-        return bool(self._conditions) and self._sets == 1
 
     @property
     def _has_updated_at(self) -> bool:
@@ -72,12 +67,6 @@ class IdSets(PageReader):
     def _sorted_by_it(self) -> bool:
         """Whether the matching records directly follow each other in the sort order."""
         return len(self._conditions) == 1 and self._conditions[0].span(self._query.sort).whole
-
-    @property
-    def _fence(self) -> str:
-        # It has ids looked up before anything is sorted: without it both planners may walk the sort
-        # order, past every record that does not match.
-        return "offset 0" if self._connection.dialect == "postgresql" else "limit -1"
 
     @property
     def _order_after_look_up(self) -> str:

@@ -100,8 +100,9 @@ class Search(Guess):
         total, found = "count(*) over ()", "select id from found"
         if len(self._conditions) == 1:
             total = "(select n from size)"
-            matching = self._with_dates(self._among(found))
-            found = self._page_of(self._with_current_dates("found") if dated else matching)
+            found = self._page_of(
+                self._with_current_dates("found") if dated else self._with_dates(self._among(found))
+            )
         # Behind the records stands how many the filter lets through: no records may mean too many.
         *rows, (size, *_) = self._connection.rows(
             f"with found as materialized ({ids.text} limit :most),"
