@@ -118,7 +118,7 @@ class Connection(BulkStatements):
         On PostgreSQL, BEGIN is sent later, together with the first statement.
         """
         if self.dialect == "sqlite":
-            self.run("BEGIN IMMEDIATE")
+            self._send("BEGIN IMMEDIATE")
         else:
             self._unsent = "BEGIN;"
 
@@ -137,7 +137,7 @@ class Connection(BulkStatements):
             self._info["account"] = None
         try:
             for each in statements:
-                self.run(each)
+                self._send(each)
         finally:
             self._secured = secured
 
@@ -513,15 +513,17 @@ class Database:
             pooled.close()
 
     @contextmanager
-    def searching(self, limit: SearchLimit) -> Iterator[Connection]:
+    def searching(self, limit: SearchLimit | None) -> Iterator[Connection]:
         """Yield a database connection for a search; raise Stopped when `limit` ends the search.
 
         At most half of this process's connections are used for searches. If all of these are in
         use, the call waits, and raises Unavailable if none becomes free in time. If the thread is
         in a transaction, the connection is that of the transaction, and `limit` does not apply.
+        Without `limit`, this is the same as `reading`.
         """
-        if self._here.transaction is not None:
-            yield self._here.transaction.connection
+        if limit is None or self._here.transaction is not None:
+            with self.reading() as connection:
+                yield connection
             return
         if not self._search_turns.acquire(timeout=_BUSY_SECONDS):
             raise Unavailable("Too many searches are in progress; try again.")

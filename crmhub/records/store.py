@@ -107,7 +107,8 @@ class RecordStore:
         property or a value of the wrong type, and Stopped if `limit` ends the search.
         """
         if not request.query.filters:
-            return self._page(account, kind, request, [], limit)
+            with self.database.searching(limit) as connection:
+                return Listing(connection, account.id, kind, self._signing_key).page(request, [])
         known = self.catalogue(account, kind)
         page: Page | None = None
         try:
@@ -136,8 +137,7 @@ class RecordStore:
         conditions: Sequence[Condition],
         limit: SearchLimit | None,
     ) -> Page:
-        database = self.database
-        with database.reading() if limit is None else database.searching(limit) as connection:
+        with self.database.searching(limit) as connection:
             listing = Listing(connection, account.id, kind, self._signing_key)
             return listing.page(request, conditions)
 

@@ -196,7 +196,9 @@ def finish(
         if index in faulty:
             continue
         properties = {name: value for name, value in new.properties.items() if value}
-        wrong = place(catalogue, properties, changed=new.properties)
+        wrong = []
+        if catalogue.kind.pipeline:
+            wrong += place(catalogue, properties, changed=new.properties)
         wrong += complete(catalogue, properties, of_its_own=not may_lack)
         wrong += too_long({}, properties)
         for name, reason in wrong:
@@ -204,7 +206,8 @@ def finish(
         finished.append(NewRecord(properties, new.associations, new.path))
     if problems:
         raise InvalidProperties(sorted(problems, key=lambda problem: problem.index))
-    refuse_twins(catalogue, [(new.path, new.properties) for new in finished])
+    if len(finished) > 1:
+        refuse_twins(catalogue, [(new.path, new.properties) for new in finished])
     return finished
 
 
@@ -213,8 +216,6 @@ def refuse_twins(catalogue: Catalogue, inputs: Sequence[tuple[str, Mapping[str, 
 
     `inputs` are pairs of a JSON path and properties, in the form in which properties are stored.
     """
-    if len(inputs) < 2:
-        return
     problems = []
     for known in catalogue.unique:
         seen: dict[str, str] = {}
@@ -254,6 +255,7 @@ def create(
     links = [
         (id, path, to, to_id)
         for id, new in zip(ids, inputs, strict=True)
+        if new.associations
         for path, to, to_id in associations.wanted(new.associations, new.path)
     ]
     if links:
@@ -274,12 +276,12 @@ def create(
         )
     if links:
         associations.link(tx, account, kind, [(id, to, to_id) for id, _, to, to_id in links])
-    note_created(
-        tx,
-        catalogue,
-        [Changed(id, now, {}, new.properties) for id, new in zip(ids, inputs, strict=True)],
-        [LinkChange(id, now, to, [to_id]) for id, _, to, to_id in links],
-    )
+    if catalogue.event_routes:
+        created = [
+            Changed(id, now, {}, new.properties) for id, new in zip(ids, inputs, strict=True)
+        ]
+        linked = [LinkChange(id, now, to, [to_id]) for id, _, to, to_id in links]
+        note_created(tx, catalogue, created, linked)
     return [_created(id, now, new) for id, new in zip(ids, inputs, strict=True)]
 
 
@@ -462,7 +464,7 @@ def merged(
         return new
     # What the record lacked before, it may go on lacking: a property can become required later.
     lacked = complete(catalogue, old.properties)
-    wrong = place(catalogue, new, changed=change.properties)
+    wrong = place(catalogue, new, changed=change.properties) if catalogue.kind.pipeline else []
     wrong += [each for each in complete(catalogue, new) if each not in lacked]
     wrong += too_long(old.properties, new)
     problems += [
