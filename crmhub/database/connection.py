@@ -271,10 +271,8 @@ class Connection(BulkStatements):
             return f"{column} = :{name}", {name: values[0]}
         if self.dialect == "postgresql":
             return f"{column} = any(:{name})", {name: list(values)}
-        return (
-            f"{column} in (select value from json_each(:{name}))",
-            {name: json.dumps(list(values))},
-        )
+        among = f"{column} in (select value from json_each(:{name}))"
+        return among, {name: json.dumps(list(values))}
 
     @contextmanager
     def large_join_settings(self, sets: int, *, hashed: bool = False) -> Iterator[None]:
@@ -453,11 +451,7 @@ class Database:
         else:
             import psycopg
 
-            self._engine = sqlalchemy.create_engine(
-                parsed,
-                **pool,
-                connect_args=patience(parsed),
-            )
+            self._engine = sqlalchemy.create_engine(parsed, **pool, connect_args=patience(parsed))
             prepare = partial(prepare_postgresql, statement_seconds=statement_seconds)
             sqlalchemy.event.listen(self._engine, "connect", prepare)
             self.drivers_errors = psycopg.Error

@@ -693,7 +693,10 @@ def _read(connection: Connection, account_id: int, kind: Kind, ids: Sequence[int
         f" where account_id = :account and kind = :kind and {among}",
         {"account": account_id, "kind": kind.code, **wanted},
     )
-    found = {row[0]: writing.stored(row[:5], associations.links(row[5])) for row in rows}
+    found = {
+        id: Stored(id, created_at, updated_at, version, properties, associations.links(text))
+        for id, created_at, updated_at, version, properties, text in rows
+    }
     return [found[id] for id in once if id in found]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 import orjson
@@ -387,7 +387,7 @@ def update(
         [Changed(r.id, r.updated_at, current[r.id].properties, r.properties) for r in changed],
     )
     linked = associations.of_records(tx, account, kind, list(updated))
-    return [with_links(updated[each.id], linked) for each in changes]
+    return [replace(updated[each.id], associations=linked.get(each.id, {})) for each in changes]
 
 
 def rewrite(tx: Connection, catalogue: Catalogue, records: Sequence[Record]) -> None:
@@ -554,15 +554,6 @@ def locked(tx: Connection, catalogue: Catalogue, ids: Iterable[int]) -> list[Rec
     return [record(row) for row in tx.rows(_LOCK, of)]
 
 
-def stored(row: Row, links: Links) -> Stored:
-    """Return a Stored from a database row of id, created_at, updated_at, version and properties.
-
-    The properties in the row are JSON text. `links` are the links of the record.
-    """
-    id, created_at, updated_at, version, properties = row
-    return Stored(id, created_at, updated_at, version, properties, links)
-
-
 def record(row: Row, links: Links | None = None) -> Record:
     """Return a Record from a database row of id, created_at, updated_at, version and properties.
 
@@ -639,18 +630,6 @@ def dump(properties: Mapping[str, str]) -> str:
     """Return properties as JSON text, with the keys in the order of PostgreSQL's jsonb."""
     ordered = sorted(sorted(properties), key=len)
     return orjson.dumps({name: properties[name] for name in ordered}).decode()
-
-
-def with_links(record: Record, linked: Mapping[int, Links]) -> Record:
-    """Return `record` with its links from `linked`, which maps record ids to links."""
-    return Record(
-        record.id,
-        record.created_at,
-        record.updated_at,
-        record.version,
-        record.properties,
-        linked.get(record.id, {}),
-    )
 
 
 def missing(kind: Kind, id: int | str) -> str:
