@@ -11,8 +11,8 @@ import itertools
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -24,14 +24,12 @@ from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import account, property_def
 from crmhub.database.tables import pipeline as pipeline_table
 from crmhub.errors import NotFound
-from crmhub.properties.defaults import (
-    DEFAULT_PIPELINES,
-    DEFAULT_PROPERTIES,
-    PropertySpec,
-    StageSpec,
-)
+from crmhub.properties.defaults import DEFAULT_PIPELINES, DEFAULT_PROPERTIES
+from crmhub.properties.definitions import Pipeline as Pipeline
+from crmhub.properties.definitions import Property as Property
+from crmhub.properties.definitions import Stage as Stage
 from crmhub.properties.kinds import KINDS, Kind
-from crmhub.properties.values import DATE_TYPES, NUMBER_TYPES, Option
+from crmhub.properties.values import Option
 
 # The record's own fields, by the names of the wire and by HubSpot's: no property has such a name.
 FIELDS = {
@@ -44,60 +42,6 @@ FIELDS = {
 }
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """A stage of a pipeline.
-
-    `probability` is a decimal number from 0 to 1 as text, "" for no probability.
-    """
-
-    id: str
-    label: str
-    probability: str = ""
-    closed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Pipeline:
-    """A pipeline of deals or tickets, and its stages in order."""
-
-    id: str
-    label: str
-    stages: tuple[Stage, ...]
-
-    def has(self, stage: str) -> bool:
-        """Return whether the pipeline has a stage with the id `stage`."""
-        return any(item.id == stage for item in self.stages)
-
-
-@dataclass(frozen=True, slots=True)
-class Property:
-    """The definition of a property that records of one kind may have.
-
-    `prop_id` is unique in the account and never used again. `options_from` is "pipelines" or
-    "stages" if the options are derived from the account's pipelines, else "".
-    """
-
-    prop_id: int
-    name: str
-    label: str
-    type: str
-    description: str = ""
-    required: bool = False
-    unique: bool = False
-    read_only: bool = False
-    built_in: bool = False
-    any_case: bool = False
-    options: tuple[Option, ...] = ()
-    options_from: str = ""
-    # The index table that holds its values.
-    index: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        table = "ix_date" if self.type in DATE_TYPES else "ix_text"
-        object.__setattr__(self, "index", "ix_num" if self.type in NUMBER_TYPES else table)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -352,11 +296,7 @@ def add_property(tx: Connection, account_id: int, kind: Kind, new: Property) -> 
     has a property of that name.
     """
     new = replace(new, prop_id=next_id(tx, account_id))
-    tx.insert(
-        "property_def",
-        _DEFINITION,
-        [_row(account_id, kind, new, new.prop_id, built_in=new.built_in)],
-    )
+    tx.insert("property_def", _DEFINITION, [_row(account_id, kind, new)])
     return new
 
 
@@ -392,12 +332,10 @@ _DEFINITION = {
 }
 
 
-def _row(
-    account_id: int, kind: Kind, new: Property | PropertySpec, prop_id: int, *, built_in: bool
-) -> tuple[object, ...]:
+def _row(account_id: int, kind: Kind, new: Property) -> tuple[object, ...]:
     return (
         account_id,
-        prop_id,
+        new.prop_id,
         kind.code,
         new.name,
         new.label,
@@ -406,10 +344,10 @@ def _row(
         new.required,
         new.unique,
         new.read_only,
-        built_in,
+        new.built_in,
         new.any_case,
         dump_options(() if new.options_from else new.options),
-        new.options_from or "",
+        new.options_from,
     )
 
 
@@ -418,24 +356,18 @@ def dump_options(options: tuple[Option, ...]) -> str:
     return json.dumps([[option.value, option.label] for option in options], ensure_ascii=False)
 
 
-def dump_stages(stages: Iterable[Stage | StageSpec]) -> str:
+def dump_stages(stages: tuple[Stage, ...]) -> str:
     """Return stages as JSON text, as the column `stages` stores them."""
-    return json.dumps(
-        [
-            {"id": s.id, "label": s.label, "probability": s.probability or "", "closed": s.closed}
-            for s in stages
-        ],
-        ensure_ascii=False,
-    )
+    return json.dumps([asdict(stage) for stage in stages], ensure_ascii=False)
 
 
 def fill(tx: Connection, account_id: int) -> None:
     """Store the default properties, pipelines and record counters of a new account."""
     prop_ids = itertools.count(1)
     definitions = [
-        _row(account_id, kind, spec, next(prop_ids), built_in=True)
+        _row(account_id, kind, replace(each, prop_id=next(prop_ids)))
         for kind in KINDS.values()
-        for spec in DEFAULT_PROPERTIES[kind.name]
+        for each in DEFAULT_PROPERTIES[kind.name]
     ]
     pipelines = [
         (account_id, kind.code, each.id, each.label, position, dump_stages(each.stages))

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from crmhub.bounds import MAX_RECORD_LENGTH
 from crmhub.errors import Conflict, Semantic, listed
 from crmhub.properties import values
-from crmhub.properties.catalogue import FIELDS, Catalogue, Pipeline
+from crmhub.properties.catalogue import FIELDS, Catalogue
+from crmhub.properties.definitions import Pipeline
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,99}", re.ASCII)
 NAME_RULE = "a property name is a lower-case letter, then at most 99 of a-z, 0-9 and _"

@@ -26,7 +26,8 @@ from crmhub.database.tables import record_count
 from crmhub.database.write_batcher import WriteBatcher
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
 from crmhub.properties import catalogue as catalogues
-from crmhub.properties.catalogue import Catalogue, Catalogues, Property
+from crmhub.properties.catalogue import Catalogue, Catalogues
+from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import Kind
 from crmhub.properties.validation import (
     DuplicateValue,

@@ -14,7 +14,8 @@ from crmhub.bounds import MAX_FILTER_VALUE_LENGTH, MAX_FILTER_VALUES, MAX_FILTER
 from crmhub.durations import iso
 from crmhub.errors import BadRequest, Semantic, listed
 from crmhub.properties import values
-from crmhub.properties.catalogue import FIELDS, Catalogue, Property
+from crmhub.properties.catalogue import FIELDS, Catalogue
+from crmhub.properties.definitions import Property
 from crmhub.properties.validation import unknown
 from crmhub.records.search.conditions import Condition, OnDocument, OnKey, OnText, combine
 from crmhub.records.search.record_conditions import OnId, OnMoment
