@@ -8,7 +8,7 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -238,20 +238,15 @@ class RecordStore:
         - LimitExceeded: more records than the plan allows.
         """
         ids = self._ids.take(account.id, kind.code, len(inputs))
+        region = account.switches.region
 
         def prepare(catalogue: Catalogue) -> list[NewRecord]:
-            clean, problems = _canonical(
-                account, catalogue, [(n.path, n.properties) for n in inputs]
-            )
-            return writing.finish(
-                catalogue,
-                [
-                    NewRecord(properties, new.associations, new.path)
-                    for properties, new in zip(clean, inputs, strict=True)
-                ],
-                problems,
-                may_lack=may_lack,
-            )
+            clean, problems = list[NewRecord](), list[Problem]()
+            for i, new in enumerate(inputs):
+                good, bad = check(catalogue, new.properties, region=region, index=i, path=new.path)
+                clean.append(NewRecord(good, new.associations, new.path))
+                problems += bad
+            return writing.finish(catalogue, clean, problems, may_lack=may_lack)
 
         quota = account.plan.quotas.get(kind.name)
 
@@ -326,17 +321,18 @@ class RecordStore:
         value. Raises BadRequest for two changes of the same record.
         """
         writing.same_record_twice([(each.id, each.path) for each in changes])
+        region = account.switches.region
 
         def prepare(catalogue: Catalogue) -> list[Change]:
-            clean, problems = _canonical(
-                account, catalogue, [(c.path, c.properties) for c in changes]
-            )
+            inputs, problems = list[Change](), list[Problem]()
+            for i, each in enumerate(changes):
+                good, bad = check(
+                    catalogue, each.properties, region=region, index=i, path=each.path
+                )
+                inputs.append(Change(each.id, good, each.path, each.if_match))
+                problems += bad
             if problems:
                 raise InvalidProperties(problems)
-            inputs = [
-                Change(each.id, properties, each.path, each.if_match)
-                for properties, each in zip(clean, changes, strict=True)
-            ]
             writing.refuse_twins(catalogue, [(each.path, each.properties) for each in inputs])
             return inputs
 
@@ -661,25 +657,6 @@ def _checked(
     if catalogues.hold(tx, account.id)[0] != catalogue.version:
         raise GuardFailed
     return write(tx, catalogue, prepared)
-
-
-def _canonical(
-    account: Account, catalogue: Catalogue, inputs: Sequence[tuple[str, Mapping[str, str]]]
-) -> tuple[list[dict[str, str]], list[Problem]]:
-    """Validate the properties of several inputs, given as pairs of a JSON path and properties.
-
-    Returns two lists: the valid properties of each input in the form in which they are stored, and
-    the problems of all inputs.
-    """
-    clean = []
-    problems: list[Problem] = []
-    for index, (path, properties) in enumerate(inputs):
-        good, bad = check(
-            catalogue, properties, region=account.switches.region, index=index, path=path
-        )
-        clean.append(good)
-        problems += bad
-    return clean, problems
 
 
 def _read(connection: Connection, account_id: int, kind: Kind, ids: Sequence[int]) -> list[Stored]:
