@@ -23,6 +23,7 @@ from crmhub.database.connection import Connection, now_ms
 from crmhub.hub import Hub
 from crmhub.properties.kinds import CONTACTS
 from crmhub.records.search.filters import parse
+from crmhub.records.search.page_reader import PageReader
 from crmhub.records.search.pages import Listing, PageRequest
 from crmhub.records.search.plans import Search
 from crmhub.records.search.query import Known, Place, Query
@@ -156,16 +157,10 @@ class Comparison:
 
     def _search(
         self, case: Case, query: Query, known: Known | None = None, everything: int = 0
-    ) -> Search:
-        return Search(
-            self._timed,
-            account_id=self._account.id,
-            kind=CONTACTS.code,
-            query=query,
-            conditions=parse(case.filters, self._catalogue, region=""),
-            known=known,
-            everything=everything,
-        )
+    ) -> PageReader:
+        of = (self._timed, self._account.id, CONTACTS.code, query, everything)
+        conditions = parse(case.filters, self._catalogue, region="")
+        return Search(*of, conditions=conditions, known=known) if conditions else PageReader(*of)
 
     def _total(self, case: Case) -> tuple[int, Pair]:
         return self._paired(

@@ -25,6 +25,7 @@ from crmhub.database.connection import Connection, now_ms
 from crmhub.hub import Hub
 from crmhub.properties.kinds import CONTACTS
 from crmhub.records.search.filters import parse
+from crmhub.records.search.page_reader import PageReader
 from crmhub.records.search.plans import Search
 from crmhub.records.search.query import Known, Place, Query
 
@@ -57,15 +58,10 @@ def measure(hub: Hub, connection: Connection, rounds: int) -> None:
     account = crowd.big_account(hub)
     catalogue = hub.records.catalogue(account, CONTACTS)
 
-    def search(query: Query, known: Known | None = None) -> Search:
-        return Search(
-            connection,
-            account_id=account.id,
-            kind=CONTACTS.code,
-            query=query,
-            conditions=parse(query.filters, catalogue, region=""),
-            known=known,
-        )
+    def search(query: Query, known: Known | None = None) -> PageReader:
+        of = (connection, account.id, CONTACTS.code, query)
+        conditions = parse(query.filters, catalogue, region="")
+        return Search(*of, conditions=conditions, known=known) if conditions else PageReader(*of)
 
     heads = "".join(f"{head:>12}" for head in ("total", *(f"page {n:,}" for n in _PAGES)))
     print(f"{'ms':<46}{'matches':>10}{heads}")
@@ -82,7 +78,7 @@ def measure(hub: Hub, connection: Connection, rounds: int) -> None:
 
 
 def _measured(
-    search: Callable[..., Search], query: Query, rounds: int
+    search: Callable[..., PageReader], query: Query, rounds: int
 ) -> tuple[int, float, list[float]]:
     """Return the number of matches, and the ms of the total and each page (0 if not queried)."""
     at_once, first = _timed(rounds, lambda: search(query).small_result())
@@ -114,7 +110,7 @@ def _timed(rounds: int, work: Callable[[], T]) -> tuple[T, float]:
 
 
 def _places(
-    search: Callable[[Query], Search], query: Query, matches: int
+    search: Callable[[Query], PageReader], query: Query, matches: int
 ) -> Iterator[Place | None]:
     """Yield the record before each measured page."""
     for number in _PAGES:

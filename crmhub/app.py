@@ -14,6 +14,7 @@ import structlog
 from werkzeug.routing import MapAdapter
 
 from crmhub import logs, metrics
+from crmhub.accounts.limits import RateStatus
 from crmhub.api import (
     documents,
     event_subscriptions,
@@ -158,8 +159,10 @@ def _end(response: flask.Response) -> flask.Response:
     response.headers.add("X-Request-Id", g.request_id)
     response.headers.add("X-Content-Type-Options", "nosniff")
     if "rate" in g:
-        for name, value in g.rate.headers.items():
-            response.headers.add(name, value)
+        rate: RateStatus = g.rate
+        response.headers.add("RateLimit-Limit", str(rate.limit))
+        response.headers.add("RateLimit-Remaining", str(rate.remaining))
+        response.headers.add("RateLimit-Reset", str(rate.reset_s))
     rule = request.url_rule
     seconds = time.monotonic() - g.began
     operation, resource, helper = (

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from crmhub import __version__
 
@@ -60,12 +60,12 @@ class Gauge:
 
 def accepted(helper: str) -> None:
     """Count an action that the journal has accepted from a helper."""
-    _meters().accepted.of(helper).inc()
+    _meters().accepted[(helper,)].inc()
 
 
 def ended(helper: str, outcome: str) -> None:
     """Count an action of a helper that is done, refused, failed or discarded (`outcome`)."""
-    _meters().ended.of(helper, outcome).inc()
+    _meters().ended[helper, outcome].inc()
 
 
 def attempted(adapter: str, outcome: str, seconds: float) -> None:
@@ -73,12 +73,12 @@ def attempted(adapter: str, outcome: str, seconds: float) -> None:
 
     `seconds`: the duration of the attempt.
     """
-    _meters().attempts.of(adapter, outcome).observe(seconds)
+    _meters().attempts[adapter, outcome].observe(seconds)
 
 
 def alert_sent(outcome: str) -> None:
     """Count an attempt to send an alert; `outcome` is "taken" or "failed"."""
-    _meters().alerts.of(outcome).inc()
+    _meters().alerts[(outcome,)].inc()
 
 
 def event_sent(outcome: str, seconds: float) -> None:
@@ -86,7 +86,7 @@ def event_sent(outcome: str, seconds: float) -> None:
 
     `seconds`: the duration of the call.
     """
-    _meters().events.of(outcome).observe(seconds)
+    _meters().events[(outcome,)].observe(seconds)
 
 
 def helper_answered(helper: str, status: str) -> None:
@@ -94,7 +94,7 @@ def helper_answered(helper: str, status: str) -> None:
 
     `status`: the HTTP status code, or its class such as "4xx".
     """
-    _meters().helper_answers.of(helper, status).inc()
+    _meters().helper_answers[helper, status].inc()
 
 
 def answered(operation: str, seconds: float, *, resource: str = "", status: str = "") -> None:
@@ -105,9 +105,9 @@ def answered(operation: str, seconds: float, *, resource: str = "", status: str 
     code, such as "2xx".
     """
     meters = _meters()
-    meters.requests.of(operation).observe(seconds)
+    meters.requests[(operation,)].observe(seconds)
     if resource:
-        meters.api_requests.of(resource, operation, status).inc()
+        meters.api_requests[resource, operation, status].inc()
 
 
 def start() -> None:
@@ -180,30 +180,25 @@ def _remove_abandoned(parent: Path) -> None:
                 os.close(held)
 
 
-class _Labelled(Generic[M]):
-    """A metric that caches its combinations of label values.
+class _Labelled(dict[tuple[str, ...], M]):
+    """A metric's parts, by their combinations of label values.
 
-    The cache avoids a lock of prometheus_client.
+    Being kept here, they are found without a lock of prometheus_client.
     """
 
     def __init__(self, metric: M, most: int) -> None:
         self._metric = metric
         self._most = most
-        self._children: dict[tuple[str, ...], M] = {}
 
-    def of(self, *labels: str) -> M:
-        child = self._children.get(labels)
-        return child if child is not None else self._new(labels)
-
-    def _new(self, labels: tuple[str, ...]) -> M:
-        if len(self._children) >= self._most:
+    def __missing__(self, labels: tuple[str, ...]) -> M:
+        if len(self) >= self._most:
             labels = ("other",) * len(labels)
         try:
-            child = self._children[labels] = self._metric.labels(*labels)
+            part = self[labels] = self._metric.labels(*labels)
         except OSError:
             # No file can be opened for the metric; serving leads matters more than counting.
             return cast(M, _UNCOUNTED)
-        return child
+        return part
 
 
 class _Uncounted:

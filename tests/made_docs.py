@@ -12,7 +12,8 @@ from pathlib import Path
 
 from crmhub import errors
 from crmhub.console import snippets
-from crmhub.properties.defaults import DEFAULT_PIPELINES, DEFAULT_PROPERTIES, PropertySpec
+from crmhub.properties.defaults import DEFAULT_PIPELINES, DEFAULT_PROPERTIES
+from crmhub.properties.definitions import Property
 from tests import made_adapters
 
 ROOT = Path(__file__).parents[1]
@@ -99,7 +100,7 @@ def properties(kind: str) -> str:
     return "\n".join(rows)
 
 
-def _notes(spec: PropertySpec) -> str:
+def _notes(spec: Property) -> str:
     marks = [
         word for word, applies in (("required", spec.required), ("unique", spec.unique)) if applies
     ]

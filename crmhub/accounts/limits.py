@@ -66,17 +66,6 @@ class RateStatus:
     allowed: bool = True
     retry_after: int = 0
 
-    @property
-    def headers(self) -> dict[str, str]:
-        """The RateLimit headers of the HTTP response; empty without a limit."""
-        if self.limit is None:
-            return {}
-        return {
-            "RateLimit-Limit": str(self.limit),
-            "RateLimit-Remaining": str(self.remaining),
-            "RateLimit-Reset": str(self.reset_s),
-        }
-
 
 _UNLIMITED = RateStatus()
 

@@ -44,7 +44,10 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
     @blueprint.arguments(partial_schemas.BatchQuery(), location="query")
     def batch_create(body: dict[str, Any], query: dict[str, Any]) -> flask.Response:
         inputs = body["inputs"]
-        new = [new_record(each, path) for path, each in _numbered(inputs)]
+        new = [
+            NewRecord(each["properties"], each.get("associations", {}), path)
+            for path, each in _numbered(inputs)
+        ]
         requested = [each.get("associations", ()) for each in inputs]
         if _is_partial(query):
             return _partial_answer(hub().records.create_valid(account(), kind, new), 201, requested)
@@ -123,11 +126,6 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
         ids = [(each["id"], path) for path, each in _numbered(body["inputs"])]
         hub().records.archive(account(), kind, ids)
         return nothing()
-
-
-def new_record(body: dict[str, Any], path: str) -> NewRecord:
-    """Return the record to create that a body, or the input of a batch at `path`, describes."""
-    return NewRecord(body["properties"], body.get("associations", {}), path)
 
 
 def _numbered(inputs: Sequence[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:

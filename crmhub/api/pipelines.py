@@ -17,7 +17,7 @@ from crmhub.api.properties import LINE, all_of, in_path, of_kind
 from crmhub.api.schemas import CursorShown, Exactly, Shown
 from crmhub.bounds import MAX_STAGES
 from crmhub.errors import NotFound
-from crmhub.properties.catalogue import Pipeline, Stage
+from crmhub.properties.definitions import Pipeline, Stage
 from crmhub.properties.kinds import KINDS, Kind
 from crmhub.records import pipelines
 from crmhub.records.definitions import LONGEST_LABEL

@@ -19,7 +19,8 @@ from crmhub.api.http.reading import Blueprint
 from crmhub.api.schemas import CursorShown, Exactly
 from crmhub.bounds import MAX_OPTIONS
 from crmhub.errors import NotFound
-from crmhub.properties.catalogue import FIELDS, Property
+from crmhub.properties.catalogue import FIELDS
+from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import KINDS, Kind
 from crmhub.properties.validation import NAME, DuplicateValue
 from crmhub.properties.values import TYPES, Option

@@ -13,7 +13,7 @@ import flask
 import orjson
 
 from crmhub.api import schemas
-from crmhub.api.batches import add_batches, new_record
+from crmhub.api.batches import add_batches
 from crmhub.api.field_types import scalar
 from crmhub.api.http import flask_proxies
 from crmhub.api.http.answers import (
@@ -39,7 +39,7 @@ from crmhub.records.search.cursor import Cursor
 from crmhub.records.search.filters import Filter
 from crmhub.records.search.pages import PageRequest
 from crmhub.records.search.query import Query
-from crmhub.records.writing import Change, Record, Stored, missing
+from crmhub.records.writing import Change, NewRecord, Record, Stored, missing
 from crmhub.search_limits import SearchLimit
 
 _DEFAULT_LIMIT = 20
@@ -93,7 +93,8 @@ def records_blueprint(kind: Kind) -> Blueprint:
     @write
     @blueprint.arguments(schemas.RecordInput())
     def create(body: dict[str, Any]) -> flask.Response:
-        [record] = hub().records.create(account(), kind, [new_record(body, "")])
+        new = NewRecord(body["properties"], body.get("associations", {}))
+        [record] = hub().records.create(account(), kind, [new])
         return _record_answer(record, 201, requested=body.get("associations", ()))
 
     @blueprint.get("/<record:id>")

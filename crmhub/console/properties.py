@@ -21,7 +21,7 @@ from crmhub.console.account import account_context, installed
 from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import page
 from crmhub.helpers.crm_connection import ask
-from crmhub.properties.catalogue import Property
+from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import KINDS, Kind
 
 _PAGE_SIZE = 15

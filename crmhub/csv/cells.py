@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from crmhub.csv.formats import Formats, read_date, read_number
-from crmhub.properties.catalogue import Catalogue, Property
+from crmhub.properties.catalogue import Catalogue
+from crmhub.properties.definitions import Property
 from crmhub.properties.values import DATE_TYPES, NUMBER_TYPES, Option
 
 # "true" and "false" as Excel writes them in its languages, and what people write.

@@ -12,7 +12,8 @@ from crmhub.csv.headings import hubspot_property
 from crmhub.csv.refused_rows import ADDED_COLUMNS
 from crmhub.csv.spreadsheets import unescape_formula
 from crmhub.errors import Semantic, listed
-from crmhub.properties.catalogue import FIELDS, Catalogue, Property
+from crmhub.properties.catalogue import FIELDS, Catalogue
+from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import KINDS, Kind
 from crmhub.properties.values import TEXT_TYPES
 

@@ -17,7 +17,8 @@ from crmhub.accounts.accounts import Account
 from crmhub.audit import Author
 from crmhub.csv.spreadsheets import escape_formula
 from crmhub.errors import Semantic, listed
-from crmhub.properties.catalogue import FIELDS, Catalogue, Property
+from crmhub.properties.catalogue import FIELDS, Catalogue
+from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import Kind
 from crmhub.properties.validation import unknown
 from crmhub.records.search.filters import Filter, iso

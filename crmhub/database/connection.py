@@ -118,7 +118,7 @@ class Connection(BulkStatements):
         On PostgreSQL, BEGIN is sent later, together with the first statement.
         """
         if self.dialect == "sqlite":
-            self.run("BEGIN IMMEDIATE")
+            self._send("BEGIN IMMEDIATE")
         else:
             self._unsent = "BEGIN;"
 
@@ -137,7 +137,7 @@ class Connection(BulkStatements):
             self._info["account"] = None
         try:
             for each in statements:
-                self.run(each)
+                self._send(each)
         finally:
             self._secured = secured
 
@@ -208,7 +208,7 @@ class Connection(BulkStatements):
 
     def _execute(self, sql: str | Statement, params: Params | None) -> Any:
         if isinstance(sql, Statement):
-            return self._send(sql.text(self.dialect, params), sql.values(self.dialect, params))
+            return self._send(*sql.bound(self.dialect, params))
         if params and self.dialect == "postgresql":
             sql = _for_psycopg(sql)
         return self._send(sql, params)
@@ -229,7 +229,7 @@ class Connection(BulkStatements):
             rows: list[Row] = cursor.fetchall()
         except self._database.drivers_errors as exc:
             self._database.raise_ours(exc)
-        return sql.rows(rows) if isinstance(sql, Statement) else rows
+        return list(map(sql.row_class._make, rows)) if isinstance(sql, Statement) else rows
 
     @overload
     def row(self, sql: str, params: Params | None = None) -> Row | None: ...
@@ -255,8 +255,10 @@ class Connection(BulkStatements):
     def _send_many(self, sql: str, rows: Sequence[Row]) -> int:
         if not rows:
             return 0
-        with self._database.mapped_errors():
+        try:
             count: int = self._driver.executemany(sql, rows).rowcount
+        except self._database.drivers_errors as exc:
+            self._database.raise_ours(exc)
         return count
 
     def in_list(self, column: str, name: str, values: Sequence[Any]) -> tuple[str, dict[str, Any]]:
@@ -269,10 +271,8 @@ class Connection(BulkStatements):
             return f"{column} = :{name}", {name: values[0]}
         if self.dialect == "postgresql":
             return f"{column} = any(:{name})", {name: list(values)}
-        return (
-            f"{column} in (select value from json_each(:{name}))",
-            {name: json.dumps(list(values))},
-        )
+        among = f"{column} in (select value from json_each(:{name}))"
+        return among, {name: json.dumps(list(values))}
 
     @contextmanager
     def large_join_settings(self, sets: int, *, hashed: bool = False) -> Iterator[None]:
@@ -451,11 +451,7 @@ class Database:
         else:
             import psycopg
 
-            self._engine = sqlalchemy.create_engine(
-                parsed,
-                **pool,
-                connect_args=patience(parsed),
-            )
+            self._engine = sqlalchemy.create_engine(parsed, **pool, connect_args=patience(parsed))
             prepare = partial(prepare_postgresql, statement_seconds=statement_seconds)
             sqlalchemy.event.listen(self._engine, "connect", prepare)
             self.drivers_errors = psycopg.Error
@@ -511,15 +507,17 @@ class Database:
             pooled.close()
 
     @contextmanager
-    def searching(self, limit: SearchLimit) -> Iterator[Connection]:
+    def searching(self, limit: SearchLimit | None) -> Iterator[Connection]:
         """Yield a database connection for a search; raise Stopped when `limit` ends the search.
 
         At most half of this process's connections are used for searches. If all of these are in
         use, the call waits, and raises Unavailable if none becomes free in time. If the thread is
         in a transaction, the connection is that of the transaction, and `limit` does not apply.
+        Without `limit`, this is the same as `reading`.
         """
-        if self._here.transaction is not None:
-            yield self._here.transaction.connection
+        if limit is None or self._here.transaction is not None:
+            with self.reading() as connection:
+                yield connection
             return
         if not self._search_turns.acquire(timeout=_BUSY_SECONDS):
             raise Unavailable("Too many searches are in progress; try again.")

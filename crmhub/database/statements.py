@@ -84,53 +84,41 @@ class Statement:
     def __init__(self, built: Built | Callable[[Insert], Built]) -> None:
         self._built = built
         self._texts: dict[str, _Compiled] = {}
-        self._row: Any = tuple
+        self.row_class: Any = tuple
+        """The named tuple of a result row, with the columns as attributes, once it was compiled."""
 
-    def text(self, dialect: str, params: Mapping[str, Any] | None = None) -> str:
-        """Return the SQL text for the database `dialect` ("postgresql" or "sqlite").
+    def text(self, dialect: str) -> str:
+        """Return the SQL text for the database `dialect` ("postgresql" or "sqlite")."""
+        return (self._texts.get(dialect) or self._compile(dialect))[0]
 
-        `params` are the values of the parameters by name. A list parameter with a single value is
-        compared with `=`. With `= any`, PostgreSQL would read all rows of the account as long as it
-        has no statistics of the table.
+    def bound(
+        self, dialect: str, params: Mapping[str, Any] | None = None
+    ) -> tuple[str, Mapping[str, Any]]:
+        """Return the SQL text for a database, and its values as the database's driver needs them.
+
+        `params` are the values of the parameters by name; constants are added to them. `dialect` is
+        "postgresql" or "sqlite". A list parameter with a single value is compared with `=`. With
+        `= any`, PostgreSQL would read all rows of the account as long as it has no statistics of
+        the table.
         """
-        text, _, lists = self._compiled(dialect)
-        for name, (several, one) in lists.items():
-            if params and len(params[name]) == 1:
-                text = text.replace(several, one)
-        return text
-
-    def values(self, dialect: str, params: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        """Return the values of the statement's parameters and constants as the driver needs them.
-
-        `params` are the values of the parameters by name. `dialect` is "postgresql" or "sqlite".
-        """
-        _, constants, lists = self._compiled(dialect)
+        text, constants, lists = self._texts.get(dialect) or self._compile(dialect)
         if not constants and not lists:
-            return params or {}
+            return text, params or {}
         values = {**constants, **(params or {})}
-        for name in lists:
+        for name, (several, one) in lists.items():
             chosen = list(values[name])
             if len(chosen) == 1:
                 [values[name]] = chosen
+                text = text.replace(several, one)
             else:
                 values[name] = chosen if dialect == "postgresql" else json.dumps(chosen)
-        return values
-
-    def rows(self, found: Iterable[tuple[Any, ...]]) -> list[Any]:
-        """Return the result rows `found` as named tuples, with the columns as attributes."""
-        return list(map(self._row._make, found))
-
-    def _compiled(self, dialect: str) -> _Compiled:
-        compiled = self._texts.get(dialect)
-        if compiled is None:
-            compiled = self._texts[dialect] = self._compile(dialect)
-        return compiled
+        return text, values
 
     def _compile(self, dialect: str) -> _Compiled:
         insert: Any = postgresql.insert if dialect == "postgresql" else sqlite.insert
         built = self._built(insert) if callable(self._built) else self._built
         made = built.compile(dialect=_DIALECTS[dialect])
-        self._row = _row_class(built)
+        self.row_class = _row_class(built)
         text = str(made)
         if "POSTCOMPILE" in text:
             raise ValueError(f"a list of values is no `in_list`: {text}")
@@ -142,7 +130,8 @@ class Statement:
             for bind, name in binds
             if isinstance(bind.type, _List)
         }
-        return text, constants, lists
+        compiled = self._texts[dialect] = text, constants, lists
+        return compiled
 
 
 def _row_class(built: Built) -> Any:

@@ -61,8 +61,16 @@ class WriteQueue:
         if file is None:
             yield
             return
+        until = time.monotonic() + _PATIENCE_S
         try:
-            _lock(file)
+            while time.monotonic() < until:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    time.sleep(_PAUSE_S)
+                except OSError:
+                    break
             yield
         finally:
             # A process that was forked meanwhile has the file open, too.
@@ -83,16 +91,3 @@ class WriteQueue:
                 return os.open(queue, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, mode)
         except OSError:
             return None
-
-
-def _lock(file: int) -> None:
-    until = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < until:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(_PAUSE_S)
-        except OSError:
-            return
-        else:
-            return

@@ -7,26 +7,29 @@ a write reads only that number to find out whether the cached catalogue is up to
 from __future__ import annotations
 
 import difflib
+import itertools
 import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from crmhub.accounts.event_routes import EventRoutes, parse_routes
-from crmhub.database.bulk import Row
 from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import account, property_def
 from crmhub.database.tables import pipeline as pipeline_table
 from crmhub.errors import NotFound
-from crmhub.properties import defaults
+from crmhub.properties.defaults import DEFAULT_PIPELINES, DEFAULT_PROPERTIES
+from crmhub.properties.definitions import Pipeline as Pipeline
+from crmhub.properties.definitions import Property as Property
+from crmhub.properties.definitions import Stage as Stage
 from crmhub.properties.kinds import KINDS, Kind
-from crmhub.properties.values import DATE_TYPES, NUMBER_TYPES, Option
+from crmhub.properties.values import Option
 
 # The record's own fields, by the names of the wire and by HubSpot's: no property has such a name.
 FIELDS = {
@@ -41,60 +44,7 @@ FIELDS = {
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """A stage of a pipeline.
-
-    `probability` is a decimal number from 0 to 1 as text, "" for no probability.
-    """
-
-    id: str
-    label: str
-    probability: str = ""
-    closed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Pipeline:
-    """A pipeline of deals or tickets, and its stages in order."""
-
-    id: str
-    label: str
-    stages: tuple[Stage, ...]
-
-    def has(self, stage: str) -> bool:
-        """Return whether the pipeline has a stage with the id `stage`."""
-        return any(item.id == stage for item in self.stages)
-
-
-@dataclass(frozen=True, slots=True)
-class Property:
-    """The definition of a property that records of one kind may have.
-
-    `prop_id` is unique in the account and never used again. `options_from` is "pipelines" or
-    "stages" if the options are derived from the account's pipelines, else "".
-    """
-
-    prop_id: int
-    name: str
-    label: str
-    type: str
-    description: str = ""
-    required: bool = False
-    unique: bool = False
-    read_only: bool = False
-    built_in: bool = False
-    any_case: bool = False
-    options: tuple[Option, ...] = ()
-    options_from: str = ""
-    # The index table that holds its values.
-    index: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        table = "ix_date" if self.type in DATE_TYPES else "ix_text"
-        object.__setattr__(self, "index", "ix_num" if self.type in NUMBER_TYPES else table)
-
-
+@dataclass(kw_only=True, eq=False)
 class Catalogue:
     """The property definitions and pipelines of an account for one kind of record.
 
@@ -102,32 +52,22 @@ class Catalogue:
     `event_routes` are the account's active event subscriptions, whose changes increment `version`.
     """
 
-    def __init__(
-        self,
-        *,
-        account_id: int,
-        kind: Kind,
-        version: int,
-        properties: Mapping[str, Property],
-        pipelines: tuple[Pipeline, ...],
-        event_routes: EventRoutes = (),
-    ) -> None:
-        self.event_routes = event_routes
-        self.account_id = account_id
-        self.kind = kind
-        self.version = version
-        self.pipelines = pipelines
-        self._properties = properties
+    account_id: int
+    kind: Kind
+    version: int
+    properties: Mapping[str, Property]
+    pipelines: tuple[Pipeline, ...]
+    event_routes: EventRoutes = ()
 
     def __iter__(self) -> Iterator[Property]:
-        return iter(self._properties.values())
+        return iter(self.properties.values())
 
     def __len__(self) -> int:
-        return len(self._properties)
+        return len(self.properties)
 
     def get(self, name: str) -> Property | None:
         """Return the property with this name, or None if the catalogue has no such property."""
-        return self._properties.get(name)
+        return self.properties.get(name)
 
     @cached_property
     def required(self) -> tuple[Property, ...]:
@@ -141,7 +81,7 @@ class Catalogue:
 
     def nearest(self, name: str) -> list[str]:
         """Return the names of up to three properties whose names are similar to `name`."""
-        return difflib.get_close_matches(name[:100], self._properties, n=3, cutoff=0.6)
+        return difflib.get_close_matches(name[:100], self.properties, n=3, cutoff=0.6)
 
     def pipeline(self, pipeline_id: str) -> Pipeline | None:
         """Return the pipeline with this id, or None if the catalogue has no such pipeline."""
@@ -174,6 +114,17 @@ class Catalogues:
         if cached is not None and cached.version >= version:
             return cached
         return self.reload(account_id, kind)
+
+    def current(self, account_id: int, kind: Kind) -> Catalogue:
+        """Return the present catalogue of an account and kind, after reading its version.
+
+        Another process may have changed the catalogue a moment ago. If it deleted a property and
+        defined it again, the property has a new id, and its values are stored under that id: a
+        search with the old catalogue would find none of them.
+        """
+        with self._database.reading() as connection:
+            version = _version_row(connection, account_id).catalogue_version
+        return self.get(account_id, kind, version=version)
 
     def reload(self, account_id: int, kind: Kind) -> Catalogue:
         """Read the catalogue of an account and kind from the database, and cache it."""
@@ -288,12 +239,6 @@ def load(connection: Connection, account_id: int, kind: Kind) -> Catalogue:
     )
 
 
-def version_of(connection: Connection, account_id: int) -> int:
-    """Return the account's `catalogue_version`; raise NotFound if there is no such account."""
-    version: int = _version_row(connection, account_id).catalogue_version
-    return version
-
-
 def _version_row(connection: Connection, account_id: int) -> Any:
     row = connection.row(_VERSION, {"id": account_id})
     if row is None:
@@ -324,27 +269,24 @@ def change(tx: Connection, account_id: int) -> int:
     return version
 
 
-def hold(tx: Connection, account_id: int) -> int:
-    """Lock the account's catalogue until the transaction ends; return its `catalogue_version`.
+def hold(tx: Connection, account_id: int) -> tuple[int, str]:
+    """Lock the account's catalogue until the transaction ends.
 
     Until then nobody can change the catalogue. Several writers of records may have this lock at the
-    same time. Raises NotFound if the account does not exist.
+    same time. Returns the account's `catalogue_version`, and its event subscriptions as JSON text.
+    Raises NotFound if the account does not exist.
     """
-    version: int = _hold(tx, account_id)[0]
-    return version
-
-
-def hold_routes(tx: Connection, account_id: int) -> EventRoutes:
-    """Lock the account's catalogue as `hold` does; return the active event subscriptions."""
-    return parse_routes(_hold(tx, account_id)[1])
-
-
-def _hold(tx: Connection, account_id: int) -> Row:
     now = f"select catalogue_version, event_routes from account where id = {account_id:d}"
     row = tx.hold(account_id, exclusive=False, then=now)
     if row is None:
         raise NotFound("This account does not exist any more.")
-    return row
+    version, routes = row
+    return version, routes
+
+
+def hold_routes(tx: Connection, account_id: int) -> EventRoutes:
+    """Lock the account's catalogue as `hold` does; return the active event subscriptions."""
+    return parse_routes(hold(tx, account_id)[1])
 
 
 def add_property(tx: Connection, account_id: int, kind: Kind, new: Property) -> Property:
@@ -354,7 +296,7 @@ def add_property(tx: Connection, account_id: int, kind: Kind, new: Property) -> 
     has a property of that name.
     """
     new = replace(new, prop_id=next_id(tx, account_id))
-    tx.insert("property_def", _DEFINITION, [_row(account_id, kind, new, new.prop_id)])
+    tx.insert("property_def", _DEFINITION, [_row(account_id, kind, new)])
     return new
 
 
@@ -390,10 +332,10 @@ _DEFINITION = {
 }
 
 
-def _row(account_id: int, kind: Kind, new: Property, prop_id: int) -> tuple[object, ...]:
+def _row(account_id: int, kind: Kind, new: Property) -> tuple[object, ...]:
     return (
         account_id,
-        prop_id,
+        new.prop_id,
         kind.code,
         new.name,
         new.label,
@@ -416,53 +358,29 @@ def dump_options(options: tuple[Option, ...]) -> str:
 
 def dump_stages(stages: tuple[Stage, ...]) -> str:
     """Return stages as JSON text, as the column `stages` stores them."""
-    return json.dumps(
-        [
-            {"id": s.id, "label": s.label, "probability": s.probability, "closed": s.closed}
-            for s in stages
-        ],
-        ensure_ascii=False,
-    )
+    return json.dumps([asdict(stage) for stage in stages], ensure_ascii=False)
 
 
 def fill(tx: Connection, account_id: int) -> None:
     """Store the default properties, pipelines and record counters of a new account."""
-    definitions = []
-    pipelines = []
-    counts = []
-    prop_id = 1
-    for kind in KINDS.values():
-        counts.append((account_id, kind.code, 0, 0))
-        for spec in defaults.DEFAULT_PROPERTIES[kind.name]:
-            new = Property(
-                prop_id=prop_id,
-                name=spec.name,
-                label=spec.label,
-                type=spec.type,
-                description=spec.description,
-                required=spec.required,
-                unique=spec.unique,
-                read_only=spec.read_only,
-                built_in=True,
-                any_case=spec.any_case,
-                options=spec.options,
-                options_from=spec.options_from or "",
-            )
-            definitions.append(_row(account_id, kind, new, prop_id))
-            prop_id += 1
-        for position, pipeline in enumerate(defaults.DEFAULT_PIPELINES.get(kind.name, ())):
-            stages = tuple(
-                Stage(s.id, s.label, s.probability or "", s.closed) for s in pipeline.stages
-            )
-            pipelines.append(
-                (account_id, kind.code, pipeline.id, pipeline.label, position, dump_stages(stages))
-            )
+    prop_ids = itertools.count(1)
+    definitions = [
+        _row(account_id, kind, replace(each, prop_id=next(prop_ids)))
+        for kind in KINDS.values()
+        for each in DEFAULT_PROPERTIES[kind.name]
+    ]
+    pipelines = [
+        (account_id, kind.code, each.id, each.label, position, dump_stages(each.stages))
+        for kind in KINDS.values()
+        for position, each in enumerate(DEFAULT_PIPELINES.get(kind.name, ()))
+    ]
+    counts = [(account_id, kind.code, 0, 0) for kind in KINDS.values()]
     tx.insert("property_def", _DEFINITION, definitions)
     tx.insert("pipeline", PIPELINE, pipelines)
     tx.insert(
         "record_count", {"account_id": "int", "kind": "int", "shard": "int", "n": "bigint"}, counts
     )
-    tx.run(_SET_NEXT_ID, {"id": account_id, "next_prop_id": prop_id})
+    tx.run(_SET_NEXT_ID, {"id": account_id, "next_prop_id": next(prop_ids)})
 
 
 PIPELINE = {

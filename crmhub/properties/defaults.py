@@ -7,60 +7,17 @@ hub computes no values.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Any
 
+from crmhub.properties.definitions import Pipeline, Property, Stage
 from crmhub.properties.values import Option
 
 
-@dataclass(frozen=True, slots=True)
-class PropertySpec:
-    """The definition of a property that a new account starts with.
+def _P(name: str, label: str, type: str, description: str = "", **more: Any) -> Property:
+    """Return a property that a new account starts with; its `prop_id` is given there."""
+    return Property(0, name, label, type, description, built_in=True, **more)
 
-    If `options_from` is given, the property's options are the account's pipelines or the stages of
-    all pipelines, and `options` is empty. With `any_case`, upper and lower case of an option's
-    value do not matter.
-    """
-
-    name: str
-    label: str
-    type: str
-    description: str = ""
-    required: bool = False
-    unique: bool = False
-    read_only: bool = False
-    options: tuple[Option, ...] = ()
-    options_from: Literal["stages", "pipelines"] | None = None
-    any_case: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class StageSpec:
-    """A stage of a pipeline that a new account starts with.
-
-    `probability` is a decimal number from "0.0" to "1.0"; only stages of deals have one.
-    """
-
-    id: str
-    label: str
-    probability: str | None = None
-    closed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class PipelineSpec:
-    """A pipeline that a new account starts with, and its stages in order.
-
-    A new record without a stage gets the first stage.
-    """
-
-    id: str
-    label: str
-    stages: tuple[StageSpec, ...]
-
-
-_P = PropertySpec
 
 _LIFECYCLE_STAGES = (
     Option("subscriber", "Subscriber"),
@@ -344,36 +301,36 @@ _TICKETS = (
     _NEXT_ACTIVITY,
 )
 
-DEFAULT_PROPERTIES: Mapping[str, tuple[PropertySpec, ...]] = MappingProxyType(
+DEFAULT_PROPERTIES: Mapping[str, tuple[Property, ...]] = MappingProxyType(
     {"contacts": _CONTACTS, "deals": _DEALS, "companies": _COMPANIES, "tickets": _TICKETS}
 )
 
-DEFAULT_PIPELINES: Mapping[str, tuple[PipelineSpec, ...]] = MappingProxyType(
+DEFAULT_PIPELINES: Mapping[str, tuple[Pipeline, ...]] = MappingProxyType(
     {
         "deals": (
-            PipelineSpec(
+            Pipeline(
                 "default",
                 "Sales Pipeline",
                 (
-                    StageSpec("appointmentscheduled", "Appointment Scheduled", "0.2"),
-                    StageSpec("qualifiedtobuy", "Qualified To Buy", "0.4"),
-                    StageSpec("presentationscheduled", "Presentation Scheduled", "0.6"),
-                    StageSpec("decisionmakerboughtin", "Decision Maker Bought-In", "0.8"),
-                    StageSpec("contractsent", "Contract Sent", "0.9"),
-                    StageSpec("closedwon", "Closed Won", "1.0", closed=True),
-                    StageSpec("closedlost", "Closed Lost", "0.0", closed=True),
+                    Stage("appointmentscheduled", "Appointment Scheduled", "0.2"),
+                    Stage("qualifiedtobuy", "Qualified To Buy", "0.4"),
+                    Stage("presentationscheduled", "Presentation Scheduled", "0.6"),
+                    Stage("decisionmakerboughtin", "Decision Maker Bought-In", "0.8"),
+                    Stage("contractsent", "Contract Sent", "0.9"),
+                    Stage("closedwon", "Closed Won", "1.0", closed=True),
+                    Stage("closedlost", "Closed Lost", "0.0", closed=True),
                 ),
             ),
         ),
         "tickets": (
-            PipelineSpec(
+            Pipeline(
                 "0",
                 "Support Pipeline",
                 (
-                    StageSpec("1", "New"),
-                    StageSpec("2", "Waiting on contact"),
-                    StageSpec("3", "Waiting on us"),
-                    StageSpec("4", "Closed", closed=True),
+                    Stage("1", "New"),
+                    Stage("2", "Waiting on contact"),
+                    Stage("3", "Waiting on us"),
+                    Stage("4", "Closed", closed=True),
                 ),
             ),
         ),

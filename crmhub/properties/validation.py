@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from crmhub.bounds import MAX_RECORD_LENGTH
 from crmhub.errors import Conflict, Semantic, listed
 from crmhub.properties import values
-from crmhub.properties.catalogue import FIELDS, Catalogue, Pipeline
+from crmhub.properties.catalogue import FIELDS, Catalogue
+from crmhub.properties.definitions import Pipeline
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,99}", re.ASCII)
 NAME_RULE = "a property name is a lower-case letter, then at most 99 of a-z, 0-9 and _"
@@ -177,11 +178,11 @@ def place(
     A missing pipeline follows from the stage; a missing stage becomes the first stage of the
     pipeline. `changed` contains the properties that the caller sent. Returns [] if the stage
     belongs to the pipeline. Otherwise returns one pair of a property's name and a reason for the
-    error message.
+    error message. Only for kinds with pipelines.
     """
-    pipeline_name, stage_name = catalogue.kind.pipeline, catalogue.kind.stage
-    if not pipeline_name or not catalogue.pipelines:
+    if not catalogue.pipelines:
         return []
+    pipeline_name, stage_name = catalogue.kind.pipeline, catalogue.kind.stage
     stage = record.get(stage_name, "")
     pipeline = catalogue.pipeline(record.get(pipeline_name, "")) or _home(catalogue, stage)
     if pipeline is None:

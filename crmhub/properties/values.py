@@ -137,7 +137,17 @@ def canonical(
     country code. Raises InvalidValue if the value does not fit the type, and KeyError if the type
     is not in TYPES.
     """
-    _check_text(value)
+    if not value:
+        raise _blank()
+    if len(value) > MAX_TEXT_LENGTH:
+        raise InvalidValue(f"{len(value)} characters long; send at most {MAX_TEXT_LENGTH}")
+    if "\0" in value:
+        raise InvalidValue("contains the character U+0000; leave it out")
+    try:
+        value.encode()
+    except UnicodeEncodeError as exc:
+        half = f"half a surrogate pair (U+{ord(value[exc.start]):04X})"
+        raise InvalidValue(f"contains {half}; send whole characters") from None
     if type == "string" or type == "text":
         return value
     if type == "enumeration":
@@ -253,23 +263,6 @@ def day_key(value: str) -> int:
     The number is the ordinal of the day in UTC (`date.toordinal`).
     """
     return date.fromisoformat(value[:10]).toordinal()
-
-
-def _check_text(value: str) -> None:
-    if not value:
-        raise _blank()
-    if len(value) > MAX_TEXT_LENGTH:
-        raise InvalidValue(f"{len(value)} characters long; send at most {MAX_TEXT_LENGTH}")
-    if "\0" in value:
-        raise InvalidValue("contains the character U+0000; leave it out")
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError as exc:
-            raise InvalidValue(
-                f"contains half a surrogate pair (U+{ord(value[exc.start]):04X}); "
-                "send whole characters"
-            ) from None
 
 
 def _trimmed(value: str) -> str:

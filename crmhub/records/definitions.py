@@ -21,7 +21,8 @@ from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import property_def
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
 from crmhub.properties import catalogue as catalogues
-from crmhub.properties.catalogue import FIELDS, Catalogue, Property
+from crmhub.properties.catalogue import FIELDS, Catalogue
+from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import Kind
 from crmhub.properties.validation import NAME, NAME_RULE
 from crmhub.properties.values import Option

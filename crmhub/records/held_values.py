@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from crmhub.database.connection import Connection
 from crmhub.database.statements import Statement, in_list, param
 from crmhub.database.tables import ix_date, ix_num, ix_text, records, unique_value
-from crmhub.properties.catalogue import Property
+from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import Kind
 from crmhub.properties.validation import DuplicateValue
 from crmhub.records.index import UNIQUE, unique_key

@@ -192,7 +192,9 @@ def unmerge(
     removed = [LinkChange(kept.id, moment + 1, to, [to_id], False) for to, to_id in gone]
     note_links(tx, account, catalogue.event_routes, kind, removed)
     come = [LinkChange(other.id, since, to, [to_id]) for to, to_id in links]
-    note_created(tx, catalogue, [Changed(other.id, since, {}, restored)], come, restored=True)
+    if catalogue.event_routes:
+        created = [Changed(other.id, since, {}, restored)]
+        note_created(tx, catalogue, created, come, restored=True)
     tx.add(writing.counter(account, kind, 1))
 
 

@@ -23,7 +23,8 @@ from crmhub.database.tables import pipeline as pipeline_table
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
 from crmhub.properties import catalogue as catalogues
 from crmhub.properties import values
-from crmhub.properties.catalogue import Catalogue, Pipeline, Stage
+from crmhub.properties.catalogue import Catalogue
+from crmhub.properties.definitions import Pipeline, Stage
 from crmhub.properties.kinds import Kind
 from crmhub.records.definitions import label_problems
 from crmhub.records.store import RecordStore

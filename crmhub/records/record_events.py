@@ -56,10 +56,9 @@ def note_created(
 ) -> None:
     """Store events for new records, and for the links with which they were created.
 
-    `restored`: whether the records existed before, and were separated from others again.
+    `restored`: whether the records existed before, and were separated from others again. The caller
+    has seen that the catalogue has subscriptions (`event_routes`).
     """
-    if not catalogue.event_routes:
-        return
     kind = catalogue.kind
     more: dict[str, Any] = {"restored": True} if restored else {}
     created = (_event(kind, "created", each, **more) for each in records)

@@ -161,7 +161,7 @@ class Redating:
         def work(tx: Connection) -> bool:
             if not tx.try_hold("redating"):
                 return False
-            version = catalogues.hold(tx, account_id)
+            version, _ = catalogues.hold(tx, account_id)
             catalogue = self._catalogues.get(account_id, BY_CODE[kind], version=version)
             found = tx.rows(_LOCK, {"account_id": account_id, "kind": kind, "ids": ids})
             dated, done = _dated(catalogue, found)

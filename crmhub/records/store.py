@@ -8,7 +8,7 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -26,7 +26,8 @@ from crmhub.database.tables import record_count
 from crmhub.database.write_batcher import WriteBatcher
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
 from crmhub.properties import catalogue as catalogues
-from crmhub.properties.catalogue import Catalogue, Catalogues, Property
+from crmhub.properties.catalogue import Catalogue, Catalogues
+from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import Kind
 from crmhub.properties.validation import (
     DuplicateValue,
@@ -85,17 +86,6 @@ class RecordStore:
         """
         return self.catalogues.get(account.id, kind, version=account.catalogue_version)
 
-    def _catalogue_now(self, account: Account, kind: Kind) -> Catalogue:
-        """Return the present catalogue of properties, after reading its version from the database.
-
-        Another process may have changed the catalogue a moment ago. If it deleted a property and
-        defined it again, the property has a new id, and its values are stored under that id: a
-        search with the old catalogue would find none of them.
-        """
-        with self.database.reading() as connection:
-            version = catalogues.version_of(connection, account.id)
-        return self.catalogues.get(account.id, kind, version=version)
-
     # Reading
 
     def cursor(self, account: Account, kind: Kind, text: str) -> Cursor:
@@ -118,7 +108,8 @@ class RecordStore:
         property or a value of the wrong type, and Stopped if `limit` ends the search.
         """
         if not request.query.filters:
-            return self._page(account, kind, request, [], limit)
+            with self.database.searching(limit) as connection:
+                return Listing(connection, account.id, kind, self._signing_key).page(request, [])
         known = self.catalogue(account, kind)
         page: Page | None = None
         try:
@@ -133,7 +124,7 @@ class RecordStore:
             if page.records and not any(each.negated for each in conditions):
                 return page
         # By a property that was defined anew nobody is found who has a value of it.
-        now = self._catalogue_now(account, kind)
+        now = self.catalogues.current(account.id, kind)
         if page is not None and now.version == known.version:
             return page
         conditions = parse(request.query.filters, now, region=account.switches.region)
@@ -147,8 +138,7 @@ class RecordStore:
         conditions: Sequence[Condition],
         limit: SearchLimit | None,
     ) -> Page:
-        database = self.database
-        with database.reading() if limit is None else database.searching(limit) as connection:
+        with self.database.searching(limit) as connection:
             listing = Listing(connection, account.id, kind, self._signing_key)
             return listing.page(request, conditions)
 
@@ -196,7 +186,7 @@ class RecordStore:
         known = self.catalogue(account, kind)
         found = self._read_by(account, kind, property_name, wanted, known)
         if found is None or len(found) < len(set(wanted)):
-            now = self._catalogue_now(account, kind)
+            now = self.catalogues.current(account.id, kind)
             if now.version != known.version:
                 known, found = now, self._read_by(account, kind, property_name, wanted, now)
         if found is None:
@@ -248,20 +238,15 @@ class RecordStore:
         - LimitExceeded: more records than the plan allows.
         """
         ids = self._ids.take(account.id, kind.code, len(inputs))
+        region = account.switches.region
 
         def prepare(catalogue: Catalogue) -> list[NewRecord]:
-            clean, problems = _canonical(
-                account, catalogue, [(n.path, n.properties) for n in inputs]
-            )
-            return writing.finish(
-                catalogue,
-                [
-                    NewRecord(properties, new.associations, new.path)
-                    for properties, new in zip(clean, inputs, strict=True)
-                ],
-                problems,
-                may_lack=may_lack,
-            )
+            clean, problems = list[NewRecord](), list[Problem]()
+            for i, new in enumerate(inputs):
+                good, bad = check(catalogue, new.properties, region=region, index=i, path=new.path)
+                clean.append(NewRecord(good, new.associations, new.path))
+                problems += bad
+            return writing.finish(catalogue, clean, problems, may_lack=may_lack)
 
         quota = account.plan.quotas.get(kind.name)
 
@@ -336,17 +321,18 @@ class RecordStore:
         value. Raises BadRequest for two changes of the same record.
         """
         writing.same_record_twice([(each.id, each.path) for each in changes])
+        region = account.switches.region
 
         def prepare(catalogue: Catalogue) -> list[Change]:
-            clean, problems = _canonical(
-                account, catalogue, [(c.path, c.properties) for c in changes]
-            )
+            inputs, problems = list[Change](), list[Problem]()
+            for i, each in enumerate(changes):
+                good, bad = check(
+                    catalogue, each.properties, region=region, index=i, path=each.path
+                )
+                inputs.append(Change(each.id, good, each.path, each.if_match))
+                problems += bad
             if problems:
                 raise InvalidProperties(problems)
-            inputs = [
-                Change(each.id, properties, each.path, each.if_match)
-                for properties, each in zip(clean, changes, strict=True)
-            ]
             writing.refuse_twins(catalogue, [(each.path, each.properties) for each in inputs])
             return inputs
 
@@ -668,28 +654,9 @@ def _checked(
     write: Callable[[Connection, Catalogue, T], R],
     tx: Connection,
 ) -> R:
-    if catalogues.hold(tx, account.id) != catalogue.version:
+    if catalogues.hold(tx, account.id)[0] != catalogue.version:
         raise GuardFailed
     return write(tx, catalogue, prepared)
-
-
-def _canonical(
-    account: Account, catalogue: Catalogue, inputs: Sequence[tuple[str, Mapping[str, str]]]
-) -> tuple[list[dict[str, str]], list[Problem]]:
-    """Validate the properties of several inputs, given as pairs of a JSON path and properties.
-
-    Returns two lists: the valid properties of each input in the form in which they are stored, and
-    the problems of all inputs.
-    """
-    clean = []
-    problems: list[Problem] = []
-    for index, (path, properties) in enumerate(inputs):
-        good, bad = check(
-            catalogue, properties, region=account.switches.region, index=index, path=path
-        )
-        clean.append(good)
-        problems += bad
-    return clean, problems
 
 
 def _read(connection: Connection, account_id: int, kind: Kind, ids: Sequence[int]) -> list[Stored]:
@@ -704,7 +671,10 @@ def _read(connection: Connection, account_id: int, kind: Kind, ids: Sequence[int
         f" where account_id = :account and kind = :kind and {among}",
         {"account": account_id, "kind": kind.code, **wanted},
     )
-    found = {row[0]: writing.stored(row[:5], associations.links(row[5])) for row in rows}
+    found = {
+        id: Stored(id, created_at, updated_at, version, properties, associations.links(text))
+        for id, created_at, updated_at, version, properties, text in rows
+    }
     return [found[id] for id in once if id in found]
 
 

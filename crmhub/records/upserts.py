@@ -10,7 +10,8 @@ from crmhub.accounts.accounts import Account
 from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import BadRequest, listed
 from crmhub.properties import values
-from crmhub.properties.catalogue import Catalogue, Property
+from crmhub.properties.catalogue import Catalogue
+from crmhub.properties.definitions import Property
 from crmhub.properties.validation import InvalidProperties, Problem, check, property_path
 from crmhub.records import writing
 from crmhub.records.index import unique_key

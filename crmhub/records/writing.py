@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 import orjson
@@ -196,7 +196,9 @@ def finish(
         if index in faulty:
             continue
         properties = {name: value for name, value in new.properties.items() if value}
-        wrong = place(catalogue, properties, changed=new.properties)
+        wrong = []
+        if catalogue.kind.pipeline:
+            wrong += place(catalogue, properties, changed=new.properties)
         wrong += complete(catalogue, properties, of_its_own=not may_lack)
         wrong += too_long({}, properties)
         for name, reason in wrong:
@@ -204,7 +206,8 @@ def finish(
         finished.append(NewRecord(properties, new.associations, new.path))
     if problems:
         raise InvalidProperties(sorted(problems, key=lambda problem: problem.index))
-    refuse_twins(catalogue, [(new.path, new.properties) for new in finished])
+    if len(finished) > 1:
+        refuse_twins(catalogue, [(new.path, new.properties) for new in finished])
     return finished
 
 
@@ -213,8 +216,6 @@ def refuse_twins(catalogue: Catalogue, inputs: Sequence[tuple[str, Mapping[str, 
 
     `inputs` are pairs of a JSON path and properties, in the form in which properties are stored.
     """
-    if len(inputs) < 2:
-        return
     problems = []
     for known in catalogue.unique:
         seen: dict[str, str] = {}
@@ -254,6 +255,7 @@ def create(
     links = [
         (id, path, to, to_id)
         for id, new in zip(ids, inputs, strict=True)
+        if new.associations
         for path, to, to_id in associations.wanted(new.associations, new.path)
     ]
     if links:
@@ -274,12 +276,12 @@ def create(
         )
     if links:
         associations.link(tx, account, kind, [(id, to, to_id) for id, _, to, to_id in links])
-    note_created(
-        tx,
-        catalogue,
-        [Changed(id, now, {}, new.properties) for id, new in zip(ids, inputs, strict=True)],
-        [LinkChange(id, now, to, [to_id]) for id, _, to, to_id in links],
-    )
+    if catalogue.event_routes:
+        created = [
+            Changed(id, now, {}, new.properties) for id, new in zip(ids, inputs, strict=True)
+        ]
+        linked = [LinkChange(id, now, to, [to_id]) for id, _, to, to_id in links]
+        note_created(tx, catalogue, created, linked)
     return [_created(id, now, new) for id, new in zip(ids, inputs, strict=True)]
 
 
@@ -385,7 +387,7 @@ def update(
         [Changed(r.id, r.updated_at, current[r.id].properties, r.properties) for r in changed],
     )
     linked = associations.of_records(tx, account, kind, list(updated))
-    return [with_links(updated[each.id], linked) for each in changes]
+    return [replace(updated[each.id], associations=linked.get(each.id, {})) for each in changes]
 
 
 def rewrite(tx: Connection, catalogue: Catalogue, records: Sequence[Record]) -> None:
@@ -462,7 +464,7 @@ def merged(
         return new
     # What the record lacked before, it may go on lacking: a property can become required later.
     lacked = complete(catalogue, old.properties)
-    wrong = place(catalogue, new, changed=change.properties)
+    wrong = place(catalogue, new, changed=change.properties) if catalogue.kind.pipeline else []
     wrong += [each for each in complete(catalogue, new) if each not in lacked]
     wrong += too_long(old.properties, new)
     problems += [
@@ -552,15 +554,6 @@ def locked(tx: Connection, catalogue: Catalogue, ids: Iterable[int]) -> list[Rec
     return [record(row) for row in tx.rows(_LOCK, of)]
 
 
-def stored(row: Row, links: Links) -> Stored:
-    """Return a Stored from a database row of id, created_at, updated_at, version and properties.
-
-    The properties in the row are JSON text. `links` are the links of the record.
-    """
-    id, created_at, updated_at, version, properties = row
-    return Stored(id, created_at, updated_at, version, properties, links)
-
-
 def record(row: Row, links: Links | None = None) -> Record:
     """Return a Record from a database row of id, created_at, updated_at, version and properties.
 
@@ -637,18 +630,6 @@ def dump(properties: Mapping[str, str]) -> str:
     """Return properties as JSON text, with the keys in the order of PostgreSQL's jsonb."""
     ordered = sorted(sorted(properties), key=len)
     return orjson.dumps({name: properties[name] for name in ordered}).decode()
-
-
-def with_links(record: Record, linked: Mapping[int, Links]) -> Record:
-    """Return `record` with its links from `linked`, which maps record ids to links."""
-    return Record(
-        record.id,
-        record.created_at,
-        record.updated_at,
-        record.version,
-        record.properties,
-        linked.get(record.id, {}),
-    )
 
 
 def missing(kind: Kind, id: int | str) -> str:

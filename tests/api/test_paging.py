@@ -274,17 +274,17 @@ def test_a_change_that_was_under_way_when_the_walk_began_is_not_missed(
 ) -> None:
     ids = crowd(client, 30)
     written, listed = threading.Event(), threading.Event()
-    run = Connection.run
+    send = Connection._send
 
-    def slow_to_commit(self: Connection, sql: str | Statement, params: Any = None) -> int:
+    def slow_to_commit(self: Connection, sql: str, params: Any = None) -> Any:
         if sql == "COMMIT" and threading.current_thread() is writer:
             written.set()
             assert listed.wait(120)
-        return run(self, sql, params)
+        return send(self, sql, params)
 
     others = Client(app, client.account, client.ids)
     writer = threading.Thread(target=touch_all, args=(others, ids[:1]))
-    monkeypatch.setattr(Connection, "run", slow_to_commit)
+    monkeypatch.setattr(Connection, "_send", slow_to_commit)
 
     def commit() -> None:
         listed.set()

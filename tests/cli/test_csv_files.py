@@ -18,7 +18,7 @@ from crmhub.csv.importing import Import, ImportedElsewhere
 from crmhub.csv.refused_rows import RefusedRows
 from crmhub.csv.spreadsheets import Sheet
 from crmhub.hub import Hub
-from crmhub.properties.catalogue import Property
+from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import CONTACTS
 from crmhub.records import definitions
 from crmhub.records.search.pages import PageRequest

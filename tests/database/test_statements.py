@@ -64,11 +64,11 @@ def test_a_list_may_be_empty_or_long_and_takes_one_parameter(database: Database)
 
 def test_a_list_of_one_value_is_compared_as_a_value() -> None:
     for dialect in ("postgresql", "sqlite"):
-        several = AMONG.text(dialect, {"account_id": ACCOUNT, "marks": ["a", "b"]})
-        alone = AMONG.text(dialect, {"account_id": ACCOUNT, "marks": {"a"}})
+        several, _ = AMONG.bound(dialect, {"account_id": ACCOUNT, "marks": ["a", "b"]})
+        alone, values = AMONG.bound(dialect, {"account_id": ACCOUNT, "marks": {"a"}})
         assert several == AMONG.text(dialect) != alone
         assert "mark.mark = %(marks)s" in alone or "mark.mark = :marks" in alone
-        assert AMONG.values(dialect, {"account_id": ACCOUNT, "marks": {"a"}})["marks"] == "a"
+        assert values["marks"] == "a"
 
 
 def test_constants_go_along_and_a_missing_parameter_is_an_error(database: Database) -> None:
@@ -103,5 +103,6 @@ def test_a_list_of_constants_is_refused() -> None:
 def test_numbers_of_the_statement_stand_in_its_text() -> None:
     statement = Statement(sa.select(mark.c.kind).where(mark.c.mark == "a").limit(1))
     for dialect in ("postgresql", "sqlite"):
-        assert "LIMIT 1" in statement.text(dialect)
-        assert list(statement.values(dialect, None).values()) == ["a"]
+        text, values = statement.bound(dialect)
+        assert "LIMIT 1" in text
+        assert list(values.values()) == ["a"]

@@ -14,7 +14,8 @@ from crmhub.database import write_batcher
 from crmhub.database.connection import Connection, Database
 from crmhub.errors import HubError
 from crmhub.hub import Hub
-from crmhub.properties.catalogue import Catalogue, Property
+from crmhub.properties.catalogue import Catalogue
+from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import CONTACTS
 from crmhub.properties.validation import DuplicateValue, InvalidProperties
 from crmhub.records import definitions, writing

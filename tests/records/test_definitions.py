@@ -15,7 +15,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.database.connection import Database
 from crmhub.errors import Conflict, HubError, NotFound
 from crmhub.hub import Hub
-from crmhub.properties.catalogue import Property
+from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import CONTACTS
 from crmhub.properties.validation import InvalidProperties
 from crmhub.properties.values import Option

@@ -13,7 +13,8 @@ from crmhub.api.agents.fitting import FRAME, ROOM, count_fitting, size
 from crmhub.api.agents.tool import Answer, Arguments, Tool
 from crmhub.errors import NotFound
 from crmhub.helpers import read_crm
-from crmhub.properties.catalogue import Catalogue, Property
+from crmhub.properties.catalogue import Catalogue
+from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import KINDS
 
 # Options beside a property of a list; the argument `name` shows all.

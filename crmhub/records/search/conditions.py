@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from crmhub.database.connection import Connection
 from crmhub.properties import values
-from crmhub.properties.catalogue import Property
+from crmhub.properties.definitions import Property
 from crmhub.records.index import PREFIX
 from crmhub.records.search.contains import contains
 

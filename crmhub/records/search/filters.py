@@ -14,7 +14,8 @@ from crmhub.bounds import MAX_FILTER_VALUE_LENGTH, MAX_FILTER_VALUES, MAX_FILTER
 from crmhub.durations import iso
 from crmhub.errors import BadRequest, Semantic, listed
 from crmhub.properties import values
-from crmhub.properties.catalogue import FIELDS, Catalogue, Property
+from crmhub.properties.catalogue import FIELDS, Catalogue
+from crmhub.properties.definitions import Property
 from crmhub.properties.validation import unknown
 from crmhub.records.search.conditions import Condition, OnDocument, OnKey, OnText, combine
 from crmhub.records.search.record_conditions import OnId, OnMoment
@@ -88,7 +89,7 @@ def parse(filters: Sequence[Filter], catalogue: Catalogue, *, region: str) -> li
                     problems.append((f"filters[{i}].values[{j}]", str(invalid)))
     if problems:
         raise Semantic(listed(problems))
-    return combine(conditions)
+    return combine(conditions) if len(conditions) > 1 else conditions
 
 
 class _UnknownName(Exception):

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from crmhub.records.search import costs
-from crmhub.records.search.id_sets import OF
-from crmhub.records.search.page_reader import PageReader
+from crmhub.records.search.id_sets import IdSets
+from crmhub.records.search.page_reader import OF
 from crmhub.records.search.query import Listed, Place
 
 
-class Guess(PageReader):
+class Guess(IdSets):
     """A search that guesses a page of a large result from the order of the record ids.
 
     The search then verifies that no record of the page is missing.
@@ -151,7 +151,3 @@ class Guess(PageReader):
         if after is None:
             return True
         return place < after if self._query.descending else place > after
-
-    def cursor_of(self, row: Listed) -> Place:
-        """Return the position of a record in this listing: its sort value and its id."""
-        return Place(getattr(row, self._query.sort), row.id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,62 +12,36 @@ import orjson
 from crmhub.database.connection import Connection
 from crmhub.records.search import costs
 from crmhub.records.search.conditions import Condition
-from crmhub.records.search.query import Known, Place, Query
-
-OF = "account_id = :account and kind = :kind"
-EVERYTHING = f"select coalesce(sum(n), 0) from record_count where {OF}"
-COLUMNS = "id, created_at, updated_at, properties"
-# The columns of rows with a `text`, or its size if large; goes with `returning`.
-SHOWN = {
-    dialect: "id, created_at, updated_at,"
-    f" case when {size} <= :large then text else cast({size} as text) end"
-    for dialect, size in (
-        ("postgresql", "octet_length(text)"),
-        ("sqlite", "length(cast(text as blob))"),
-    )
-}
-LISTED = "id, created_at, updated_at, cast(properties as text) as text"
+from crmhub.records.search.page_reader import EVERYTHING, OF, PageReader
+from crmhub.records.search.query import Known, Listed, Place, Query
 
 
-class IdSets:
+class IdSets(PageReader):
     """Builds the SQL that selects the ids of an account's records that satisfy all conditions."""
 
     def __init__(
         self,
         connection: Connection,
-        *,
         account_id: int,
         kind: int,
         query: Query,
+        everything: int = 0,
+        *,
         conditions: Sequence[Condition],
         known: Known | None = None,
-        everything: int = 0,
     ) -> None:
-        self._connection = connection
-        self._shown = SHOWN[connection.dialect]
-        self._of = {"account": account_id, "kind": kind}
-        self._query = query
+        super().__init__(connection, account_id, kind, query, everything)
         self._conditions = [condition.optimized(connection, account_id) for condition in conditions]
+        # The number of id sets to join: one for each condition. If all are negated, the set of all
+        # records is one more.
+        self._sets = len(self._conditions) + all(each.negated for each in self._conditions)
+        # Whether one index table selects all matching records, so that no sets must be joined.
+        self._alone = self._sets == 1
+        # It has ids looked up before anything is sorted: without it both planners may walk the sort
+        # order, past every record that does not match.
+        self._fence = "offset 0" if connection.dialect == "postgresql" else "limit -1"
         self._narrow = dict[int, int]()
         self._known = known
-        # The ids of what passes several filters, where these are few: they are dear to find.
-        self.counted: list[int] = []
-        # How many records there are when a listing begins, 0 where nobody has asked. It tells what
-        # a page costs: that needs no newer number, nor a statement for each page.
-        self.everything = everything
-
-    @property
-    def _sets(self) -> int:
-        """The number of id sets to join: one for each condition.
-
-        If all conditions are negated, the set of all records is one more.
-        """
-        return len(self._conditions) + all(condition.negated for condition in self._conditions)
-
-    @property
-    def _alone(self) -> bool:
-        """Whether one index table selects all matching records, so that no sets must be joined."""
-        return bool(self._conditions) and self._sets == 1
 
     @property
     def _has_updated_at(self) -> bool:
@@ -95,24 +69,50 @@ class IdSets:
         return len(self._conditions) == 1 and self._conditions[0].span(self._query.sort).whole
 
     @property
-    def _fence(self) -> str:
-        # It has ids looked up before anything is sorted: without it both planners may walk the sort
-        # order, past every record that does not match.
-        return "offset 0" if self._connection.dialect == "postgresql" else "limit -1"
-
-    @property
-    def _wanted(self) -> int:
-        return self._query.limit + 1
-
-    @property
-    def _order(self) -> str:
-        direction = "desc" if self._query.descending else "asc"
-        return f"{self._query.sort} {direction}, id {direction}"
-
-    @property
     def _order_after_look_up(self) -> str:
         # The sign keeps SQLite from walking the sort order to save the sorting.
         return f"+{self._order}"
+
+    def _rows_looked_up(self, where: str, params: Mapping[str, Any], most: int) -> list[Listed]:
+        source = f"records where {OF} and {where}"
+        return self._rows(source, params, most, self._order_after_look_up)
+
+    def _page_of(self, matching: str, behind: str = "") -> str:
+        """Return the SELECT of the ids of one page, in the order of the page.
+
+        `matching` is a SQL source of the ids and sort values of matching records. `behind` is a SQL
+        condition, beginning with "and", that selects the records after the previous page.
+        """
+        return f"select id from {matching} where true{behind} order by {self._order} limit :rows"
+
+    def _with_dates(self, among: str) -> str:
+        """Return the SQL source of record ids with the times of creation and of the last change.
+
+        `among` is the SQL condition that selects the rows of the table `records`.
+        """
+        return (
+            "(select id, created_at, updated_at from records"
+            f" where {OF} and {among} {self._fence}) as matching"
+        )
+
+    def _with_current_dates(self, ids: str, *, many: bool = False) -> str:
+        """Return the SQL source of record ids with their present `updated_at`.
+
+        `ids` is a SQL source of ids and `updated_at` from an index table. That time may be old; the
+        present time is then in the table `index_behind`. With `many`, PostgreSQL joins this table;
+        otherwise each id is looked up in it.
+        """
+        behind, joined = f"index_behind where {OF}", ""
+        date = f"coalesce((select updated_at from {behind} and id = found.id), found.updated_at)"
+        date = f"case when exists (select 1 from {behind}) then {date} else found.updated_at end"
+        if many and self._connection.dialect == "postgresql":
+            date = "coalesce(behind.updated_at, found.updated_at)"
+            joined = f" left join (select id, updated_at from {behind}) as behind using (id)"
+        return (
+            # Fenced, lest a place to go on from be compared with all this anew.
+            f"(select found.id, {date} as updated_at from {ids} as found{joined} {self._fence})"
+            " as matching"
+        )
 
     def _indexed(self) -> list[int]:
         """Return the positions of the conditions whose matching records an index finds.
@@ -155,30 +155,19 @@ class IdSets:
     def _behind(self, after: Place | None) -> tuple[str, dict[str, Any]]:
         """Return the SQL condition for the records after the position `after`, and its parameters.
 
-        The SQL begins with "and", or is "". The condition also contains the limits that the filters
-        on the time of creation or change set, and the limits of the query's `changed_since`.
+        It also contains the limits that the filters on the time of creation or change set.
         """
-        text, params = "", dict[str, Any]()
-        if since := self._query.changed_since:
-            among, shown = self._connection.in_list("id", "shown", since.shown)
-            text += (
-                " and updated_at > :settled and updated_at > created_at and created_at <= :start"
-                f" and (updated_at > :start or not ({among}))"
-            )
-            params |= {"settled": since.settled, "start": since.at, **shown}
+        text, params = super()._behind(after)
         down, sort = self._query.descending, self._query.sort
         # Of the conditions on when a record was created or changed there is one.
         spans = [condition.span(sort) for condition in self._conditions]
         first = next((span.first for span in spans if span.first is not None), None)
         end = next((span.end for span in spans if span.end is not None), None)
-        if after is not None:
-            text += f" and ({sort}, id) {'<' if down else '>'} (:after_key, :after_id)"
-            params |= {"after_key": after.key, "after_id": after.id}
-            # Of two bounds at the same end, SQLite would look at one alone.
-            if down and end is not None and after.key < end:
-                end = None
-            elif not down and first is not None and after.key >= first:
-                first = None
+        # Of two bounds at the same end, SQLite would look at one alone.
+        if after is not None and down and end is not None and after.key < end:
+            end = None
+        elif after is not None and not down and first is not None and after.key >= first:
+            first = None
         if first is not None:
             text, params["span_from"] = f"{text} and {sort} >= :span_from", first
         if end is not None:
@@ -259,25 +248,12 @@ class IdSets:
             return self._of_all(f"(select count(*) from ({ids}) as found)", params)
         if any(not condition.negated for condition in self._conditions):
             return self._count()
-        if not self._conditions:
-            return self._of_all(f"({EVERYTHING})", {})
         # Complements: whatever is in none of the sets. One statement, since both numbers change.
         sets = [condition.ids(self._connection, n) for n, condition in enumerate(self._conditions)]
         params = {name: value for ids in sets for name, value in ids.params.items()}
         united = _united(self._connection.dialect, [ids.text for ids in sets])
         with self._connection.large_join_settings(len(sets)):
             return self._of_all(f"({EVERYTHING}) - (select count(*) from {united})", params)
-
-    def _of_all(self, total: str, params: dict[str, Any]) -> int:
-        """Return the number that the SQL expression `total` yields; `params` are its parameters.
-
-        The same statement counts all records of the kind; that number is stored in `everything`.
-        """
-        [(found, everything)] = self._connection.rows(
-            f"select {total}, ({EVERYTHING})", self._of | params
-        )
-        self.everything = int(everything)
-        return int(found)
 
     def _count(self) -> int:
         """Return the number of records that satisfy several conditions.

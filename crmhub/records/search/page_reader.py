@@ -1,24 +1,148 @@
-"""Reads the records of one page; their properties together have at most MAX_PAGE_BYTES."""
+"""Reads the pages of a list: all records of a kind, in the sort order.
+
+The properties of a page together have at most MAX_PAGE_BYTES.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from crmhub.bounds import MAX_PAGE_BYTES
 from crmhub.database.bulk import Row
-from crmhub.records.search.id_sets import LISTED, OF, IdSets
-from crmhub.records.search.query import Listed
+from crmhub.database.connection import Connection
+from crmhub.records.search.query import Listed, Place, Query
 
 # A document of fewer bytes is never large.
 LEAST_LARGE = 1024
 # What `Listed._make` does, in C.
 as_record = partial(tuple.__new__, Listed)
 
+OF = "account_id = :account and kind = :kind"
+EVERYTHING = f"select coalesce(sum(n), 0) from record_count where {OF}"
+COLUMNS = "id, created_at, updated_at, properties"
+# The columns of rows with a `text`, or its size if large; goes with `returning`.
+SHOWN = {
+    dialect: "id, created_at, updated_at,"
+    f" case when {size} <= :large then text else cast({size} as text) end"
+    for dialect, size in (
+        ("postgresql", "octet_length(text)"),
+        ("sqlite", "length(cast(text as blob))"),
+    )
+}
+LISTED = "id, created_at, updated_at, cast(properties as text) as text"
 
-class PageReader(IdSets):
-    """Builds and runs the SQL that reads the records of a page from the database."""
+
+class PageReader:
+    """Reads the pages of a list of an account's records of one kind; `Search` adds filters."""
+
+    def __init__(
+        self, connection: Connection, account_id: int, kind: int, query: Query, everything: int = 0
+    ) -> None:
+        self._connection = connection
+        self._shown = SHOWN[connection.dialect]
+        self._of = {"account": account_id, "kind": kind}
+        self._query = query
+        self._wanted = query.limit + 1
+        # The ids of what passes several filters, where these are few: they are dear to find.
+        self.counted: list[int] = []
+        # How many records there are when a listing begins, 0 where nobody has asked. It tells what
+        # a page costs: that needs no newer number, nor a statement for each page.
+        self.everything = everything
+
+    def with_query(self, query: Query) -> Self:
+        """Return a copy of this search with another query for the same conditions."""
+        search = copy(self)
+        search._query, search._wanted = query, query.limit + 1
+        return search
+
+    def total(self) -> int:
+        """Return the exact number of records."""
+        return self._of_all(f"({EVERYTHING})", {})
+
+    def _of_all(self, total: str, params: dict[str, Any]) -> int:
+        """Return the number that the SQL expression `total` yields; `params` are its parameters.
+
+        The same statement counts all records of the kind; that number is stored in `everything`.
+        """
+        [(found, everything)] = self._connection.rows(
+            f"select {total}, ({EVERYTHING})", self._of | params
+        )
+        self.everything = int(everything)
+        return int(found)
+
+    def small_result(self) -> tuple[int, list[Listed]] | None:
+        """Return the total and the first page, if one or two statements find both; else None.
+
+        A list finds both with one statement.
+        """
+        rows = self._connection.rows(
+            f"select ({EVERYTHING}), {self._shown} from (select {LISTED}"
+            f" from records where {OF} order by {self._order} limit :rows) as page",
+            self._of | returning(self._wanted),
+        )
+        page = self._read([as_record(row[1:]) for row in rows])
+        return (int(rows[0][0]) if rows else 0), page
+
+    def page(self, total: int, after: Place | None) -> list[Listed]:
+        """Return the page of records after the position `after`; None means the first page.
+
+        `total` is the number of matches on all pages. If more records follow the page, one more
+        item without properties is returned. That item is returned alone if all records of the page
+        were archived while they were read.
+        """
+        behind, params = self._behind(after)
+        return self._read(self._rows(f"records where {OF}{behind}", params, self._wanted))
+
+    def complete_page(
+        self, total: int, after: Place | None, found: list[Listed] | None = None
+    ) -> tuple[list[Listed], bool]:
+        """Return the records of one page, and whether more records follow.
+
+        `total` and `after` are those of `page`. `found` contains the records of the page if they
+        have already been read.
+        """
+        query = self._query
+        while True:
+            found = self.page(total, after) if found is None else found
+            # The row behind the page.
+            more = bool(found) and (len(found) > query.limit or not found[-1].properties)
+            shown = found[:-1] if more else found
+            # Otherwise all records of this page were archived while they were read.
+            if shown or not more or query.limit == 0 or query.room is not None:
+                return shown, more
+            found = None
+
+    def cursor_of(self, row: Listed) -> Place:
+        """Return the position of a record in this listing: its sort value and its id."""
+        return Place(getattr(row, self._query.sort), row.id)
+
+    @property
+    def _order(self) -> str:
+        direction = "desc" if self._query.descending else "asc"
+        return f"{self._query.sort} {direction}, id {direction}"
+
+    def _behind(self, after: Place | None) -> tuple[str, dict[str, Any]]:
+        """Return the SQL condition for the records after the position `after`, and its parameters.
+
+        The SQL begins with "and", or is "". The condition also contains the limits of the query's
+        `changed_since`.
+        """
+        text, params = "", dict[str, Any]()
+        if since := self._query.changed_since:
+            among, shown = self._connection.in_list("id", "shown", since.shown)
+            text += (
+                " and updated_at > :settled and updated_at > created_at and created_at <= :start"
+                f" and (updated_at > :start or not ({among}))"
+            )
+            params |= {"settled": since.settled, "start": since.at, **shown}
+        if after is not None:
+            before = "<" if self._query.descending else ">"
+            text += f" and ({self._query.sort}, id) {before} (:after_key, :after_id)"
+            params |= {"after_key": after.key, "after_id": after.id}
+        return text, params
 
     def _rows(
         self, source: str, params: Mapping[str, Any], most: int, order: str = ""
@@ -29,10 +153,6 @@ class PageReader(IdSets):
             {**self._of, **params, **returning(most)},
         )
         return [as_record(row) for row in rows]
-
-    def _rows_looked_up(self, where: str, params: Mapping[str, Any], most: int) -> list[Listed]:
-        source = f"records where {OF} and {where}"
-        return self._rows(source, params, most, self._order_after_look_up)
 
     def _read(self, rows: list[Listed]) -> list[Listed]:
         """Return the records of `rows` that fit on the page, with their properties.
@@ -76,43 +196,6 @@ class PageReader(IdSets):
             if n == self._query.limit or not (has_room or (room is None and n == 0)):
                 return [*rows[:n], row._replace(properties="")]
         return list(rows)
-
-    def _page_of(self, matching: str, behind: str = "") -> str:
-        """Return the SELECT of the ids of one page, in the order of the page.
-
-        `matching` is a SQL source of the ids and sort values of matching records. `behind` is a SQL
-        condition, beginning with "and", that selects the records after the previous page.
-        """
-        return f"select id from {matching} where true{behind} order by {self._order} limit :rows"
-
-    def _with_dates(self, among: str) -> str:
-        """Return the SQL source of record ids with the times of creation and of the last change.
-
-        `among` is the SQL condition that selects the rows of the table `records`.
-        """
-        return (
-            "(select id, created_at, updated_at from records"
-            f" where {OF} and {among} {self._fence}) as matching"
-        )
-
-    def _with_current_dates(self, ids: str, *, many: bool = False) -> str:
-        """Return the SQL source of record ids with their present `updated_at`.
-
-        `ids` is a SQL source of ids and `updated_at` from an index table. That time may be old; the
-        present time is then in the table `index_behind`. With `many`, PostgreSQL joins this table;
-        otherwise each id is looked up in it.
-        """
-        behind, joined = f"index_behind where {OF}", ""
-        date = f"coalesce((select updated_at from {behind} and id = found.id), found.updated_at)"
-        date = f"case when exists (select 1 from {behind}) then {date} else found.updated_at end"
-        if many and self._connection.dialect == "postgresql":
-            date = "coalesce(behind.updated_at, found.updated_at)"
-            joined = f" left join (select id, updated_at from {behind}) as behind using (id)"
-        return (
-            # Fenced, lest a place to go on from be compared with all this anew.
-            f"(select found.id, {date} as updated_at from {ids} as found{joined} {self._fence})"
-            " as matching"
-        )
 
 
 def returning(rows: int) -> dict[str, int]:

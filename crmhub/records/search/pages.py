@@ -13,6 +13,7 @@ from crmhub.records import associations
 from crmhub.records.associations import Links
 from crmhub.records.search.cursor import Cursor, fingerprint, packed, unpacked
 from crmhub.records.search.filters import Condition
+from crmhub.records.search.page_reader import PageReader
 from crmhub.records.search.plans import Search
 from crmhub.records.search.query import Known, Listed, Place, Query, Start, start
 
@@ -70,29 +71,31 @@ class Listing:
         `request.after` belongs to a listing with another sort order or other filters.
         """
         query, after = request.query, request.after
-        listing = fingerprint(query.filters)
         if after is not None:
-            same = (after.sort, after.descending, after.filters)
-            if same != (query.sort, query.descending, listing):
+            listing = (query.sort, query.descending, fingerprint(query.filters))
+            if (after.sort, after.descending, after.filters) != listing:
                 raise BadRequest(
                     "cursor: it belongs to a listing with another sort, order or filters;"
                     " send what its first request had, or start without a cursor"
                 )
         now = now_ms()
-        search = Search(
-            self._connection,
-            account_id=self._account_id,
-            kind=self._kind.code,
-            query=query,
-            conditions=conditions,
-            known=None if after is None else _known(after),
-            everything=0 if after is None else after.everything,
+        of = (self._connection, self._account_id, self._kind.code, query)
+        everything = 0 if after is None else after.everything
+        known = None if after is None else _known(after)
+        search = (
+            Search(*of, everything, conditions=conditions, known=known)
+            if conditions
+            else PageReader(*of, everything)
         )
+        last: tuple[Place, int] | None
         if after is None:
             total, first = search.small_result() or (search.total(), None)
+            # One page is one moment: only a longer walk can have missed a change.
+            rows, more = search.complete_page(total, None, first)
+            last = (search.cursor_of(rows[-1]), -1) if more else None
         else:
-            total, first = after.total, None
-        rows, last = self._next(search, query, total=total, after=after, first=first)
+            total = after.total
+            rows, last = _later_page(search, query, after)
         links: dict[int, Links] = {}
         if "associations" in request.include:
             links = associations.of_records(
@@ -100,77 +103,48 @@ class Listing:
             )
         cursor = ""
         if last is not None:
-            place, caught_up = last
             began = start(query, rows, now) if after is None else _start(after).having_shown(rows)
-            counted = packed(search.counted) if after is None else after.counted
-            if len(counted) > _LONGEST_COUNTED or len(began.shown) > _FEW_SHOWN:
-                counted = ""
-            cursor = Cursor(
-                account_id=self._account_id,
-                kind=self._kind.code,
-                sort=query.sort,
-                descending=query.descending,
-                limit=query.limit,
-                properties=request.properties,
-                include=request.include,
-                filters=listing,
-                total=total,
-                started=began.at,
-                key=place.key,
-                id=place.id,
-                settled=began.settled,
-                shown=began.shown,
-                caught_up=caught_up,
-                counted=counted,
-                everything=search.everything,
-            ).seal(self._signing_key)
+            cursor = self._next_cursor(request, search, total=total, last=last, began=began)
         return Page(total, rows, links, cursor)
 
-    def _next(
+    def _next_cursor(
         self,
-        search: Search,
-        query: Query,
+        request: PageRequest,
+        search: PageReader,
         *,
         total: int,
-        after: Cursor | None,
-        first: list[Listed] | None,
-    ) -> tuple[list[Listed], tuple[Place, int] | None]:
-        """Return the records of the page, and the position at which the next page begins.
+        last: tuple[Place, int],
+        began: Start,
+    ) -> str:
+        """Return the cursor for the page after the one that `request` asked for.
 
-        The position is None on the last page. Otherwise it is a pair: the place of the page's last
-        record, and the next cursor's `caught_up` (the number of records returned so far because
-        they changed during the listing, or -1). `total` is the number of matches, `after` the
-        previous page's cursor. `first` contains the records of the first page if they have already
-        been read.
+        `last` is the position at which the next page begins, and the cursor's `caught_up`. `began`
+        is the start of the listing.
         """
-        place = None if after is None else Place(after.key, after.id)
-        caught_up = -1 if after is None else after.caught_up
-        rows: list[Listed] = []
-        if caught_up < 0:
-            rows, more = _records(search, query, total, place, first)
-            if more:
-                return rows, (search.cursor_of(rows[-1]), -1)
-            # One page is one moment; only a longer walk in this order can have missed a change.
-            if after is None or not query.by_newest_change:
-                return rows, None
-            place, caught_up = None, 0
-        assert after is not None
-        since = _start(after).having_shown(rows)
-        # A full page still has to learn whether there is anything to catch up with.
-        room = query.limit - len(rows)
-        left = MAX_PAGE_BYTES - sum(row.size for row in rows) if rows else None
-        late_query = query.catch_up(since, room, left)
-        missed = search.with_query(late_query)
-        late, more = _records(missed, late_query, total, place)
-        seen = {row.id for row in rows}
-        rows += [row for row in late if row.id not in seen]
-        caught_up += len(late)
-        if not more or caught_up >= max(_LEAST_CAUGHT_UP, 2 * total):
-            return rows, None
-        if not late:
-            # The next page begins the catching up: before everything that changed since.
-            return rows, (Place(since.settled, 0), 0)
-        return rows, (missed.cursor_of(late[-1]), caught_up)
+        query, after = request.query, request.after
+        place, caught_up = last
+        counted = packed(search.counted) if after is None else after.counted
+        if len(counted) > _LONGEST_COUNTED or len(began.shown) > _FEW_SHOWN:
+            counted = ""
+        return Cursor(
+            account_id=self._account_id,
+            kind=self._kind.code,
+            sort=query.sort,
+            descending=query.descending,
+            limit=query.limit,
+            properties=request.properties,
+            include=request.include,
+            filters=fingerprint(query.filters),
+            total=total,
+            started=began.at,
+            key=place.key,
+            id=place.id,
+            settled=began.settled,
+            shown=began.shown,
+            caught_up=caught_up,
+            counted=counted,
+            everything=search.everything,
+        ).seal(self._signing_key)
 
     def linked(
         self, id: int, to: Kind, *, limit: int, after: Cursor | None
@@ -207,27 +181,41 @@ class Listing:
         return total, ids[:limit], cursor
 
 
-def _records(
-    search: Search,
-    query: Query,
-    total: int,
-    place: Place | None,
-    found: list[Listed] | None = None,
-) -> tuple[list[Listed], bool]:
-    """Return the records of one page, and whether more records follow.
+def _later_page(
+    search: PageReader, query: Query, after: Cursor
+) -> tuple[list[Listed], tuple[Place, int] | None]:
+    """Return the records of the page after the cursor `after`, and where the next page begins.
 
-    The page begins after the position `place`; None means the first page. `found` contains the
-    records of the page if they have already been read.
+    The position is None on the last page. Otherwise it is a pair: the place of the page's last
+    record, and the next cursor's `caught_up` (the number of records returned so far because they
+    changed during the listing, or -1).
     """
-    while True:
-        found = search.page(total, place) if found is None else found
-        # The row behind the page.
-        more = bool(found) and (len(found) > query.limit or not found[-1].properties)
-        shown = found[:-1] if more else found
-        # Otherwise all records of this page were archived while they were read.
-        if shown or not more or query.limit == 0 or query.room is not None:
-            return shown, more
-        found = None
+    total, caught_up = after.total, after.caught_up
+    place: Place | None = Place(after.key, after.id)
+    rows: list[Listed] = []
+    if caught_up < 0:
+        rows, more = search.complete_page(total, place)
+        if more:
+            return rows, (search.cursor_of(rows[-1]), -1)
+        # Only a walk in this order can have missed a change.
+        if not query.by_newest_change:
+            return rows, None
+        place, caught_up = None, 0
+    since = _start(after).having_shown(rows)
+    # A full page still has to learn whether there is anything to catch up with.
+    room = query.limit - len(rows)
+    left = MAX_PAGE_BYTES - sum(row.size for row in rows) if rows else None
+    missed = search.with_query(query.catch_up(since, room, left))
+    late, more = missed.complete_page(total, place)
+    seen = {row.id for row in rows}
+    rows += [row for row in late if row.id not in seen]
+    caught_up += len(late)
+    if not more or caught_up >= max(_LEAST_CAUGHT_UP, 2 * total):
+        return rows, None
+    if not late:
+        # The next page begins the catching up: before everything that changed since.
+        return rows, (Place(since.settled, 0), 0)
+    return rows, (missed.cursor_of(late[-1]), caught_up)
 
 
 def _known(cursor: Cursor) -> Known | None:

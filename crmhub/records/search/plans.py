@@ -7,8 +7,9 @@ entry takes a tenth of this time.
 
 The plans, in the order in which `Search.small_result` and `Search.page` try them:
 
-- List: without filters, read the records in the sort order. A filter on the time of creation or
-  change selects a range of one sort order; sorted by that time, the search is a list, too.
+- List (`PageReader`): without filters, read the records in the sort order. A filter on the time of
+  creation or change selects a range of one sort order; sorted by that time, the search is a list,
+  too.
 - Small result: one filter selects at most a thousand records. These records are read and tested
   against the other filters; one or two statements return the total and the first page together.
 - Known ids: several filters together match fewer than a thousand records. The count of the total
@@ -50,14 +51,19 @@ properties; another statement reads the large properties that the page needs.
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import dataclass, field
 
 from crmhub.records.search import costs
 from crmhub.records.search.guess import Guess
-from crmhub.records.search.id_sets import COLUMNS, EVERYTHING, LISTED, OF
-from crmhub.records.search.page_reader import as_record, returning
-from crmhub.records.search.query import Listed, Place, Query
+from crmhub.records.search.page_reader import (
+    COLUMNS,
+    EVERYTHING,
+    LISTED,
+    OF,
+    as_record,
+    returning,
+)
+from crmhub.records.search.query import Listed, Place
 
 
 @dataclass(slots=True)
@@ -75,21 +81,13 @@ class _Walk:
 
 
 class Search(Guess):
-    """A search or list of an account's records of one kind; chooses a query plan for each page."""
-
-    def with_query(self, query: Query) -> Search:
-        """Return a copy of this search with another query for the same conditions."""
-        search = copy(self)
-        search._query = query
-        return search
+    """A search of an account's records of one kind; chooses a query plan for each page."""
 
     def small_result(self) -> tuple[int, list[Listed]] | None:
         """Return the total and the first page, if one or two statements find both; else None.
 
-        That is possible without filters, and if one of the filters selects few records.
+        That is possible if one of the filters selects few records.
         """
-        if not self._conditions:
-            return self._list()
         seeking = self._indexed()
         chosen = next(iter(seeking), -1)
         if len(seeking) > 1:
@@ -102,8 +100,9 @@ class Search(Guess):
         total, found = "count(*) over ()", "select id from found"
         if len(self._conditions) == 1:
             total = "(select n from size)"
-            matching = self._with_dates(self._among(found))
-            found = self._page_of(self._with_current_dates("found") if dated else matching)
+            found = self._page_of(
+                self._with_current_dates("found") if dated else self._with_dates(self._among(found))
+            )
         # Behind the records stands how many the filter lets through: no records may mean too many.
         *rows, (size, *_) = self._connection.rows(
             f"with found as materialized ({ids.text} limit :most),"
@@ -126,25 +125,10 @@ class Search(Guess):
         page = self._read([as_record(row[1:]) for row in rows])
         return (int(rows[0][0]) if rows else 0), page
 
-    def _list(self) -> tuple[int, list[Listed]]:
-        rows = self._connection.rows(
-            f"select ({EVERYTHING}), {self._shown} from (select {LISTED}"
-            f" from records where {OF} order by {self._order} limit :rows) as page",
-            self._of | returning(self._wanted),
-        )
-        page = self._read([as_record(row[1:]) for row in rows])
-        return (int(rows[0][0]) if rows else 0), page
-
     def page(self, total: int, after: Place | None) -> list[Listed]:
-        """Return the page of records after the position `after`; None means the first page.
-
-        `total` is the number of matches on all pages. If more records follow the page, one more
-        item without properties is returned. That item is returned alone if all records of the page
-        were archived while they were read.
-        """
-        if not self._conditions or self._sorted_by_it:
-            behind, params = self._behind(after)
-            return self._read(self._rows(f"records where {OF}{behind}", params, self._wanted))
+        """Return the page of records after the position `after`, as `PageReader.page` does."""
+        if self._sorted_by_it:
+            return super().page(total, after)
         if total == 0:
             return []
         changed = self._query.changed_since is not None

@@ -27,7 +27,7 @@ from crmhub.database.drivers import Deadlocked
 from crmhub.errors import Conflict, Unavailable
 from crmhub.hub import Hub
 from crmhub.idempotency import KEPT_MS, delete_expired
-from crmhub.properties.catalogue import Property
+from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import CONTACTS
 from crmhub.records import definitions, writing
 from crmhub.records.store import RecordStore
