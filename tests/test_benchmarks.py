@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from benchmarks.floor import cases
 from benchmarks.identity_checks import Crowd, Findings, Played, compare
 from benchmarks.identity_oracle import Contact, Expected, Lead, Oracle, SetProperties
 from benchmarks.identity_scenes import ACCOUNTS, KINDS, Scene, scenes
+from benchmarks.mutants import defects
 from tests.databases import POSTGRES
 from tests.depth import thorough
 
@@ -255,3 +257,15 @@ def test_the_processor_time_of_each_call_is_printed(postgresql_url: str) -> None
         assert rows, call
         assert all(float(words[-5]) > 0 for words in rows), call
     assert len([line for line in lines if line.startswith("  memory of ")]) == 2
+
+
+# --- The defects of `benchmarks.mutants` --------------------------------------------------------
+
+
+def test_each_planted_defect_is_another_program() -> None:
+    path = ROOT / "adapters" / "tryton.py"
+    source = path.read_text()
+    sound = ast.dump(ast.parse(source))
+    planted = [defect.planted_in(source) for defect in defects(path)]
+    assert len(planted) > 100
+    assert all(ast.dump(ast.parse(one)) != sound for one in planted)
