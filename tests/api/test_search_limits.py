@@ -21,7 +21,7 @@ from crmhub.database import connection as db
 from crmhub.database.connection import Connection, Database
 from crmhub.errors import Unavailable
 from crmhub.hub import Hub
-from crmhub.records.search import conditions, costs, plans
+from crmhub.records.search import conditions, costs, page_reader
 from crmhub.search_limits import SearchLimit, SearchWatch, Stopped
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
@@ -52,7 +52,7 @@ def endless(
         monkeypatch.setattr(conditions, "contains", lambda *_, **__: (f"({sql}) > 0", {}))
         yield lambda client, **options: client.post("/contacts/search", FIND, **options)
     else:
-        monkeypatch.setattr(plans, "EVERYTHING", sql)
+        monkeypatch.setattr(page_reader, "EVERYTHING", sql)
         yield lambda client, **options: client.get("/contacts", **options)
 
 

@@ -81,13 +81,11 @@ class Listing:
         now = now_ms()
         of = (self._connection, self._account_id, self._kind.code, query)
         everything = 0 if after is None else after.everything
-        known = None if after is None else _known(after)
         search = (
-            Search(*of, everything, conditions=conditions, known=known)
+            Search(*of, everything, conditions=conditions, known=_known(after))
             if conditions
             else PageReader(*of, everything)
         )
-        last: tuple[Place, int] | None
         if after is None:
             total, first = search.small_result() or (search.total(), None)
             # One page is one moment: only a longer walk can have missed a change.
@@ -218,8 +216,8 @@ def _later_page(
     return rows, (missed.cursor_of(late[-1]), caught_up)
 
 
-def _known(cursor: Cursor) -> Known | None:
-    if not cursor.counted:
+def _known(cursor: Cursor | None) -> Known | None:
+    if cursor is None or not cursor.counted:
         return None
     return Known(unpacked(cursor.counted), _start(cursor).changes_from)
 
