@@ -137,8 +137,8 @@ def test_one_statement_reads_a_history_from_indexes(client, hub):
         ask = db.rows
 
         def rows(statement, params):
-            sent = (statement.text(db.dialect, params), statement.values(db.dialect, params))
-            plan = db._send(explain + sent[0], sent[1]).fetchall()
+            text, values = statement.bound(db.dialect, params)
+            plan = db._send(explain + text, values).fetchall()
             said.append(" ".join(str(row[-1]) for row in plan))
             return ask(statement, params)
 
