@@ -71,7 +71,9 @@ class Listing:
         `request.after` belongs to a listing with another sort order or other filters.
         """
         query, after = request.query, request.after
+        everything, known = 0, None
         if after is not None:
+            everything, known = after.everything, _known(after)
             listing = (query.sort, query.descending, fingerprint(query.filters))
             if (after.sort, after.descending, after.filters) != listing:
                 raise BadRequest(
@@ -80,9 +82,8 @@ class Listing:
                 )
         now = now_ms()
         of = (self._connection, self._account_id, self._kind.code, query)
-        everything = 0 if after is None else after.everything
         search = (
-            Search(*of, everything, conditions=conditions, known=_known(after))
+            Search(*of, everything, conditions=conditions, known=known)
             if conditions
             else PageReader(*of, everything)
         )
@@ -96,9 +97,8 @@ class Listing:
             rows, last = _later_page(search, query, after)
         links: dict[int, Links] = {}
         if "associations" in request.include:
-            links = associations.of_records(
-                self._connection, self._account_id, self._kind, [row.id for row in rows]
-            )
+            ids = [row.id for row in rows]
+            links = associations.of_records(self._connection, self._account_id, self._kind, ids)
         cursor = ""
         if last is not None:
             began = start(query, rows, now) if after is None else _start(after).having_shown(rows)
@@ -216,8 +216,8 @@ def _later_page(
     return rows, (missed.cursor_of(late[-1]), caught_up)
 
 
-def _known(cursor: Cursor | None) -> Known | None:
-    if cursor is None or not cursor.counted:
+def _known(cursor: Cursor) -> Known | None:
+    if not cursor.counted:
         return None
     return Known(unpacked(cursor.counted), _start(cursor).changes_from)
 
