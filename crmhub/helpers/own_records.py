@@ -35,7 +35,7 @@ from crmhub.helpers.inputs import shortened
 from crmhub.identity import merged_contacts
 from crmhub.identity.phones import forms
 from crmhub.properties import values
-from crmhub.properties.catalogue import Property
+from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import CONTACTS, KINDS
 from crmhub.properties.validation import DuplicateValue, InvalidProperties
 from crmhub.records.index import PREFIX

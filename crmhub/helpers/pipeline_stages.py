@@ -19,7 +19,8 @@ from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import account as account_table
 from crmhub.database.tables import pipeline as pipeline_table
 from crmhub.properties import catalogue
-from crmhub.properties.catalogue import Catalogue, Pipeline, Stage
+from crmhub.properties.catalogue import Catalogue
+from crmhub.properties.definitions import Pipeline, Stage
 from crmhub.properties.kinds import Kind
 from crmhub.records.definitions import label_problems
 from crmhub.records.store import RecordStore

@@ -25,9 +25,7 @@ from crmhub.database.tables import account, property_def
 from crmhub.database.tables import pipeline as pipeline_table
 from crmhub.errors import NotFound
 from crmhub.properties.defaults import DEFAULT_PIPELINES, DEFAULT_PROPERTIES
-from crmhub.properties.definitions import Pipeline as Pipeline
-from crmhub.properties.definitions import Property as Property
-from crmhub.properties.definitions import Stage as Stage
+from crmhub.properties.definitions import Pipeline, Property, Stage
 from crmhub.properties.kinds import KINDS, Kind
 from crmhub.properties.values import Option
 

@@ -14,7 +14,8 @@ from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, in_list, param
 from crmhub.database.tables import metadata
 from crmhub.database.tables import records as records_table
-from crmhub.properties.catalogue import Catalogue, Property
+from crmhub.properties.catalogue import Catalogue
+from crmhub.properties.definitions import Property
 from crmhub.records.index import KEY_COLUMNS, NO_DOCUMENT, TABLES, whole
 
 _BATCH = 1000
