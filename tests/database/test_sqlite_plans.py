@@ -13,7 +13,8 @@ import pytest
 from crmhub.database.connection import Database
 from crmhub.database.statements import Statement
 from crmhub.events import claiming as deliveries
-from crmhub.identity import merged_contacts, resolution
+from crmhub.events import outcomes
+from crmhub.identity import corrections, merged_contacts
 from crmhub.journal import claiming as actions
 
 _OF_SUBSCRIPTION = "account_id=? AND subscription_id=?"
@@ -27,11 +28,11 @@ _ONE = "sqlite_autoindex_event_delivery_1 (account_id=? AND event_id=? AND subsc
     [
         (deliveries._DUE_OF_ALL_ACCOUNTS, [f"{_DUE})"]),
         (deliveries._CLAIM, [_ONE, f"{_DUE} AND run_at<?)", _OF_SUBJECT, _OF_SUBJECT]),
-        (deliveries._POSTPONE_FOLLOWING, [_OF_SUBJECT]),
-        (deliveries._QUEUE_FOLLOWING, [_OF_SUBJECT]),
-        (deliveries._QUEUE_ALL, [f"{_DUE} AND run_at>?)"]),
-        (deliveries._END, [_ONE]),
-        (deliveries._AGAIN, [_ONE]),
+        (outcomes._POSTPONE_FOLLOWING, [_OF_SUBJECT]),
+        (outcomes._QUEUE_FOLLOWING, [_OF_SUBJECT]),
+        (outcomes._QUEUE_ALL, [f"{_DUE} AND run_at>?)"]),
+        (outcomes._END, [_ONE]),
+        (outcomes._AGAIN, [_ONE]),
     ],
 )
 def test_the_queue_of_events_is_read_by_its_own_indexes(
@@ -60,7 +61,7 @@ def test_actions_are_claimed_by_the_indexes_of_the_queue_and_the_person(
     ("statement", "places"),
     [
         (
-            resolution._PERSON_ALIKE,
+            corrections._PERSON_ALIKE,
             [
                 "sqlite_autoindex_binding_1 (account_id=? AND connection_id=? AND hub_id=?)",
                 "binding_email (account_id=? AND connection_id=? AND email=?)",
