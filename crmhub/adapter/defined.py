@@ -152,7 +152,10 @@ class MarkedAdapter(DefinedAdapter):
     def candidates(
         self, kind: Linked, contact_id: str, names: Iterable[str], others: Collection[str]
     ) -> Iterable[Candidate]:
-        """Yield the contact's deals or tickets with their properties `names`, but not `others`."""
+        """Yield the contact's deals or tickets, except those with the ids `others`.
+
+        `names`: the properties that each of them comes with.
+        """
 
     @abstractmethod
     def clock_ahead(self) -> float:
