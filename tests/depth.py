@@ -1,11 +1,11 @@
 """How thoroughly the tests run.
 
-`make test` runs each promise's test. Where a test repeats one scene at very many points, it takes a
-fixed part of these; `make test-all` (CRMHUB_TEST_ALL=1) takes them all:
+`make test` tests each promise. Where a test repeats one scene at very many points, it takes a fixed
+part of these; `make test-all` (CRMHUB_TEST_ALL=1) takes them all:
 
 - each harm at one request of each operation of an adapter, not at each of its requests;
 - processes that die behind each step that lasts, not around each statement and each call;
-- a scene of these that needs no certain CRM with one of two on each database, not with both;
+- the scenes in which these die with one of two CRMs on each database, in turn, not with both;
 - the essential tests of the adapter of Tryton, not all of them on a running Tryton;
 - the benchmark whose findings are faults of the hub, not all benchmarks.
 

@@ -19,13 +19,15 @@ from crmhub.identity.bindings import (
     connection_key,
     of_hub_id,
 )
-from crmhub.identity.resolution import keep_values, person_now, updating
+from crmhub.identity.resolution import (
+    OTHER,
+    OTHERS_HERE,
+    keep_values,
+    person_now,
+    updating,
+)
 
 _b = tables.binding.c
-_other = tables.binding.alias("other")
-_OTHERS_HERE = sa.and_(
-    _other.c.account_id == param("account_id"), _other.c.connection_id == param("connection_id")
-)
 _SET_SAID = {
     name: updating(**{column.name: param("said")}) for name, column in LOOKUP_COLUMNS.items()
 }
@@ -36,17 +38,17 @@ def _person_alike() -> Statement:
 
     The email counts, or the phone where neither binding has an email.
     """
-    neither = sa.and_(_other.c.email.is_(None), _b.email.is_(None))
+    neither = sa.and_(OTHER.c.email.is_(None), _b.email.is_(None))
     # Not one query with OR: SQLite would read all bindings of the connection.
     found = sa.union_all(
         *(
-            sa.select(_other.c.person, _other.c.created_at, _other.c.hub_id)
+            sa.select(OTHER.c.person, OTHER.c.created_at, OTHER.c.hub_id)
             .select_from(tables.binding)
-            .join(_other, sa.and_(_OTHERS_HERE, _other.c.hub_id != _b.hub_id, is_alike))
+            .join(OTHER, sa.and_(OTHERS_HERE, OTHER.c.hub_id != _b.hub_id, is_alike))
             .where(IS_BINDING)
             for is_alike in (
-                _other.c.email == _b.email,
-                sa.and_(neither, _other.c.phone == _b.phone),
+                OTHER.c.email == _b.email,
+                sa.and_(neither, OTHER.c.phone == _b.phone),
             )
         )
     ).subquery("found")

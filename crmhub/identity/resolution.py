@@ -33,9 +33,9 @@ from crmhub.secrets import BASE36
 from crmhub.secrets import token as random_token
 
 _b = tables.binding.c
-_other = tables.binding.alias("other")
-_OTHERS_HERE = sa.and_(
-    _other.c.account_id == param("account_id"), _other.c.connection_id == param("connection_id")
+OTHER = tables.binding.alias("other")
+OTHERS_HERE = sa.and_(
+    OTHER.c.account_id == param("account_id"), OTHER.c.connection_id == param("connection_id")
 )
 
 
@@ -65,13 +65,13 @@ _BEFORE_CONTACT = Statement(
     sa.select(
         *COLUMNS,
         _b.accepted,
-        sa.select(_other.c.person)
+        sa.select(OTHER.c.person)
         .where(
-            _OTHERS_HERE,
-            _other.c.crm_id == param("crm_id"),
-            _other.c.hub_id != param("hub_id"),
+            OTHERS_HERE,
+            OTHER.c.crm_id == param("crm_id"),
+            OTHER.c.hub_id != param("hub_id"),
         )
-        .order_by(_other.c.created_at, _other.c.hub_id)
+        .order_by(OTHER.c.created_at, OTHER.c.hub_id)
         .limit(1)
         .scalar_subquery()
         .label("other_person"),
@@ -129,9 +129,9 @@ _OTHERS_WITHOUT_CONTACT = {
             sa.func.coalesce(_b.email, "") == "",
             sa.exists(
                 sa.select(sa.literal_column("1")).where(
-                    _OTHERS_HERE,
-                    _other.c.hub_id == param("hub_id"),
-                    sa.func.coalesce(_other.c.email, "") == "",
+                    OTHERS_HERE,
+                    OTHER.c.hub_id == param("hub_id"),
+                    sa.func.coalesce(OTHER.c.email, "") == "",
                 )
             ),
         )
