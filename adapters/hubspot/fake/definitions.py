@@ -80,6 +80,7 @@ def definition(
     """
     if type_ == "bool" and not options:
         options = (("true", "Yes"), ("false", "No"))
+    hinted = "numberDisplayHint" if type_ == "number" else "textDisplayHint"
     return {
         "name": name,
         "label": label,
@@ -100,7 +101,7 @@ def definition(
         **({"referencedObjectType": external} if external else {}),
         "hubspotDefined": own,
         "dataSensitivity": sensitivity,
-        **({"textDisplayHint": hint} if hint else {}),
+        **({hinted: hint} if hint else {}),
         "modificationMetadata": {
             "archivable": not own,
             "readOnlyDefinition": own,

@@ -130,3 +130,22 @@ def test_a_refused_token_is_no_fault_of_a_record(fake: FakeHubSpot) -> None:
     fake.fail(401, path="*/properties/*", times=None)
     with pytest.raises(Denied):
         adapted(fake).describe("contacts")
+
+
+def test_field_and_hint_tell_the_type_more_exactly(fake: FakeHubSpot) -> None:
+    fake.define("contacts", "budget", "number", hint="currency")
+    fake.define("contacts", "share", "number", hint="percentage")
+    fake.define("contacts", "work_email", hint="email")
+    fake.define("contacts", "hotline", hint="phone_number")
+    fake.define("contacts", "remarks", field_type="textarea")
+    fake.define("contacts", "nickname")
+    told = {one.name: one.type for one in adapted(fake).describe("contacts")}
+    expected = {
+        "budget": "currency",
+        "share": "number",
+        "work_email": "email",
+        "hotline": "phone",
+        "remarks": "text",
+        "nickname": "string",
+    }
+    assert {name: told[name] for name in expected} == expected
