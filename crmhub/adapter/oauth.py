@@ -22,6 +22,7 @@ from crmhub.adapter.errors import (
     BadConfig,
     Conflict,
     Denied,
+    LacksRight,
     NotFound,
     Problem,
     Rejected,
@@ -35,6 +36,8 @@ KEPT = "access_grant"
 """Name of the `kept` credential that holds the access token, when to renew it, and what came along.
 """
 _REFRESH_TOKEN = "refresh_token"
+# The codes of refused credentials (RFC 6749, 5.2), which some token endpoints send with status 200.
+_REFUSALS = ("invalid_client", "invalid_grant", "unauthorized_client")
 # A renewal ends with its call; the lease lasts slightly longer.
 _LONGEST_LEASE, _LEASE_MARGIN = 600.0, 5.0
 # Renew slightly early, so that no token expires during a call.
@@ -250,13 +253,16 @@ class Grant:
 
         `stored` are the stored credentials. Since a token endpoint has no records, errors about
         records (Rejected, NotFound, Conflict, Uncertain) are converted to BadConfig, Denied or
-        Unavailable.
+        Unavailable. It gives no rights either, so LacksRight becomes Denied.
         """
         try:
             answer = self._exchange(stored)
-            return answer.object() if isinstance(answer, Answer) else answer
-        except Rejected as exc:
-            # RFC 6749, 5.2: refused credentials are a 400 (invalid_grant).
+            fields = answer.object() if isinstance(answer, Answer) else answer
+            if fields.get("error") in _REFUSALS:
+                raise Rejected([], str(fields["error"]))
+            return fields
+        except (Rejected, LacksRight) as exc:
+            # RFC 6749, 5.2: refused credentials are a 400; others use 403, or 200 with the code.
             refused, remedy = "the credentials", "correct them"
             if stored.get(_REFRESH_TOKEN):
                 refused, remedy = "the refresh token", "connect the account anew"

@@ -20,7 +20,9 @@ from crmhub.adapter import (
     Contact,
     ContactWrite,
     Context,
+    Denied,
     Guide,
+    LacksRight,
     Linked,
     NotFound,
     OAuth,
@@ -29,6 +31,7 @@ from crmhub.adapter import (
     Rejected,
     Response,
     Saved,
+    Setting,
     Step,
     Throttled,
     Unavailable,
@@ -864,6 +867,41 @@ class LogsTheEmail(SmallAdapter):
     def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
         logging.getLogger("small").info("creating %s", properties.get("email"))
         return super().create_contact(properties, mark=mark)
+
+
+class WithAKey(SmallAdapter):
+    """No liar: it signs in with a key, and knows the CRM's code for a wrong one."""
+
+    settings = (
+        *(one for one in SmallAdapter.settings if not one.secret),
+        Setting("key", "Key", secret=True, required=True),
+    )
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        key = context.credentials["key"]
+        self.http._authorize = lambda: {"Authorization": f"Bearer {key}"}
+        self.http._renew = lambda: False
+
+    def _failure(self, answer: Answer) -> AdapterError | None:
+        if isinstance(answer.body, dict) and answer.body.get("code") == "WRONG_KEY":
+            return Denied("Small CRM refuses the key.")
+        return super()._failure(answer)
+
+
+class ReadsTheStatusOfAWrongKey(WithAKey):
+    """Takes a wrong key for a missing right, a refused value or nonsense, by the status alone."""
+
+    _failure = SmallAdapter._failure
+
+
+@caught_by("test_a_wrong_secret_is_told_from_a_missing_right")
+class TakesARefusalForAMissingRight(SmallAdapter):
+    def call(self, method: str, *path: str, **options: Any) -> Answer:
+        try:
+            return super().call(method, *path, **options)
+        except Denied as exc:
+            raise LacksRight(exc.message) from None
 
 
 @caught_by("test_no_secret_shows")

@@ -26,6 +26,7 @@ NAMES = {
 PIPELINES = {"sales": ("open", "won"), "renewals": ("due", "renewed")}
 PLACES = {"deals": ("pipeline", "dealstage"), "tickets": ("hs_pipeline", "hs_pipeline_stage")}
 STATUSES = ("lead", "customer")
+KEY = "the-key-of-the-small-crm"
 _ID = re.compile(r"[1-9][0-9]{0,15}", re.ASCII)
 Record = dict[str, Any]
 
@@ -44,7 +45,9 @@ class SmallCrm:
         self.records: dict[str, dict[int, Record]] = {kind: {} for kind in NAMES}
         self.search_lag = 0.0
         self.refresh_token = "refresh-0-of-the-small-crm"
-        self.access_tokens: set[str] = set()
+        self.access_tokens: set[str] = {KEY}
+        # How a wrong key or refresh token is refused, beside a code.
+        self.refusal = 401
         self.renewals = 0
         self._ids = 0
         self._lock = threading.Lock()
@@ -102,7 +105,8 @@ class SmallCrm:
             if (method, path) == ("POST", ["token"]):
                 return 200, self._renew(parse_qs(body.decode()))
             if token not in self.access_tokens:
-                raise Refused(401, message=f"the token {token} is not valid")
+                said = f"the token {token} is not valid"
+                raise Refused(self.refusal, code="WRONG_KEY", message=said)
             sent = json.loads(body) if body else {}
             match method, path:
                 case "GET", ["me"]:
@@ -140,7 +144,7 @@ class SmallCrm:
 
     def _renew(self, form: Mapping[str, list[str]]) -> Record:
         if form["refresh_token"] != [self.refresh_token]:
-            raise Refused(400, error="invalid_grant")
+            raise Refused(self.refusal, error="invalid_grant")
         self.renewals += 1
         self.refresh_token = f"refresh-{self.renewals}-of-the-small-crm"
         token = f"access-{self.renewals}-of-the-small-crm"

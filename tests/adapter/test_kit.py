@@ -51,10 +51,12 @@ class Small(HttpAdapterTests):
     choice = ("status", "lead")
     read_only = "created"
     breakdowns = ((200, {"deadlock": True}),)
+    refusal = 401
 
     @pytest.fixture
     def crm(self) -> Iterator[SmallCrm]:
         with SmallCrm() as crm:
+            crm.refusal = self.refusal
             yield crm
 
 
@@ -192,6 +194,32 @@ def test_a_liar_is_caught(
     chosen = dict([*CAUGHT_BY.items()][first::RUNS])
     caught = _all_failed(pytester, chosen)
     assert caught == {liar.__name__: set(tests) for liar, tests in chosen.items()}
+
+
+WRONG_SECRET = "test_a_wrong_secret_is_told_from_a_missing_right"
+
+
+def test_a_wrong_secret_must_be_recognized_by_whatever_status_the_crm_has_for_it(
+    pytester: pytest.Pytester,
+) -> None:
+    lines = ["from tests.adapter import liars, test_kit", "from tests.adapter.small_crm import KEY"]
+    by_token = f"credentials = {dict(Small.credentials)!r}"
+    for adapter, given in {
+        "SmallAdapter": by_token,
+        "WithAKey": "credentials = {'key': KEY}",
+        "ReadsTheStatusOfAWrongKey": "credentials = {'key': KEY}",
+    }.items():
+        for status in (200, 400, 401, 403):
+            lines += [f"class Test{adapter}{status}(test_kit.Small):"]
+            lines += [f"    adapter_class = liars.{adapter}", f"    refusal = {status}"]
+            lines += [f"    {given}"]
+    path = pytester.makepyfile("\n".join(lines))
+    ran = pytester.inline_run(*QUIET, path, "-k", WRONG_SECRET)
+    passed, skipped, failed = ran.listoutcomes()
+    assert (len(passed), skipped) == (9, [])
+    assert {report.nodeid.split("::")[1].removeprefix("Test") for report in failed} == {
+        f"ReadsTheStatusOfAWrongKey{status}" for status in (200, 400, 403)
+    }
 
 
 def test_an_honest_adapter_is_not_caught(pytester: pytest.Pytester) -> None:

@@ -33,6 +33,7 @@ _MODULES = (
     "tokens",
     "wire",
     "writing",
+    "wrong_secrets",
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in _MODULES))
 
