@@ -222,6 +222,27 @@ def test_a_wrong_secret_must_be_recognized_by_whatever_status_the_crm_has_for_it
     }
 
 
+def test_a_failure_shows_the_request_its_body_and_the_harm(pytester: pytest.Pytester) -> None:
+    path = pytester.makepyfile(
+        """
+        from tests.adapter import liars, test_kit
+
+        class TestLiar(test_kit.Small):
+            adapter_class = liars.SendsAWriteAgain
+        """
+    )
+    harmed, other = faulty("reset after"), "test_a_change_to_nothing_clears_the_property"
+    shown = pytester.runpytest(*QUIET, f"{path}::TestLiar::{harmed}").stdout
+    shown.fnmatch_lines(["E*create_contact, from request 1 on: *"])
+    shown.fnmatch_lines(['E*request 1 (harmed: reset after): POST /v1/contacts {"properties": *'])
+    path.write_text(path.read_text().replace("SendsAWriteAgain", "DropsBlanks"))
+    shown = pytester.runpytest(*QUIET, f"{path}::TestLiar::{other}").stdout
+    shown.fnmatch_lines(
+        ["*requests to the CRM*", 'request 2: PATCH /v1/contacts/1 {"properties":*']
+    )
+    assert Small.credentials["refresh_token"] not in shown.str()
+
+
 def test_an_honest_adapter_is_not_caught(pytester: pytest.Pytester) -> None:
     assert _failed(pytester, SmallAdapter, faulty("400"), "test_no_secret_shows") == set()
 

@@ -13,6 +13,7 @@ from crmhub.adapter.testing.judging import JudgingTests, met
 from crmhub.adapter.testing.operation import Operation
 from crmhub.adapter.testing.proxy import FaultProxy
 
+_SHOWN = 3
 _HARMS = {harm.name: harm for harm in harms()}
 
 
@@ -64,7 +65,9 @@ class EveryFaultTests(JudgingTests):
                     with connection.within(CALL_S):
                         lie = self._judged(connection, proxy, ready, harm)
                     where = f"from request {nth + 1} on" if lasting else f"at request {nth + 1}"
-                    lies += [f"{operation.name}, {where}: {lie}"] if lie else []
+                    if lie:
+                        harmed = [f"    {one}" for one in proxy.shown(harm=harm.name)[:_SHOWN]]
+                        lies.append("\n".join([f"{operation.name}, {where}: {lie}", *harmed]))
                     if operation.returns_nothing or met(proxy) < 2:
                         break
         return lies

@@ -13,10 +13,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
+from crmhub.adapter.masking import mask
+
 _HOP_BY_HOP = frozenset(
     {"connection", "keep-alive", "transfer-encoding", "content-length", "te", "upgrade", "host"}
 )
 _TIMEOUT_S = 30
+_SHOWN = 1_000
 _COMMON = ("accept", "accept-encoding", "connection", "content-length", "host", "user-agent")
 MAIN = "url"
 """The name of the CRM's main host, in `FaultProxy.urls` and in the settings of a test class."""
@@ -48,6 +51,12 @@ class Request:
         These are equal for two requests if the adapter sends the same request again.
         """
         return self.method, self.target, self.body
+
+    def shown(self, secrets: Iterable[str]) -> str:
+        """Return the request as a failed test shows it: with its body, and without secrets."""
+        body = self.body[:_SHOWN].decode("utf-8", "replace")
+        host = "" if self.host == MAIN else f"{self.host}: "
+        return mask(f"{host}{self.method} {self.target} {body}".rstrip(), secrets)
 
     @property
     def quoted(self) -> str:
@@ -81,7 +90,7 @@ class FaultProxy:
     The proxy forwards requests unchanged until `inject` is called, and records them in `requests`.
     The proxy calls the function `state`, which returns the CRM's records, to detect which requests
     changed them. The function `secrets` returns the secrets that the CRM knows, any of which it may
-    quote.
+    quote, and `hidden` those that no report of a test shows.
     """
 
     def __init__(
@@ -94,6 +103,7 @@ class FaultProxy:
         self.requests: list[Request] = []
         self.state = state
         self.secrets: Callable[[], Iterable[str]] = tuple
+        self.hidden: Callable[[], Iterable[str]] = tuple
         self.stopped = threading.Event()
         self._fault: Fault | None = None
         self._when: Callable[[Request], bool] = lambda request: True
@@ -158,6 +168,16 @@ class FaultProxy:
         with self._lock:
             self.requests = []
             self._fault = None
+
+    def shown(self, *, harm: str = "") -> list[str]:
+        """Return the recorded requests as failed tests show them; with `harm`, the harmed ones."""
+        hidden = self.hidden()
+        lines: list[str] = []
+        for nth, request in enumerate(self.requests, 1):
+            if request.fault or not harm:
+                met = f" (harmed: {harm or 'yes'})" if request.fault else ""
+                lines.append(f"request {nth}{met}: {request.shown(hidden)}")
+        return lines
 
     def hand_on(self, request: Request) -> Reply:
         """Send a recorded request to the CRM over a new connection; return the CRM's response."""

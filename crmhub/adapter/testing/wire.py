@@ -19,6 +19,9 @@ from crmhub.adapter.testing.proxy import FaultProxy, Request
 from crmhub.adapter.testing.writes import CreatesLinked
 
 
+_SHOWN = 20
+
+
 class WireTests(AdapterTests):
     """Base class of the tests that inspect the requests of an HTTP adapter.
 
@@ -46,8 +49,16 @@ class WireTests(AdapterTests):
             yield proxy
 
     @pytest.fixture(autouse=True)
-    def _quoting(self, connection: Connection, proxy: FaultProxy) -> None:
+    def _quoting(
+        self, connection: Connection, proxy: FaultProxy, request: pytest.FixtureRequest
+    ) -> Iterator[None]:
+        """Tell the proxy the secrets; let the report of a failed test show the last requests."""
+        given = connection.secrets()
         proxy.secrets = connection.secrets_of_the_crm
+        proxy.hidden = lambda: given | connection.secrets()
+        yield
+        shown = "\n".join(proxy.shown()[-_SHOWN:])
+        request.node.add_report_section("teardown", "requests to the CRM", shown)
 
     @pytest.fixture
     def url(self, proxy: FaultProxy) -> str:

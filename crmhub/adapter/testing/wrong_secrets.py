@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from crmhub.adapter import BadConfig, Denied, LacksRight, Throttled
+from crmhub.adapter import AdapterError, BadConfig, Denied, LacksRight, Throttled
 from crmhub.adapter.testing.base import assert_readable
 from crmhub.adapter.testing.connection import Connection, SharedTexts
 from crmhub.adapter.testing.crm import HttpCrm
@@ -38,11 +38,12 @@ class WrongSecretTests(WireTests):
                 before, saved = ready.state(), len(connection.saved)
                 connection.credentials = {**right, **dict.fromkeys(kept, ""), name: wrong}
                 connection.shared = SharedTexts()
+                said: list[object] = []
+                errors: list[AdapterError] = []
                 try:
                     errors = self._errors(ready, connection.adapter())
                 except AssertionError as exc:
-                    errors = []
-                    lies.append(f"{operation.name} with a wrong {name}: {exc}")
+                    said.append(exc)
                 connection.credentials = right
                 for error in errors:
                     assert_readable(error, connection)
@@ -50,8 +51,10 @@ class WrongSecretTests(WireTests):
                     # Some CRMs answer nobody after several wrong passwords.
                     throttled = denied and isinstance(error, Throttled)
                     if isinstance(error, LacksRight) or not (refused or throttled):
-                        lies.append(f"{operation.name} with a wrong {name}: {error!r}")
+                        said.append(repr(error))
                     denied |= refused
+                called = "; ".join(proxy.shown()[-1:])
+                lies += [f"{operation.name} with a wrong {name}: {one} ({called})" for one in said]
                 assert ready.state() == before
                 assert len(connection.saved) == saved, "it stores what is no token"
         assert not lies, "\n".join(["it must be Denied or BadConfig:", *lies])
