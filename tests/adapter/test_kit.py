@@ -257,6 +257,47 @@ def test_what_every_contact_needs_is_no_part_left_out(pytester: pytest.Pytester)
     assert _failed(pytester, SmallAdapter, faulty("400"), created, says=needed) == set()
 
 
+class WritesNumbersAnew(SmallCrm):
+    """Stores 5 as 5.00, and knows the amount of deals."""
+
+    def _check(self, kind: str, properties: Mapping[str, Any], own: int = 0) -> None:
+        properties = {name: value for name, value in properties.items() if name != "amount"}
+        super()._check(kind, properties, own)
+
+    def _insert(self, kind: str, properties: dict[str, Any], *more: Any, **options: Any) -> int:
+        numbers = ("city", "amount")
+        kept = {n: f"{v}.00" if n in numbers and v else v for n, v in properties.items()}
+        return super()._insert(kind, kept, *more, **options)
+
+
+def test_what_the_crm_needs_is_compared_as_a_number(pytester: pytest.Pytester) -> None:
+    path = pytester.makepyfile(
+        """
+        import pytest
+        from tests.adapter import test_kit
+
+        class TestNeeding(test_kit.Small):
+            needed = {"contacts": {"city": "5"}, "deals": {"amount": "1250"}}
+
+            @pytest.fixture
+            def crm(self):
+                with test_kit.WritesNumbersAnew() as crm:
+                    yield crm
+        """
+    )
+    fault, lost = faulty("500 after"), "test_what_lost_its_answer_is_made_once"
+    ran = pytester.inline_run(
+        *QUIET,
+        path,
+        "-k",
+        f"{fault.partition('[')[0]} and 500 or {lost}"
+        " or created or changes_nothing or batch or lead or record",
+    )
+    passed, _, failed = ran.listoutcomes()
+    assert [report.nodeid for report in failed] == []
+    assert len(passed) > 40
+
+
 def test_a_standard_test_is_not_overridden_without_a_reason() -> None:
     with pytest.raises(TypeError, match=r"test_no_secret_shows.*xfail"):
 

@@ -7,6 +7,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, ClassVar, TypeVar
 
 import pytest
@@ -31,6 +32,8 @@ HOURS = 3600.0
 _POLL = 0.02
 # A secret of this length does not appear in a text by chance.
 _SURELY = 8
+# No phone or code, whose leading zeros or plus count.
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?", re.ASCII)
 E = TypeVar("E", bound=AdapterError)
 T = TypeVar("T")
 _numbers = itertools.count(1)
@@ -105,7 +108,10 @@ class Base:
     For example `{"test_a_value_comes_back_as_it_was_written[emoji]": "latin letters only"}`.
     """
     needed: Mapping[str, Mapping[str, str]] = {}
-    """The properties that the CRM requires in a new record, with values, by kind of record."""
+    """The properties that the CRM requires in a new record, with values, by kind of record.
+
+    A number may come back in another form, such as 5.00 for 5.
+    """
     titles: Mapping[Linked, str] = {"deals": "dealname", "tickets": "subject"}
     details: Mapping[Linked, tuple[str, str]] = {
         "deals": ("amount", "1250"),
@@ -206,7 +212,8 @@ class Base:
 
         `kind` is the kind of record, such as "contacts".
         """
-        return {**self.needed.get(kind, {}), **properties}
+        needed = {name: numeric(value) for name, value in self.needed.get(kind, {}).items()}
+        return {**needed, **properties}
 
     def person(self, **properties: str) -> dict[str, str]:
         """Return the properties of a new contact: a unique email, a unique text, and `properties`.
@@ -282,6 +289,28 @@ class Base:
             pytest.skip("the fake CRM has no search_lag: its search is never late")
         crm.search_lag = HOURS
         return crm
+
+
+class _Number(str):
+    """The text of a number, which equals every text of the same number."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        same = isinstance(other, str) and _NUMBER.fullmatch(other) is not None
+        return same and Decimal(self) == Decimal(str(other))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+
+def numeric(text: str) -> str:
+    """Return `text`; if it is a number, a text that equals other texts of this number.
+
+    A CRM may store 1250 as 1250.00.
+    """
+    return _Number(text) if _NUMBER.fullmatch(text) else text
 
 
 def either(error: type[E], call: Callable[[], T]) -> T | E:

@@ -18,7 +18,6 @@ from crmhub.adapter.testing.operations import operations_of
 from crmhub.adapter.testing.proxy import FaultProxy, Request
 from crmhub.adapter.testing.writes import CreatesLinked
 
-
 _SHOWN = 20
 
 
