@@ -31,6 +31,9 @@ _TRAITS: Mapping[str, Callable[[type[Adapter]], str]] = {
     "one property for the name (`whole_name`)": lambda one: one.whole_name or "-",
     "several emails of a contact (`email_names`)": lambda one: _yes(len(one.email_names) > 1),
     "emails are unique in the CRM (`unique_emails`)": lambda one: _yes(one.unique_emails),
+    "titles are unique in the CRM (`unique_titles`)": lambda one: (
+        ", ".join(sorted(one.unique_titles)) or "-"
+    ),
     "a lost write may take effect for (`under_way_s`)": lambda one: f"{one.under_way_s:g} s",
 }
 

@@ -97,6 +97,12 @@ class Adapter(ABC):
     email, as its only one or as one of several. The hub then creates the contact of a new lead
     that has a phone, too, without looking its email up.
     """
+    unique_titles: ClassVar[frozenset[Linked]] = frozenset()
+    """The kinds of records of which the CRM refuses a second one with the same title.
+
+    `create_for_contact` then raises Conflict with the title's name, and never returns the record
+    that has the title, since it is another contact's.
+    """
     phone_names: ClassVar[tuple[str, ...]] = ("phone", "mobilephone")
     """The names of the contact properties that `has_phone` needs."""
     remembered_first: ClassVar[bool] = False

@@ -221,12 +221,13 @@ class CreateForContact(Action):
 
 
 def _places(account: Account, kind: Linked) -> Collection[str]:
-    """Return the names of the properties that hold the pipeline and the stage of a record.
+    """Return the names of the properties without which a record is not created.
 
-    The result has the hub's names, and the names that bots use by the field map.
+    They are those of pipeline, stage and title. The result has the hub's names, and the names that
+    bots use by the field map.
     """
-    rules = account.connection.field_map.of(kind)
-    return PLACES.union(map(rules.hub_name, PLACES))
+    rules, names = account.connection.field_map.of(kind), PLACES | {_TITLES[kind]}
+    return names.union(map(rules.hub_name, names))
 
 
 @dataclass(frozen=True, slots=True)

@@ -869,6 +869,22 @@ class LogsTheEmail(SmallAdapter):
         return super().create_contact(properties, mark=mark)
 
 
+class KnowsUniqueTitles(SmallAdapter):
+    """No liar: it says that its CRM takes a title only once."""
+
+    unique_titles = frozenset({"deals", "tickets"})
+
+
+class TakesTheDealOfTheTitle(KnowsUniqueTitles):
+    """Returns the record that has the title, whose contact is another."""
+
+    def create_for_contact(self, *args: Any, **options: Any) -> Saved:
+        try:
+            return super().create_for_contact(*args, **options)
+        except Conflict as exc:
+            return Saved(exc.existing_id, "created")
+
+
 class WithAKey(SmallAdapter):
     """No liar: it signs in with a key, and knows the CRM's code for a wrong one."""
 

@@ -71,7 +71,8 @@ class SmallAdapter(Adapter):
             case 422, {"errors": list(errors)}:
                 return Rejected([Problem(one["field"], one["reason"]) for one in errors])
             case 409, {"id": int(id)}:
-                return Conflict("This email is taken.", existing_id=str(id), name="email")
+                name = body.get("field", "email")
+                return Conflict(f"This {name} is taken.", existing_id=str(id), name=name)
         return None
 
     # Contacts.

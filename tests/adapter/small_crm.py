@@ -25,6 +25,7 @@ NAMES = {
 }
 PIPELINES = {"sales": ("open", "won"), "renewals": ("due", "renewed")}
 PLACES = {"deals": ("pipeline", "dealstage"), "tickets": ("hs_pipeline", "hs_pipeline_stage")}
+TITLES = {"deals": "dealname", "tickets": "subject"}
 STATUSES = ("lead", "customer")
 KEY = "the-key-of-the-small-crm"
 _ID = re.compile(r"[1-9][0-9]{0,15}", re.ASCII)
@@ -48,6 +49,7 @@ class SmallCrm:
         self.access_tokens: set[str] = {KEY}
         # How a wrong key or refresh token is refused, beside a code.
         self.refusal = 401
+        self.unique_titles = False
         self.renewals = 0
         self._ids = 0
         self._lock = threading.Lock()
@@ -214,6 +216,10 @@ class SmallCrm:
 
     def _create(self, kind: str, sent: Record, contact: int = 0) -> int:
         self._check(kind, sent["properties"])
+        title = TITLES.get(kind, "")
+        for one in self.records[kind].values() if self.unique_titles and title else ():
+            if one["properties"].get(title) == sent["properties"].get(title):
+                raise Refused(409, message="this title is taken", id=one["id"], field=title)
         return self._insert(kind, sent["properties"], sent.get("mark", ""), contact)
 
     def _insert(self, kind: str, properties: Record, mark: str, contact: int = 0) -> int:

@@ -51,12 +51,13 @@ class Small(HttpAdapterTests):
     choice = ("status", "lead")
     read_only = "created"
     breakdowns = ((200, {"deadlock": True}),)
-    refusal = 401
+    rules: Mapping[str, Any] = {}
+    """How this CRM differs from others: attributes of `SmallCrm`."""
 
     @pytest.fixture
     def crm(self) -> Iterator[SmallCrm]:
         with SmallCrm() as crm:
-            crm.refusal = self.refusal
+            vars(crm).update(self.rules)
             yield crm
 
 
@@ -211,7 +212,10 @@ def test_a_wrong_secret_must_be_recognized_by_whatever_status_the_crm_has_for_it
     }.items():
         for status in (200, 400, 401, 403):
             lines += [f"class Test{adapter}{status}(test_kit.Small):"]
-            lines += [f"    adapter_class = liars.{adapter}", f"    refusal = {status}"]
+            lines += [
+                f"    adapter_class = liars.{adapter}",
+                f"    rules = {{'refusal': {status}}}",
+            ]
             lines += [f"    {given}"]
     path = pytester.makepyfile("\n".join(lines))
     ran = pytester.inline_run(*QUIET, path, "-k", WRONG_SECRET)
@@ -255,6 +259,27 @@ def test_what_every_contact_needs_is_no_part_left_out(pytester: pytest.Pytester)
     needed = '    needed = {"contacts": {"status": "lead"}}'
     created = "test_a_lead_that_lost_its_answer_makes_one_contact_when_it_is_tried_again"
     assert _failed(pytester, SmallAdapter, faulty("400"), created, says=needed) == set()
+
+
+def test_a_crm_may_take_a_title_only_once(pytester: pytest.Pytester) -> None:
+    lines = ["from tests.adapter import liars, test_kit"]
+    for adapter in ("KnowsUniqueTitles", "SmallAdapter", "TakesTheDealOfTheTitle"):
+        lines += [f"class Test{adapter}(test_kit.Small):", "    rules = {'unique_titles': True}"]
+        lines += [f"    adapter_class = liars.{adapter}"]
+    path = pytester.makepyfile("\n".join(lines))
+    taken = "test_a_title_that_is_taken_makes_another_record_or_a_conflict"
+    tests = (
+        "linked or made or record or stage or mark or find_marked or create_for or credentials"
+        f" or ({faulty('').partition('[')[0]} and 500)"
+    )
+    ran = pytester.inline_run(*QUIET, path, "-k", f"KnowsUniqueTitles and ({tests}) or {taken}")
+    passed, _, failed = ran.listoutcomes()
+    assert len(passed) > 60
+    assert sorted(report.nodeid.split("::", 1)[1] for report in failed) == [
+        f"Test{liar}::{taken}[{kind}]"
+        for liar in ("SmallAdapter", "TakesTheDealOfTheTitle")
+        for kind in ("deals", "tickets")
+    ]
 
 
 class WritesNumbersAnew(SmallCrm):

@@ -259,8 +259,11 @@ class Base:
     def title(self, kind: Linked, title: str = "A title") -> dict[str, str]:
         """Return the properties of a new deal or ticket.
 
-        The properties are the title, and those that the CRM requires.
+        The properties are the title, and those that the CRM requires. If titles must be unique in
+        the CRM, each call returns another one.
         """
+        if kind in self.adapter_class.unique_titles:
+            title = f"{title} {next(_numbers)}"
         return self.made(kind, {self.titles[kind]: title})
 
     def announced(self, feature: str) -> None:

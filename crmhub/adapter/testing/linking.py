@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from crmhub.adapter import Adapter, Linked, NotFound, Rejected, Saved, Unsupported
+from crmhub.adapter import Adapter, Conflict, Linked, NotFound, Rejected, Saved, Unsupported
 from crmhub.adapter.testing.base import Base, either, new_mark, numeric
 from crmhub.adapter.testing.crm import Crm
 
@@ -44,11 +44,12 @@ class LinkingTests(Base):
         self, adapter: Adapter, crm: Crm, kind: Linked
     ) -> None:
         id = self._people(crm)
-        saved = self._made(adapter, kind, id, self.title(kind, "Ünique ; title"))
+        sent = self.title(kind, "Ünique ; title")
+        saved = self._made(adapter, kind, id, sent)
         assert (type(saved.id), saved.outcome) == (str, "created")
         linked = crm.linked(kind, id)
         assert list(linked) == [saved.id]
-        assert linked[saved.id][self.titles[kind]] == "Ünique ; title"
+        assert linked[saved.id][self.titles[kind]] == sent[self.titles[kind]]
         assert crm.count(kind) == 1
         assert not any(crm.linked(kind, other) for other in crm.contacts() if other != id)
 
@@ -61,6 +62,24 @@ class LinkingTests(Base):
         second = self._made(adapter, kind, id, self.title(kind))
         assert crm.linked(kind, id).keys() == {first.id, second.id}
         assert first.id != second.id
+
+    @each_kind
+    def test_a_title_that_is_taken_makes_another_record_or_a_conflict(
+        self, adapter: Adapter, crm: Crm, kind: Linked
+    ) -> None:
+        """Test that no contact gets the record of another contact, whose title is the same."""
+        theirs, mine = (crm.add_contact(self.person()) for _ in range(2))
+        sent, unique = self.title(kind), kind in self.adapter_class.unique_titles
+        first = self._made(adapter, kind, theirs, sent)
+        second = either(Conflict, lambda: self._made(adapter, kind, mine, sent))
+        if isinstance(second, Conflict):
+            assert unique, f"name {kind} in unique_titles: the CRM takes a title once"
+            assert second.name == self.titles[kind], "name the title in the Conflict"
+            assert second.existing_id in (first.id, "")
+        else:
+            assert second.id != first.id, "it returns the record that has the title"
+            assert not unique, f"the CRM takes a title of {kind} twice: see unique_titles"
+        assert len(crm.linked(kind, mine)) == crm.count(kind) - 1 == (not unique)
 
     @each_kind
     def test_nothing_is_made_for_a_contact_that_is_not_there(

@@ -114,13 +114,12 @@ class FindMarked(Reads):
     name = feature = "find_marked"
 
     def prepare(self) -> None:
+        titles = {kind: self.tests.title(kind) for kind in self.tests.titles}
         self.kind, _ = first_kind(
             self.tests,
-            lambda kind: self.sound.create_for_contact(
-                kind, self.id, self.tests.title(kind), mark=self.mark
-            ),
+            lambda kind: self.sound.create_for_contact(kind, self.id, titles[kind], mark=self.mark),
         )
-        self.sent = self.tests.title(self.kind)
+        self.sent = titles[self.kind]
         super().prepare()
 
     def call(self, adapter: Adapter) -> object:

@@ -116,14 +116,17 @@ class CreatesLinked(Operation):
 
     kind: ClassVar[Linked]
 
-    def call(self, adapter: Adapter) -> object:
-        sent = self.tests.title(self.kind)
-        return adapter.create_for_contact(self.kind, self.id, sent, mark=self.mark)
+    def prepare(self) -> None:
+        self.sent = self.tests.title(self.kind)
+
+    def call(self, adapter: Adapter) -> Saved:
+        return adapter.create_for_contact(self.kind, self.id, self.sent, mark=self.mark)
 
     def find(self, adapter: Adapter) -> Saved | None:
         """Return the record that an earlier attempt of the call created, or None."""
-        sent = self.tests.title(self.kind)
-        return adapter.find_marked(self.kind, self.id, self.mark, sent=sent, since_ms=self.since_ms)
+        return adapter.find_marked(
+            self.kind, self.id, self.mark, sent=self.sent, since_ms=self.since_ms
+        )
 
     def repeat(self, adapter: Adapter, *, written_ms: int) -> Saved:
         """Create the record again, as the hub does after an attempt that ended Uncertain.
@@ -131,11 +134,10 @@ class CreatesLinked(Operation):
         If `find` returns a record, return that record instead. `written_ms` is the latest time at
         which the attempt may have sent a write, in milliseconds since 1970.
         """
-        sent = self.tests.title(self.kind)
         if record := self.find(adapter):
             return record
-        hold_back_create(adapter, self.kind, sent, written_ms)
-        return adapter.create_for_contact(self.kind, self.id, sent, mark=self.mark)
+        hold_back_create(adapter, self.kind, self.sent, written_ms)
+        return self.call(adapter)
 
     def is_right(self, result: object, before: State, after: State) -> bool:
         return (
@@ -150,8 +152,8 @@ class CreatesLinked(Operation):
         made = after.counts[self.kind] - before.counts[self.kind]
         fresh = after.linked[self.kind].keys() - before.linked[self.kind].keys()
         linked = len(after.linked[self.kind]) - len(before.linked[self.kind])
-        title = self.tests.title(self.kind).items()
-        if not all(after.linked[self.kind][id].items() >= title for id in fresh):
+        sent = self.sent.items()
+        if not all(after.linked[self.kind][id].items() >= sent for id in fresh):
             return "wrong"
         if after.contacts != before.contacts or made != 1:
             return "wrong"
