@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from adapters.zoho.connecting import EDITIONS, accounts_url
+from adapters.zoho.connecting import EDITIONS, accounts_url, api_url
 from adapters.zoho.failures import Duplicate, Refused, failure, token_failure
 from crmhub.adapter import (
     AdapterError,
@@ -73,7 +73,7 @@ class Api:
     # Credentials and limits.
 
     def _base_url(self) -> str:
-        usual = f"https://www.zohoapis.{self._context.settings['data_centre']}"
+        usual = api_url(self._context.settings)
         return f"{(self._grant.kept('api_domain') or usual).rstrip('/')}/crm/v8"
 
     def _exchange(self, credentials: Mapping[str, str]) -> Answer:

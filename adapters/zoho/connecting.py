@@ -6,12 +6,14 @@ Sources: Zoho's pages "OAuth authentication" and "API limits" of the CRM API v8,
 from __future__ import annotations
 
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 from crmhub.adapter import Guide, Setting, Step
 from crmhub.adapter.oauth import connect_guide, oauth_settings
 
-CENTRES = ("com", "eu", "in", "com.au", "com.cn", "jp", "ca", "sa")
+CENTRES = ("com", "eu", "uk", "in", "com.au", "com.cn", "jp", "ca", "sa")
 """The data centres of Zoho, as the ends of its addresses."""
+_ACCOUNTS = "accounts."
 EDITIONS: Mapping[str, tuple[int, int]] = {
     "free": (5_000, 5),
     "standard": (50_000, 10),
@@ -47,7 +49,8 @@ SETTINGS = (
         "Data centre",
         choices=CENTRES,
         default="com",
-        help="The end of the address at which you use Zoho CRM, such as eu of crm.zoho.eu.",
+        help="The end of the address at which you use Zoho CRM, such as eu of crm.zoho.eu."
+        " For one that is not in the list, enter the login address.",
     ),
     Setting(
         "edition",
@@ -73,7 +76,7 @@ SETTINGS = (
         "accounts_url",
         "Login address",
         "url",
-        help="Leave this empty, unless you try the fake Zoho CRM.",
+        help="Only for a data centre that is not in the list, such as https://accounts.zoho.ae.",
     ),
     *oauth_settings("Zoho"),
 )
@@ -120,15 +123,26 @@ GUIDES = (
 
 def accounts_url(settings: Mapping[str, str]) -> str:
     """Return the address of Zoho's server for logins and tokens, without a slash at its end."""
-    if settings["accounts_url"]:
-        return settings["accounts_url"].rstrip("/")
-    return f"https://accounts.{_brand(settings)}.{settings['data_centre']}"
+    return settings["accounts_url"].rstrip("/") or f"https://{_ACCOUNTS}{_domain(settings)}"
+
+
+def api_url(settings: Mapping[str, str]) -> str:
+    """Return the address of the API, for a token that came without it."""
+    return f"https://www.zohoapis.{_domain(settings).partition('.')[2]}"
 
 
 def page_url(settings: Mapping[str, str], tab: str, record_id: str) -> str:
     """Return the address of the page of a record; `tab` is the name of its module in addresses."""
-    return f"https://crm.{_brand(settings)}.{settings['data_centre']}/crm/tab/{tab}/{record_id}"
+    return f"https://crm.{_domain(settings)}/crm/tab/{tab}/{record_id}"
 
 
-def _brand(settings: Mapping[str, str]) -> str:
-    return "zohocloud" if settings["data_centre"] == "ca" else "zoho"
+def _domain(settings: Mapping[str, str]) -> str:
+    """Return the domain of the account's data centre, such as zoho.eu.
+
+    It is that of the login address, except for an address that is not Zoho's, such as a fake.
+    """
+    host = urlsplit(settings["accounts_url"]).hostname or ""
+    if host.startswith(_ACCOUNTS):
+        return host.removeprefix(_ACCOUNTS)
+    centre = settings["data_centre"]
+    return f"zohocloud.{centre}" if centre == "ca" else f"zoho.{centre}"

@@ -10,9 +10,9 @@ import pytest
 import requests
 
 from adapters.fakes.zoho import FakeZoho
-from adapters.zoho import ZohoAdapter
+from adapters.zoho import ZohoAdapter, connecting
 from adapters.zoho.connecting import CENTRES, SCOPES
-from crmhub.adapter import OAuth, configured
+from crmhub.adapter import BadConfig, OAuth, configured
 from crmhub.egress import Egress
 from crmhub.operations import oauth_code
 from tests.adapters.zoho.zoho_crm import SECRETS, ZohoCrm, adapted
@@ -83,6 +83,19 @@ def test_pages_lead_to_the_data_centre(fake: FakeZoho) -> None:
     assert contact.url == f"https://crm.zohocloud.ca/crm/tab/Contacts/{contact.id}"
     deal = adapter.create_for_contact("deals", contact.id, {"dealname": "Engine"})
     assert deal.url == f"https://crm.zohocloud.ca/crm/tab/Potentials/{deal.id}"
+
+
+def test_a_login_address_names_a_data_centre_that_is_not_in_the_list() -> None:
+    settings = {"accounts_url": "https://accounts.zoho.ae/", "data_centre": "com"}
+    assert oauth(**settings).token_url == "https://accounts.zoho.ae/oauth/v2/token"
+    assert connecting.api_url(settings) == "https://www.zohoapis.ae"
+    page = connecting.page_url(settings, "Contacts", "7")
+    assert page == "https://crm.zoho.ae/crm/tab/Contacts/7"
+    listed = {"accounts_url": "", "data_centre": "uk"}
+    assert connecting.api_url(listed) == "https://www.zohoapis.uk"
+    for address in ("accounts.zoho.ae", "ftp://accounts.zoho.ae"):
+        with pytest.raises(BadConfig, match="accounts_url"):
+            configured(ZohoAdapter, {**settings, "accounts_url": address}, SECRETS)
 
 
 def test_the_page_of_zoho_names_every_scope_and_setting() -> None:
