@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from adapters.hubspot.api import BATCH, SEARCH
@@ -11,7 +12,18 @@ from adapters.hubspot.connecting import GUIDES, OWNERS_SCOPE, SCOPES, SETTINGS, 
 from adapters.hubspot.failures import MissingScopes
 from adapters.hubspot.reading import search_body
 from adapters.hubspot.writing import Writing
-from crmhub.adapter import Guide, LacksRight, Linked, OAuth, Problem, Rejected, Saved, Setting
+from crmhub.adapter import (
+    Described,
+    Guide,
+    Kind,
+    LacksRight,
+    Linked,
+    OAuth,
+    Problem,
+    Rejected,
+    Saved,
+    Setting,
+)
 from crmhub.adapter.answers import parse_time
 from crmhub.adapter.defined import Candidate
 from crmhub.adapter.oauth import token_or_oauth
@@ -71,6 +83,11 @@ class HubSpotAdapter(Writing):
         return self._api.http.clock_ahead
 
     # Metadata.
+
+    def describe(self, kind: Kind) -> list[Described]:
+        described = super().describe(kind)
+        required = self.definitions.required(kind)
+        return [replace(one, required=one.name in required) for one in described]
 
     def check(self) -> None:
         """Test the credentials by calling every endpoint that needs a right.

@@ -63,8 +63,10 @@ class Api:
     def path(self, area: str, *rest: str) -> tuple[str, ...]:
         """Return the path of an endpoint, as segments; `rest` are its last ones.
 
-        `area` is "objects", "properties", "pipelines" or "owners".
+        `area` is "objects", "properties", "pipelines", "owners" or "crm-object-schemas".
         """
+        if area == "crm-object-schemas":
+            return (area, self._version, *rest)
         if self._version == "v3":
             # Links between records are in the version v4 of otherwise the same paths.
             return ("crm", "v4" if "associations" in rest else "v3", area, *rest)

@@ -32,7 +32,9 @@ SETTINGS = (
         "API version",
         choices=("2026-09", "2026-03", "v3"),
         default="2026-09",
-        help="HubSpot supports a dated version for 18 months, and v3 until September 2027.",
+        help="HubSpot supports a dated version for 18 months: 2026-09 until March 2028, 2026-03"
+        " until September 2027. v3 ends in September 2027, and v4, by which v3 reads links between"
+        " records, on 30 March 2027.",
     ),
     Setting(
         "mark_property",

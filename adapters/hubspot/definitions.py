@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -99,6 +99,19 @@ class HubSpotDefinitions(Definitions):
             body = {"archived": False, "dataSensitivity": name, "inputs": inputs}
             definitions |= _by_name(self._api.listed("POST", *path, absent=True, body=body))
         return definitions
+
+    def required(self, kind: Kind) -> Collection[str]:
+        """Return the names of the properties that HubSpot requires of a new record of this kind.
+
+        The result is empty if the access token may not read the account's schemas.
+        """
+        try:
+            schema = self._api.send("GET", *self._api.path("crm-object-schemas", "schemas", kind))
+        # The right is optional, and a missing hint is no reason to describe nothing.
+        except (MissingScopes, NotFound, Rejected):
+            return ()
+        names = schema.object().get("requiredProperties")
+        return [text_of(name) for name in names] if isinstance(names, list) else ()
 
     def load_pipelines(self, kind: Linked) -> list[Pipeline]:
         answer = self._api.listed("GET", *self._api.path("pipelines", kind))

@@ -223,10 +223,11 @@ def adapter(
 def check(client_id: str) -> None:
     """Test the connection to an account's CRM, and check the field map with it.
 
-    Exits with 1 on a fault.
+    Warns of properties that the CRM requires and neither helpers nor field map fill. Exits with 1
+    on a fault.
     """
     with opened_hub() as hub:
-        from crmhub.operations import map_fields, set_crm
+        from crmhub.operations import map_fields, mappable_properties, set_crm
 
         account = hub.load_account(client_id)
         field_map = account.connection.field_map
@@ -234,9 +235,12 @@ def check(client_id: str) -> None:
         fault = found.message if found else ""
         if not fault and (faults := map_fields.check(hub, account, field_map).faults):
             fault = f"field map: {listed(faults)}"
+        warnings = [] if fault else mappable_properties.unfilled(hub, account)
     if fault:
         raise click.ClickException(f"{account.connection.adapter}: {fault}")
     click.echo(f"{account.connection.adapter}: connection test passed.")
+    for warning in warnings:
+        click.echo(f"Warning: {warning}")
 
 
 @account.command()

@@ -20,7 +20,13 @@ from crmhub.console.blueprint import PREFIX, blueprint
 from crmhub.console.pages import done, page, refused, see
 from crmhub.console.sessions import author
 from crmhub.errors import HubError, NotFound, Semantic
-from crmhub.operations import crm_secrets, queue_statistics, set_crm, switch_crm
+from crmhub.operations import (
+    crm_secrets,
+    mappable_properties,
+    queue_statistics,
+    set_crm,
+    switch_crm,
+)
 from crmhub.operations.set_crm import Crm, Fault
 from crmhub.operations.switch_crm import DECISIONS, Decision
 
@@ -82,7 +88,10 @@ def crm_check(client_id: str) -> flask.Response:
     except HubError as exc:
         return refused(exc, "account/crm.html", **crm_page(client_id, name, error=exc))
     shown = crm_page(client_id, name, typed=True, fault=fault)
-    return page("account/crm.html", tested=True, **shown)
+    account = hub().load_account(client_id)
+    is_tested = fault is None and name == account.connection.adapter
+    warnings = mappable_properties.unfilled(hub(), account) if is_tested else []
+    return page("account/crm.html", tested=True, warnings=warnings, **shown)
 
 
 def given_crm(adapter: str) -> Crm:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from crmhub.adapter import Conflict, Problem, Rejected, Saved
@@ -58,12 +58,18 @@ def write_accepted_properties(
             problems, message = (Problem(exc.name, exc.message),), ""
         else:
             return Stored(saved, (*left_out, *saved.refused))
-        left_out += problems
+        left_out += (one if one.name in properties else _missing(one) for one in problems)
         names = {problem.name for problem in problems}
         if strict or not names or names.intersection(places) or not names <= rest.keys():
             raise refusal(left_out, message)
         rest = {name: value for name, value in rest.items() if name not in names}
     raise refusal(left_out, "" if left_out else "There is nothing to write.")
+
+
+def _missing(problem: Problem) -> Problem:
+    """Return the problem of a property that the CRM requires and nobody sent, with the remedy."""
+    remedy = f"Set a constant for {problem.name} in the field map, or send a value"
+    return replace(problem, reason=f"{problem.reason.rstrip('.')}. {remedy}")
 
 
 def refusal(problems: Sequence[Problem], message: str = "") -> Rejected:

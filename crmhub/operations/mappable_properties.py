@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import IDENTITY, KINDS, WHOLE_NAME, KindMap
-from crmhub.adapter import AdapterError, Choice, Described, LacksRight, Written
-from crmhub.helpers.crm_connection import AWAY, connect
+from crmhub.adapter import (
+    AdapterError,
+    Choice,
+    Described,
+    LacksRight,
+    Pipeline,
+    Unsupported,
+    Written,
+)
+from crmhub.helpers.crm_connection import AWAY, ask, connect
 from crmhub.helpers.deadlines import within
 from crmhub.hub import Hub
 from crmhub.properties.kinds import KINDS as RECORD_KINDS
 
 _ASK_S = 20.0
+# What the helpers send of new records, by the hub's names.
+_SENT: Mapping[Written, tuple[str, ...]] = {
+    "contacts": (WHOLE_NAME, "firstname", "lastname", *IDENTITY),
+    "deals": ("dealname", "pipeline", "dealstage"),
+    "tickets": ("subject", "hs_pipeline", "hs_pipeline_stage", "hs_ticket_priority"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +78,33 @@ def mappable(hub: Hub, account: Account, *, seconds: float = _ASK_S) -> list[Map
     return found
 
 
+def unfilled(hub: Hub, account: Account) -> list[str]:
+    """Return a warning for each property that the CRM requires of new records and nothing fills.
+
+    It is filled by the helpers, or by a constant of the field map. What the CRM does not tell is
+    left out.
+    """
+    warnings: list[str] = []
+    for kind in KINDS:
+        rules = account.connection.field_map.of(kind)
+        filled = {rules.crm_name(name) for name in _SENT[kind]}
+        filled |= {rule.to for rule in rules.rules.values() if rule.constant}
+        try:
+            described = ask(hub, account, lambda adapter: adapter.describe(kind))  # noqa: B023
+        # A connection test has its own errors.
+        except AdapterError:
+            continue
+        needed = [one.name for one in described if one.required and not one.read_only]
+        how = "" if kind == "contacts" else ", or let the bot send it"
+        warnings += [
+            f"The CRM requires {name} of new {kind}."
+            f" Set a constant for {name} in the field map{how}."
+            for name in needed
+            if name not in filled
+        ]
+    return warnings
+
+
 def is_identity(kind: Written, name: str) -> bool:
     return kind == "contacts" and name in IDENTITY
 
@@ -93,9 +135,12 @@ def crm_properties(
         if kind == "contacts" or not adapter.can("pipelines"):
             return properties
         record_kind = RECORD_KINDS[kind]
-        pipelines = adapter.pipelines(kind)
+        pipelines: Sequence[Pipeline] = ()
+        # A CRM may have pipelines for another kind of records only.
+        with suppress(Unsupported):
+            pipelines = adapter.pipelines(kind)
     stages = {stage.value: stage for pipeline in pipelines for stage in pipeline.stages}
-    choices = tuple(Choice(pipeline.id, pipeline.label) for pipeline in pipelines)
+    choices = tuple(Choice(pipeline.id, pipeline.label) for pipeline in pipelines if pipeline.id)
     for name, options in (
         (record_kind.pipeline, choices),
         (record_kind.stage, tuple(stages.values())),

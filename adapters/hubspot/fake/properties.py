@@ -11,6 +11,7 @@ from adapters.hubspot.fake import shapes
 from adapters.hubspot.fake.answers import Refused, iso, not_found
 from adapters.hubspot.fake.calls import Call
 from adapters.hubspot.fake.definitions import Definition, definition
+from adapters.hubspot.fake.writing import OF_TICKET
 
 _MAX_UNIQUE = 10
 _MAX_INPUTS = 100
@@ -41,6 +42,17 @@ def list_definitions(call: Call) -> Answer:
         if definition["dataSensitivity"] == sensitivity
     ]
     return Answer(200, {"results": definitions})
+
+
+def read_schema(call: Call) -> Answer:
+    """Respond with the schema of a kind of record, with the properties that the account requires.
+
+    The definitions of the properties are left out.
+    """
+    own = OF_TICKET if call.kind == "tickets" else ()
+    required = [*own, *call.portal.rules[call.kind].required]
+    body = {"name": call.kind, "requiredProperties": required, "properties": []}
+    return Answer(200, body)
 
 
 def read_definition(call: Call) -> Answer:

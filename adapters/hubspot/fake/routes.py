@@ -88,6 +88,7 @@ _TABLE: dict[str, dict[str, dict[str, Endpoint]]] = {
             "DELETE": pipelines.delete_stage,
         },
     },
+    "crm-object-schemas": {"schemas/{kind}": {"GET": properties.read_schema}},
     "owners": {"": {"GET": account.list_owners}, "{id}": {"GET": account.read_owner}},
     "account-info": {
         "details": {"GET": account.details},
@@ -144,6 +145,8 @@ class Route:
         if kind == "tickets":
             return frozenset({"tickets"})
         reads = self._reads(method)
+        if self.area == "crm-object-schemas":
+            return frozenset({f"crm.schemas.{kind}.read"})
         if self.area == "properties":
             schemas = f"crm.schemas.{kind}.{'read' if reads else 'write'}"
             return frozenset({schemas, *_objects(kind)} if reads else {schemas})
@@ -199,8 +202,11 @@ def _placed(parts: list[str]) -> tuple[str, str, list[str]] | None:
             return "associations", "v4", rest
         case ["crm", area, version, *rest] if version in DATED and area in _TABLE:
             return area, version, rest
-        case ["account-info", version, *rest] if version in (*DATED, "v3"):
-            return "account-info", version, rest
+        case ["account-info" | "crm-object-schemas" as area, version, *rest] if version in (
+            *DATED,
+            "v3",
+        ):
+            return area, version, rest
     return None
 
 

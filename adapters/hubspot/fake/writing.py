@@ -12,7 +12,8 @@ from adapters.hubspot.fake.portal import Portal, Record
 from adapters.hubspot.fake.values import searchable_phone, stored
 
 _ANY_OF_CONTACT = ("email", "firstname", "lastname")
-_OF_TICKET = ("subject", "hs_pipeline_stage")
+OF_TICKET = ("subject", "hs_pipeline_stage")
+"""The properties that every ticket needs."""
 _STAGES_OF_LIFE = [value for value, _ in LIFECYCLE]
 _SEARCHABLE = {
     "phone": "hs_searchable_calculated_phone_number",
@@ -169,7 +170,7 @@ def _not_among(name: str, value: str, allowed: Iterable[str]) -> WrongValue:
 def _check_complete(kind: str, values: dict[str, str]) -> None:
     if kind == "contacts" and not any(values.get(name) for name in _ANY_OF_CONTACT):
         raise missing(_ANY_OF_CONTACT, SINGULAR[kind], code="MISSING_REQUIRED_PROPERTY")
-    if kind == "tickets" and (lacking := [name for name in _OF_TICKET if not values.get(name)]):
+    if kind == "tickets" and (lacking := [name for name in OF_TICKET if not values.get(name)]):
         raise missing(lacking, SINGULAR[kind], code="MISSING_REQUIRED_PROPERTY")
 
 

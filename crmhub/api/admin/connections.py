@@ -17,7 +17,7 @@ from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub, needs
 from crmhub.api.schemas import MOMENT, Shown
 from crmhub.errors import NotFound
-from crmhub.operations import change_account, connect_crm, set_crm
+from crmhub.operations import change_account, connect_crm, mappable_properties, set_crm
 from crmhub.operations.set_crm import LAST, Crm
 from crmhub.operations.switch_crm import DECISIONS
 from crmhub.records.search.filters import iso
@@ -105,6 +105,14 @@ class CheckedShown(Shown):
     message = fields.String(
         required=True, metadata={"description": 'What is wrong, in its words; "" when nothing.'}
     )
+    warnings = fields.List(
+        fields.String(),
+        required=True,
+        metadata={
+            "description": "A sentence for each property that the CRM requires of new records, and"
+            " that neither helpers nor field map fill."
+        },
+    )
 
 
 class AdapterPageShown(PageOf):
@@ -145,12 +153,13 @@ def _set(query: dict[str, Any], body: dict[str, Any], client_id: str) -> flask.R
 @needs("accounts:write")
 @blueprint.arguments(CheckInput())
 def _check(body: dict[str, Any], client_id: str) -> flask.Response:
-    crm = None
+    account, crm = hub().load_account(client_id), None
     if body:
-        present = hub().load_account(client_id).connection.adapter
-        crm = _crm(body.get("adapter", present), body)
+        crm = _crm(body.get("adapter", account.connection.adapter), body)
     fault = set_crm.check_crm(hub(), client_id, crm)
-    return as_json({"ok": fault is None, "message": fault.message if fault else ""})
+    warnings = mappable_properties.unfilled(hub(), account) if fault is None and not crm else []
+    message = fault.message if fault else ""
+    return as_json({"ok": fault is None, "message": message, "warnings": warnings})
 
 
 @blueprint.post("/accounts/<client_id>/connection/link")

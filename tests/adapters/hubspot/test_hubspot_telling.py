@@ -149,3 +149,15 @@ def test_field_and_hint_tell_the_type_more_exactly(fake: FakeHubSpot) -> None:
         "nickname": "string",
     }
     assert {name: told[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize("version", ["2026-09", "v3"])
+def test_the_properties_that_the_account_requires_are_described_as_required(
+    fake: FakeHubSpot, version: str
+) -> None:
+    fake.require("deals", "amount", "dealtype")
+    adapter = adapted(fake, api_version=version)
+    assert [one.name for one in adapter.describe("deals") if one.required] == ["amount", "dealtype"]
+    assert not any(one.required for one in adapter.describe("contacts"))
+    fake.tokens.scopes -= {"crm.schemas.deals.read"}
+    assert not any(one.required for one in adapted(fake).describe("deals"))

@@ -266,3 +266,24 @@ def test_a_link_for_a_customer_needs_the_public_address(
     assert made.status_code == 201, made.text
     assert made.get_json()["url"].startswith("https://hub.example.com/console/connect/")
     assert "days" in refused(admin.post(path, body | {"days": 31}), 400)
+
+
+def test_a_test_warns_of_what_the_crm_requires_and_nothing_fills(
+    admin: Admin, client: Client, fake: FakeHubSpot
+) -> None:
+    fake.require("contacts", "email", "jobtitle", "city")
+    fake.require("deals", "dealname", "amount")
+    put(admin, client, hubspot(fake, access_token=fake.token))
+    path = f"/accounts/{client.account.client_id}"
+    admin.put(f"{path}/field-map", {"contacts": {"city": {"constant": "Rome", "set": "empty"}}})
+    checked = admin.post(f"{path}/connection/check", {}).get_json()
+    assert (checked["ok"], checked["message"]) == (True, "")
+    assert checked["warnings"] == [
+        "The CRM requires jobtitle of new contacts. Set a constant for jobtitle in the field map.",
+        "The CRM requires amount of new deals. Set a constant for amount in the field map, or let"
+        " the bot send it.",
+    ]
+    sent = {"contactToken": "t", "name": "Ann Lee", "email": "ann@example.com"}
+    answer = client.helper("/chatbot/createLead/{generated}", sent)
+    assert answer.status_code == 422
+    assert "Set a constant for jobtitle in the field map" in answer.get_json()["message"]
