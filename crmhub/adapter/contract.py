@@ -301,7 +301,11 @@ class Adapter(ABC):
         self._cannot("list properties")
 
     def pipelines(self, kind: Linked) -> list[Pipeline]:
-        """Return the pipelines for deals or for tickets, with their stages."""
+        """Return the pipelines for deals or for tickets, with their stages.
+
+        If the CRM has stages and no pipelines, return one pipeline with the id "". Raises
+        Unsupported for a kind of records that has neither.
+        """
         self._cannot("list pipelines")
 
     def owners(self) -> list[Owner]:

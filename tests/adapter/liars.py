@@ -869,6 +869,12 @@ class LogsTheEmail(SmallAdapter):
         return super().create_contact(properties, mark=mark)
 
 
+class HasNoPipelines(SmallAdapter):
+    """No liar: its CRM has neither pipelines nor stages, so it overrides no `pipelines`."""
+
+    pipelines = Adapter.pipelines
+
+
 class KnowsUniqueTitles(SmallAdapter):
     """No liar: it says that its CRM takes a title only once."""
 

@@ -261,6 +261,26 @@ def test_what_every_contact_needs_is_no_part_left_out(pytester: pytest.Pytester)
     assert _failed(pytester, SmallAdapter, faulty("400"), created, says=needed) == set()
 
 
+def test_a_crm_may_have_stages_without_pipelines_or_neither(pytester: pytest.Pytester) -> None:
+    path = pytester.makepyfile(
+        """
+        from tests.adapter import liars, test_kit
+
+        class TestNeither(test_kit.Small):
+            adapter_class = liars.HasNoPipelines
+            rules = {"pipelines": {}}
+
+        class TestStages(test_kit.Small):
+            rules = {"pipelines": {"": ("open", "won")}}
+        """
+    )
+    tests = "pipeline or stage or record or linked or definitions or announced or rejected_by"
+    passed, _, failed = pytester.inline_run(*QUIET, path, "-k", tests).listoutcomes()
+    assert [report.nodeid for report in failed] == []
+    assert len(passed) > 40
+    assert sum("test_every_stage_that_is_listed" in report.nodeid for report in passed) == 2
+
+
 def test_a_crm_may_take_a_title_only_once(pytester: pytest.Pytester) -> None:
     lines = ["from tests.adapter import liars, test_kit"]
     for adapter in ("KnowsUniqueTitles", "SmallAdapter", "TakesTheDealOfTheTitle"):

@@ -275,13 +275,13 @@ class Base:
         """Return the pipelines for deals or for tickets.
 
         Skip the test if the adapter does not support `pipelines`, or the CRM has no records of this
-        kind.
+        kind, or no pipelines for them.
         """
         self.announced("pipelines")
         try:
             return adapter.pipelines(kind)
         except Unsupported:
-            pytest.skip(f"{self.adapter_class.title} has no {kind}")
+            pytest.skip(f"{self.adapter_class.title} has no pipelines of {kind}")
 
     def lagging(self, crm: Crm) -> LaggingCrm:
         """Make the CRM's search show all later writes only after an hour; return the CRM.

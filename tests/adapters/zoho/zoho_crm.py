@@ -98,10 +98,8 @@ class ZohoCrm:
 
 
 def _shown(kind: str, record: Mapping[str, Any]) -> dict[str, str]:
-    # Cases have no pipeline.
-    values = {"hs_pipeline": ""} if kind == "tickets" else {}
     texts = {n: to_text(v.get("id") if isinstance(v, dict) else v) for n, v in record.items()}
-    return values | {_NAMES[kind].get(name, name): text for name, text in texts.items()}
+    return {_NAMES[kind].get(name, name): text for name, text in texts.items()}
 
 
 def connected(fake: FakeZoho, **settings: str) -> Connection:
