@@ -7,6 +7,7 @@ from typing import get_args
 
 from crmhub.adapter import Adapter, Linked, has_oauth
 from crmhub.adapter import features as overridden
+from crmhub.adapter.bot_names import BOT_NAMES
 from crmhub.adapter.registry import Registry
 from crmhub.adapter.types import FORMS
 
@@ -70,6 +71,17 @@ def _linked(adapter: type[Adapter], kind: Linked) -> str:
     return f"with `{setting}`" if setting else "yes"
 
 
+def names() -> str:
+    """Return the table of the names that bots use, by kind of record."""
+    rows = [["Kind", "Name", "Example"], ["---"] * 3]
+    rows += [
+        [kind, f"`{name}`", f"`{example}`"]
+        for kind, examples in BOT_NAMES.items()
+        for name, example in examples.items()
+    ]
+    return _table(rows)
+
+
 def types() -> str:
     """Return the table of how an adapter writes the values of each type."""
     rows = [["Type", "Text", "Example"], ["---"] * 3]
@@ -83,4 +95,8 @@ def _table(rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-MAKERS: Mapping[str, Callable[..., str]] = {"features": features, "types": types}
+MAKERS: Mapping[str, Callable[..., str]] = {
+    "features": features,
+    "names": names,
+    "types": types,
+}

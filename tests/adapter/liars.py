@@ -869,6 +869,21 @@ class LogsTheEmail(SmallAdapter):
         return super().create_contact(properties, mark=mark)
 
 
+@caught_by(
+    "test_the_names_that_bots_use_are_stored_or_rejected_by_name",
+    "test_the_names_that_bots_use_for_a_record_are_stored_or_rejected_by_name[deals]",
+)
+class DropsWhatBotsSend(SmallAdapter):
+    dropped = ("jobtitle", "closedate")
+
+    def call(self, method: str, *path: str, **options: Any) -> Answer:
+        body = options.get("body") or {}
+        if "properties" in body:
+            kept = {n: v for n, v in body["properties"].items() if n not in self.dropped}
+            options["body"] = {**body, "properties": kept}
+        return super().call(method, *path, **options)
+
+
 class HasNoPipelines(SmallAdapter):
     """No liar: its CRM has neither pipelines nor stages, so it overrides no `pipelines`."""
 

@@ -18,6 +18,8 @@ from crmhub.adapter import (
     Linked,
     Pipeline,
     PropertyType,
+    Rejected,
+    Saved,
     Store,
     Unsupported,
     features,
@@ -322,6 +324,22 @@ def either(error: type[E], call: Callable[[], T]) -> T | E:
         return call()
     except error as exc:
         return exc
+
+
+def leaving_out(
+    write: Callable[[Mapping[str, str]], Saved], properties: Mapping[str, str]
+) -> tuple[Saved, dict[str, str]]:
+    """Call `write` without the properties that it rejects by name; return the result and the rest.
+
+    Fail if it rejects a property that was not sent, or names none.
+    """
+    rest = dict(properties)
+    while isinstance(saved := either(Rejected, lambda: write(rest)), Rejected):  # noqa: B023
+        named = {problem.name for problem in saved.problems}
+        assert named, f"it names no property: {saved}"
+        assert named <= rest.keys(), f"it names what was not sent: {named - rest.keys()}"
+        rest = {name: value for name, value in rest.items() if name not in named}
+    return saved, rest
 
 
 def new_mark() -> str:

@@ -17,7 +17,8 @@ from crmhub.adapter import (
     Unsupported,
     features,
 )
-from crmhub.adapter.testing.base import Base, either, new_mark, numeric
+from crmhub.adapter.bot_names import BOT_NAMES
+from crmhub.adapter.testing.base import Base, either, leaving_out, new_mark, numeric
 from crmhub.adapter.testing.crm import Crm
 
 _OWNERS = 3
@@ -142,6 +143,19 @@ class LinkingTests(Base):
             assert crm.count(kind) == 0
         else:
             assert crm.linked(kind, id)[saved.id][name] == numeric(value)
+
+    @each_kind
+    def test_the_names_that_bots_use_for_a_record_are_stored_or_rejected_by_name(
+        self, adapter: Adapter, crm: Crm, kind: Linked
+    ) -> None:
+        """Test that no property of `BOT_NAMES` is dropped, or refused under another name."""
+        id = self._people(crm)
+        places = {self.pipeline_names[kind], self.stage_names[kind]}
+        sent = {n: v for n, v in BOT_NAMES[kind].items() if n not in places}
+        sent |= self.title(kind)
+        saved, sent = leaving_out(lambda sent: self._made(adapter, kind, id, sent), sent)
+        stored = crm.linked(kind, id)[saved.id]
+        assert [name for name in sent if not stored.get(name)] == [], "these were dropped"
 
     def test_a_ticket_of_high_priority_is_not_like_one_of_low(
         self, adapter: Adapter, crm: Crm

@@ -24,6 +24,7 @@ OURS = {
         "team_id": "pipeline",
         "stage_id": "dealstage",
         "user_id": "hubspot_owner_id",
+        "date_deadline": "closedate",
     },
     "tickets": {
         "name": "subject",

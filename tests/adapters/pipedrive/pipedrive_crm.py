@@ -43,6 +43,7 @@ _OURS = {
     "stage_id": "dealstage",
     "pipeline_id": "pipeline",
     "owner_id": "hubspot_owner_id",
+    "expected_close_date": "closedate",
 }
 _OF_TICKETS = {"title": "subject", "stage_id": "hs_pipeline_stage", "pipeline_id": "hs_pipeline"}
 

@@ -16,7 +16,8 @@ SECRETS = {"password": PASSWORD}
 # What the adapter writes below the comment of a deal or ticket.
 _MARK = re.compile(r"(?:\n\n)?crmhub: \S+\Z")
 _DEALS = """
-    select id::text, description, trim_scale(amount)::text, state, employee::text, comment
+    select id::text, description, trim_scale(amount)::text, state, employee::text, comment,
+    end_date::text
     from sale_opportunity where %(party)s::int is null or party = %(party)s
 """
 _TICKETS = """
@@ -24,7 +25,7 @@ _TICKETS = """
     from project_work where type = 'task' and (%(party)s::int is null or party = %(party)s)
 """
 _NAMES: Mapping[Linked, tuple[str, ...]] = {
-    "deals": ("dealname", "amount", "dealstage", "hubspot_owner_id", "comment"),
+    "deals": ("dealname", "amount", "dealstage", "hubspot_owner_id", "comment", "closedate"),
     "tickets": ("subject", "comment", "hs_pipeline", "hs_pipeline_stage"),
 }
 

@@ -27,6 +27,8 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "Pipeline": "pipeline",
         "Stage": "dealstage",
         "Owner": "hubspot_owner_id",
+        "Closing_Date": "closedate",
+        "Description": "description",
     },
     "tickets": {
         "Subject": "subject",
