@@ -6,7 +6,7 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from crmhub.adapter import Adapter, Denied, Setting, registry
+from crmhub.adapter import Adapter, Denied, Described, Setting, Unsupported, registry
 
 # The operations behind the commands are tested on each database.
 pytestmark = pytest.mark.databases("sqlite")
@@ -102,6 +102,22 @@ def test_check_says_what_is_wrong_and_exits_with_1(acme):
     acme("account", "adapter", "acme", "fake", "--secret", "access_token=-", stdin="wrong\n")
     broken = acme("account", "check", "acme", code=1)
     assert broken.stderr == ("crmhub: fake: The token was refused; make a new one in the CRM.\n")
+
+
+def test_check_warns_of_what_the_crm_requires_and_nothing_fills(acme, monkeypatch):
+    def describe(self, kind):
+        if kind != "tickets":
+            raise Unsupported("It describes no others.")
+        names = ("subject", "product", "id")
+        return [Described(n, n, "string", required=True, read_only=n == "id") for n in names]
+
+    monkeypatch.setattr(Fake, "describe", describe)
+    acme("account", "adapter", "acme", "fake", "--secret", "access_token=@token")
+    assert acme("account", "check", "acme").stdout.splitlines() == [
+        "fake: connection test passed.",
+        "Warning: The CRM requires product of new tickets. Set a constant for product in the field"
+        " map, or let the bot send it.",
+    ]
 
 
 def test_what_is_not_named_stays(acme):

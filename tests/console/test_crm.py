@@ -73,6 +73,18 @@ def buttons(page):
     return [label for attributes, label in shown if "hidden" not in attributes]
 
 
+def test_a_test_warns_of_what_the_crm_requires_and_nothing_fills(
+    operator, on_hubspot, hubspot, form, path
+):
+    hubspot.fake.require("deals", "amount")
+    try:
+        tested = text_of(operator.send(f"{path}/check", form, at=path))
+    finally:
+        hubspot.fake.require("deals")
+    assert "Connection test passed." in tested
+    assert "The CRM requires amount of new deals." in tested
+
+
 def test_a_crm_without_settings_has_nothing_to_test(operator, on_hubspot, path):
     assert "Test connection" in buttons(operator.get(path))
     back = operator.get(f"{path}?adapter=local")

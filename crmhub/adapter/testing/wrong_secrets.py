@@ -61,15 +61,16 @@ class WrongSecretTests(WireTests):
 
     def _wrong(self, connection: Connection) -> dict[str, str]:
         """Return a wrong value of each secret with which the tests sign in, by name."""
-        made = {
+        wrong = {
             name: _another(connection.credentials[name])
             for name, secret in self.credentials.items()
             # A secret that ends with the address of the fake has no part that could be wrong.
             if not re.search(r"\{\w+\}/?$", secret)
         }
-        if not made:
+        wrong.update(self.wrong_secrets)
+        if not wrong:
             pytest.skip("the test class signs in with no secret")
-        return made | self.wrong_secrets
+        return wrong
 
 
 def _another(secret: str) -> str:
