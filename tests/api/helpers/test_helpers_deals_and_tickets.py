@@ -8,7 +8,7 @@ from typing import Any
 import flask
 import pytest
 
-from crmhub.adapter import Unavailable
+from crmhub.adapter import Conflict, Unavailable
 from crmhub.hub import Hub
 from crmhub.identity import bindings
 from tests.api.helpers.helper_calls import (
@@ -351,3 +351,24 @@ def test_an_id_of_a_connection_that_was_left_is_not_used_again(
     with hub.database.reading() as connection:
         assert bindings.of_token(connection, client.account, "t") is None
     assert _create(client, DEAL, hub_id).status_code == 404
+
+
+@ONE_DATABASE
+@both
+def test_a_record_whose_title_the_crm_refuses_is_422_and_not_made_without_it(
+    app: flask.Flask, helper: Helper
+) -> None:
+    calls: list[str] = []
+
+    def refuse_once(call: str) -> None:
+        calls.append(call)
+        if calls.count("create_for_contact") == 1:
+            raise Conflict("another one has this title", existing_id="5", name=helper.title)
+
+    with adapters(app, FAKE):
+        client, crm = fake_client(app)
+        contact_id = lead(client).json["contactId"]
+        crm.during = refuse_once
+        answer = _create(client, helper, contact_id, city="Rome")
+    assert (answer.status_code, helper.title in answer.json["message"]) == (422, True)
+    assert crm.linked == []
