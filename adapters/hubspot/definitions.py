@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from adapters.hubspot.api import BATCH, TYPE_IDS, Api
@@ -25,6 +26,7 @@ from crmhub.adapter import (
 from crmhub.adapter.answers import Answer, objects_in, parse_time, text_of, value_at
 from crmhub.adapter.definitions import Definitions
 from crmhub.adapter.http import TooLarge
+from crmhub.adapter.remembered import Remembered
 
 _LEVELS = ("non_sensitive", "sensitive", "highly_sensitive")
 _TYPES: Mapping[str, PropertyType] = {
@@ -56,6 +58,10 @@ class HubSpotDefinitions(Definitions):
         super().__init__(context, TYPE_IDS)
         self._api = api
         self._mark = context.settings["mark_property"]
+        self._required = {
+            kind: Remembered(partial(self._load_required, kind), context, name=f"required {kind}")
+            for kind in TYPE_IDS
+        }
 
     @contextmanager
     def reject_sensitive(self, kind: Kind, names: Iterable[str]) -> Iterator[None]:
@@ -105,13 +111,16 @@ class HubSpotDefinitions(Definitions):
 
         The result is empty if the access token may not read the account's schemas.
         """
+        return self._required[kind].get()
+
+    def _load_required(self, kind: Kind) -> list[str]:
         try:
             schema = self._api.send("GET", *self._api.path("crm-object-schemas", "schemas", kind))
         # The right is optional, and a missing hint is no reason to describe nothing.
         except (MissingScopes, NotFound, Rejected):
-            return ()
+            return []
         names = schema.object().get("requiredProperties")
-        return [text_of(name) for name in names] if isinstance(names, list) else ()
+        return [text_of(name) for name in names] if isinstance(names, list) else []
 
     def load_pipelines(self, kind: Linked) -> list[Pipeline]:
         answer = self._api.listed("GET", *self._api.path("pipelines", kind))

@@ -107,10 +107,9 @@ class CheckedShown(Shown):
     )
     warnings = fields.List(
         fields.String(),
-        required=True,
         metadata={
             "description": "A sentence for each property that the CRM requires of new records, and"
-            " that neither helpers nor field map fill."
+            " that neither helpers nor field map fill; left out when there is none."
         },
     )
 
@@ -158,8 +157,8 @@ def _check(body: dict[str, Any], client_id: str) -> flask.Response:
         crm = _crm(body.get("adapter", account.connection.adapter), body)
     fault = set_crm.check_crm(hub(), client_id, crm)
     warnings = mappable_properties.unfilled(hub(), account) if fault is None and not crm else []
-    message = fault.message if fault else ""
-    return as_json({"ok": fault is None, "message": message, "warnings": warnings})
+    shown = {"ok": fault is None, "message": fault.message if fault else ""}
+    return as_json(shown | ({"warnings": warnings} if warnings else {}))
 
 
 @blueprint.post("/accounts/<client_id>/connection/link")

@@ -127,10 +127,12 @@ def test_definitions_are_read_once(version: str, kind: Kind) -> None:
     with wire(api_version=version) as it:
         for _ in range(3):
             it.give(200, {"results": []})
+        it.give(200, {"requiredProperties": []})
         assert it.adapter.describe(kind) == it.adapter.describe(kind) == []
         path = area(version, "properties", kind)
         levels = ("", "?dataSensitivity=sensitive", "?dataSensitivity=highly_sensitive")
-        assert it.sent == [f"GET {path}{level}" for level in levels]
+        schema = f"GET /crm-object-schemas/{version}/schemas/{kind}"
+        assert it.sent == [*(f"GET {path}{level}" for level in levels), schema]
 
 
 @each_version
@@ -296,6 +298,7 @@ def test_an_option_without_a_place_comes_after_those_that_have_one() -> None:
         stage = {"name": "lifecyclestage", "type": "enumeration", "options": options}
         it.give(200, {"results": [stage]})
         it.give(200, {"results": []}).give(200, {"results": []})
+        it.give(200, {"requiredProperties": []})
         it.give(200, record(email="ann@x.org", lifecyclestage="customer"))
         it.give(200, record(email="ann@x.org", lifecyclestage="own"))
         mine = {"email": "ann@x.org", "lifecyclestage": "own"}
