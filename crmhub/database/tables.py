@@ -845,6 +845,8 @@ event_subscription = sa.Table(
     sa.Column("paused_until", MS, nullable=False),
     sa.Column("created_at", MS, nullable=False),
     sa.Column("changed_at", MS, nullable=False),
+    # The API key with which it ends; none if an operator made it.
+    sa.Column("key_id", sa.Text),
 )
 """Subscriptions of accounts to events, each with the address that the events are sent to."""
 

@@ -82,6 +82,9 @@ class Deliveries:
         """Start to send due deliveries in free threads; return how many seconds to pause then."""
         due, later_ms = claiming.find_due(self._database)
         for subscription in due:
+            if subscription.key_end:
+                self._end_of_key(subscription.account_id, *subscription.key_end)
+                continue
             if (most := self._free_threads(subscription, len(due))) <= 0:
                 continue
             found = claiming.claim(self._database, subscription, most=most)
@@ -162,6 +165,10 @@ class Deliveries:
             data=claimed.data,
         )
         return sending.send(self._egress, row.url, secret, claimed.event_id, body)
+
+    def _end_of_key(self, account_id: int, key_id: str, how: str) -> None:
+        _log.warning("API key %s of account %s %s, with its events.", key_id, account_id, how)
+        self._database.transact(lambda tx: subscriptions.end_of_key(tx, account_id, key_id, how))
 
     def _end(self, claimed: Claimed, state: subscriptions.State, reason: str) -> None:
         _log.warning(

@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 import pytest
 
+from crmhub.accounts import keys
+from crmhub.audit import Author
 from crmhub.database import write_batcher
 from crmhub.database.connection import Database
 from crmhub.events import claiming, outcomes, retention
@@ -413,6 +416,25 @@ def test_a_worker_delivers_within_a_second(scene: Scene) -> None:
         worker.wake()
         thread.join()
     assert scene.states == ["delivered"]
+
+
+def test_an_expired_key_ends_its_subscription_before_the_next_delivery(scene: Scene) -> None:
+    hub, client = scene.hub, scene.client
+    key = hub.database.transact(lambda tx: keys.create(tx, client.account.id))
+    of = (hub, client.account.client_id)
+    made = event_subscriptions.add(
+        *of, url=scene.receiver.url, types=["*"], by=Author("key", "a key", key.key_id)
+    )
+    event_subscriptions.change(*of, scene.id, state="disabled", by=TESTS)
+    client.make()
+    for column, how in (("expires_at", "has expired"), ("revoked_at", "was revoked")):
+        scene.execute(f"update api_key set {column} = 1 where account_id = :account")
+        with hub.database.across_accounts(), ThreadPoolExecutor(1) as pool:
+            Deliveries(hub.database, hub.egress, hub.vault)._start_due(pool)
+        ended = event_subscriptions.find(*of, made.subscription.id)
+        assert (ended.state, how in ended.reason) == ("disabled", True), ended.reason
+        scene.execute("update event_subscription set state = 'active' where account_id = :account")
+    assert scene.receiver.received == []
 
 
 def test_operators_are_told_of_a_subscription_that_was_switched_off(scene: Scene) -> None:
