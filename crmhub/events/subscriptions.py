@@ -90,8 +90,8 @@ class Subscription:
     `state` is "active", "disabled" (by a person, or since its key has ended), "ended" (its address
     answered 410) or "switched_off" (after 5 days in which every call has failed). `reason` says
     why, or what was wrong with the last call. `failures` is the number of calls that have failed
-    since the last success, and `failing_since` the time of the first of them. `key_id` is the API key with which
-    the subscription ends, None if an operator made it. Times are in ms since 1970.
+    since the last success, and `failing_since` the time of the first of them. `key_id` is the API
+    key with which the subscription ends, None if an operator made it. Times are in ms since 1970.
     """
 
     account_id: int

@@ -139,7 +139,8 @@ def revoke_key(
 ) -> list[Subscription]:
     """Revoke an API key of an account; a key that is revoked already is left unchanged.
 
-    Disables the key's active event subscriptions and returns them. Raises NotFound if there is no such account or the account has no such key.
+    Disables the key's active event subscriptions and returns them. Raises NotFound if there is no
+    such account or the account has no such key.
     """
     id = hub.load_account(client_id).id
     ended: list[Subscription] = []
