@@ -18,7 +18,7 @@ from crmhub.database.connection import Database
 from crmhub.events import claiming, outcomes, retention
 from crmhub.events.claiming import Claimed, DueSubscription
 from crmhub.events.deliveries import Delivery
-from crmhub.events.delivering import Deliveries
+from crmhub.events.delivering import THREADS, Deliveries
 from crmhub.events.event_types import TYPES
 from crmhub.events.schedule import DELAYS_S, SWITCH_OFF_MS
 from crmhub.events.sending import Attempt
@@ -27,7 +27,7 @@ from crmhub.hub import Hub
 from crmhub.journal import clock_jumps
 from crmhub.operations import alerts, event_subscriptions
 from tests.clients import TESTS, Client
-from tests.events.receivers import Receiver, events_of, hurry, receiving, subscribe
+from tests.events.receivers import Received, Receiver, events_of, hurry, receiving, subscribe
 from tests.journal.working import soon
 from tests.records.meanwhile import at_once
 
@@ -244,6 +244,63 @@ def test_several_subscriptions_do_not_hold_up_each_other(
         assert scene.states == ["delivered"] * 3
         assert second.states == ["queued"] * 3
         assert sorted(each.json["data"]["id"] for each in scene.receiver.received) == sorted(ids)
+
+
+def test_slow_addresses_of_one_account_leave_threads_for_another(
+    scene: Scene, other: Client
+) -> None:
+    hub = scene.hub
+    released, in_progress, most = threading.Event(), threading.Semaphore(0), [0, 0]
+    lock = threading.Lock()
+
+    def hold(got: Received) -> int:
+        with lock:
+            most[0] += 1
+            most[1] = max(most)
+        in_progress.release()
+        released.wait(60)
+        with lock:
+            most[0] -= 1
+        return 204
+
+    scene.receiver.answer = hold
+    for _ in range(17):
+        subscribe(hub, scene.client, "contact.created", url=scene.receiver.url)
+    scene.client.make()
+    worker = Deliveries(hub.database, hub.egress, hub.vault)
+    with receiving() as quick, ThreadPoolExecutor(THREADS) as pool:
+        try:
+            with hub.database.across_accounts():
+                worker._start_due(pool)
+                for _ in range(THREADS // 2):
+                    assert in_progress.acquire(timeout=60)
+                made = subscribe(hub, other, "contact.created", url=quick.url).subscription
+                other.make()
+                worker._start_due(pool)
+            of = (hub, other.account.client_id, made.id)
+            soon(lambda: event_subscriptions.list_deliveries(*of)[0].state == "delivered")
+        finally:
+            released.set()
+    assert (most[1], len(quick.received)) == (THREADS // 2, 1)
+
+
+def test_slow_addresses_share_half_of_the_threads_and_stand_behind_others(
+    hub: Hub,
+) -> None:
+    worker = Deliveries(hub.database, hub.egress, hub.vault)
+    slow, quick, new = (DueSubscription(n, "sub_x") for n in (1, 2, 3))
+    worker._took_s = {(1, "sub_x"): 2.1, (2, "sub_x"): 1.9}
+    assert [worker._stands_behind(each) for each in (slow, quick, new)] == [True, False, False]
+    free = [
+        worker._free_threads(each, each is slow, 1)
+        for each in (slow, quick, new, DueSubscription(2, "sub_x", is_failing=True))
+    ]
+    assert free == [THREADS // 4, THREADS // 2, 1, 1]
+    # Four accounts with slow addresses have what slow ones may have.
+    worker._behind = {(number, "sub_x") for number in range(11, 15)}
+    worker._busy.update(dict.fromkeys(worker._behind, THREADS // 8))
+    assert worker._free_threads(slow, True, 1) == 0
+    assert worker._free_threads(quick, False, 1) == THREADS // 2
 
 
 def test_thirteen_attempts_then_failed(scene: Scene) -> None:
