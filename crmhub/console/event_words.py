@@ -22,7 +22,7 @@ DELIVERY_TONES = {"delivered": "good", "failed": "bad", "queued": ""}
 _LONGEST_DATA = 4_000
 _RECORD = re.compile(rf"({'|'.join(KINDS)}):([0-9]+)")
 _CALLS = re.compile(r"calls:[0-9]+:(.+)", re.DOTALL)
-_OF_CALLS = re.compile(r"lead\.|\w+\.failed$")
+_OF_CALLS = re.compile(r"\A(?:lead\.|\w+\.failed\Z)")
 
 
 def state_of(subscription: Subscription) -> str:
