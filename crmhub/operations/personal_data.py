@@ -65,10 +65,10 @@ def hide_in_text(text: str, request: Mapping[str, Any] | None = None) -> str:
     `request`: the request of the action that the message is about, None if it is about no action.
     """
     text = _EMAIL.sub(lambda found: found[0] if found[0] == found[1] else HIDDEN, text)
-    return _hide_values_in(_LOOKS_PERSONAL.sub(HIDDEN, text), _sought(request or {}))
+    return hide_values(_LOOKS_PERSONAL.sub(HIDDEN, text), _sought(request or {}))
 
 
-def _hide_values_in(text: str, values: Iterable[str]) -> str:
+def hide_values(text: str, values: Iterable[str]) -> str:
     """Return a text in which these values are hidden in any case, but not inside of other words."""
     lowered = _lower(text)
     hidden = bytearray(len(text))
