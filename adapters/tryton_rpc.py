@@ -27,7 +27,7 @@ _TYPES |= {"date": "date", "datetime": "datetime", "timestamp": "datetime"}
 _TYPES |= dict.fromkeys(("integer", "float", "numeric", "many2one"), "number")
 _TYPES |= {"selection": "enumeration", "multiselection": "multi_enumeration"}
 _FORBIDDEN = re.compile("You are not allowed to (?!modify the field)")
-_ABSENT = re.compile("records .* that don't exist", re.DOTALL)
+_ABSENT = re.compile("records (?:(?!records ).)* that don't exist", re.DOTALL)
 _NO_MODEL = re.compile(r"'([a-z_]+(?:\.[a-z_]+)+)'")
 
 

@@ -66,6 +66,7 @@ _RANDOM = (
     (re.compile(r"\bhub-\w+"), "hub-j42rdw0nd3uqvx292hn"),
     (re.compile(r"\badm_\w+"), "adm_5t0v7qk2"),
     (re.compile(r"\bsub_\w+"), "sub_3kq0b1w9z5t7x2m8c4d6"),
+    (re.compile(r"\bkey_\w{11}\b"), "key_2f9t5b8n"),
     (re.compile(r"\bcontacts:\d+"), "contacts:481516234211"),
     (re.compile(r"\bevt_\w+"), "evt_0mwvlbwdp03a4x8qmqdb8w4u"),
 )

@@ -28,7 +28,7 @@ _AT_ONCE = 4
 _BUSY_S = 1.0
 _SHOWN = 300
 _BUSY = re.compile("could not serialize|deadlock|could not obtain lock|Serialization|Lock")
-_NO_MODEL = re.compile("Object .* doesn't exist")
+_NO_MODEL = re.compile("Object (?:(?!Object ).)* doesn't exist")
 _OTHER_VERSION = frozenset({"NotFound", "UnprocessableEntity", "BadRequest", "AttributeError"})
 _REFUSALS = frozenset(
     {"UserError", "ValidationError", "RedirectWarning", "ValueError", "TypeError", "KeyError"}

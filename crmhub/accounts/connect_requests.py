@@ -30,7 +30,6 @@ _USE = Statement(
     .where(_IS_REQUEST, _request.used_at.is_(None))
     .values(params("used_at"))
 )
-_RELEASE = Statement(sa.update(connect_request).where(_IS_REQUEST).values(used_at=sa.null()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +74,6 @@ def use(tx: Connection, account_id: int, request_id: str) -> bool:
     """Mark a request as used; return False if it was used before or does not exist."""
     key = {"account_id": account_id, "id": request_id}
     return tx.run(_USE, key | {"used_at": now_ms()}) == 1
-
-
-def release(tx: Connection, account_id: int, request_id: str) -> None:
-    """Mark a request as not used."""
-    tx.run(_RELEASE, {"account_id": account_id, "id": request_id})
 
 
 def delete_expired(database: Database, *, most: int = 1000) -> int:

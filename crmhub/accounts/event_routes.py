@@ -14,7 +14,10 @@ from typing import NamedTuple
 
 
 class EventRoute(NamedTuple):
-    """An active subscription: its id, and the types of events that it gets."""
+    """An active subscription: its id, and the types of events that it gets.
+
+    Among the types may be the patterns `*` and, of all types of a subject, `contact.*`.
+    """
 
     subscription_id: str
     types: frozenset[str]
@@ -38,5 +41,10 @@ def dump_routes(routes: Iterable[EventRoute]) -> str:
 
 
 def wanted_types(routes: EventRoutes) -> frozenset[str]:
-    """Return the types of events that at least one subscription gets."""
+    """Return the types and patterns that at least one subscription names."""
     return frozenset().union(*(route.types for route in routes))
+
+
+def is_wanted(wanted: frozenset[str], type: str) -> bool:
+    """Return whether `wanted` names a type of events, itself or by a pattern."""
+    return not wanted.isdisjoint((type, f"{type.partition('.')[0]}.*", "*"))

@@ -12,7 +12,7 @@ from crmhub.errors import BadRequest, Semantic, listed
 
 MOST_RULES = 500
 MOST_VALUES = 1_000
-LONGEST_NAME = 255
+LONGEST_NAME, LONGEST_BOT_NAME = 255, 100
 LONGEST_VALUE = 65_536
 
 Faults = list[tuple[str, str]]
@@ -77,7 +77,7 @@ class _Reader:
         return read
 
     def _rule(self, path: str, name: str, given: Any) -> Rule:
-        self._name(path, name)
+        self._name(path, name, LONGEST_BOT_NAME)
         if isinstance(given, str):
             given = {"to": given}
         table = self._object(path, given)
@@ -124,9 +124,9 @@ class _Reader:
         self.misshapen.append((path, "must be a string"))
         return "?"
 
-    def _name(self, path: str, name: str) -> None:
-        if not (name.strip() == name != "" and name.isprintable() and len(name) <= LONGEST_NAME):
-            right = f"give 1 to {LONGEST_NAME} printable characters, no blanks around them"
+    def _name(self, path: str, name: str, longest: int = LONGEST_NAME) -> None:
+        if not (name.strip() == name != "" and name.isprintable() and len(name) <= longest):
+            right = f"give 1 to {longest} printable characters, no blanks around them"
             self.faults.append((path, f"this is not a property name; {right}"))
 
     def _value(self, path: str, value: str) -> None:

@@ -45,6 +45,15 @@ _CREATE = Statement(
 )
 _LIST = Statement(sa.select(api_key).where(_OF_ACCOUNT).order_by(_key.created_at, _key.id))
 _EXISTS = Statement(sa.select(sa.func.count()).select_from(api_key).where(_IS_KEY))
+_IS_VALID = Statement(
+    sa.select(sa.func.count())
+    .select_from(api_key)
+    .where(
+        _IS_KEY,
+        _key.revoked_at.is_(None),
+        sa.or_(_key.expires_at.is_(None), _key.expires_at > param("now")),
+    )
+)
 _REVOKE = Statement(
     sa.update(api_key).where(_IS_KEY, _key.revoked_at.is_(None)).values(params("revoked_at"))
 )
@@ -158,6 +167,11 @@ def list_keys(db: Connection, account_id: int) -> list[Key]:
         )
         for row in db.rows(_LIST, {"account_id": account_id})
     ]
+
+
+def is_valid(db: Connection, account_id: int, key_id: str) -> bool:
+    """Return whether the account has this API key, neither revoked nor expired."""
+    return bool(db.scalar(_IS_VALID, {"account_id": account_id, "id": key_id, "now": now_ms()}))
 
 
 def revoke(tx: Connection, account_id: int, key_id: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from crmhub.adapter.values import PropertyType
 
 _LINE_END = re.compile(r"<br\s*/?>|</(?:p|div|li)>(?=\s*\S)", re.IGNORECASE)
-_TAG = re.compile(r"<[^>]*>")
+_TAG = re.compile(r"<[^<>]*>")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import flask
 import marshmallow as ma
 from marshmallow import fields, validate
 
+from crmhub.accounts.directory import Caller
 from crmhub.api.field_types import Choice, Items, Strict, Text, Words
 from crmhub.api.http.answers import as_json, nothing
 from crmhub.api.http.authentication import account, hub, needs
@@ -23,7 +24,7 @@ from crmhub.audit import Author
 from crmhub.bounds import MAX_BATCH_INPUTS
 from crmhub.durations import iso
 from crmhub.errors import Semantic
-from crmhub.events.event_types import TYPES
+from crmhub.events.event_types import CHOICES, check_scopes
 from crmhub.events.subscriptions import Subscription
 from crmhub.operations import event_subscriptions
 from crmhub.operations.event_subscriptions import TestResult
@@ -39,21 +40,27 @@ _URL = {
     "maxLength": 2048,
     "description": "An https address, which gets each event as a POST.",
 }
-_TYPES = {"minItems": 1, "uniqueItems": True, "description": "The types of events to get."}
+_TYPES = {
+    "minItems": 1,
+    "uniqueItems": True,
+    "description": "The types of events to get; `*`: all, `contact.*`: those of contacts. Beside"
+    " `events:write` they need the scope of what they contain: `<resource>:read`, for `lead.*` and"
+    " `association.*` `contacts:read`.",
+}
 
 
 class SubscriptionInput(Strict):
     """Schema of the body of a request for a new subscription."""
 
     url = Text(required=True, metadata=_URL)
-    types = Words(TYPES, required=True, metadata=_TYPES)
+    types = Words(CHOICES, required=True, metadata=_TYPES)
 
 
 class SubscriptionChange(Strict):
     """Schema of the values of a subscription to change; values that are not sent stay."""
 
     url = Text(metadata=_URL)
-    types = Words(TYPES, metadata=_TYPES)
+    types = Words(CHOICES, metadata=_TYPES)
     state = Choice(
         dict.fromkeys(("active", "disabled")),
         metadata={
@@ -100,11 +107,20 @@ class SubscriptionShown(Shown):
 
     id = fields.String(required=True)
     url = fields.String(required=True)
-    types = fields.List(fields.String(validate=validate.OneOf(TYPES)), required=True)
+    types = fields.List(fields.String(validate=validate.OneOf(CHOICES)), required=True)
     state = fields.String(required=True, validate=validate.OneOf(_STATES))
     reason = fields.String(
         required=True,
         metadata={"description": "Why it is not active, or what was wrong with the last call."},
+    )
+    key_id = fields.String(
+        data_key="keyId",
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": "The API key with which it ends: a revoked or expired key disables it."
+            " null: an operator made it, and it ends with no key."
+        },
     )
     created_at = fields.String(data_key="createdAt", required=True, metadata=_MOMENT)
     updated_at = fields.String(data_key="updatedAt", required=True, metadata=_MOMENT)
@@ -163,6 +179,7 @@ def subscription_shown(subscription: Subscription) -> dict[str, Any]:
         "types": list(subscription.types),
         "state": subscription.state,
         "reason": subscription.reason,
+        "keyId": subscription.key_id,
         "createdAt": iso(subscription.created_at),
         "updatedAt": iso(subscription.changed_at),
     }
@@ -205,7 +222,7 @@ _NO_SECRET = Rebuild(lambda shown: {**shown, "secret": ""}, lambda kept: kept, a
 
 
 def _checks_url_first(view: _F) -> _F:
-    """Let a view accept an Idempotency-Key, and check the body's address before.
+    """Let a view accept an Idempotency-Key, and check the key's scopes and the address before.
 
     The check resolves the host name, for which no transaction may stay open.
     """
@@ -213,6 +230,7 @@ def _checks_url_first(view: _F) -> _F:
 
     @wraps(kept)
     def checked(body: dict[str, Any], *args: object, **kwargs: object) -> object:
+        check_scopes(body["types"], flask.g.caller.scopes)
         event_subscriptions.check_url(hub(), body["url"])
         return kept(*args, **kwargs)
 
@@ -254,7 +272,9 @@ def _get(subscription_id: str) -> flask.Response:
 @needs(_SCOPE)
 @blueprint.arguments(SubscriptionChange)
 def _update(body: dict[str, Any], subscription_id: str) -> flask.Response:
-    changed = event_subscriptions.change(*_of(subscription_id), **body, by=_by())
+    changed = event_subscriptions.change(
+        *_of(subscription_id), **body, by=_by(), caller=flask.g.caller
+    )
     return as_json(subscription_shown(changed))
 
 
@@ -278,11 +298,16 @@ def _test(subscription_id: str) -> flask.Response:
 @writes(_SCOPE, Rebuild(lambda shown: shown, lambda kept: kept))
 @blueprint.arguments(ReplayInput)
 def _replay(body: dict[str, Any], subscription_id: str) -> flask.Response:
-    return replay(body, account().client_id, subscription_id, by=_by())
+    return replay(body, account().client_id, subscription_id, by=_by(), caller=flask.g.caller)
 
 
 def replay(
-    body: dict[str, Any], client_id: str, subscription_id: str, *, by: Author
+    body: dict[str, Any],
+    client_id: str,
+    subscription_id: str,
+    *,
+    by: Author,
+    caller: Caller | None = None,
 ) -> flask.Response:
     """Replay the events that a `ReplayInput` names; return the answer with their number.
 
@@ -293,8 +318,9 @@ def replay(
     if bool(ids) == (since is not None) or ("until" in body and since is None):
         raise Semantic("since: send either a period (since, until) or eventIds.")
     of = (hub(), client_id, subscription_id)
+    who: Any = {"by": by, "caller": caller}
     if since is None:
-        count = event_subscriptions.replay_events(*of, ids or [], by=by)
+        count = event_subscriptions.replay_events(*of, ids or [], **who)
     else:
-        count = event_subscriptions.replay(*of, since=since, until=body.get("until"), by=by)
+        count = event_subscriptions.replay(*of, since=since, until=body.get("until"), **who)
     return as_json({"events": count})

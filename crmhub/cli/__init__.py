@@ -33,6 +33,7 @@ from crmhub.cli.erase import erase
 from crmhub.cli.events import events
 from crmhub.cli.examples import add_examples
 from crmhub.cli.fake import fake
+from crmhub.cli.inputs import refuse_blank_values
 from crmhub.cli.key import key
 from crmhub.cli.mcp import mcp
 from crmhub.cli.serve import serve
@@ -166,3 +167,4 @@ for _title, _commands in _PANELS.items():
         main.add_command(_command)
     main = click.command_panel(_title, commands=[str(each.name) for each in _commands])(main)
 add_examples(main)
+refuse_blank_values(main)

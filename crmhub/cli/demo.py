@@ -71,7 +71,8 @@ def demo(host: str | None, port: int | None) -> None:
             _create_samples(hub, account)
         generated_id, portal_id = _webhook_ids(hub, account)
         link = setup_link.issue_first(hub, by=author())
-        address = origin(local_host(host or hub.settings.host), port or hub.settings.port)
+        local = origin(local_host(host or hub.settings.host), port or hub.settings.port)
+        address = (hub.settings.public_url or local).rstrip("/")
     if link:
         click.echo(f"Console  {address}{link.path}")
         click.echo("         This link creates your console user. It works once, for 24 hours.")

@@ -26,7 +26,8 @@ _types = click.option(
     "types",
     multiple=True,
     metavar="TYPE",
-    help=f"A type of event, such as contact.created; repeatable. `{_ALL}`: all types.",
+    help="A type of event, such as contact.created, or contact.*; repeatable."
+    f" `{_ALL}`: all types.",
 )
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 

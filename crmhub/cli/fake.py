@@ -6,6 +6,8 @@ from importlib.metadata import EntryPoint, entry_points
 
 import rich_click as click
 
+from crmhub.cli.inputs import refuse_blank_values
+
 GROUP = "crmhub.fakes"
 
 
@@ -31,7 +33,7 @@ class _Fakes(click.RichGroup):
             raise click.ClickException(
                 f"The fake {cmd_name} ({point.value}) cannot be loaded: {type(exc).__name__}: {exc}"
             ) from exc
-        return command
+        return refuse_blank_values(command)
 
 
 def _installed() -> dict[str, EntryPoint]:

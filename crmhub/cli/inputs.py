@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import rich_click as click
+from click.core import ParameterSource
 
 from crmhub import durations
 
@@ -21,6 +23,39 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 HELPERS = ("createLead", "setProperties", "createDeal", "createTicket")
 """The helpers that write to the CRM, and whose calls are stored in the journal."""
+
+# A column separator may be a tab or a blank.
+_MAY_BE_WHITESPACE = ("delimiter",)
+
+
+def refuse_blank_values(command: click.Command) -> click.Command:
+    """Let the options of a command, and of all commands below it, refuse blank values.
+
+    An option that is given without a value, as by an empty variable of a script, would else do what
+    the command does without it, such as discard everything.
+    """
+    for option in command.params:
+        if isinstance(option, click.Option):
+            setattr(option, "consume_value", partial(_consume_value, option))  # noqa: B010
+    for below in getattr(command, "commands", {}).values():
+        refuse_blank_values(below)
+    return command
+
+
+def _consume_value(
+    option: click.Option, context: click.Context, given: Mapping[str, Any]
+) -> tuple[Any, ParameterSource]:
+    value, source = type(option).consume_value(option, context, given)
+    if source is ParameterSource.COMMANDLINE:
+        for each in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(each, str) and not (
+                each.strip() or (each and option.name in _MAY_BE_WHITESPACE)
+            ):
+                raise click.BadParameter(
+                    "it is blank; give a value, or leave it out.", context, option
+                )
+    return value, source
+
 
 # The next three functions are click option types: click adds the option's name to their errors.
 

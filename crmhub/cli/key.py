@@ -88,9 +88,14 @@ def list_keys(client_id: str, as_json: bool) -> None:
 @click.argument("client_id")
 @click.argument("key_id")
 def revoke(client_id: str, key_id: str) -> None:
-    """Revoke a key. Every server process refuses it within a second."""
+    """Revoke a key. Every server process refuses it within a second.
+
+    The event subscriptions that the key has made are disabled.
+    """
     with opened_hub() as hub:
         from crmhub.operations import change_account
 
-        change_account.revoke_key(hub, client_id, key_id, by=author())
+        ended = change_account.revoke_key(hub, client_id, key_id, by=author())
     click.echo(f"Key {key_id} is revoked.")
+    for subscription in ended:
+        click.echo(f"Its event subscription {subscription.id} is disabled.")

@@ -18,7 +18,6 @@ from crmhub.console.sessions import author
 from crmhub.console.template_filters import counted
 from crmhub.errors import BadRequest, HubError
 from crmhub.events.deliveries import STATES, Delivery, State
-from crmhub.events.event_types import TYPES
 from crmhub.operations import event_subscriptions
 
 _ONE = "/accounts/<client_id>/events/<subscription_id>"
@@ -97,7 +96,7 @@ def _context(client_id: str, subscription_id: str) -> dict[str, Any]:
     return {
         **account_context(client_id),
         "subscription": subscription,
-        "all_types": TYPES,
+        "gets_all_types": event_words.gets_all_types(subscription),
         "word": event_words.state_of(subscription),
         "tones": event_words.TONES,
         "url": event_words.visible_url(subscription),

@@ -11,7 +11,7 @@ import flask
 
 from crmhub.console.sessions import signed_in
 from crmhub.events.deliveries import Delivery
-from crmhub.events.event_types import TYPES
+from crmhub.events.event_types import TYPES, expand
 from crmhub.events.subscriptions import Subscription
 from crmhub.operations.personal_data import HIDDEN
 from crmhub.properties.kinds import KINDS
@@ -22,7 +22,7 @@ DELIVERY_TONES = {"delivered": "good", "failed": "bad", "queued": ""}
 _LONGEST_DATA = 4_000
 _RECORD = re.compile(rf"({'|'.join(KINDS)}):([0-9]+)")
 _CALLS = re.compile(r"calls:[0-9]+:(.+)", re.DOTALL)
-_OF_CALLS = re.compile(r"lead\.|\w+\.failed$")
+_OF_CALLS = re.compile(r"\A(?:lead\.|\w+\.failed\Z)")
 
 
 def state_of(subscription: Subscription) -> str:
@@ -33,6 +33,11 @@ def state_of(subscription: Subscription) -> str:
     if subscription.state == "active" and subscription.failing_since:
         return "failing"
     return subscription.state.replace("_", " ")
+
+
+def gets_all_types(subscription: Subscription) -> bool:
+    """Return whether a subscription gets all types of events, by their names or by patterns."""
+    return expand(subscription.types) == TYPES
 
 
 def visible_url(subscription: Subscription) -> str:

@@ -10,12 +10,12 @@ from crmhub.api.http.authentication import hub
 from crmhub.console.access import needs
 from crmhub.console.account import account_context
 from crmhub.console.blueprint import blueprint
-from crmhub.console.event_words import TONES, grouped_types, state_of, visible_url
+from crmhub.console.event_words import TONES, gets_all_types, grouped_types, state_of, visible_url
 from crmhub.console.pages import done, page, refused
 from crmhub.console.people import visible_text
 from crmhub.console.sessions import author
 from crmhub.errors import BadRequest, HubError
-from crmhub.events.event_types import TYPES
+from crmhub.events.event_types import TYPES, expand
 from crmhub.operations import event_subscriptions
 
 _ALL = "/accounts/<client_id>/events"
@@ -52,7 +52,7 @@ def events_add(client_id: str) -> flask.Response:
 def events_form(client_id: str, subscription_id: str) -> flask.Response:
     """Show the form with the address and the types of a subscription."""
     found = event_subscriptions.find(hub(), client_id, subscription_id)
-    context = {"url": found.url, "types": found.types, "subscription": found}
+    context = {"url": found.url, "types": expand(found.types), "subscription": found}
     return page("account/event_change.html", **_form(client_id), **context)
 
 
@@ -108,7 +108,7 @@ def _listed(client_id: str, url: str = "", types: tuple[str, ...] = ()) -> dict[
         "subscriptions": [
             (each, state_of(each), visible_url(each), visible_text(each.reason)) for each in listed
         ],
-        "all_types": TYPES,
+        "gets_all_types": gets_all_types,
         "tones": TONES,
         "url": url,
         "types": types,

@@ -12,9 +12,11 @@ from crmhub.console import lifetimes
 from crmhub.console.access import needs
 from crmhub.console.account import account_context
 from crmhub.console.blueprint import blueprint
+from crmhub.console.event_words import visible_url
 from crmhub.console.pages import done, page, refused
 from crmhub.console.sessions import author
 from crmhub.errors import HubError, Semantic
+from crmhub.events import subscriptions
 from crmhub.operations import change_account
 
 
@@ -66,8 +68,18 @@ def _shown(
     shared = account_context(client_id)
     with hub().database.reading() as db:
         keys = stored.list_keys(db, shared["account"].id)
+        active = [
+            each
+            for each in subscriptions.listed(db, shared["account"].id)
+            if each.state == "active"
+        ]
     return {
         **shared,
+        # Which events end with a key.
+        "ends_with": {
+            key.key_id: [visible_url(each) for each in active if each.key_id == key.key_id]
+            for key in keys
+        },
         # Valid keys come first, newest at the top.
         "keys": sorted(keys, key=lambda key: (lifetimes.end_reason(key), -key.created_at)),
         "ended": lifetimes.end_reason,

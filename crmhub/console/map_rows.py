@@ -25,7 +25,7 @@ PARTS = ("name", "to", "values", "constant", "set", "remove")
 _FIELD = re.compile(rf"({'|'.join(KINDS)})\.([0-9]{{1,6}})\.({'|'.join(PARTS)})", re.ASCII)
 # Per kind: the maximum of rules, and as many empty rows.
 _MOST_ROWS = 2 * MOST_RULES
-_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+_QUOTED = re.compile(r'\A"(?:[^"\\]|\\.)*"')
 
 
 @dataclass(slots=True)

@@ -35,7 +35,9 @@ _CANDIDATES = ("cp1252", "cp1250", "cp1251", "mac_roman", "cp850")
 _ZEROS_RATIO = 10
 _MAX_WORDS = 20_000
 
-_WORD = re.compile(r"[A-Za-z\x80-\U0010ffff]*[\x80-\U0010ffff][A-Za-z\x80-\U0010ffff]*")
+_WORD = re.compile(
+    r"(?<![A-Za-z\x80-\U0010ffff])[A-Za-z]*+[\x80-\U0010ffff][A-Za-z\x80-\U0010ffff]*"
+)
 _LETTER = "À-ÖØ-öø-ÿŠŒŽšœžŸ"
 # What other encodings look like when they are read as cp1252.
 _FOREIGN = re.compile(
@@ -44,7 +46,7 @@ _FOREIGN = re.compile(
     # A sign inside of a word is a letter of another encoding.
     r"|[A-Za-z][¡-¶¸-¿×÷†‡ˆ‰‹›•˜™„…€‚ƒ][a-z]"
     # The Polish ł and ą at the end of a word. A short word may be a unit, such as cm³.
-    r"|[A-Za-z]{3,}[³¹¿¤¦]"
+    r"|(?<=[A-Za-z]{3})[³¹¿¤¦]"
     # A capital inside of a word, such as the ü of Apple computers.
     r"|[a-z][À-ÖØ-ÞŠŽŒŸ]|[A-Z][À-ÖØ-ÞŠŽŸ][a-z]"
 )

@@ -716,6 +716,8 @@ action = sa.Table(
     sa.Column("written_at", MS),
     # The id of the API key with which an agent made the call; null for a bot's call.
     sa.Column("author", sa.Text),
+    # When it was queued again, by a retry or since it is blocked no more.
+    sa.Column("queued_at", MS),
     sa.UniqueConstraint("account_id", "idempotency_key"),
     sa.Index("action_behind", "behind", **_where("behind is not null")),
     sa.Index("action_corrected", "account_id", **_where("versions is not null")),
@@ -726,6 +728,7 @@ action = sa.Table(
         "run_at",
         "state",
         "created_at",
+        "queued_at",
         **_where("state in ('running', 'queued')"),
     ),
     sa.Index(
@@ -845,6 +848,8 @@ event_subscription = sa.Table(
     sa.Column("paused_until", MS, nullable=False),
     sa.Column("created_at", MS, nullable=False),
     sa.Column("changed_at", MS, nullable=False),
+    # The API key with which it ends; none if an operator made it.
+    sa.Column("key_id", sa.Text),
 )
 """Subscriptions of accounts to events, each with the address that the events are sent to."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import ssl
+from contextlib import suppress
+from http.client import HTTPException, HTTPMessage, HTTPResponse
 from time import monotonic
 from typing import Any, ClassVar
 
@@ -16,6 +18,8 @@ from crmhub.egress.addresses import Guard
 
 SECONDS = 10.0
 """The timeout of a call in seconds, if its caller gives none."""
+# How long the headers of an answer may take after its status line, and a body after the headers.
+_HEADERS_SECONDS, _BODY_SECONDS = 2.0, 0.25
 # Servers close idle connections; a request sent at that moment may or may not arrive.
 _IDLE_SECONDS = 20.0
 
@@ -52,6 +56,11 @@ class TimedSocket(socket.socket):
         self._wind()
         super().sendall(*args)
 
+    @property
+    def seconds_left(self) -> float:
+        """The rest of the timeout; at least a millisecond, for none would mean no timeout."""
+        return max(0.001, SECONDS if self._ends is None else self._ends - monotonic())
+
     def _wind(self) -> None:
         self.used = monotonic()
         if self._ends is None:
@@ -72,6 +81,34 @@ class TimedTLSSocket(TimedSocket, ssl.SSLSocket):
     def __del__(self) -> None:
         # ssl does not close the socket when the peer resets before the handshake.
         self.close()
+
+
+class StatusResponse(HTTPResponse):
+    """A response whose status line decides: headers that do not come in time are left out."""
+
+    def __init__(self, sock: TimedSocket, *args: Any, **more: Any) -> None:
+        self._sock = sock
+        super().__init__(sock, *args, **more)
+
+    def _read_status(self) -> Any:
+        status = super()._read_status()  # type: ignore[misc]
+        self._allow(_HEADERS_SECONDS)
+        return status
+
+    def begin(self) -> None:
+        try:
+            super().begin()
+        except (OSError, HTTPException):
+            # Set after the status line, before the headers.
+            if not isinstance(self.version, int):
+                raise
+            self.headers = self.msg = HTTPMessage()
+            self.length, self.chunked, self.will_close = 0, False, True
+        self._allow(_BODY_SECONDS)
+
+    def _allow(self, seconds: float) -> None:
+        with suppress(OSError):
+            self._sock.settimeout(min(seconds, self._sock.seconds_left))
 
 
 def tls_context() -> ssl.SSLContext:

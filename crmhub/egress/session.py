@@ -6,6 +6,7 @@ import functools
 import re
 import socket
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from time import monotonic
 from types import MappingProxyType
@@ -17,14 +18,22 @@ from requests.adapters import BaseAdapter, HTTPAdapter
 from requests.exceptions import InvalidHeader, InvalidSchema, InvalidURL, MissingSchema
 from requests.hooks import dispatch_hook
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, Retry, Timeout
+from urllib3.exceptions import HTTPError
 
 from crmhub import __version__
 from crmhub.egress.addresses import Guard, NotAllowed, Resolve
-from crmhub.egress.connections import SECONDS, Connection, TLSConnection, tls_context
+from crmhub.egress.connections import (
+    SECONDS,
+    Connection,
+    StatusResponse,
+    TLSConnection,
+    tls_context,
+)
 from crmhub.setting_values import Network
 
 _HOSTS = 64
 _CHUNK = 1 << 16
+_MOST_STATUS_BYTES = 4 << 10
 _URL = re.compile(
     r"(https?)://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?(?:[/?#][!-~]*)?", re.IGNORECASE
 )
@@ -95,6 +104,9 @@ class _Once(Retry):
 
 
 class _Adapter(HTTPAdapter):
+    # Further attributes of the classes of connections.
+    _of_connections: Mapping[str, Any] = MappingProxyType({})
+
     def __init__(self, guard: Guard, *, pool_size: int, most_bytes: int) -> None:
         self._guard = guard
         self._most_bytes = most_bytes
@@ -103,7 +115,11 @@ class _Adapter(HTTPAdapter):
     def init_poolmanager(self, *args: Any, **more: Any) -> None:
         super().init_poolmanager(*args, **more)
         # Loading certificates takes 70 ms, so it is delayed until the first TLS call.
-        guarded = {"guard": self._guard, "context": staticmethod(functools.cache(tls_context))}
+        guarded = {
+            "guard": self._guard,
+            "context": staticmethod(functools.cache(tls_context)),
+            **self._of_connections,
+        }
         plain = type("Connection", (Connection,), guarded)
         tls = type("TLSConnection", (TLSConnection,), guarded)
         self.poolmanager.pool_classes_by_scheme = {
@@ -132,8 +148,8 @@ class _Adapter(HTTPAdapter):
     ) -> requests.Response:
         """Send a prepared request and return the response with its complete body.
 
-        `timeout` limits the whole call; `stream` has no effect. Raises Refused if the request is
-        not allowed, or if `verify`, `cert` or `proxies` is given. Raises TooLarge if the body
+        `timeout` limits the whole call; `stream` has no effect here. Raises Refused if the request
+        is not allowed, or if `verify`, `cert` or `proxies` is given. Raises TooLarge if the body
         exceeds the size limit.
         """
         if verify not in (True, None) or cert or proxies:
@@ -145,13 +161,34 @@ class _Adapter(HTTPAdapter):
             response = super().send(request, stream=True, timeout=total)
         except NotAllowed as exc:
             raise Refused(str(exc), request=request) from None
-        response.raw = _Limited(response.raw, self._most_bytes, response.url)
         try:
-            _read(response)
+            self._read_body(response)
         except BaseException:
             response.close()
             raise
         return response
+
+    def _read_body(self, response: requests.Response) -> None:
+        response.raw = _Limited(response.raw, self._most_bytes, response.url)
+        _read(response)
+
+
+class _StatusAdapter(_Adapter):
+    """A transport adapter for calls whose answer is its status line; the response has no body."""
+
+    _of_connections: Mapping[str, Any] = MappingProxyType({"response_class": StatusResponse})
+
+    def _read_body(self, response: requests.Response) -> None:
+        # A short body is read, so that the connection can be used again.
+        left = self._most_bytes
+        with suppress(HTTPError, OSError):
+            for piece in response.raw.stream(left, decode_content=False):
+                left -= len(piece)
+                if left <= 0:
+                    break
+            else:
+                return
+        response.close()
 
 
 def _read(response: requests.Response) -> bytes:
@@ -194,6 +231,9 @@ class Egress(requests.Session):
     - `most_bytes`: the size limit of a response.
     - `resolve`: a replacement for `socket.getaddrinfo` in tests.
 
+    With `stream=True` the status line of the answer decides: at most 4 KiB of its body are read and
+    thrown away, and headers that are late are left out.
+
     Headers, authentication and cookies must be passed with each call; those of the session cannot
     be changed. Raises `Refused` and `TooLarge` in addition to the exceptions of requests.
     """
@@ -212,6 +252,9 @@ class Egress(requests.Session):
         super().__init__()
         self._guard = Guard(allow=allow, development=development, resolve=resolve)
         self._adapter = _Adapter(self._guard, pool_size=pool_size, most_bytes=most_bytes)
+        self._status_adapter = _StatusAdapter(
+            self._guard, pool_size=pool_size, most_bytes=_MOST_STATUS_BYTES
+        )
         self.mount("https://", self._adapter)
         self.mount("http://", self._adapter)
         self.trust_env = False
@@ -281,7 +324,8 @@ class Egress(requests.Session):
         self, request: requests.PreparedRequest, *, allow_redirects: bool = False, **more: Any
     ) -> requests.Response:
         started = monotonic()
-        response = self._adapter.send(request, **more)
+        adapter = self._status_adapter if more.get("stream") else self._adapter
+        response = adapter.send(request, **more)
         response.elapsed = timedelta(seconds=monotonic() - started)
         answer: requests.Response = dispatch_hook("response", request.hooks, response, **more)  # type: ignore[no-untyped-call]
         return answer

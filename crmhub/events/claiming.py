@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, in_list, one_of, param, unindexed
-from crmhub.database.tables import account, event, event_delivery, event_subscription
+from crmhub.database.tables import account, api_key, event, event_delivery, event_subscription
 from crmhub.events.schedule import FAILURES_TO_PAUSE, LEASE_MS
 from crmhub.secrets import BASE36, token
 
@@ -36,9 +36,21 @@ def _due_of_all_accounts() -> Statement:
     )
     first = sa.select(sa.func.min(_d.run_at)).where(of_subscription).scalar_subquery()
     return Statement(
-        sa.select(_s.account_id, _s.id, _s.failures, _s.paused_until, first.label("first"))
+        sa.select(
+            _s.account_id,
+            _s.id,
+            _s.failures,
+            _s.paused_until,
+            _s.key_id,
+            api_key.c.revoked_at,
+            api_key.c.expires_at,
+            first.label("first"),
+        )
         .select_from(event_subscription)
         .join(account, account.c.id == _s.account_id)
+        .outerjoin(
+            api_key, sa.and_(api_key.c.account_id == _s.account_id, api_key.c.id == _s.key_id)
+        )
         .where(one_of(_s.state, "active"), account.c.disabled_at.is_(None))
     )
 
@@ -117,11 +129,16 @@ _EVENTS = Statement(
 
 @dataclass(frozen=True, slots=True)
 class DueSubscription:
-    """A subscription with due deliveries; `is_failing` if its last calls have failed."""
+    """A subscription with due deliveries; `is_failing` if its last calls have failed.
+
+    `key_end` is its API key and how that has ended, None for a key that is valid, or no key: after
+    its end nothing is delivered.
+    """
 
     account_id: int
     id: str
-    is_failing: bool
+    is_failing: bool = False
+    key_end: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,14 +171,19 @@ class Claimed:
 def find_due(database: Database) -> tuple[list[DueSubscription], int | None]:
     """Return the subscriptions with due deliveries, and in how many ms others are due.
 
-    The subscription whose delivery has waited longest comes first. The time is None if no other
-    delivery waits.
+    Subscriptions whose API key has ended are among them. The subscription whose delivery has waited
+    longest comes first. The time is None if no other delivery waits.
     """
     with database.reading() as db:
         rows = db.rows(_DUE_OF_ALL_ACCOUNTS)
         now = db.now_ms() if rows else 0
     due, later = [], []
     for row in rows:
+        if row.revoked_at is not None or (row.expires_at is not None and row.expires_at <= now):
+            how = "has expired" if row.revoked_at is None else "was revoked"
+            end = (row.key_id, how)
+            due.append((0, DueSubscription(row.account_id, row.id, key_end=end)))
+            continue
         if row.first is None:
             continue
         at = max(row.first, row.paused_until)

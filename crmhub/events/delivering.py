@@ -1,8 +1,10 @@
 """The part of a worker that delivers events: it claims what is due, and sends it in threads.
 
-Any number of workers may run. Each subscription gets a share of a worker's threads. Those whose
-address fails share half of them and get one call at a time, so that they hold up no others. The
-outcomes that threads have at the same time are recorded in one transaction.
+Any number of workers may run. Each subscription gets a share of a worker's threads, and those of
+one account at most half of them. Subscriptions whose address fails or takes longer than 2 s to
+answer stand behind the others: together they get half of the threads. A failing address gets one
+call at a time, and so does an address that this process has not called yet. The outcomes that
+threads have at the same time are recorded in one transaction.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -27,13 +29,15 @@ from crmhub.events.schedule import CALL_S, LEASE_MS
 from crmhub.events.sending import Attempt
 from crmhub.secrets import SealBroken, Vault
 
-THREADS = 16
+THREADS = 32
+_SLOW_S = 2.0
+# A slow answer counts for several calls, so that a mixture of slow and fast answers is slow.
+_FORGET = 0.7
 # Workers on SQLite get no notification.
 _POLL_S = {"postgresql": 1.0, "sqlite": 0.3}
 _UNAVAILABLE_S = 1.0
 # A call that begins later could outlast its lease.
 _START_WITHIN_S = LEASE_MS / 1000 - CALL_S - 5
-_MOST_OF_ONE = 0.75
 _GONE = "Its address answered 410: it wants no events any more."
 _SWITCHED_OFF = "Every call of the last 5 days has failed: {reason}"
 _log = logging.getLogger("crmhub.events")
@@ -50,7 +54,9 @@ class Deliveries:
         self._database, self._egress, self._vault = database, egress, vault
         self._threads = threads
         self._busy: Counter[_Key] = Counter()
-        self._failing: set[_Key] = set()
+        # How long the answers of a subscription's address take.
+        self._took_s: dict[_Key, float] = {}
+        self._behind: set[_Key] = set()
         self._lock = threading.Lock()
         self._news = threading.Event()
         # By account, since a transaction may be bound to one by row-level security.
@@ -81,8 +87,15 @@ class Deliveries:
     def _start_due(self, pool: ThreadPoolExecutor) -> float:
         """Start to send due deliveries in free threads; return how many seconds to pause then."""
         due, later_ms = claiming.find_due(self._database)
-        for subscription in due:
-            if (most := self._free_threads(subscription, len(due))) <= 0:
+        behind = [self._stands_behind(each) for each in due]
+        counts = Counter(behind)
+        for is_behind, subscription in sorted(
+            zip(behind, due, strict=True), key=lambda pair: pair[0]
+        ):
+            if subscription.key_end:
+                self._end_of_key(subscription.account_id, *subscription.key_end)
+                continue
+            if (most := self._free_threads(subscription, is_behind, counts[is_behind])) <= 0:
                 continue
             found = claiming.claim(self._database, subscription, most=most)
             if found is None:
@@ -96,21 +109,33 @@ class Deliveries:
         poll_s = _POLL_S[self._database.dialect]
         return poll_s if later_ms is None else min(poll_s, max(0.02, later_ms / 1000))
 
-    def _free_threads(self, due: DueSubscription, count: int) -> int:
+    def _stands_behind(self, due: DueSubscription) -> bool:
+        key = (due.account_id, due.id)
+        with self._lock:
+            is_behind = due.is_failing or self._took_s.get(key, 0) > _SLOW_S
+            (self._behind.add if is_behind else self._behind.discard)(key)
+        return is_behind
+
+    def _free_threads(self, due: DueSubscription, is_behind: bool, count: int) -> int:
         """Return how many deliveries of a subscription may be sent now.
 
-        `count`: the number of subscriptions with due deliveries.
+        `count`: the number of subscriptions with due deliveries that stand behind others, or that
+        do not, like this one.
         """
         key = (due.account_id, due.id)
         with self._lock:
-            (self._failing.add if due.is_failing else self._failing.discard)(key)
-            own, busy = self._busy[key], self._busy.total()
-            failing = sum(self._busy[each] for each in self._failing)
-        if due.is_failing:
-            return min(1 - own, self._threads // 2 - failing, self._threads - busy)
-        share = max(1, math.ceil(self._threads / count))
-        share = min(share, max(1, int(self._threads * _MOST_OF_ONE)))
-        return min(share - own, self._threads - busy)
+            busy = dict(self._busy)
+            alike = {each: n for each, n in busy.items() if not is_behind or each in self._behind}
+            is_known = key in self._took_s
+        room = self._threads // 2 if is_behind else self._threads
+        share = math.ceil(room / count) if is_known and not due.is_failing else 1
+        return min(
+            share - busy.get(key, 0),
+            self._threads // 2 - _of_account(busy, due.account_id),
+            room // 2 - _of_account(alike, due.account_id),
+            room - sum(alike.values()),
+            self._threads - sum(busy.values()),
+        )
 
     def _run_job(self, row: Any, claimed: Claimed, until: float) -> None:
         try:
@@ -137,7 +162,11 @@ class Deliveries:
             return
         began = time.monotonic()
         attempt = self._send(row, claimed)
-        metrics.event_sent("delivered" if attempt.succeeded else "failed", time.monotonic() - began)
+        took_s = time.monotonic() - began
+        with self._lock:
+            key = (claimed.account_id, claimed.subscription_id)
+            self._took_s[key] = max(took_s, _FORGET * self._took_s.get(key, 0))
+        metrics.event_sent("delivered" if attempt.succeeded else "failed", took_s)
         switch_off = self._finishing.call(claimed.account_id, (claimed, attempt))
         if attempt.gone:
             self._end(claimed, "ended", _GONE)
@@ -163,6 +192,10 @@ class Deliveries:
         )
         return sending.send(self._egress, row.url, secret, claimed.event_id, body)
 
+    def _end_of_key(self, account_id: int, key_id: str, how: str) -> None:
+        _log.warning("API key %s of account %s %s, with its events.", key_id, account_id, how)
+        self._database.transact(lambda tx: subscriptions.end_of_key(tx, account_id, key_id, how))
+
     def _end(self, claimed: Claimed, state: subscriptions.State, reason: str) -> None:
         _log.warning(
             "Subscription %s of account %s: %s", claimed.subscription_id, claimed.account_id, reason
@@ -172,3 +205,7 @@ class Deliveries:
                 tx, claimed.account_id, claimed.subscription_id, state, reason
             )
         )
+
+
+def _of_account(calls: Mapping[_Key, int], account_id: int) -> int:
+    return sum(count for (account, _), count in calls.items() if account == account_id)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from crmhub.errors import Semantic
+from crmhub.accounts.event_routes import is_wanted
+from crmhub.errors import Forbidden, Semantic
 from crmhub.properties.kinds import KINDS
 
 _CHANGES = ("created", "updated", "archived", "merged")
@@ -29,18 +30,47 @@ TYPES: tuple[str, ...] = (
     CONNECTION_RECOVERED,
 )
 """All types, in the order in which subscriptions list them."""
+_SUBJECTS = tuple(dict.fromkeys(name.partition(".")[0] for name in TYPES))
+EVERY_TYPE = "*"
+CHOICES = (*TYPES, EVERY_TYPE, *(f"{subject}.*" for subject in _SUBJECTS))
+"""What a subscription can name: types, `*` for all, and `contact.*` for those of a subject."""
+# An event names values of these resources; those of a connection name no record.
+_RESOURCES = {
+    **{kind.singular: kind.name for kind in KINDS.values()},
+    "association": "contacts",
+    "lead": "contacts",
+}
 
 
 def check_types(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the types without duplicates, in the order of `TYPES`.
+    """Return the types and patterns without duplicates, in the order of `CHOICES`.
 
     Raises Semantic if `names` is empty or contains an unknown type.
     """
     chosen = set(names)
     if not chosen:
         raise Semantic(f"types: name at least one type of event, such as {TYPES[0]}.")
-    if unknown := sorted(chosen - set(TYPES)):
+    if unknown := sorted(chosen - set(CHOICES)):
         raise Semantic(
-            f"types: there is no type {unknown[0][:60]!r}; the types are {', '.join(TYPES)}."
+            f"types: there is no type {unknown[0][:60]!r}; the types are {', '.join(CHOICES)}."
         )
-    return tuple(name for name in TYPES if name in chosen)
+    return tuple(name for name in CHOICES if name in chosen)
+
+
+def check_scopes(types: Iterable[str], scopes: Collection[str]) -> None:
+    """Raise Forbidden unless an API key with these scopes may read what the events contain."""
+    subjects = {name.partition(".")[0] for name in types}
+    if EVERY_TYPE in subjects:
+        subjects = set(_SUBJECTS)
+    needed = {f"{_RESOURCES[subject]}:read" for subject in subjects if subject in _RESOURCES}
+    if missing := sorted(needed.difference(scopes)):
+        raise Forbidden(
+            f"types: this key lacks the scope {', '.join(missing)}, which events of these types"
+            " need beside events:write. Create a key that has it, or name other types."
+        )
+
+
+def expand(types: Iterable[str]) -> tuple[str, ...]:
+    """Return the types that `types` name, with those of its patterns, in the order of `TYPES`."""
+    wanted = frozenset(types)
+    return tuple(name for name in TYPES if is_wanted(wanted, name))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from crmhub.accounts.event_routes import EventRoutes, wanted_types
+from crmhub.accounts.event_routes import EventRoutes, is_wanted, wanted_types
 from crmhub.database.connection import Connection, now_ms
 from crmhub.events.messages import dump_data, new_id
 from crmhub.events.schedule import LONGEST_MS, SKEW_MS
@@ -56,7 +56,10 @@ class Event:
 
 def wants(routes: EventRoutes, *types: str) -> bool:
     """Return whether a subscription gets events of one of these types."""
-    return bool(routes) and not wanted_types(routes).isdisjoint(types)
+    if not routes:
+        return False
+    wanted = wanted_types(routes)
+    return any(is_wanted(wanted, type) for type in types)
 
 
 def record_events(
@@ -74,7 +77,7 @@ def record_events(
     for event in events:
         number = numbers.get((event.subject, event.at), 0)
         numbers[event.subject, event.at] = number + 1
-        if event.type not in wanted:
+        if not is_wanted(wanted, event.type):
             continue
         id = new_id(now)
         rows.append((account_id, id, event.type, event.subject, dump_data(event.data), now))
@@ -84,7 +87,7 @@ def record_events(
         deliveries += [
             (account_id, id, route.subscription_id, event.subject, position, "queued", *times)
             for route in routes
-            if event.type in route.types
+            if is_wanted(route.types, event.type)
         ]
     if rows:
         tx.insert("event", _EVENT, rows)

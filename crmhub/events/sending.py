@@ -40,13 +40,16 @@ class Attempt:
 
 
 def send(egress: Egress, url: str, secret: WebhookSecret, id: str, body: bytes) -> Attempt:
-    """Send a message to an address, signed with `secret`; return the outcome."""
+    """Send a message to an address, signed with `secret`; return the outcome.
+
+    The status line of the answer decides, however long the rest takes.
+    """
     headers = {
         "Content-Type": "application/json",
         **secret.headers(id, now_ms() // 1000, body),
     }
     try:
-        answer = egress.post(url, data=body, headers=headers, timeout=CALL_S)
+        answer = egress.post(url, data=body, headers=headers, timeout=CALL_S, stream=True)
     except requests.Timeout:
         return Attempt(None, f"There was no answer within {CALL_S:.0f} s.")
     except requests.exceptions.InvalidURL as exc:

@@ -14,12 +14,15 @@ from typing import Any, Literal, cast
 
 import sqlalchemy as sa
 
+from crmhub.accounts import keys
+from crmhub.accounts.directory import Caller
 from crmhub.accounts.event_routes import EventRoute, dump_routes
 from crmhub.database import tables
 from crmhub.database.connection import Connection
 from crmhub.database.statements import Statement, one_of, param, params
 from crmhub.database.tables import event_delivery, event_subscription
 from crmhub.errors import NotFound, Semantic
+from crmhub.events.event_types import check_scopes
 from crmhub.properties import catalogue
 from crmhub.secrets import BASE36, Vault, WebhookSecret, parse_webhook_secret, token
 
@@ -37,7 +40,7 @@ _IS = sa.and_(_OF_ACCOUNT, _s.id == param("id"))
 _DELIVERIES_OF = sa.and_(_d.account_id == param("account_id"), _d.subscription_id == param("id"))
 _INSERT = Statement(
     sa.insert(event_subscription).values(
-        params("account_id", "id", "url", "types", "secret", "created_at", "changed_at")
+        params("account_id", "id", "url", "types", "secret", "key_id", "created_at", "changed_at")
         | {
             "state": "active",
             "reason": "",
@@ -53,7 +56,7 @@ _UPDATE = Statement(
     sa.update(event_subscription)
     .where(_IS)
     .values(
-        params("url", "types", "state", "reason", "changed_at")
+        params("url", "types", "state", "reason", "key_id", "changed_at")
         | {
             "failures": sa.literal_column("0"),
             "failing_since": sa.null(),
@@ -84,10 +87,11 @@ _SET_ROUTES = Statement(
 class Subscription:
     """A subscription of an account to events, without its secret.
 
-    `state` is "active", "disabled" (by a person), "ended" (its address answered 410) or
-    "switched_off" (after 5 days in which every call has failed). `reason` says why, or what was
-    wrong with the last call. `failures` is the number of calls that have failed since the last
-    success, and `failing_since` the time of the first of them. Times are in ms since 1970.
+    `state` is "active", "disabled" (by a person, or since its key has ended), "ended" (its address
+    answered 410) or "switched_off" (after 5 days in which every call has failed). `reason` says
+    why, or what was wrong with the last call. `failures` is the number of calls that have failed
+    since the last success, and `failing_since` the time of the first of them. `key_id` is the API
+    key with which the subscription ends, None if an operator made it. Times are in ms since 1970.
     """
 
     account_id: int
@@ -100,14 +104,22 @@ class Subscription:
     failing_since: int | None
     created_at: int
     changed_at: int
+    key_id: str | None
 
 
 def add(
-    tx: Connection, vault: Vault, account_id: int, *, url: str, types: Sequence[str]
+    tx: Connection,
+    vault: Vault,
+    account_id: int,
+    *,
+    url: str,
+    types: Sequence[str],
+    key_id: str | None = None,
 ) -> tuple[Subscription, str]:
     """Store a new active subscription; return it and its secret, which is never shown again.
 
-    Raises Semantic if the account has 20 subscriptions already.
+    `key_id` is the API key to which it belongs, None for an operator's. Raises Semantic if the
+    account has 20 subscriptions already.
     """
     catalogue.change(tx, account_id)
     if len(listed(tx, account_id)) >= MAX_SUBSCRIPTIONS:
@@ -122,6 +134,7 @@ def add(
         "url": url,
         "types": " ".join(types),
         "secret": vault.seal(secret, account_id=account_id, column=_COLUMN),
+        "key_id": key_id,
         "created_at": now,
         "changed_at": now,
     }
@@ -165,22 +178,33 @@ def change(
     types: Sequence[str] | None = None,
     state: State | None = None,
     reason: str = "",
+    caller: Caller | None = None,
 ) -> tuple[Subscription, Subscription]:
     """Set values of a subscription; return it before and after the change.
 
-    None leaves a value unchanged. The count of failed calls begins anew. If the subscription is no
-    longer active, its queued deliveries fail with `reason`. Raises NotFound.
+    None leaves a value unchanged. The count of failed calls begins again. If the subscription is no
+    longer active, its queued deliveries fail with `reason`. `caller` is the API key that makes the
+    change: by a new address, new types or an activation the subscription becomes this key's. An
+    operator's activation frees it from a key that has ended. Raises NotFound, and Forbidden if the
+    key lacks a scope of the types.
     """
     catalogue.change(tx, account_id)
     before = subscription_of(find_row(tx, account_id, id, lock=True))
     key = {"account_id": account_id, "id": id}
     now = tx.now_ms()
     after = state or before.state
+    key_id = before.key_id
+    if caller is not None and (url is not None or types is not None or state == "active"):
+        check_scopes(before.types if types is None else types, caller.scopes)
+        key_id = caller.key_id
+    elif state == "active" and key_id is not None and not keys.is_valid(tx, account_id, key_id):
+        key_id = None
     row = {
         "url": before.url if url is None else url,
         "types": " ".join(before.types if types is None else types),
         "state": after,
         "reason": "" if after == "active" else reason or before.reason,
+        "key_id": key_id,
         "changed_at": now,
     }
     tx.run(_UPDATE, key | row)
@@ -199,6 +223,20 @@ def end(tx: Connection, account_id: int, id: str, state: State, reason: str) -> 
     row = tx.row(_LOCK, {"account_id": account_id, "id": id})
     if row is not None and row.state == "active":
         change(tx, account_id, id, state=state, reason=reason)
+
+
+def end_of_key(tx: Connection, account_id: int, key_id: str, how: str) -> list[Subscription]:
+    """Disable the active subscriptions of an API key that has ended; return them.
+
+    `how` says how it has ended, such as "was revoked".
+    """
+    ended = [
+        each for each in listed(tx, account_id) if each.key_id == key_id and each.state == "active"
+    ]
+    reason = f"Its API key {key_id} {how}. Activate the subscription with another key."
+    for each in ended:
+        end(tx, account_id, each.id, "disabled", reason)
+    return ended
 
 
 def delete(tx: Connection, account_id: int, id: str) -> Subscription:
@@ -225,6 +263,7 @@ def subscription_of(row: Any) -> Subscription:
         failing_since=row.failing_since,
         created_at=row.created_at,
         changed_at=row.changed_at,
+        key_id=row.key_id,
     )
 
 

@@ -14,6 +14,9 @@ from crmhub.identity.placeholders import (
     is_unfilled_id,
 )
 
+LONGEST_NAME = 100
+"""The greatest number of characters of a property's name in a helper's call."""
+
 # Parameters that identify a person: an unreplaced variable would merge many people.
 _IDS = frozenset({"contactToken", "contactId"})
 
@@ -49,6 +52,11 @@ def shortened(text: str, room: int = 60) -> str:
     """Return a caller's text for use in a message: at most `room` characters, all printable."""
     cut = text if len(text) <= room else text[:room] + "…"
     return cut if cut.isprintable() else "".join(c if c.isprintable() else "�" for c in cut)
+
+
+def short_name(name: str) -> str:
+    """Return a property name as the hub keeps and answers it; no property has a longer one."""
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
 Sent = Mapping[str, str | None]

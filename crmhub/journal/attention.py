@@ -17,6 +17,8 @@ from crmhub.database.statements import Statement, in_list, one_of
 from crmhub.database.tables import action
 
 _a = action.c
+WAITING_SINCE = sa.func.min(sa.func.coalesce(_a.queued_at, _a.created_at))
+"""The time in ms since 1970 since which the oldest of several queued actions waits."""
 _FAILED = one_of(_a.state, "dead")
 # The condition equals that of the partial index, which has only these states.
 _COUNTED = (

@@ -86,6 +86,7 @@ _UNBLOCK = Statement(
     )
     .values(
         **params("run_at", "give_up_at"),
+        queued_at=param("run_at"),
         state=sa.literal_column("'queued'"),
         tries=sa.literal_column("0"),
         finished_at=sa.null(),

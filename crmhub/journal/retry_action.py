@@ -30,6 +30,7 @@ def _queue_where(*conditions: sa.ColumnElement[bool]) -> Statement:
         .values(
             **params("run_at", "give_up_at"),
             state=sa.literal_column("'queued'"),
+            queued_at=param("run_at"),
             tries=sa.literal_column("0"),
             finished_at=sa.null(),
             behind=sa.null(),

@@ -74,7 +74,7 @@ _REFUSED_CREDENTIALS = (
     .where(outage.c.cause == "credentials", outage.c.failures > 0)
     .subquery("refused")
 )
-_oldest = sa.func.min(action.c.created_at)
+_oldest = attention.WAITING_SINCE
 _OLD_QUEUES = (
     sa.select(
         action.c.account_id,

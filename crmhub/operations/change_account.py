@@ -19,6 +19,8 @@ from crmhub.accounts.webhook_ids import Rotatable, WebhookId
 from crmhub.audit import SET, Author
 from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import Semantic
+from crmhub.events import subscriptions
+from crmhub.events.subscriptions import Subscription
 from crmhub.hub import Hub, in_transaction
 from crmhub.operations import crm_secrets, switch_crm
 from crmhub.operations.switch_crm import FormerCrm
@@ -132,15 +134,22 @@ def create_key(
 
 
 @in_transaction
-def revoke_key(hub: Hub, tx: Connection, client_id: str, key_id: str, *, by: Author) -> None:
+def revoke_key(
+    hub: Hub, tx: Connection, client_id: str, key_id: str, *, by: Author
+) -> list[Subscription]:
     """Revoke an API key of an account; a key that is revoked already is left unchanged.
 
-    Raises NotFound if there is no such account or the account has no such key.
+    Disables the key's active event subscriptions and returns them. Raises NotFound if there is no
+    such account or the account has no such key.
     """
     id = hub.load_account(client_id).id
+    ended: list[Subscription] = []
     if keys.revoke(tx, id, key_id):
-        audit.note(tx, by, "revoke", "key", key_id, account_id=id)
+        ended = subscriptions.end_of_key(tx, id, key_id, "was revoked")
+        after = {"disabledSubscriptions": [each.id for each in ended]} if ended else None
+        audit.note(tx, by, "revoke", "key", key_id, account_id=id, after=after)
     hub.forget_after_commit(id)
+    return ended
 
 
 @in_transaction

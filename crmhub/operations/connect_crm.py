@@ -9,9 +9,9 @@ the CRM has accepted the new tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 from crmhub import audit
@@ -20,7 +20,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.adapter import Adapter, OAuth
 from crmhub.audit import Author
 from crmhub.database.connection import Connection, now_ms
-from crmhub.errors import Conflict, Forbidden, HubError, NotFound, Semantic
+from crmhub.errors import Conflict, Forbidden, NotFound, Semantic
 from crmhub.hub import Hub, in_transaction
 from crmhub.operations import crm_secrets, oauth_code, set_crm, switch_crm
 from crmhub.operations.set_crm import Crm, load_adapter
@@ -293,8 +293,9 @@ def finish(hub: Hub, state: str, *, code: str, error: str, browser: str, user_id
         raise Forbidden("This account is disabled. Nothing was changed.")
     if error or not code:
         raise oauth_code.denied(crm, error)
-    with _claimed(hub, account, visit.link):
-        _exchange(hub, account, visit, code, crm)
+    if visit.link:
+        _load(hub, account, visit.link, f"{_LINK_USED} Nothing was changed.")
+    _exchange(hub, account, visit, code, crm)
     return Connected(account.client_id, account.name, crm, bool(visit.link))
 
 
@@ -321,7 +322,15 @@ def _exchange(hub: Hub, account: Account, visit: _Request, code: str, crm: str) 
         test=True,
         queued=visit.queued,
         expected=visit.expected,
+        # In the same transaction: a process that is killed before leaves a link that still works,
+        # and of two visits from one link only one succeeds.
+        extra_writes=partial(_use_link, account.id, visit.link) if visit.link else None,
     )
+
+
+def _use_link(account_id: int, link_id: str, tx: Connection) -> None:
+    if not connect_requests.use(tx, account_id, link_id):
+        raise Conflict(f"{_LINK_USED} Nothing was changed.")
 
 
 def _require_same_account(account: Account, crm: Crm, approved: str, title: str) -> None:
@@ -338,30 +347,9 @@ def _require_same_account(account: Account, crm: Crm, approved: str, title: str)
         )
 
 
-@contextmanager
-def _claimed(hub: Hub, account: Account, link_id: str) -> Iterator[None]:
-    """Use up a link while the block runs, and for ever if it succeeds; "" is no link.
-
-    Of two visits from one link at the same time, only one succeeds.
-    """
-    if link_id and not _use(hub, account, link_id):
-        raise Conflict(f"{_LINK_USED} Nothing was changed.")
-    try:
-        yield
-    except HubError:
-        if link_id:
-            _release(hub, account, link_id)
-        raise
-
-
 @in_transaction
 def _use(hub: Hub, tx: Connection, account: Account, request_id: str) -> bool:
     return connect_requests.use(tx, account.id, request_id)
-
-
-@in_transaction
-def _release(hub: Hub, tx: Connection, account: Account, request_id: str) -> None:
-    connect_requests.release(tx, account.id, request_id)
 
 
 # --- stored requests ---------------------------------------------------------------------------

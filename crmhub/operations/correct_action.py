@@ -51,6 +51,7 @@ _QUEUE = Statement(
     .where(_IS_ACTION)
     .values(
         state="queued",
+        queued_at=param("run_at"),
         tries=0,
         finished_at=sa.null(),
         behind=sa.null(),

@@ -71,7 +71,7 @@ _QUEUED = Statement(
         _a.account_id,
         _a.connection_id,
         sa.func.count().label("n"),
-        sa.func.min(_a.created_at).label("oldest"),
+        attention.WAITING_SINCE.label("oldest"),
     )
     .where(_UNFINISHED, in_list(_a.account_id, "account_ids"))
     .group_by(_a.account_id, _a.connection_id)

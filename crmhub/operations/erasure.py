@@ -26,6 +26,7 @@ from crmhub.hub import Hub
 from crmhub.identity import possible_duplicates
 from crmhub.identity.bindings import LONGEST
 from crmhub.journal import action_events, leases
+from crmhub.operations import mentions
 from crmhub.operations.erasure_report import Erased, Unconfirmed
 from crmhub.operations.person import Person
 from crmhub.operations.person_finder import PersonFinder
@@ -136,9 +137,8 @@ class Erasure:
         person, tx, account_id = self._person, self._tx, self._account.id
         contacts = erasing.contacts(tx, account_id, person.contacts)
         ids = {contact.id for contact in contacts}
-        same_phone = tuple(
-            name for other in self._finder.same_phone(person) for name in other.names
-        )
+        others = self._finder.same_phone(person)
+        same_phone = tuple(name for other in others for name in other.names)
         actions = self._actions(_ACTIONS)
         self._delete_actions(actions)
         linked = erasing.linked(tx, account_id, CONTACTS, ids)
@@ -155,6 +155,9 @@ class Erasure:
             properties = catalogue.load(tx, account_id, kind)
             erasing.erase(tx, properties, record_ids, now=now_ms())
             marks.erase(tx, account_id, kind, record_ids)
+        noted = self._replace_texts(_ACTION_VERSIONS, None)
+        noted += self._replace_texts(_DISCARDED_REASON, _NEW_DISCARD_REASON)
+        mentions_noted, mentions_told = mentions.hide(tx, account_id, self._identifying(others))
         jobs.erase(tx, account_id)
         leases.forget(tx, account_id, [lease_key(phone) for phone in person.phones])
         created = {(record.id, iso(record.created_at)) for record in records}
@@ -166,15 +169,14 @@ class Erasure:
             contacts=tuple(contact.id for contact in contacts if not contact.archived),
             archived=tuple(contact.id for contact in contacts if contact.archived),
             actions=Counter(action.state for action in actions),
-            events=events,
+            events=events + mentions_told,
             unconfirmed=self._unconfirmed(actions),
             enrolments=self._delete("enrolment", "contact_id", self._contact_ids()),
             sticky_assignments=self._delete_sticky_assignments(),
             duplicates=possible_duplicates.erase(tx, self._account, self._contact_ids()),
             answers=idempotency.erase(tx, account_id, records=created, texts=self._texts(records)),
             outage_reasons=self._replace_texts(_OUTAGE_REASON, _NEW_OUTAGE_REASON),
-            notes=self._replace_texts(_ACTION_VERSIONS, None)
-            + self._replace_texts(_DISCARDED_REASON, _NEW_DISCARD_REASON),
+            notes=noted + mentions_noted,
             conversations=self._delete("binding", "hub_id", person.hub_ids),
             linked={name: record_ids for name, record_ids in kept.items() if record_ids},
             linked_to_nobody_else={} if with_linked else exclusive,
@@ -330,6 +332,21 @@ class Erasure:
         texts = {token for _, token in person.tokens}
         texts |= person.emails | person.phones | person.values
         texts |= {value for record in records for value in record.properties.values()}
+        return {text for text in texts if len(text) >= _SHORTEST_TEXT}
+
+    def _identifying(self, others: Iterable[Person]) -> set[str]:
+        """Return the person's texts that are nobody else's: emails, phones, tokens and whole names.
+
+        `others`: people with the same phone.
+        """
+        person = self._person
+        texts = {*person.emails, *person.phones, *person.whole_names}
+        texts |= {token for _, token in person.tokens}
+        texts |= {value for value in person.values if "@" in value}
+        for other in others:
+            texts -= other.emails | other.phones | other.whole_names
+        # Messages also show a number by its digits alone.
+        texts |= {text.removeprefix("+") for text in texts}
         return {text for text in texts if len(text) >= _SHORTEST_TEXT}
 
     def _linked_to_nobody_else(self, linked: Links, ids: set[int]) -> Links:

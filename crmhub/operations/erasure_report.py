@@ -41,9 +41,9 @@ class Erased:
     outage_reasons: int = 0
     """The number of replaced reasons of outages, which contained data of the person."""
     notes: int = 0
-    """The number of other people's actions whose former values or discard reason were erased."""
+    """The number of erased texts on other people's actions: former values, reasons, messages."""
     events: int = 0
-    """The number of erased events, delivered or not."""
+    """The number of events that were erased, or in which the person was hidden."""
     linked: Links = field(default_factory=dict)
     """The ids of records that lose their link to the person but are kept, by kind of record."""
     linked_to_nobody_else: Links = field(default_factory=dict)

@@ -13,13 +13,14 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from crmhub import audit
+from crmhub.accounts.directory import Caller
 from crmhub.audit import Author
 from crmhub.database.connection import Connection, now_ms
 from crmhub.durations import iso
 from crmhub.errors import Internal, Semantic
 from crmhub.events import deliveries, messages, sending, subscriptions
 from crmhub.events.deliveries import Delivery
-from crmhub.events.event_types import TEST, check_types
+from crmhub.events.event_types import TEST, check_scopes, check_types
 from crmhub.events.sending import Attempt
 from crmhub.events.subscriptions import Subscription
 from crmhub.hub import Hub, in_transaction
@@ -59,8 +60,9 @@ def add(
 ) -> NewSubscription:
     """Subscribe an account to events, and return the subscription with its secret.
 
-    `url` gets the events; `types` are names of `events.event_types.TYPES`. `url_is_checked`: the
-    caller has called `check_url`. Raises NotFound if there is no account with this client id, and
+    `url` gets the events; `types` are names of `events.event_types.CHOICES`. `url_is_checked`: the
+    caller has called `check_url`. With an API key as author the subscription ends with this key.
+    Raises NotFound if there is no account with this client id, and
     Semantic if the URL or a type is invalid, or the account has 20 subscriptions already.
     """
     chosen = check_types(types)
@@ -69,7 +71,10 @@ def add(
 
     def work(tx: Connection) -> NewSubscription:
         account_id = hub.load_account(client_id).id
-        made, secret = subscriptions.add(tx, hub.vault, account_id, url=url, types=chosen)
+        key_id = by.id if by.kind == "key" else None
+        made, secret = subscriptions.add(
+            tx, hub.vault, account_id, url=url, types=chosen, key_id=key_id
+        )
         audit.note(tx, by, "create", _OBJECT, made.id, account_id=account_id, after=_loggable(made))
         hub.forget_after_commit(account_id)
         return NewSubscription(made, secret)
@@ -100,12 +105,15 @@ def change(
     types: Sequence[str] | None = None,
     state: Literal["active", "disabled"] | None = None,
     by: Author,
+    caller: Caller | None = None,
 ) -> Subscription:
     """Set the URL, the types or the state of a subscription, and return it.
 
     None leaves a value unchanged. With the state "disabled", events that were not delivered yet
     fail; they can be replayed. "active" also activates a subscription that has ended or was
-    switched off. Raises NotFound, and Semantic if a value is invalid.
+    switched off. `caller` is the API key that makes the change, if one does: a subscription whose
+    address or types it sets, or that it activates, ends with this key. Raises NotFound, Semantic if
+    a value is invalid, and Forbidden if the key lacks a scope of the types.
     """
     chosen = None if types is None else check_types(types)
     if url is not None:
@@ -115,7 +123,9 @@ def change(
 
     def work(tx: Connection) -> Subscription:
         account_id = hub.load_account(client_id).id
-        before, after = subscriptions.change(tx, account_id, id, url=url, types=chosen, state=state)
+        before, after = subscriptions.change(
+            tx, account_id, id, url=url, types=chosen, state=state, caller=caller
+        )
         was, became = _loggable(before), _loggable(after)
         if before.url != after.url and was["url"] == became["url"]:
             became["url"] += " (another path)"
@@ -173,17 +183,19 @@ def replay(
     since: int,
     until: int | None = None,
     by: Author,
+    caller: Caller | None = None,
 ) -> int:
     """Deliver the events of a period again, whether they were delivered or failed.
 
     The period is from `since` to before `until`, both in ms since 1970, by the time of the event.
-    `until` is now by default. Returns the number of events; each keeps its id. Raises NotFound, and
-    Semantic if the period is empty or the subscription is not active.
+    `until` is now by default. Returns the number of events; each keeps its id. Raises NotFound,
+    Semantic if the period is empty or the subscription is not active, and Forbidden if the API key
+    `caller` lacks a scope of the types.
     """
     until = now_ms() + 1 if until is None else until
     if since >= until:
         raise Semantic("since: it must lie before until.")
-    account_id = _active(hub, tx, client_id, id)
+    account_id = _active(hub, tx, client_id, id, caller)
     count = deliveries.replay_time(tx, account_id, id, since=since, until=until)
     after = {"since": iso(since), "until": iso(until), "events": count}
     audit.note(tx, by, "replay", _OBJECT, id, account_id=account_id, after=after)
@@ -192,13 +204,21 @@ def replay(
 
 @in_transaction
 def replay_events(
-    hub: Hub, tx: Connection, client_id: str, id: str, event_ids: Sequence[str], *, by: Author
+    hub: Hub,
+    tx: Connection,
+    client_id: str,
+    id: str,
+    event_ids: Sequence[str],
+    *,
+    by: Author,
+    caller: Caller | None = None,
 ) -> int:
     """Deliver these events again; return how many were not waiting for their delivery anyway.
 
-    Raises NotFound, and Semantic if the subscription is not active.
+    Raises NotFound, Semantic if the subscription is not active, and Forbidden if the API key
+    `caller` lacks a scope of the types.
     """
-    account_id = _active(hub, tx, client_id, id)
+    account_id = _active(hub, tx, client_id, id, caller)
     count = deliveries.replay_events(tx, account_id, id, event_ids)
     after = {"events": count}
     audit.note(tx, by, "replay", _OBJECT, id, account_id=account_id, after=after)
@@ -225,12 +245,14 @@ def list_deliveries(
         return deliveries.listed(db, account_id, id, state=state, before=before, limit=limit)
 
 
-def _active(hub: Hub, tx: Connection, client_id: str, id: str) -> int:
+def _active(hub: Hub, tx: Connection, client_id: str, id: str, caller: Caller | None) -> int:
     """Return the account's id; raises Semantic if the subscription is not active."""
     account_id = hub.load_account(client_id).id
-    state = subscriptions.find(tx, account_id, id).state
-    if state != "active":
-        raise Semantic(f"The subscription is {state.replace('_', ' ')}; activate it first.")
+    found = subscriptions.find(tx, account_id, id)
+    if caller is not None:
+        check_scopes(found.types, caller.scopes)
+    if found.state != "active":
+        raise Semantic(f"The subscription is {found.state.replace('_', ' ')}; activate it first.")
     return account_id
 
 

@@ -13,7 +13,8 @@ class Person:
     """The keys of data that the hub takes for the data of one human being.
 
     `contacts` are the ids of the hub's own contacts, including archived contacts. `values` are all
-    texts stored about the person, including `emails` and `phones`. These sets contain pairs of a
+    texts stored about the person, including `emails` and `phones`. `whole_names` are first and last
+    names together. These sets contain pairs of a
     connection id and a text:
 
     - `hub_ids`: a contact id that the hub has issued (`hub-…`);
@@ -30,6 +31,7 @@ class Person:
     emails: frozenset[str] = field(default=_NOTHING, repr=False)
     phones: frozenset[str] = field(default=_NOTHING, repr=False)
     values: frozenset[str] = field(default=_NOTHING, repr=False)
+    whole_names: frozenset[str] = field(default=_NOTHING, repr=False)
 
     def __or__(self, other: Person) -> Person:
         return Person(*(getattr(self, f.name) | getattr(other, f.name) for f in fields(Person)))

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import sqlalchemy as sa
 
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
+from crmhub.accounts.field_maps import WHOLE_NAME
 from crmhub.adapter import BadConfig, is_record_id
 from crmhub.database import tables
 from crmhub.database.connection import Connection, containing
@@ -319,6 +320,7 @@ class PersonFinder:
             emails=frozenset({email} if email else ()),
             phones=frozenset({row.phone} if row.phone else ()),
             values=frozenset(texts),
+            whole_names=_whole_names([last_values]),
         )
 
     def _has_email(self, ids: Collection[int]) -> bool:
@@ -351,4 +353,14 @@ def _of_records(records: Collection[erasing.Held], own: Collection[int]) -> Pers
         emails=values_of(erasing.EMAILS),
         phones=values_of(erasing.PHONES),
         values=frozenset(value for record in records for value in record.properties.values()),
+        whole_names=_whole_names(record.properties for record in records),
     )
+
+
+def _whole_names(records: Iterable[Mapping[str, str]]) -> frozenset[str]:
+    """Return first and last names together; a single word is many people's."""
+    names = {
+        each.get(WHOLE_NAME) or f"{each.get('firstname', '')} {each.get('lastname', '')}"
+        for each in records
+    }
+    return frozenset(name.strip() for name in names if " " in name.strip())

@@ -2,13 +2,14 @@
 
 All values of a call are hidden, since any of them may be personal. In messages, which say why an
 action failed, everything is hidden that is or looks like a value: the values of the call and their
-words, quoted texts, emails, and long numbers such as phones.
+words, quoted texts, emails, and long numbers such as phones. This takes time in proportion to the
+length of a message and of a call, whatever a caller has sent.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,11 +22,15 @@ HIDDEN = "•••"
 _MOST_WORDS = 8
 _SHORTEST_WORD = 3
 _SHORTEST_VALUE = 2
+# A longer value is no part of another word.
+_LONGEST_WORD = 100
 # Of a result: ids that the CRM gave, and the address of the record in the CRM.
 _KEPT = ("status", "contact_id", "record_id", "url")
+# A text before an @ is read once, whether an @ follows or not.
+_EMAIL = re.compile(r"""([^\s@<>"'(]++)(?:@[^\s@<>"'),;]++)?""")
+# A curly quote that is not closed, as in a shortened message, reaches to the end.
 _LOOKS_PERSONAL = re.compile(
-    r"""[^\s@<>"'(]+@[^\s@<>"'),;]+"""
-    r"""|(?<!\w)'[^']*'(?!\w)|"[^"]*"|“[^”]*”|‘[^’]*’|«[^»]*»"""
+    r"""(?<!\w)'[^']*'(?!\w)|"[^"]*"|“[^”]*+(?:”|\Z)|‘[^’]*+(?:’|\Z)|«[^»]*+(?:»|\Z)"""
     r"""|\+?[0-9][0-9 ()./-]{5,}[0-9]"""
 )
 
@@ -59,12 +64,54 @@ def hide_in_text(text: str, request: Mapping[str, Any] | None = None) -> str:
 
     `request`: the request of the action that the message is about, None if it is about no action.
     """
-    text = _LOOKS_PERSONAL.sub(HIDDEN, text)
-    # The longest first, so that no part of a value remains.
-    for value in sorted(_sought(request or {}), key=len, reverse=True):
-        # Not inside of other words.
-        text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", HIDDEN, text, flags=re.IGNORECASE)
-    return text
+    text = _EMAIL.sub(lambda found: found[0] if found[0] == found[1] else HIDDEN, text)
+    return hide_values(_LOOKS_PERSONAL.sub(HIDDEN, text), _sought(request or {}))
+
+
+def hide_values(text: str, values: Iterable[str]) -> str:
+    """Return a text in which these values are hidden in any case, but not inside of other words."""
+    lowered = _lower(text)
+    hidden = bytearray(len(text))
+    for value in values:
+        sought = _lower(value)
+        at = lowered.find(sought)
+        while at >= 0:
+            end = at + len(sought)
+            if len(sought) > _LONGEST_WORD or _is_word(text, at, end):
+                hidden[at:end] = b"\1" * len(sought)
+                at = lowered.find(sought, end)
+            else:
+                at = lowered.find(sought, at + 1)
+    if not any(hidden):
+        return text
+    shown: list[str] = []
+    for at, character in enumerate(text):
+        if not hidden[at]:
+            shown.append(character)
+        elif at == 0 or not hidden[at - 1]:
+            shown.append(HIDDEN)
+    return "".join(shown)
+
+
+def _is_word(text: str, start: int, end: int) -> bool:
+    """Return whether a part of a text neither continues a word nor is continued by one."""
+    return not (
+        (start and _is_of_word(text[start - 1])) or (end < len(text) and _is_of_word(text[end]))
+    )
+
+
+def _is_of_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
+
+
+def _lower(text: str) -> str:
+    """Return a text in lower case, in which each character keeps its place."""
+    lowered = text.lower()
+    return (
+        lowered
+        if len(lowered) == len(text)
+        else "".join(each.lower() if len(each.lower()) == 1 else each for each in text)
+    )
 
 
 def _sought(request: Mapping[str, Any]) -> set[str]:

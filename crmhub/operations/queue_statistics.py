@@ -46,7 +46,7 @@ _COUNT_OF_ALL_ACCOUNTS = Statement(
     sa.select(
         action.c.state,
         sa.func.count().label("n"),
-        sa.func.min(action.c.created_at).label("oldest"),
+        attention.WAITING_SINCE.label("oldest"),
     )
     .where(_UNFINISHED)
     .group_by(action.c.state)

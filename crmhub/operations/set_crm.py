@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -94,15 +94,16 @@ def set_crm(
     test: bool,
     queued: Decision | None = None,
     expected: str | None = None,
+    extra_writes: Callable[[Connection], None] | None = None,
 ) -> Account:
     """Set the CRM of an account and return the account.
 
     With `test`, the connection to the CRM is tested first, and nothing is saved if the test fails.
     If the account changes to another CRM, `queued` decides what happens to the actions queued for
     the former CRM. `expected` is the `fingerprint` of the account that the caller saw; None skips
-    this comparison. Raises NotFound if there is no such account; Semantic if the settings are
-    invalid or the test fails; Conflict if actions are queued and `queued` is None, or if the CRM
-    differs from `expected`.
+    this comparison. `extra_writes` runs in the transaction that saves. Raises NotFound if there is
+    no such account; Semantic if the settings are invalid or the test fails; Conflict if actions are
+    queued and `queued` is None, or if the CRM differs from `expected`.
     """
     account = hub.load_account(client_id)
     require_unchanged(account, expected)
@@ -121,7 +122,7 @@ def set_crm(
                 f"Not saved. {fault.message}",
                 fields=[(fault.setting, fault.message)] if fault.setting else (),
             )
-    return _store(hub, account.id, crm, by, queued, expected, renewed, tested=tested)
+    return _store(hub, account.id, crm, by, queued, expected, renewed, extra_writes, tested=tested)
 
 
 @in_transaction
@@ -134,11 +135,14 @@ def _store(
     queued: Decision | None,
     expected: str | None,
     renewed: Mapping[str, str] | None,
+    extra_writes: Callable[[Connection], None] | None,
     *,
     tested: bool,
 ) -> Account:
     before = changes.locked(tx, account_id, hub.plans)
     require_unchanged(before, expected)
+    if extra_writes is not None:
+        extra_writes(tx)
     base = _base(tx, before, crm)
     _require_own_secrets(hub, base, crm)
     after = configure(

@@ -66,6 +66,14 @@ def test_the_link_is_printed_while_there_is_no_console_user(crmhub):
     assert "Console  http://127.0.0.1:8080/console\n" in printed
 
 
+def test_links_are_printed_with_the_public_address(crmhub):
+    crmhub.env["CRMHUB_PUBLIC_URL"] = "https://hub.example.com"
+    printed = crmhub("demo", "--port", "8081").stdout
+    assert "Console  https://hub.example.com/console/setup/" in printed
+    assert "Docs     https://hub.example.com/docs" in printed
+    assert "8081" not in printed
+
+
 def test_again_it_prints_the_same_commands_and_makes_nothing_twice(crmhub):
     first = lines_to_paste(crmhub)
     assert lines_to_paste(crmhub) == first

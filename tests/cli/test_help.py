@@ -11,6 +11,7 @@ import rich_click as click
 
 from crmhub.cli import main
 from crmhub.cli.examples import EXAMPLES
+from crmhub.cli.fake import fake
 from tests.cli.conftest import CRMHUB, environment
 
 pytestmark = pytest.mark.databases("sqlite")
@@ -47,6 +48,30 @@ def test_each_example_can_be_typed(example, tmp_path, monkeypatch):
         )
     assert command is not None
     command.make_context(name, words, parent=context)
+
+
+def options(command, path=()):
+    """Yield each option that takes a value, with its command and the words that call it."""
+    for option in command.params:
+        if isinstance(option, click.Option) and not option.is_flag:
+            yield path, command, option
+    for name, below in getattr(command, "commands", {}).items():
+        yield from options(below, (*path, name))
+
+
+def test_each_option_refuses_a_blank_value(crmhub):
+    hubspot = fake.get_command(click.Context(fake), "hubspot")
+    listed = [*options(main), *options(hubspot, ("fake", "hubspot"))]
+    assert len(listed) > 80
+    for path, command, option in listed:
+        for name in option.opts:
+            for blank in ("", *(" ", "\t", "\u00a0") * (option.name != "delimiter")):
+                words = [name, *[blank] * option.nargs]
+                with pytest.raises(click.UsageError) as refused:
+                    command.make_context(" ".join(path), words)
+                assert f"'{name}'" in refused.value.format_message()
+    typed = crmhub("actions", "discard", "--token=", "--yes", code=2)
+    assert "'--token': it is blank" in typed.stderr
 
 
 def test_each_command_stands_in_a_group(crmhub):

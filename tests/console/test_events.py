@@ -47,6 +47,22 @@ def event_ids(answer) -> list[str]:
     return re.findall(r'name="id" value="(evt_\w+)"', answer.text)
 
 
+def test_the_keys_page_says_which_subscriptions_end_with_a_key(
+    client: Client, operator: Operator
+) -> None:
+    keys = f"/accounts/{client.account.client_id}/keys"
+    assert "end with this key" not in text_of(operator.get(keys))
+    made = client.post("/events/subscriptions", {"url": HOOK, "types": ["contact.*", "*"]}).json
+    shown = text_of(operator.get(keys))
+    assert f"Events to {HOOK} end with this key." in shown
+    assert f"Its event subscriptions are disabled: {HOOK}." in shown
+    operator.send(f"{keys}/{made['keyId']}/revoke", at=keys)
+    page = text_of(operator.get(path(client, made["id"])))
+    assert f"Its API key {made['keyId']} was revoked." in page
+    assert "all types" in page
+    assert "end with this key" not in text_of(operator.get(keys))
+
+
 def test_a_subscription_is_added_and_its_secret_shown_once(
     hub: Hub, client: Client, operator: Operator
 ) -> None:

@@ -683,3 +683,43 @@ def test_bodies_in_every_form_requests_takes_are_sent(
     assert b"Authorization: Basic" in server.heard[0]
     assert server.heard[1].endswith(b"\r\n\r\na=b")
     assert b"Cookie: own=1" in server.heard[1]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (b"HTTP/1.1 202 Accepted\r\n", b"X-Slow: 1"),
+        (b"HTTP/1.1 202 Accepted\r\nContent-Length: 99\r\n\r\n", b"drip"),
+        (b"HTTP/1.1 202 Accepted\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
+        (b"HTTP/1.1 202 Accepted\r\nContent-Length: 99999999\r\n\r\n" + b"x" * 99_999,),
+        (b"HTTP/1.1 202 Accepted\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nplain",),
+    ],
+    ids=["headers", "body", "chunks", "large", "encoding"],
+)
+def test_the_status_line_decides_where_a_call_asks_for_no_more(
+    serve: Callable[..., Server], egress: Egress, parts: tuple[bytes, ...]
+) -> None:
+    server = serve(answering(*parts, b"", pause=60.0))
+    answer = egress.post(server.url, data=b"event", timeout=30, stream=True)
+    assert answer.status_code == 202
+
+
+def test_a_short_body_leaves_the_connection_of_a_status_for_the_next_call(
+    serve: Callable[..., Server], egress: Egress
+) -> None:
+    server = serve(answering(OK))
+    for _ in range(3):
+        assert egress.post(server.url, data=b"event", stream=True).status_code == 200
+    assert server.connections == 1
+    long = serve(answering(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + b"x" * 5000))
+    for _ in range(2):
+        assert egress.post(long.url, data=b"event", stream=True).status_code == 200
+    assert long.connections == 2
+
+
+def test_an_answer_without_a_status_line_is_no_answer(
+    serve: Callable[..., Server], egress: Egress
+) -> None:
+    server = serve(answering(b"HTTP/1.1 2", pause=60.0))
+    with pytest.raises(requests.Timeout):
+        egress.post(server.url, data=b"event", timeout=0.3, stream=True)

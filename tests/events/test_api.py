@@ -9,7 +9,8 @@ import pytest
 
 from crmhub.accounts import keys
 from crmhub.hub import Hub
-from tests.clients import Client
+from crmhub.operations import change_account, event_subscriptions
+from tests.clients import TESTS, Client
 from tests.events.receivers import HOOK, receiving
 
 PATH = "/events/subscriptions"
@@ -78,10 +79,81 @@ def test_faults_of_a_new_one(client: Client, body: Any, status: int, word: str) 
 
 @pytest.mark.parametrize("scope", ["contacts:read", "contacts:write", "events:write"])
 def test_scope(hub: Hub, client: Client, scope: str) -> None:
-    issued = hub.database.transact(lambda tx: keys.create(tx, client.account.id, scopes=[scope]))
-    client.key = issued.api_key
-    answers = client.get(PATH).status_code, client.post(PATH, BODY).status_code
+    with_scopes(hub, client, scope)
+    body = {"url": HOOK, "types": ["connection.failing"]}
+    answers = client.get(PATH).status_code, client.post(PATH, body).status_code
     assert answers == ((200, 201) if scope == "events:write" else (403, 403))
+
+
+def with_scopes(hub: Hub, client: Client, *scopes: str) -> keys.IssuedKey:
+    """Let the client use a new key with these scopes, and return the key."""
+    issued = hub.database.transact(lambda tx: keys.create(tx, client.account.id, scopes=scopes))
+    client.key = issued.api_key
+    return issued
+
+
+def test_types_need_the_scope_of_what_they_contain(hub: Hub, client: Client) -> None:
+    full = client.key
+    every = ("contacts", "deals", "companies", "tickets")
+    needed = {
+        "contact.merged": ("contacts",), "contact.*": ("contacts",), "lead.failed": ("contacts",),
+        "lead.*": ("contacts",), "association.changed": ("contacts",), "deal.*": ("deals",),
+        "deal.failed": ("deals",), "company.updated": ("companies",), "ticket.*": ("tickets",),
+        "connection.*": (), "connection.failing": (), "*": every,
+    }  # fmt: skip
+    for type, resources in needed.items():
+        body = {"url": HOOK, "types": [type, "connection.recovered"]}
+        client.key = full
+        others = made(client, types=["connection.failing"])["id"]
+        for left_out in resources:
+            with_scopes(hub, client, "events:write", *(f"{r}:read" for r in every if r != left_out))
+            for answer in (
+                client.post(PATH, body),
+                client.patch(f"{PATH}/{others}", {"types": body["types"]}),
+            ):
+                assert (answer.status_code, answer.json["category"]) == (403, "ForbiddenError")
+                assert f"{left_out}:read" in answer.json["message"], type
+        with_scopes(hub, client, "events:write", *(f"{r}:read" for r in resources))
+        new = client.post(PATH, body)
+        assert new.status_code == 201, new.text
+        assert type in new.json["types"]
+        for each in (new.json["id"], others):
+            assert client.delete(f"{PATH}/{each}").status_code == 204
+
+
+def test_a_key_without_the_scope_moves_activates_and_replays_no_subscription(
+    hub: Hub, client: Client
+) -> None:
+    one = f"{PATH}/{made(client)['id']}"
+    with_scopes(hub, client, "events:write", "contacts:read")
+    for answer in (
+        client.patch(one, {"url": f"{HOOK}other"}),
+        client.patch(one, {"state": "active"}),
+        client.post(f"{one}/replay", {"since": "2026-01-01"}),
+    ):
+        assert answer.status_code == 403
+        assert "deals:read" in answer.json["message"]
+    assert client.patch(one, {"state": "disabled"}).json["state"] == "disabled"
+
+
+def test_a_subscription_ends_with_the_key_that_made_it(hub: Hub, client: Client) -> None:
+    first = with_scopes(hub, client)
+    ended, kept = made(client), made(client)
+    assert ended["keyId"] == first.key_id
+    second = with_scopes(hub, client)
+    client.make()
+    moved = client.patch(f"{PATH}/{kept['id']}", {"state": "active"}).json
+    assert moved["keyId"] == second.key_id
+    of = (hub, client.account.client_id)
+    change_account.revoke_key(*of, first.key_id, by=TESTS)
+    shown = {each["id"]: each for each in client.get(PATH).json["results"]}
+    assert shown[kept["id"]]["state"] == "active"
+    assert shown[ended["id"]]["state"] == "disabled"
+    assert f"{first.key_id} was revoked" in shown[ended["id"]]["reason"]
+    (queued,) = event_subscriptions.list_deliveries(*of, ended["id"])
+    assert (queued.state, queued.next_attempt_at) == ("failed", None)
+    again = event_subscriptions.change(*of, ended["id"], state="active", by=TESTS)
+    assert (again.state, again.key_id) == ("active", None)
 
 
 def test_a_repeated_key_makes_one_subscription_and_shows_no_secret(client: Client) -> None:

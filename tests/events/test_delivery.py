@@ -5,17 +5,20 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 import pytest
 
+from crmhub.accounts import keys
+from crmhub.audit import Author
 from crmhub.database import write_batcher
 from crmhub.database.connection import Database
 from crmhub.events import claiming, outcomes, retention
 from crmhub.events.claiming import Claimed, DueSubscription
 from crmhub.events.deliveries import Delivery
-from crmhub.events.delivering import Deliveries
+from crmhub.events.delivering import THREADS, Deliveries
 from crmhub.events.event_types import TYPES
 from crmhub.events.schedule import DELAYS_S, SWITCH_OFF_MS
 from crmhub.events.sending import Attempt
@@ -24,7 +27,7 @@ from crmhub.hub import Hub
 from crmhub.journal import clock_jumps
 from crmhub.operations import alerts, event_subscriptions
 from tests.clients import TESTS, Client
-from tests.events.receivers import Receiver, events_of, hurry, receiving, subscribe
+from tests.events.receivers import Received, Receiver, events_of, hurry, receiving, subscribe
 from tests.journal.working import soon
 from tests.records.meanwhile import at_once
 
@@ -243,6 +246,63 @@ def test_several_subscriptions_do_not_hold_up_each_other(
         assert sorted(each.json["data"]["id"] for each in scene.receiver.received) == sorted(ids)
 
 
+def test_slow_addresses_of_one_account_leave_threads_for_another(
+    scene: Scene, other: Client
+) -> None:
+    hub = scene.hub
+    released, in_progress, most = threading.Event(), threading.Semaphore(0), [0, 0]
+    lock = threading.Lock()
+
+    def hold(got: Received) -> int:
+        with lock:
+            most[0] += 1
+            most[1] = max(most)
+        in_progress.release()
+        released.wait(60)
+        with lock:
+            most[0] -= 1
+        return 204
+
+    scene.receiver.answer = hold
+    for _ in range(17):
+        subscribe(hub, scene.client, "contact.created", url=scene.receiver.url)
+    scene.client.make()
+    worker = Deliveries(hub.database, hub.egress, hub.vault)
+    with receiving() as quick, ThreadPoolExecutor(THREADS) as pool:
+        try:
+            with hub.database.across_accounts():
+                worker._start_due(pool)
+                for _ in range(THREADS // 2):
+                    assert in_progress.acquire(timeout=60)
+                made = subscribe(hub, other, "contact.created", url=quick.url).subscription
+                other.make()
+                worker._start_due(pool)
+            of = (hub, other.account.client_id, made.id)
+            soon(lambda: event_subscriptions.list_deliveries(*of)[0].state == "delivered")
+        finally:
+            released.set()
+    assert (most[1], len(quick.received)) == (THREADS // 2, 1)
+
+
+def test_slow_addresses_share_half_of_the_threads_and_stand_behind_others(
+    hub: Hub,
+) -> None:
+    worker = Deliveries(hub.database, hub.egress, hub.vault)
+    slow, quick, new = (DueSubscription(n, "sub_x") for n in (1, 2, 3))
+    worker._took_s = {(1, "sub_x"): 2.1, (2, "sub_x"): 1.9}
+    assert [worker._stands_behind(each) for each in (slow, quick, new)] == [True, False, False]
+    free = [
+        worker._free_threads(each, each is slow, 1)
+        for each in (slow, quick, new, DueSubscription(2, "sub_x", is_failing=True))
+    ]
+    assert free == [THREADS // 4, THREADS // 2, 1, 1]
+    # Four accounts with slow addresses have what slow ones may have.
+    worker._behind = {(number, "sub_x") for number in range(11, 15)}
+    worker._busy.update(dict.fromkeys(worker._behind, THREADS // 8))
+    assert worker._free_threads(slow, True, 1) == 0
+    assert worker._free_threads(quick, False, 1) == THREADS // 2
+
+
 def test_thirteen_attempts_then_failed(scene: Scene) -> None:
     scene.receiver.answer = lambda got: 500
     id = scene.client.make()
@@ -413,6 +473,25 @@ def test_a_worker_delivers_within_a_second(scene: Scene) -> None:
         worker.wake()
         thread.join()
     assert scene.states == ["delivered"]
+
+
+def test_an_expired_key_ends_its_subscription_before_the_next_delivery(scene: Scene) -> None:
+    hub, client = scene.hub, scene.client
+    key = hub.database.transact(lambda tx: keys.create(tx, client.account.id))
+    of = (hub, client.account.client_id)
+    made = event_subscriptions.add(
+        *of, url=scene.receiver.url, types=["*"], by=Author("key", "a key", key.key_id)
+    )
+    event_subscriptions.change(*of, scene.id, state="disabled", by=TESTS)
+    client.make()
+    for column, how in (("expires_at", "has expired"), ("revoked_at", "was revoked")):
+        scene.execute(f"update api_key set {column} = 1 where account_id = :account")
+        with hub.database.across_accounts(), ThreadPoolExecutor(1) as pool:
+            Deliveries(hub.database, hub.egress, hub.vault)._start_due(pool)
+        ended = event_subscriptions.find(*of, made.subscription.id)
+        assert (ended.state, how in ended.reason) == ("disabled", True), ended.reason
+        scene.execute("update event_subscription set state = 'active' where account_id = :account")
+    assert scene.receiver.received == []
 
 
 def test_operators_are_told_of_a_subscription_that_was_switched_off(scene: Scene) -> None:

@@ -57,6 +57,24 @@ def test_only_subscribed_types_are_written(hub: Hub, client: Client) -> None:
     assert [type for type, _ in written(hub, client)] == ["contact.archived"]
 
 
+def test_patterns_subscribe_to_all_types_and_to_those_of_a_subject(
+    hub: Hub, client: Client
+) -> None:
+    every = subscribe(hub, client, "*").subscription
+    contacts = subscribe(hub, client, "contact.*", "ticket.created").subscription
+    for resource in ("contacts", "deals", "tickets"):
+        client.make(resource)
+    client.patch(f"/contacts/{client.make()}", {"properties": {"firstname": "Bea"}})
+    of = (hub, client.account.client_id)
+    got = {
+        each.id: sorted(one.type for one in event_subscriptions.list_deliveries(*of, each.id))
+        for each in (every, contacts)
+    }
+    expected = ["contact.created", "contact.created", "contact.updated", "ticket.created"]
+    assert got[contacts.id] == expected
+    assert got[every.id] == sorted([*expected, "deal.created"])
+
+
 def test_a_change_that_changes_nothing_is_no_event(hub: Hub, client: Client) -> None:
     id = client.make(firstname="Ada")
     subscribe(hub, client, *TYPES)

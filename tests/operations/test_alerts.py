@@ -21,7 +21,8 @@ from crmhub.adapter import Denied
 from crmhub.app import create_app
 from crmhub.database.connection import now_ms
 from crmhub.hub import Hub
-from crmhub.journal import outbox
+from crmhub.journal import outbox, retry_action
+from crmhub.journal.action_queries import Wanted
 from crmhub.operations import alert_watch, alerts, change_account
 from crmhub.secrets import EncryptionKey, WebhookSecret, parse_webhook_secret
 from crmhub.settings import Settings
@@ -152,6 +153,19 @@ def test_a_crm_that_is_away_is_told_of_when_its_queue_is_old(hub, fake, receiver
     assert _look(hub) == []
     assert [each["type"] for each in receiver.told] == ["queue.old", "queue.caught_up"]
     assert receiver.told[0]["data"]["actions"] == 2
+
+
+def test_retried_actions_are_as_old_as_their_retry(hub, fake, receiver):
+    client, _ = fake
+    hub.journal.open_circuit(client.account, "away")
+    lead(client)
+    lead(client, "t2", email="bea@x.org")
+    change(hub, client, "created_at = created_at - :age", age=_OLD_MS + 1)
+    change(hub, client, "state = 'dead', finished_at = :at", at=now_ms() - _OLD_MS)
+    assert retry_action.retry(hub.database, Wanted(), by=TESTS) == 2
+    assert _look(hub) == []
+    change(hub, client, "queued_at = queued_at - :age", age=_OLD_MS + 1)
+    assert _look(hub) == [("queue", 2)]
 
 
 def test_actions_that_go_on_dying_are_told_of_once_a_minute(hub, fake, receiver):

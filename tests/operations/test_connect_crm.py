@@ -14,7 +14,7 @@ from crmhub.accounts.connections import open_credentials
 from crmhub.audit import Author, Wanted, listed
 from crmhub.errors import Conflict, Forbidden, HubError, NotFound, Semantic, Unavailable
 from crmhub.hub import Hub
-from crmhub.operations import change_account, connect_crm, set_crm, signed_requests
+from crmhub.operations import change_account, connect_crm, oauth_code, set_crm, signed_requests
 from crmhub.operations.connect_crm import Link
 from crmhub.operations.set_crm import Crm
 from tests.adapters.hubspot.hubspot_crm import OAUTH, TOKEN, HubSpotCrm
@@ -271,6 +271,25 @@ def test_a_link_still_works_after_a_failure(hub: Hub, client: Client, crm: HubSp
     crm.fake.fail(503, path="/oauth/*", times=1)
     with pytest.raises(Unavailable):
         finish(hub, back, user_id="")
+    assert finish(hub, decide(visit(hub, token)), user_id="").by_link
+
+
+def test_a_link_works_again_when_its_process_was_killed_in_the_middle(
+    hub: Hub, client: Client, crm: HubSpotCrm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def die(*_: object, **__: object) -> None:
+        raise Killed
+
+    token = link(hub, client, crm).token
+    for module, name in ((oauth_code, "exchange"), (set_crm, "_test"), (set_crm, "configure")):
+        back = decide(visit(hub, token))
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, die)
+            with pytest.raises(Killed):
+                finish(hub, back, user_id="")
     assert finish(hub, decide(visit(hub, token)), user_id="").by_link
 
 

@@ -30,6 +30,7 @@ from crmhub.properties.kinds import CONTACTS
 from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known, lead, switch, total
 from tests.clients import TESTS, Client
+from tests.events.receivers import events_of, subscribe
 from tests.fakes import FAKE, FakeCrm, adapters, fake_client
 from tests.journal.working import change, hurry, rows, soon, states, work_off
 from tests.operations.traces import (
@@ -413,6 +414,41 @@ def test_what_operators_noted_of_them_on_actions_of_others_goes(hub: Hub, client
         ("discarded", "The reason named a person who was erased.", None),
         ("queued", "", None),
     ]
+
+
+def test_messages_and_reasons_on_actions_of_others_name_the_person_no_more(
+    bot: tuple[Client, FakeCrm], hub: Hub
+) -> None:
+    client, crm = bot
+    crm.failure = Denied(f"{FIRST} {LAST} has {EMAIL.upper()} and {PHONE}, or {PHONE[1:]}.")
+    lead(client, "bobs", name="Bob", email="bob@x.org", phone="")
+    crm.failure = None
+    for state in ("queued", "dead", "parked", "refused"):
+        lead(client, state, name="Bob", email=f"{state}@x.org", phone="")
+        change(hub, client, "state = :now, reason = :text where person = person and reason = ''",
+               now=state, text=f"The same as {EMAIL}, says bobby@x.org")  # fmt: skip
+    lead(client, TOKEN, name=f"{FIRST} {LAST}", email=EMAIL, phone=PHONE)
+    assert erase(hub, client, EMAIL).notes > 4
+    assert left(hub, PLANTED, client.account.id) == []
+    reasons = {reason for (reason,) in rows(hub, client, "reason")}
+    assert "The same as •••, says bobby@x.org" in reasons
+
+
+def test_events_of_others_name_the_person_no_more(hub: Hub, client: Client) -> None:
+    subscribe(hub, client, "*")
+    named = {"firstname": FIRST, "lastname": LAST, "email": EMAIL, "phone": PHONE}
+    bob = client.make(firstname="Bob", email="old@x.org", city="Berlin")
+    client.patch(f"/contacts/{bob}", {"properties": {"email": "bob@x.org"}})
+    client.make("deals", dealname=f"Offer for {FIRST} {LAST}", amount="12")
+    client.make(**named)
+    client.patch(f"/contacts/{bob}", {"properties": {"jobtitle": f"Aide of {EMAIL}"}})
+    assert erase(hub, client, EMAIL).events > 2
+    told = [json.loads(each.data) for each in events_of(hub, client)]
+    assert not any(text in str(told) for text in (EMAIL, PHONE[1:], FIRST))
+    kept = [one["properties"] for one in told if "amount" in one["properties"]]
+    assert kept[0]["dealname"] == "Offer for •••"
+    assert kept[0]["amount"] == "12"
+    assert any(one["properties"].get("city") == "Berlin" for one in told)
 
 
 def test_notes_on_an_action_go_with_it(hub: Hub, client: Client) -> None:

@@ -21,7 +21,7 @@ from marshmallow import fields
 from crmhub.api.field_types import SCALARS, scalar
 from crmhub.api.http.reading import problems_of, read_json
 from crmhub.errors import BadRequest, listed
-from crmhub.helpers.inputs import Sent, filled
+from crmhub.helpers.inputs import Sent, filled, short_name
 from crmhub.helpers.random_int import LARGEST
 from crmhub.identity.bindings import LONGEST
 
@@ -214,10 +214,10 @@ class Names(_Field[list[str]]):
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> list[str]:
         if isinstance(value, str):
-            return _words(value)
+            value = _words(value)
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
             raise ma.ValidationError(f"must be {self.right}")
-        return value
+        return [short_name(each.strip()) for each in value]
 
 
 class PropertyValues(fields.Field[Sent]):
@@ -247,7 +247,7 @@ class PropertyValues(fields.Field[Sent]):
         if not isinstance(value, dict):
             raise self.make_error("invalid")
         return {
-            name: None if isinstance(each, list | dict) else scalar(each)
+            short_name(name): None if isinstance(each, list | dict) else scalar(each)
             for name, each in value.items()
         }
 

@@ -7,6 +7,7 @@ from typing import Any
 import flask
 import pytest
 
+from crmhub.hub import Hub
 from tests.api.helpers.helper_calls import (
     GET_PROPERTIES,
     OWN,
@@ -16,6 +17,7 @@ from tests.api.helpers.helper_calls import (
     switch,
 )
 from tests.clients import Client
+from tests.journal.working import rows
 
 # Decided before any record is read or written: one database will do.
 ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -63,6 +65,22 @@ def test_unknown_names_are_empty_and_named(client: Client) -> None:
     answer = _get(client, "shoe_size", "email", "Bad Name")
     assert answer["shoe_size"] == ""
     assert answer["missing"] == "shoe_size,Bad Name"
+
+
+def test_a_long_name_is_kept_and_answered_in_a_hundred_characters(hub: Hub, client: Client) -> None:
+    known(client)
+    for long in ("x" * 100_000, f"{{{{{'y' * 50_000}}}}}", "é " * 60_000):
+        answer = _get(client, long, "email")
+        assert answer["email"] == "ann@x.org"
+        assert max(map(len, (*answer, *answer["properties"], answer["missing"]))) <= 100
+        assert len(str(answer)) < 2_000
+        changed = _set(client, {long: "1", "city": "Rome"})
+        assert 0 < len(changed["refused"]) <= 100
+        assert len(str(changed)) < 2_000
+    kept = rows(hub, client, "request, reason, result")
+    assert max(len(str(row)) for row in kept) < 2_000
+    one = "z" * 100
+    assert one in _get(client, one)
 
 
 def test_first_and_last_name_are_read_as_name(client: Client) -> None:

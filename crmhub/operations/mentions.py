@@ -1,0 +1,95 @@
+"""Hide an erased person in texts about other people: reasons, messages of attempts, and events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import sqlalchemy as sa
+
+from crmhub.database.connection import Connection
+from crmhub.database.statements import Statement, param
+from crmhub.database.tables import action, action_try, event
+from crmhub.operations.personal_data import hide_values
+
+# Rows that are read at once.
+_MOST = 500
+_Column = sa.Column[Any]
+
+
+class _Texts:
+    """The statements that read and replace the texts of one column, ordered by its primary key."""
+
+    def __init__(self, column: _Column, *where: sa.ColumnElement[bool]) -> None:
+        table = column.table
+        self.key = [each for each in table.primary_key if each.name != "account_id"]
+        of_account = table.c.account_id == param("account_id")
+        read = (
+            sa.select(*self.key, column.label("text"))
+            .where(of_account, *where)
+            .order_by(*self.key)
+            .limit(_MOST)
+        )
+        after = sa.tuple_(*self.key) > sa.tuple_(
+            *(param(f"after_{each.name}") for each in self.key)
+        )
+        self.first, self.next = Statement(read), Statement(read.where(after))
+        self.replace = Statement(
+            sa.update(table)
+            .where(of_account, *(each == param(f"key_{each.name}") for each in self.key))
+            .values({column: param("text")})
+        )
+
+    def rows(self, tx: Connection, account_id: int) -> Iterator[Any]:
+        """Yield all rows of the account."""
+        of: dict[str, Any] = {"account_id": account_id}
+        rows = tx.rows(self.first, of)
+        while rows:
+            yield from rows
+            after = {f"after_{each.name}": getattr(rows[-1], each.name) for each in self.key}
+            rows = tx.rows(self.next, of | after) if len(rows) == _MOST else []
+
+
+_REASONS = _Texts(action.c.reason, action.c.reason != sa.literal_column("''"))
+_MESSAGES = _Texts(action_try.c.message, action_try.c.message != sa.literal_column("''"))
+_EVENTS = _Texts(event.c.data)
+
+
+def hide(tx: Connection, account_id: int, values: Collection[str]) -> tuple[int, int]:
+    """Hide values of an erased person in the account's texts about others.
+
+    Return the number of changed reasons and messages, and that of changed events.
+    """
+    if not values:
+        return 0, 0
+
+    def hide_in(text: str) -> str:
+        return hide_values(text, values)
+
+    def hide_in_json(text: str) -> str:
+        return json.dumps(_walk(json.loads(text)), ensure_ascii=False, separators=(",", ":"))
+
+    def _walk(value: Any) -> Any:
+        if isinstance(value, str):
+            return hide_in(value)
+        if isinstance(value, list):
+            return [_walk(each) for each in value]
+        return (
+            {name: _walk(each) for name, each in value.items()}
+            if isinstance(value, dict)
+            else value
+        )
+
+    notes = sum(_replace(tx, account_id, texts, hide_in) for texts in (_REASONS, _MESSAGES))
+    return notes, _replace(tx, account_id, _EVENTS, hide_in_json)
+
+
+def _replace(tx: Connection, account_id: int, texts: _Texts, change: Any) -> int:
+    count = 0
+    for row in texts.rows(tx, account_id):
+        if (changed := change(row.text)) != row.text:
+            key = {f"key_{each.name}": getattr(row, each.name) for each in texts.key}
+            tx.run(texts.replace, {"account_id": account_id, **key, "text": changed})
+            count += 1
+    return count
