@@ -560,7 +560,9 @@ def _wrong_choice(parts: list[str], options: Sequence[Option]) -> str:
 
 
 def _lowered(value: str) -> str:
-    return _normalized("NFC", value.strip().lower())
+    text = value.strip().lower()
+    # No address is longer.
+    return unicodedata.normalize("NFC", text) if len(text) <= _MAX_EMAIL else text
 
 
 def _email(value: str) -> str:

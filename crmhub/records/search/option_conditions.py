@@ -7,7 +7,14 @@ from collections.abc import Sequence
 
 from crmhub.database.connection import Connection
 from crmhub.properties.definitions import Property
-from crmhub.records.search.conditions import Condition, OnProperty, OnText, Sql, few_values, value_of
+from crmhub.records.search.conditions import (
+    Condition,
+    OnProperty,
+    OnText,
+    Sql,
+    few_values,
+    value_of,
+)
 
 # Records mostly share a few sets of options. Reading this many distinct values of the index takes
 # about 10 ms.
@@ -52,7 +59,7 @@ class OnOptions(OnProperty):
             has = f"string_to_array({text}, ';') && cast(:options{n} as text[])"
             return Sql(has, {f"options{n}": list(self._options)})
         has = (
-            f"exists (select 1 from json_each(:options{n}) as wanted"
-            f" where instr(';' || {text} || ';', ';' || wanted.value || ';') > 0)"
+            f"exists (select 1 from (select value as wanted from json_each(:options{n}))"
+            f" where instr(';' || {text} || ';', ';' || wanted || ';') > 0)"
         )
         return Sql(has, {f"options{n}": json.dumps(list(self._options))})
