@@ -50,7 +50,8 @@ def fitted(
 
     `definitions` contains the CRM's property definitions by name. `of` names the kind of record in
     error messages, such as "contacts". `reading` is how the account's people write. A blank
-    value becomes `""`, which clears the property. Raises Rejected with a problem for each unknown or read-only property and each invalid value.
+    value becomes `""`, which clears the property. Raises Rejected with a problem for each unknown
+    or read-only property and each invalid value.
     """
     converted: dict[str, str] = {}
     problems: list[Problem] = []
@@ -188,10 +189,10 @@ class Options:
         found = self._find(text)
         if text in self._values or "," not in text:
             return [self._only(text, found)]
-        parts = [self._find(part) for part in text.split(",") if part.strip()]
-        if not parts or any(len(part) != 1 for part in parts):
+        parts = {part: self._find(part) for each in text.split(",") if (part := each.strip())}
+        if not any(parts.values()) or (found and not all(parts.values())):
             return [self._only(text, found)]
-        values = list(dict.fromkeys(value for part in parts for value in part))
+        values = list(dict.fromkeys(self._only(part, named) for part, named in parts.items()))
         if found and found != set(values):
             readings = (*sorted(found), ";".join(values))
             shown = " or ".join(map(_quoted, readings))

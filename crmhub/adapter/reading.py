@@ -52,7 +52,7 @@ _WORDS: Mapping[str, tuple[str, str]] = {
     "sv": ("ja j sant", "nej n falskt"),
     "tr": ("evet e doğru", "hayır h yanlış"),
     "uk": ("так істина", "ні хибність"),
-    "zh": ("是 是的 对", "否 不 不是"),
+    "zh": ("是的 是 对", "不是 否 不"),
 }
 LANGUAGES: tuple[str, ...] = tuple(_WORDS)
 """The languages whose words for yes and no are known, by their ISO 639-1 codes."""
@@ -60,7 +60,7 @@ LANGUAGES: tuple[str, ...] = tuple(_WORDS)
 
 def _bare(word: str) -> str:
     """Return a word in lower case, without accents and the dots of i that Turkish tells apart."""
-    decomposed = unicodedata.normalize("NFKD", word.casefold()).replace("ı", "i")
+    decomposed = unicodedata.normalize("NFD", word.casefold()).replace("ı", "i")
     return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
 
 
@@ -74,6 +74,22 @@ _TRUTH: Mapping[str, Mapping[str, str]] = MappingProxyType(
         for language, both in _WORDS.items()
     }
 )
+
+
+# A single letter may have another meaning in another language.
+_ANYWHERE: Mapping[str, str] = MappingProxyType(
+    {
+        word: value
+        for words in _TRUTH.values()
+        for word, value in words.items()
+        if len(word) > 1 or not word.isalpha()
+    }
+)
+
+
+def truth_in_any_language(text: str) -> str:
+    """Return "true" or "false" for a word that means it in one of the languages, "" otherwise."""
+    return _ANYWHERE.get(_bare(text.strip()), "") if len(text) <= _LONGEST else ""
 
 
 @dataclass(frozen=True, slots=True)

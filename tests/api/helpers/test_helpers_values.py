@@ -101,7 +101,7 @@ def test_several_options_are_read_however_they_are_joined(caller: Client) -> Non
     ):
         assert _stored(caller, id, "interests", value) == "cinema;music", value
     assert _stored(caller, id, "interests", "Theatre, opera") == "theater"
-    assert '"nothing"' in _stored(caller, id, "interests", "cinema,nothing")
+    assert '"nothing" is not' in _stored(caller, id, "interests", "cinema,nothing")
     assert "an array or an object" in _stored(caller, id, "favourite", ["cinema", "music"])
     assert "an array or an object" in _stored(caller, id, "city", ["Rome", "Bonn"])
 
@@ -166,13 +166,11 @@ def test_a_label_stands_for_its_option_in_all_helpers(caller: Client) -> None:
 
 def test_properties_may_be_json_in_a_text(caller: Client) -> None:
     id = known(caller)
-    for body in (
-        {"contactToken": "t", "props": json.dumps({"city": "Rome", "interests": ["music"]})},
-        {
-            "contactToken": "t",
-            "props": '{"city": "Rome",\n "interests": ["music"], "x": "a\tb\nc"}',
-        },
+    for props in (
+        json.dumps({"city": "Rome", "interests": ["music"]}),
+        '{"city": "Rome",\n "interests": ["music"], "x": "a\tb\nc"}',
     ):
+        body = {"contactToken": "t", "props": props}
         answer = caller.helper(SET_PROPERTIES, body)
         assert answer.status_code == 200, answer.text
         assert stored(caller, id)["interests"] == "music"
