@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from crmhub.accounts.origins import read_origins
 from crmhub.accounts.rotations import read_rotation
+from crmhub.adapter.reading import LANGUAGES, Reading
 from crmhub.errors import Semantic, listed
 
 _TRUE = ("true", "yes", "on", "1")
@@ -30,7 +31,12 @@ class Switches:
     deadline_s: float = 3.0
     """The time in seconds within which the hub must answer a helper call."""
     region: str = ""
-    """The country of phone numbers without country code: two letters of ISO 3166, "" for none."""
+    """The country of phone numbers without country code, and of the order of day and month in
+    dates: two letters of ISO 3166, "" for none."""
+    language: str = ""
+    """The language of words for yes and no: two letters of ISO 639-1, "" for English alone."""
+    blank_clears: bool = True
+    """Let blank values of setProperties clear the property, instead of changing nothing."""
     auto_define_properties: bool = False
     """Let the public API define unknown properties, as text, instead of refusing them."""
     rotation: str = "random"
@@ -42,6 +48,11 @@ class Switches:
     """The form of the helpers' answers; the query parameter `format` of a call takes precedence."""
     allowed_origins: str = ""
     """The web origins whose pages may call the helpers, joined by commas; `accounts.origins`."""
+
+    @property
+    def reading(self) -> Reading:
+        """How the account's people write dates, yes and no."""
+        return Reading(self.region, self.language)
 
     @classmethod
     def from_json(cls, text: str) -> Switches:
@@ -146,6 +157,17 @@ def _regions() -> set[str]:
     return set(phonenumbers.SUPPORTED_REGIONS)
 
 
+def _language(value: Any) -> str:
+    # Programs also give the region: es-MX.
+    language = str(value).strip().lower().replace("_", "-").partition("-")[0]
+    if language and language not in LANGUAGES:
+        raise ValueError(
+            f"{value!r} is not a known language; give one of {', '.join(LANGUAGES)}, "
+            "or nothing for none"
+        )
+    return language
+
+
 def _rotation(value: Any) -> str:
     return str(read_rotation(str(value)))
 
@@ -158,6 +180,8 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "lead_requires": _one_of("email", "email_or_phone"),
     "deadline_s": _deadline,
     "region": _region,
+    "language": _language,
+    "blank_clears": _bool,
     "auto_define_properties": _bool,
     "rotation": _rotation,
     "phone_identifies": _bool,

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from typing import Protocol
 
 from crmhub.adapter.errors import Problem, Rejected
-from crmhub.adapter.values import Choice, Described
+from crmhub.adapter.reading import Reading
+from crmhub.adapter.values import Described
 
-_TRUE = frozenset({"true", "yes", "1", "on"})
-_FALSE = frozenset({"false", "no", "0", "off"})
+_PLAIN = Reading()
 _GROUPED = re.compile(r"[+-]?\d{1,3}([, '’\u00a0\u202f])\d{3}(?:\1\d{3})*(?:\.\d+)?", re.ASCII)
 _ONE_COMMA = re.compile(r"[+-]?\d{1,3},\d{3}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,2})?", re.ASCII)
@@ -39,13 +40,18 @@ _MOST_OPTIONS = 20
 
 
 def fitted(
-    properties: Mapping[str, str], definitions: Mapping[str, Described], *, of: str
+    properties: Mapping[str, str],
+    definitions: Mapping[str, Described],
+    *,
+    of: str,
+    reading: Reading = _PLAIN,
 ) -> dict[str, str]:
     """Return the properties, with each value converted to the type of its property.
 
     `definitions` contains the CRM's property definitions by name. `of` names the kind of record in
-    error messages, such as "contacts". A blank value becomes `""`, which clears the property.
-    Raises Rejected with a problem for each unknown or read-only property and each invalid value.
+    error messages, such as "contacts". `reading` is how the account's people write. A blank
+    value becomes `""`, which clears the property. Raises Rejected with a problem for each unknown
+    or read-only property and each invalid value.
     """
     converted: dict[str, str] = {}
     problems: list[Problem] = []
@@ -57,7 +63,7 @@ def fitted(
             problems.append(Problem(name, "the CRM sets this property itself; leave it out"))
         else:
             try:
-                converted[name] = coerced(described, text)
+                converted[name] = coerced(described, text, reading)
             except Misfit as exc:
                 problems.append(Problem(name, str(exc), exc.options))
     if problems:
@@ -76,71 +82,134 @@ class Misfit(ValueError):
         self.options = tuple(options)
 
 
-def coerced(described: Described, text: str) -> str:
+class Unclear(Misfit):
+    """A value that can be read in two ways; the message names them."""
+
+
+class _Option(Protocol):
+    @property
+    def value(self) -> str: ...
+
+    @property
+    def label(self) -> str: ...
+
+
+class Definition(Protocol):
+    """The type and the options of a property, in a CRM or in the hub."""
+
+    @property
+    def type(self) -> str: ...
+
+    @property
+    def options(self) -> Sequence[_Option]: ...
+
+
+def coerced(described: Definition, text: str, reading: Reading = _PLAIN) -> str:
     """Return the value `text` converted to the type of a property; `described` is its definition.
 
-    Numbers are returned without exponent and separators, dates as `YYYY-MM-DD`, datetimes as ISO
-    8601 in UTC with milliseconds, and booleans as `true` or `false`. Options are returned as their
-    internal values, several options joined by `;`. Blank text is returned as `""`. Raises Misfit
-    for an invalid value.
+    `reading` is how the account's people write. Numbers are returned without exponent and
+    separators, dates as `YYYY-MM-DD`, datetimes as ISO 8601 in UTC with milliseconds, and booleans
+    as `true` or `false`. Options are returned as their internal values, several options joined by
+    `;`. Blank text is returned as `""`. Raises Misfit for an invalid value, and its subclass
+    Unclear for a value that can be read in two ways.
     """
+    if isinstance(text, Listed) and described.type != "multi_enumeration":
+        raise Unclear("is an array or an object; send one value")
     if not text.strip():
         return ""
     match described.type:
         case "enumeration":
-            return next(_chosen(described.options, [text])) if described.options else text.strip()
+            return Options(described.options).one(text) if described.options else text.strip()
         case "multi_enumeration":
-            return _several(described.options, text)
+            return Options(described.options).several(text)
         case "bool":
-            return _boolean(described.options, text.strip())
+            return _boolean(described.options, text.strip(), reading)
         case "number" | "currency":
             return _number(text.strip())
         case "date":
             # Keep the written day: in UTC it may be the day before or after.
-            return _moment(text.strip()).date().isoformat()
+            return _moment(text.strip(), reading).date().isoformat()
         case "datetime":
-            moment = _in_utc(_moment(text.strip()))
+            moment = _in_utc(_moment(text.strip(), reading))
             return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return text
 
 
-def _several(options: tuple[Choice, ...], text: str) -> str:
-    parts = dict.fromkeys(part.strip() for part in text.split(";") if part.strip())
-    if not parts:
-        raise Misfit('names no option; send values joined by ";"')
-    if options:
-        parts = dict.fromkeys(_chosen(options, parts))
-    return ";".join(parts)
+class Listed(str):
+    """Several values that a caller sent as a list, joined by ";"; only options can be several."""
+
+    __slots__ = ()
 
 
-def _chosen(options: tuple[Choice, ...], texts: Iterable[str]) -> Iterator[str]:
-    """For each of `texts`, yield the internal value of the option that the text names.
+def sent_text(value: str | Sequence[str] | None) -> str:
+    """Return the value of a property in a stored call as text; a list is joined by ";"."""
+    return value or "" if value is None or isinstance(value, str) else ";".join(value)
 
-    A text names an option by its exact value, or else by its value or label in any case. Raises
-    Misfit if a text names no option, or more than one.
+
+class Options:
+    """Finds the options of a property that texts name by their values or labels.
+
+    A text names an option by its exact value, or else by its value or label in any case.
     """
-    values = {option.value for option in options}
-    meanings: dict[str, set[str]] = {}
-    for text in texts:
-        exact = text if text in values else text.strip()
-        if exact in values:
-            yield exact
-            continue
-        if not meanings:
-            for option in options:
+
+    def __init__(self, options: Iterable[_Option]) -> None:
+        self._options = tuple(options)
+        self._values = {option.value for option in self._options}
+        self._meanings: dict[str, set[str]] = {}
+
+    def one(self, text: str) -> str:
+        """Return the value of the option that a text names; raises Misfit and Unclear."""
+        return self._only(text, self._find(text))
+
+    def several(self, text: str) -> str:
+        """Return the values of the options that a text names, joined by ";".
+
+        The text separates options by ";", or by commas if each part between commas names one.
+        Raises Misfit and Unclear.
+        """
+        parts = [part for piece in text.split(";") if (part := piece.strip())]
+        if not parts:
+            raise Misfit('names no option; send values joined by ";"')
+        if not self._options:
+            return ";".join(dict.fromkeys(parts))
+        return ";".join(dict.fromkeys(value for part in parts for value in self._split(part)))
+
+    def _find(self, text: str) -> set[str]:
+        exact = text if text in self._values else text.strip()
+        if exact in self._values:
+            return {exact}
+        if not self._meanings:
+            for option in self._options:
                 for written in (option.label, option.value):
-                    meanings.setdefault(_folded(written), set()).add(option.value)
-        yield _single_option(options, text, meanings.get(_folded(text), set()))
+                    self._meanings.setdefault(_folded(written), set()).add(option.value)
+        return self._meanings.get(_folded(text), set())
 
+    def _split(self, text: str) -> Iterable[str]:
+        """Return the values of the options that a text without ";" names."""
+        found = self._find(text)
+        if text in self._values or "," not in text:
+            return [self._only(text, found)]
+        parts = {part: self._find(part) for each in text.split(",") if (part := each.strip())}
+        if not any(parts.values()) or (found and not all(parts.values())):
+            return [self._only(text, found)]
+        values = list(dict.fromkeys(self._only(part, named) for part, named in parts.items()))
+        if found and found != set(values):
+            readings = (*sorted(found), ";".join(values))
+            shown = " or ".join(map(_quoted, readings))
+            raise Unclear(f"{_quoted(text)} may mean one option or several; send {shown}", readings)
+        return values
 
-def _single_option(options: tuple[Choice, ...], text: str, matches: set[str]) -> str:
-    if len(matches) == 1:
-        return next(iter(matches))
-    values = sorted(matches) or [option.value for option in options]
-    shown = ", ".join(_quoted(value) for value in values[:_MOST_OPTIONS])
-    more = " or another of its options" if len(values) > _MOST_OPTIONS else ""
-    why = "may mean several options" if matches else "is not among the options"
-    raise Misfit(f"{_quoted(text)} {why}; send {shown}{more}", values[:_MOST_OPTIONS])
+    def _only(self, text: str, found: set[str]) -> str:
+        if len(found) == 1:
+            return next(iter(found))
+        values = sorted(found) or [option.value for option in self._options]
+        shown = ", ".join(_quoted(value) for value in values[:_MOST_OPTIONS])
+        more = " or another of its options" if len(values) > _MOST_OPTIONS else ""
+        if found:
+            reason = f"{_quoted(text)} may mean several options; send {shown}{more}"
+            raise Unclear(reason, values[:_MOST_OPTIONS])
+        reason = f"{_quoted(text)} is not among the options; send {shown}{more}"
+        raise Misfit(reason, values[:_MOST_OPTIONS])
 
 
 def _folded(text: str) -> str:
@@ -155,19 +224,21 @@ def _quoted(text: str) -> str:
     return f'"{"".join(c if c.isprintable() else "�" for c in cut)}"'
 
 
-def _boolean(options: tuple[Choice, ...], text: str) -> str:
+def _boolean(options: Iterable[_Option], text: str, reading: Reading) -> str:
     folded = _folded(text)
     labelled = {option.value for option in options if _folded(option.label) == folded}
-    for value, words in (("true", _TRUE), ("false", _FALSE)):
-        if folded == value or labelled == {value} or (not labelled and folded in words):
+    for value in ("true", "false"):
+        if folded == value or labelled == {value}:
             return value
+    if not labelled and (value := reading.truth(text)):
+        return value
     raise Misfit('is neither "true" nor "false"', ("true", "false"))
 
 
 def _number(text: str) -> str:
     if _ONE_COMMA.fullmatch(text):
         readings = (text.replace(",", ""), text.replace(",", "."))
-        raise Misfit(f"may mean two numbers; send {' or '.join(readings)}", readings)
+        raise Unclear(f"may mean two numbers; send {' or '.join(readings)}", readings)
     if grouped := _GROUPED.fullmatch(text):
         text = text.replace(grouped[1], "")
     if not _NUMBER.fullmatch(text):
@@ -180,16 +251,19 @@ def _number(text: str) -> str:
     return "0" if plain in ("-0", "") else plain
 
 
-def _moment(text: str) -> datetime:
+def _moment(text: str, reading: Reading) -> datetime:
     """Parse a date, a date with time, or milliseconds since 1970; return a datetime with time zone.
 
     A time without offset is read as UTC. Raises Misfit if the text has another format.
     """
     if _COMPACT_TIME.fullmatch(text):
-        raise Misfit("may be milliseconds or a date; send YYYY-MM-DDTHH:MM:SSZ")
+        raise Unclear("may be milliseconds or a date; send YYYY-MM-DDTHH:MM:SSZ")
     if _EPOCH_MS.fullmatch(text):
         return _EPOCH + timedelta(milliseconds=int(text))
-    text = text.upper()
+    written = reading.moments(text)
+    if len(written) > 1:
+        raise Unclear(f"may mean two dates; send {' or '.join(written)}", written)
+    text = written[0] if written else text.upper()
     try:
         if _DATE.fullmatch(text):
             day = date.fromisoformat(text)

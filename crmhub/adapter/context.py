@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from crmhub.adapter.reading import Reading
 from crmhub.adapter.values import Contact, Described, Kind, Linked, Pipeline, Saved
 
 
@@ -175,8 +176,9 @@ class Context:
     """The argument that the hub passes to the constructor of an adapter.
 
     - `client_id`: the client id of the account.
-    - `region`: the account's country (such as "DE"), for phone numbers without a country code; or
-      "".
+    - `region`: the account's country (such as "DE"), for phone numbers without a country code
+      and the order of day and month; or "".
+    - `language`: the account's language (such as "es"), for words that mean yes or no; or "".
     - `settings`, `credentials`: the value or the default of every declared setting.
     - `store`: the hub's own records of the account.
     - `session`: sends HTTP requests.
@@ -200,3 +202,9 @@ class Context:
     save_credentials: Callable[[Mapping[str, str]], None]
     credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
     shared: Shared = field(default_factory=NothingShared)
+    language: str = ""
+
+    @property
+    def reading(self) -> Reading:
+        """How the account's people write dates, yes and no."""
+        return Reading(self.region, self.language)

@@ -9,6 +9,7 @@ from typing import ClassVar, TypeVar
 
 from crmhub.adapter.context import Context
 from crmhub.adapter.errors import LacksRight, Unsupported
+from crmhub.adapter.reading import Reading
 from crmhub.adapter.remembered import HOUR, Remembered
 from crmhub.adapter.values import Described, Kind, Linked, Owner, Pipeline
 
@@ -52,6 +53,11 @@ class Definitions(ABC):
         self._pipelines = shared("pipelines", self.load_pipelines, ("deals", "tickets"))
         self._marks = shared("mark", self.load_mark, kinds)
         self._owners = Remembered(self.load_owners, context)
+
+    @property
+    def reading(self) -> Reading:
+        """How the account's people write dates, yes and no."""
+        return self._context.reading
 
     # To be implemented.
 

@@ -12,10 +12,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
-from crmhub.adapter.coercion import fitted
+from crmhub.adapter.coercion import Listed, fitted
 from crmhub.adapter.errors import LacksRight, Problem, Rejected
 from crmhub.adapter.fields import Field
 from crmhub.adapter.places import PLACES, place
+from crmhub.adapter.reading import Reading
 from crmhub.adapter.remembered import HOUR
 from crmhub.adapter.values import Choice, Described, Kind, Linked, Owner, Pipeline
 
@@ -33,6 +34,10 @@ class Source(Protocol):
     @property
     def stale_s(self) -> float:
         """The greatest age in seconds of a definition by which a value may be refused."""
+
+    @property
+    def reading(self) -> Reading:
+        """How the account's people write dates, yes and no."""
 
     @property
     def hidden(self) -> tuple[type[LacksRight], ...]:
@@ -84,7 +89,9 @@ class Fitting:
         Rejected with all values that do not fit their property's definition.
         """
         if kind == "contacts" and properties.keys() <= self._plain:
-            return dict(properties)
+            listed = any(isinstance(value, Listed) for value in properties.values())
+            if not listed:
+                return dict(properties)
         try:
             return self._fit(kind, properties, newer_than)
         except Rejected:
@@ -129,7 +136,8 @@ class Fitting:
         for name, one in chosen.items():
             if name == self._owner or (isinstance(one, Field) and one.is_user):
                 given[name] = self._owner_id(given[name], newer_than)
-        return _as_stored(fitted(given, chosen, of=kind), chosen)
+        reading = self._definitions.reading
+        return _as_stored(fitted(given, chosen, of=kind, reading=reading), chosen)
 
     def place(
         self, kind: Kind, properties: Mapping[str, str], *, newer_than: float = HOUR

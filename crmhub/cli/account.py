@@ -147,7 +147,10 @@ def set_switches(client_id: str, values: tuple[tuple[str, str], ...]) -> None:
     bare_tokens=false            a contactToken alone does not identify the account
     lead_requires=email_or_phone what createLead needs besides the name (default: email)
     deadline_s=3                 seconds a helper call may take, 1 to 25
-    region=DE                    country of phone numbers without a country code
+    region=DE                    country of phone numbers without a country code, and of the
+                                 order of day and month in dates
+    language=es                  language of words for yes and no, beside English
+    blank_clears=false           blank values of setProperties change nothing
     auto_define_properties=true  the API defines unknown properties
     rotation=round_robin         how getRandomInt chooses: random, round_robin, shuffle_bag or
                                  weighted:5,3,1; with +sticky, a contact keeps its number

@@ -61,6 +61,11 @@ SWITCHES = (
         "getProperties and setProperties may be called without an id in the path.",
     ),
     (
+        "blank_clears",
+        "Blank values clear properties",
+        "When off, setProperties leaves a property unchanged if its new value is blank.",
+    ),
+    (
         "phone_identifies",
         "The phone identifies the contact",
         "A lead's phone takes precedence over its conversation. For channels that identify users"
@@ -73,7 +78,16 @@ SWITCHES = (
     ),
 )
 """The switches of an account that are on or off: name, label, explanation."""
-_OTHERS = ("name", "plan", "lead_requires", "deadline_s", "region", "rotation", "portal_alias")
+_OTHERS = (
+    "name",
+    "plan",
+    "lead_requires",
+    "deadline_s",
+    "region",
+    "language",
+    "rotation",
+    "portal_alias",
+)
 # Prefix of hidden fields: the values as the page showed them, to tell which were edited.
 _SHOWN = "shown."
 _LEAD = (("email", "an email"), ("email_or_phone", "an email or a phone"))

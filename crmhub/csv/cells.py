@@ -12,18 +12,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
+from crmhub.adapter.coercion import Misfit, Options, Unclear
+from crmhub.adapter.reading import truth_in_any_language
 from crmhub.csv.formats import Formats, read_date, read_number
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.definitions import Property
-from crmhub.properties.values import DATE_TYPES, NUMBER_TYPES, Option
+from crmhub.properties.values import DATE_TYPES, NUMBER_TYPES
 
-# "true" and "false" as Excel writes them in its languages, and what people write.
-_BOOLEANS = {
-    **dict.fromkeys(("true", "yes", "1", "wahr", "ja", "vrai", "oui", "verdadero"), "true"),
-    **dict.fromkeys(("sí", "si", "vero", "waar", "sant", "sim", "verdadeiro"), "true"),
-    **dict.fromkeys(("false", "no", "0", "falsch", "nein", "faux", "non", "falso"), "false"),
-    **dict.fromkeys(("onwaar", "nee", "falskt", "não"), "false"),
-}
 _SHORTENED = re.compile(r"[0-9][.,][0-9]+E\+[0-9]+", re.IGNORECASE)
 _WITHOUT_ZONE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2})?")
 
@@ -40,7 +35,7 @@ class CellReader:
         self._formats = formats
         self._zone = ZoneInfo(timezone) if timezone else None
         self._options = {
-            prop.name: ({option.value for option in prop.options}, _labels(prop.options))
+            prop.name: Options(prop.options)
             for prop in catalogue
             if prop.options and prop.options_from != "stages"
         }
@@ -80,7 +75,8 @@ class CellReader:
             text = read_date(cell, self._formats.dates) or cell.strip()
             return self._in_utc(text) if prop.type == "datetime" else text
         if prop.type == "bool":
-            return _BOOLEANS.get(cell.strip().casefold(), cell)
+            # A file may come from a spreadsheet in another language than the account's.
+            return truth_in_any_language(cell) or cell
         if prop.type == "phone" and _SHORTENED.fullmatch(cell.strip()):
             raise UnclearCell(
                 f'"{cell.strip()}" was shortened by a spreadsheet; format the column as text there'
@@ -88,14 +84,16 @@ class CellReader:
         return cell
 
     def _option(self, prop: Property, cell: str) -> str:
-        values, labels = self._options[prop.name]
-        if prop.type != "multi_enumeration":
-            text = cell.strip()
-            return cell if text in values else labels.get(text.casefold(), cell)
-        parts = (part.strip() for part in cell.split(";"))
-        return ";".join(
-            part if part in values else labels.get(part.casefold(), part) for part in parts
-        )
+        options = self._options[prop.name]
+        try:
+            if prop.type != "multi_enumeration":
+                return options.one(cell)
+            added = ";" if cell.lstrip().startswith(";") else ""
+            return added + options.several(cell)
+        except Unclear as exc:
+            raise UnclearCell(str(exc)) from exc
+        except Misfit:
+            return cell
 
     def _stage(self, cell: str, pipeline: str) -> str:
         """Return the id of the stage that a cell names by id or label.
@@ -125,14 +123,6 @@ class CellReader:
         except (ValueError, OverflowError):
             return text
         return moment.replace(tzinfo=None).isoformat(sep=" ")
-
-
-def _labels(options: tuple[Option, ...]) -> Mapping[str, str]:
-    """Return the values of options by folded label, without labels that several options have."""
-    by_label: dict[str, set[str]] = {}
-    for option in options:
-        by_label.setdefault(option.label.strip().casefold(), set()).add(option.value)
-    return {label: next(iter(found)) for label, found in by_label.items() if len(found) == 1}
 
 
 def _stage_labels(catalogue: Catalogue) -> Mapping[str, list[tuple[str, str]]]:

@@ -202,7 +202,7 @@ class SetProperties(Action):
         if not person:
             # The binding was erased after it was read; the token may belong to another person now.
             binding = _of_conversation(tx, account, self.contact_token)
-        resolution.keep_values(tx, account, binding, self.mapped(account).properties)
+        self._keep_values(tx, account, binding)
         request = {"contact_token": self.contact_token, "properties": dict(self.properties)}
         return New(self.kind, person or binding.person, binding.hub_id, request)
 
@@ -217,8 +217,12 @@ class SetProperties(Action):
             # A contact without a binding is named by its id; the CRM checks whether it exists.
             return New(self.kind, self.contact_id, self.contact_id, request)
         person = resolution.person_now(tx, account, binding)
-        resolution.keep_values(tx, account, binding, self.mapped(account).properties)
+        self._keep_values(tx, account, binding)
         return New(self.kind, person, binding.hub_id, request)
+
+    def _keep_values(self, tx: Connection, account: Account, binding: Binding) -> None:
+        values = _without_added(self.mapped(account).properties)
+        resolution.keep_values(tx, account, binding, values)
 
     def mapped(self, account: Account) -> Mapped:
         """Return the properties that can be sent, with the name as the CRM stores names.
@@ -228,6 +232,8 @@ class SetProperties(Action):
         whole = account.connection.field_map.whole_name
         names = {WHOLE_NAME: whole_name_fault if whole else name_fault}
         properties, refused = usable(self.properties, {**PHONES, **names})
+        if not account.switches.blank_clears:
+            properties = {name: value for name, value in properties.items() if value.strip()}
         if WHOLE_NAME in properties:
             properties = named_for(account, properties.pop(WHOLE_NAME)) | properties
         return Mapped(properties, tuple(refused))
@@ -248,8 +254,12 @@ class SetProperties(Action):
             written.update(newest(hub, account, entry, contact_id, rest))
             if not written:
                 return Saved(contact_id, "unchanged")
+            written.update(_joined(account, adapter, contact_id, written))
             return adapter.update_contact(contact_id, written)
 
+        if not mapped.properties and not mapped.refused:
+            # Blank values change nothing in this account.
+            return Done("unchanged", contact_id=contact_id)
         try:
             stored = write_accepted_properties(
                 write, mapped.properties, mapped.refused, strict=account.switches.strict
@@ -264,8 +274,35 @@ class SetProperties(Action):
             contact_id=contact_id,
             url=stored.saved.url if adapter.record_pages else None,
             refused=stored.refused,
-            values={name: v for name, v in written.items() if name not in names},
+            values={n: v for n, v in _without_added(written).items() if n not in names},
         )
+
+
+def _joined(
+    account: Account, adapter: Adapter, contact_id: str, properties: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the complete values of properties to which options are added in a CRM.
+
+    A value such as ";b" adds the option b to those that the contact has. The hub's own records join
+    them in the transaction of the write.
+    """
+    added = [name for name, value in properties.items() if _adds(value)]
+    if not added or not adapter.remote:
+        return {}
+    rules = account.connection.field_map.of("contacts")
+    several = {one.name for one in adapter.describe("contacts") if one.type == "multi_enumeration"}
+    names = [name for name in added if rules.crm_name(name) in several]
+    held = adapter.get_contact(contact_id, names).properties if names else {}
+    return {name: held.get(name, "") + properties[name].strip() for name in names}
+
+
+def _adds(value: str) -> bool:
+    return value.lstrip().startswith(";")
+
+
+def _without_added(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties without options to add, which are no complete values."""
+    return {name: value for name, value in properties.items() if not _adds(value)}
 
 
 def _of_conversation(connection: Connection, account: Account, token: str) -> Binding:

@@ -128,6 +128,7 @@ def _made(hub: Hub, account: Account, kept: _Credentials, shared: Shared | None 
         Context(
             client_id=account.client_id,
             region=account.switches.region,
+            language=account.switches.language,
             settings=settings,
             credentials=credentials,
             store=OwnRecords(hub.records, account),

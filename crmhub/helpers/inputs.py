@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from crmhub.adapter import Problem
+from crmhub.adapter.coercion import Listed
 from crmhub.errors import Semantic
 from crmhub.identity.placeholders import (
     filled_words,
@@ -59,8 +60,11 @@ def short_name(name: str) -> str:
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
-Sent = Mapping[str, str | None]
-"""Property values by name, as a bot sent them; None stands for an array or an object."""
+Sent = Mapping[str, str | list[str] | None]
+"""Property values by name, as a bot sent them.
+
+A list has several options. None stands for an object, or for a list of something else than values.
+"""
 
 
 def usable(
@@ -79,10 +83,13 @@ def usable(
         check = (checks or {}).get(name, text_fault)
         if value is None:
             problems.append(Problem(name, "is an array or an object; send one value"))
-        elif value.strip() and (fault := check(value)):
-            problems.append(Problem(name, fault))
+            continue
+        values = [value] if isinstance(value, str) else value
+        faults = [fault for each in values if each.strip() and (fault := check(each))]
+        if faults:
+            problems.append(Problem(name, faults[0]))
         else:
-            good[name] = value
+            good[name] = value if isinstance(value, str) else Listed(";".join(value))
     return good, problems
 
 

@@ -25,6 +25,7 @@ from crmhub.adapter import (
     Saved,
     is_record_id,
 )
+from crmhub.adapter.places import PLACES, place
 from crmhub.database.connection import Connection
 from crmhub.database.statements import Statement, in_list, param
 from crmhub.database.tables import ix_text, records
@@ -150,6 +151,7 @@ class OwnRecords:
         `mark`: the id of the action, stored with the record. A second call with the same mark
         creates no second record. See `adapter.Store.create`.
         """
+        properties = self._with_place_ids(kind, properties)
         if contact_id is None:
             return self._create(kind, properties, None, mark)
         contact = self._record(contact_id)
@@ -182,6 +184,7 @@ class OwnRecords:
                         # Better a lead that lacks a required property than no lead.
                         may_lack=True,
                         mark=mark,
+                        reading=self._account.switches.reading,
                     )
                 return Saved(str(record.id), "created")
             except AlreadyWritten as exc:
@@ -213,7 +216,11 @@ class OwnRecords:
     def _update(self, before: Record, properties: Mapping[str, str]) -> Saved:
         with self._contract_errors("contacts", properties):
             (after,) = self._records.update(
-                self._account, CONTACTS, [Change(before.id, properties)], define_unknown=True
+                self._account,
+                CONTACTS,
+                [Change(before.id, properties)],
+                define_unknown=True,
+                reading=self._account.switches.reading,
             )
         same = after.version == before.version
         return Saved(str(after.id), "unchanged" if same else "updated")
@@ -232,6 +239,27 @@ class OwnRecords:
             Pipeline(one.id, one.label, tuple(Choice(each.id, each.label) for each in one.stages))
             for one in self._records.catalogue(self._account, KINDS[kind]).pipelines
         ]
+
+    def _with_place_ids(self, kind: Kind, properties: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the properties with the ids of the pipeline and the stage that they name.
+
+        An unknown pipeline or stage is left unchanged.
+        """
+        if kind != "deals" and kind != "tickets":
+            return properties
+        names = pipeline_name, stage_name = PLACES[kind]
+        pipeline = properties.get(pipeline_name, "").strip()
+        stage = properties.get(stage_name, "").strip()
+        try:
+            pipeline_id, stage_id = place(self.pipelines(kind), (pipeline, stage), names)
+        except Rejected:
+            return properties
+        found = dict(properties)
+        if pipeline or stage not in ("", stage_id):
+            found[pipeline_name] = pipeline_id
+        if stage:
+            found[stage_name] = stage_id
+        return found
 
     def _record(self, contact_id: str) -> Record:
         """Return the contact with this id, or the contact into which it was merged.

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from crmhub.accounts.accounts import Account
+from crmhub.adapter.coercion import sent_text
 from crmhub.database.connection import Connection
 from crmhub.events import event_types
 from crmhub.events.recording import Event, record_events, wants
@@ -73,7 +74,8 @@ def _data(
     if kind == _LEAD:
         properties = {name: request[name] for name in _LEAD_VALUES if request.get(name)}
     else:
-        properties = dict(request.get("properties") or {})
+        sent = request.get("properties") or {}
+        properties = {name: sent_text(value) for name, value in sent.items()}
     return {
         "id": id,
         "properties": properties,

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from crmhub import audit
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
+from crmhub.adapter.coercion import sent_text
 from crmhub.audit import Author
 from crmhub.bounds import MAX_ASKED_PROPERTIES, MAX_TEXT_LENGTH
 from crmhub.database.connection import Connection
@@ -72,7 +73,7 @@ def values_of(kind: str, request: Mapping[str, Any]) -> dict[str, str]:
         return {name: request.get(name) or "" for name in _LEAD_VALUES}
     contact = {} if kind == SetProperties.kind else {CONTACT_ID: request.get("contact_id", "")}
     properties = request.get("properties") or {}
-    return contact | {name: value or "" for name, value in properties.items()}
+    return contact | {name: sent_text(value) for name, value in properties.items()}
 
 
 def correct(

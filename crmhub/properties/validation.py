@@ -6,15 +6,19 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from crmhub.adapter.coercion import Misfit, Unclear, coerced
+from crmhub.adapter.reading import Reading
 from crmhub.bounds import MAX_RECORD_LENGTH
 from crmhub.errors import Conflict, Semantic, listed
 from crmhub.properties import values
 from crmhub.properties.catalogue import FIELDS, Catalogue
-from crmhub.properties.definitions import Pipeline
+from crmhub.properties.definitions import Pipeline, Property
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,99}", re.ASCII)
 NAME_RULE = "a property name is a lower-case letter, then at most 99 of a-z, 0-9 and _"
 
+# As in HubSpot: options that begin with it are added to those of the record.
+_ADDS = ";"
 # Each suggestion compares a name with all names, and only 20 problems are shown in full.
 _SUGGESTIONS = 20
 
@@ -60,14 +64,22 @@ class DuplicateValue(Conflict):
 
 
 def check(
-    catalogue: Catalogue, sent: Mapping[str, str], *, region: str, index: int = 0, path: str = ""
+    catalogue: Catalogue,
+    sent: Mapping[str, str],
+    *,
+    region: str,
+    index: int = 0,
+    path: str = "",
+    reading: Reading | None = None,
 ) -> tuple[dict[str, str], list[Problem]]:
     """Validate the property values that a caller sent for one record.
 
     Returns the valid values in the form in which they are stored ("" clears a value), and a problem
     for each invalid value. `region` is the country, such as "DE", of phone numbers without a
     country code. `index` is the position of the input in its batch, and `path` the JSON path of the
-    input, such as `inputs[3].`.
+    input, such as `inputs[3].`. A value with options to add begins with ";" (`with_added`).
+    With `reading`, values are read as the people of an account write them; without it, as programs
+    write them.
     """
     clean: dict[str, str] = {}
     problems: list[Problem] = []
@@ -78,7 +90,10 @@ def check(
         elif definition.read_only:
             reason = "this property is read-only; leave it out"
         else:
+            adds = value.lstrip().startswith(_ADDS)
             try:
+                if reading is not None:
+                    value = _as_written(definition, value, reading)
                 clean[name] = value and values.canonical(
                     definition.type,
                     value,
@@ -86,11 +101,43 @@ def check(
                     region=region or None,
                     any_case=definition.any_case,
                 )
+                if definition.type == "multi_enumeration" and adds:
+                    clean[name] = _ADDS + clean[name]
                 continue
-            except values.InvalidValue as exc:
+            except (values.InvalidValue, Unclear) as exc:
                 reason = str(exc)
         problems.append(Problem(index, name, property_path(path, name), reason))
     return clean, problems
+
+
+def _as_written(definition: Property, value: str, reading: Reading) -> str:
+    """Return the value that a person means; raise Unclear if it can be read in two ways."""
+    try:
+        return coerced(definition, value, reading)
+    except Unclear:
+        raise
+    except Misfit:
+        # `values.canonical` explains the fault.
+        return value
+
+
+def with_added(
+    catalogue: Catalogue, changed: Mapping[str, str], held: Mapping[str, str]
+) -> Mapping[str, str]:
+    """Return the changed values of a record, with added options joined to the options it has.
+
+    `changed` has values that `check` returned, and `held` the record's present properties. The
+    value ";b" of a property with several options adds the option b.
+    """
+    added = {
+        name: ";".join(dict.fromkeys([*filter(None, held.get(name, "").split(";")), *options]))
+        for name, value in changed.items()
+        if value.startswith(_ADDS)
+        and (known := catalogue.get(name)) is not None
+        and known.type == "multi_enumeration"
+        and (options := value[1:].split(";"))
+    }
+    return {**changed, **added} if added else changed
 
 
 def definable(name: str) -> bool:

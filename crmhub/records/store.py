@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.event_routes import EventRoutes
+from crmhub.adapter.reading import Reading
 from crmhub.bounds import MAX_PROPERTIES
 from crmhub.database.bulk import GuardFailed
 from crmhub.database.connection import Connection, Database, now_ms
@@ -221,13 +222,15 @@ class RecordStore:
         define_unknown: bool = False,
         may_lack: bool = False,
         mark: str = "",
+        reading: Reading | None = None,
     ) -> list[Record]:
         """Create all of these records, or none if one is invalid; return them in input order.
 
         With `define_unknown`, properties that the account lacks are defined as strings (the
         account's switch auto_define_properties does the same). With `may_lack`, records may lack
         properties that the account itself made required. `mark` is a text that names this write, so
-        that a repeated write is recognised; "" for none. Raises:
+        that a repeated write is recognised; "" for none. With `reading`, values are read as the
+        people of the account write them. Raises:
 
         - AlreadyWritten: an earlier write with this mark has created a record.
         - Closed: `marks.close` was called for this mark.
@@ -243,7 +246,14 @@ class RecordStore:
         def prepare(catalogue: Catalogue) -> list[NewRecord]:
             clean, problems = list[NewRecord](), list[Problem]()
             for i, new in enumerate(inputs):
-                good, bad = check(catalogue, new.properties, region=region, index=i, path=new.path)
+                good, bad = check(
+                    catalogue,
+                    new.properties,
+                    region=region,
+                    index=i,
+                    path=new.path,
+                    reading=reading,
+                )
                 clean.append(NewRecord(good, new.associations, new.path))
                 problems += bad
             return writing.finish(catalogue, clean, problems, may_lack=may_lack)
@@ -311,11 +321,13 @@ class RecordStore:
         changes: Sequence[Change],
         *,
         define_unknown: bool = False,
+        reading: Reading | None = None,
     ) -> list[Record]:
         """Change all of these records, or none if one change is invalid.
 
         Returns the complete records in the order of `changes`. With `define_unknown`, properties
-        that the account lacks are defined as strings. Raises NotFound for a missing record,
+        that the account lacks are defined as strings. With `reading`, values are read as the people
+        of the account write them. Raises NotFound for a missing record,
         InvalidProperties for an invalid value, DuplicateValue if a unique value belongs to another
         record, and Conflict for a version that If-Match forbids or two changes with the same unique
         value. Raises BadRequest for two changes of the same record.
@@ -327,7 +339,12 @@ class RecordStore:
             inputs, problems = list[Change](), list[Problem]()
             for i, each in enumerate(changes):
                 good, bad = check(
-                    catalogue, each.properties, region=region, index=i, path=each.path
+                    catalogue,
+                    each.properties,
+                    region=region,
+                    index=i,
+                    path=each.path,
+                    reading=reading,
                 )
                 inputs.append(Change(each.id, good, each.path, each.if_match))
                 problems += bad

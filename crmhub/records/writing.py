@@ -32,6 +32,7 @@ from crmhub.properties.validation import (
     place,
     property_path,
     too_long,
+    with_added,
 )
 from crmhub.records import associations
 from crmhub.records.associations import Links
@@ -195,7 +196,8 @@ def finish(
     for index, new in enumerate(inputs):
         if index in faulty:
             continue
-        properties = {name: value for name, value in new.properties.items() if value}
+        sent = with_added(catalogue, new.properties, {})
+        properties = {name: value for name, value in sent.items() if value}
         wrong = []
         if catalogue.kind.pipeline:
             wrong += place(catalogue, properties, changed=new.properties)
@@ -458,7 +460,7 @@ def merged(
     Appends to `problems` what makes the change impossible, such as a required value that it clears.
     `index` is the position of the change in its batch.
     """
-    both = {**old.properties, **change.properties}
+    both = {**old.properties, **with_added(catalogue, change.properties, old.properties)}
     new = {name: value for name, value in both.items() if value}
     if new == old.properties:
         return new

@@ -23,6 +23,7 @@ from crmhub.adapter import (
     contract,
     errors,
     features,
+    reading,
     values,
 )
 from crmhub.adapter.matching import Lead
@@ -61,7 +62,7 @@ def _lead(contact_id: str = "", *, strict: bool = False, **properties: str) -> L
     return Lead(properties, email=email, phone=phone, contact_id=contact_id, strict=strict)
 
 
-@pytest.mark.parametrize("module", [contract, context, errors, values])
+@pytest.mark.parametrize("module", [contract, context, errors, reading, values])
 def test_the_contract_imports_the_standard_library_only(module: ModuleType) -> None:
     tree = ast.parse(Path(str(module.__file__)).read_text())
     imported = {
@@ -75,7 +76,7 @@ def test_the_contract_imports_the_standard_library_only(module: ModuleType) -> N
             else []
         )
     }
-    own = {f"crmhub.adapter.{name}" for name in ("context", "errors", "values")}
+    own = {f"crmhub.adapter.{name}" for name in ("context", "errors", "reading", "values")}
     assert imported <= sys.stdlib_module_names | own
 
 

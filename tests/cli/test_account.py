@@ -106,6 +106,8 @@ def test_show_tells_everything_but_secrets(crmhub):
         "lead_requires": "email",
         "deadline_s": 3.0,
         "region": "DE",
+        "language": "",
+        "blank_clears": True,
         "auto_define_properties": False,
         "rotation": "random",
         "phone_identifies": False,

@@ -11,6 +11,7 @@ from typing import Any
 from crmhub.database.connection import Connection
 from crmhub.hub import Hub
 from tests.clients import Client
+from tests.records.search import oracle
 
 Rows = dict[str, Counter[tuple[Any, ...]]]
 
@@ -111,7 +112,7 @@ def _index_row(type: str, value: str) -> tuple[str, tuple[Any, ...]]:
         return "ix_num", (float(value),)
     if type in _DATES:
         return "ix_date", (date.fromisoformat(value[:10]).toordinal(),)
-    start, folded = value[:255], value.casefold()
+    start, folded = value[:255], oracle.folded(value)
     return "ix_text", (
         start,
         value if value != start else None,

@@ -71,8 +71,15 @@ class SwitchesInput(Strict):
         }
     )
     region = Text(
-        metadata={"description": 'Where phones without country code belong: "DE", "" for nowhere.'}
+        metadata={
+            "description": "The country of phones without country code, and of the order of day"
+            ' and month: "DE", "" for none.'
+        }
     )
+    language = Text(
+        metadata={"description": 'The language of words for yes and no: "es", "" for English.'}
+    )
+    blank_clears = Flag(metadata={"description": "Blank values of setProperties clear."})
     auto_define_properties = Flag(
         metadata={"description": "The public API defines unknown properties as text."}
     )
@@ -146,6 +153,8 @@ class SwitchesShown(Shown):
     lead_requires = fields.String(required=True)
     deadline_s = fields.Float(required=True)
     region = fields.String(required=True)
+    language = fields.String(required=True)
+    blank_clears = fields.Boolean(required=True)
     auto_define_properties = fields.Boolean(required=True)
     rotation = fields.String(required=True)
     phone_identifies = fields.Boolean(required=True)

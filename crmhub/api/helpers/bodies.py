@@ -70,7 +70,8 @@ def load(schema: ma.Schema, posted: dict[str, Any]) -> dict[str, Any]:
 def _form(raw: bytes) -> dict[str, Any]:
     """Return a form's bytes as the JSON object that the form stands for.
 
-    `props=a,b` and `props[]=a&props[]=b` become lists, `props[x]=1` becomes an object. A repeated
+    `props=a,b` and `props[]=a&props[]=b` become lists, `props[x]=1` becomes an object; JSON in
+    `props` stays a text. A repeated
     key with different values (tick boxes) becomes a list; a field for a single value refuses it
     later. Raises BadRequest for invalid UTF-8, too many fields or U+0000.
     """
@@ -87,7 +88,7 @@ def _form(raw: bytes) -> dict[str, Any]:
         if "\0" in key + value:
             raise BadRequest("body: holds the character U+0000; leave it out.")
         match = _NESTED.fullmatch(key)
-        if key == "props":
+        if key == "props" and not value.lstrip().startswith(("{", "[")):
             _inside(form, key, list).extend(_words(value))
         elif match is None:
             _put(form, key, value)
@@ -197,6 +198,28 @@ class Phone(_Field[str | None]):
         return text.removesuffix(".0") if isinstance(value, Decimal) else text
 
 
+def _parsed(value: Any) -> Any:
+    """Return the JSON array or object that a text contains; return any other value unchanged."""
+    if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
+        return value
+    try:
+        return read_json(value.strip().encode(errors="surrogatepass"), strict=False)
+    except BadRequest:
+        return value
+
+
+def _property_value(value: Any) -> str | list[str] | None:
+    """Return the JSON value of a property as text, or as a list of texts for several options.
+
+    Returns None for an object or a list that contains one.
+    """
+    if not isinstance(value, list | dict):
+        return scalar(value)
+    if isinstance(value, dict) or any(isinstance(each, list | dict) for each in value):
+        return None
+    return [text for each in value if (text := scalar(each)).strip()]
+
+
 class Names(_Field[list[str]]):
     """Field for property names: a JSON array, or a text in which commas separate the names."""
 
@@ -213,6 +236,7 @@ class Names(_Field[list[str]]):
         return super().deserialize(value, attr, data, **kwargs)
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> list[str]:
+        value = _parsed(value)
         if isinstance(value, str):
             value = _words(value)
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
@@ -221,10 +245,10 @@ class Names(_Field[list[str]]):
 
 
 class PropertyValues(fields.Field[Sent]):
-    """Field for a JSON object of property names and values, loaded as texts.
+    """Field for a JSON object of property names and values, loaded as texts and lists of texts.
 
-    A property whose value is an array or an object gets the value None; the other properties stay
-    usable.
+    The object may be sent as JSON in a text. A property whose value is an object, or an array that
+    contains other things than values, gets the value None; the other properties stay usable.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -237,19 +261,20 @@ class PropertyValues(fields.Field[Sent]):
             },
             metadata={
                 "type": "object",
-                "additionalProperties": {"type": [*SCALARS, "null"]},
+                "additionalProperties": {
+                    "type": [*SCALARS, "array", "null"],
+                    "items": {"type": SCALARS},
+                },
                 "description": "Property name to value.",
             },
             **kwargs,
         )
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Sent:
+        value = _parsed(value)
         if not isinstance(value, dict):
             raise self.make_error("invalid")
-        return {
-            short_name(name): None if isinstance(each, list | dict) else scalar(each)
-            for name, each in value.items()
-        }
+        return {short_name(name): _property_value(each) for name, each in value.items()}
 
 
 class Hours(_Field[Decimal]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import flask
@@ -32,6 +33,7 @@ from crmhub.api.helpers.bodies import (
 )
 from crmhub.api.helpers.callers import of_conversation, of_generated_id
 from crmhub.api.helpers.cors import allow_pages
+from crmhub.api.helpers.formats import PREFIX, RESERVED
 from crmhub.api.http.authentication import HEADER, SECRET, hub
 from crmhub.api.http.reading import Blueprint
 from crmhub.bounds import MAX_ASKED_PROPERTIES
@@ -110,7 +112,7 @@ class PropertiesAnswer(Answer):
     """Schema of getProperties' answer.
 
     Every requested property is a key of the object `properties`, and also a key of the answer
-    itself unless all helpers use this key (such as `status`). Unknown properties are in `missing`.
+    itself unless answers use this key (such as `status`). Unknown properties are in `missing`.
     """
 
     properties = fields.Dict(keys=fields.String(), values=fields.String(), required=True)
@@ -153,15 +155,25 @@ def answer_properties(account: Account, posted: Posted) -> flask.Response:
         asked.extend(wanted["names"])
         found = contact_properties.get_properties(hub(), account, **wanted)
         reasons, refused = named(found.refused)
-        own = told("ok", message=reasons, refused=refused)
+        reserved = RESERVED if found.url is not None else RESERVED - {"url"}
+        taken = [name for name in found.values if name in reserved]
+        message = ". ".join(filter(None, (_elsewhere(taken), reasons)))
+        own = told("ok", message=message, refused=refused)
         own["stale"] = "true" if found.stale else ""
-        # A property with the name of one of the hub's own keys is only under `properties`.
-        answer = {**own, **{name: v for name, v in found.values.items() if name not in own}}
+        answer = {**own, **{name: v for name, v in found.values.items() if name not in taken}}
         answer["properties"] = dict(found.values)
         answer["missing"] = joined(found.missing, NAMES_ROOM if refused else _MISSING_ROOM)
         return answer if found.url is None else {**answer, "url": found.url}
 
     return answered(account, lambda: [*asked[:MAX_ASKED_PROPERTIES], "properties", "missing"], work)
+
+
+def _elsewhere(names: Sequence[str]) -> str:
+    """Return the sentence that says where the properties with reserved names are; "" for none."""
+    if not names:
+        return ""
+    keys, stored = ", ".join(names), f"{PREFIX}{names[0]}"
+    return f"{keys}: read the value under properties (Chatfuel, Manychat: {stored})"
 
 
 class SetBody(HelperBody):

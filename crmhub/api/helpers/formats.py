@@ -21,6 +21,12 @@ Wrap = Callable[[dict[str, Any]], dict[str, Any]]
 
 # https://manychat.github.io/dynamic_block_docs/: with more, Manychat refuses the answer.
 _MOST_ACTIONS = 5
+RESERVED = frozenset(
+    ("status", "message", "actionId", "stale", "refused", "missing", "properties", "url")
+)
+"""The keys of answers that win over properties with the same name, `url` where the CRM has one."""
+PREFIX = "prop_"
+"""The prefix of the names that Chatfuel and Manychat store such properties under."""
 # After the helper's own keys, in the order in which a bot is likely to need them.
 _SHARED = ("status", "message", "category", "refused", "actionId", "stale", "missing", "url")
 
@@ -32,10 +38,24 @@ def _flat(answer: dict[str, Any]) -> dict[str, Any]:
 def _chatfuel(answer: dict[str, Any]) -> dict[str, Any]:
     """Return the answer for Chatfuel's JSON API block, which stores `set_attributes`.
 
-    An attribute is a text or a number, so the object `properties` is left out: its values are keys
-    of the answer, too.
+    An attribute is a text or a number, so the object `properties` is left out.
     """
-    return {"set_attributes": {key: value for key, value in answer.items() if key != "properties"}}
+    return {"set_attributes": _flattened(answer)}
+
+
+def _flattened(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer without the object `properties`.
+
+    A property whose name is reserved gets the name `prop_<name>`; the others are keys already.
+    """
+    properties: Mapping[str, str] = answer.get("properties") or {}
+    taken = {
+        f"{PREFIX}{name}": value
+        for name, value in properties.items()
+        if name in RESERVED and answer.get(name) != value
+    }
+    flat = {key: value for key, value in answer.items() if key != "properties"}
+    return {**taken, **flat}
 
 
 def _manychat(answer: dict[str, Any]) -> dict[str, Any]:
@@ -46,14 +66,15 @@ def _manychat(answer: dict[str, Any]) -> dict[str, Any]:
     `message` and so on. A blank value clears its field, lest the field keep the value of an earlier
     call.
     """
-    own = [key for key in answer if key not in _SHARED and key != "properties"]
+    answer = _flattened(answer)
+    own = [key for key in answer if key not in _SHARED]
     keys = _requested_fields() or [*own, *(key for key in _SHARED if key in answer)]
     actions: list[dict[str, Any]] = [
         {"action": "unset_field_value", "field_name": key}
         if answer[key] == ""
         else {"action": "set_field_value", "field_name": key, "value": answer[key]}
         for key in keys
-        if key in answer and key != "properties"
+        if key in answer
     ]
     return {
         "version": "v2",

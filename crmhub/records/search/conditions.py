@@ -147,7 +147,7 @@ class OnProperty(Condition):
         )
 
 
-def _value_of(known: Property, n: int) -> tuple[str, dict[str, Any]]:
+def value_of(known: Property, n: int) -> tuple[str, dict[str, Any]]:
     """Return the SQL of a property's value in a row of `records`, and its parameters.
 
     The SQL yields null for a record without a value. `n` is the number of the condition in its
@@ -189,7 +189,7 @@ class OnKey(OnProperty):
         return compared(connection, n, "value", self._operator, self._operands)
 
     def test(self, connection: Connection, n: int) -> Sql:
-        text, params = _value_of(self._known, n)
+        text, params = value_of(self._known, n)
         operands: list[Any] = list(self._operands)
         if self._known.index == "ix_date":
             # Canonical dates are compared as their texts are.
@@ -212,6 +212,19 @@ _VALUES = (
     " and value > each.value order by value limit 1) from each where each.value is not null)"
     " select value from each where value is not null limit :most"
 )
+
+
+def few_values(
+    connection: Connection, account_id: int, known: Property, most: int
+) -> list[str] | None:
+    """Return the distinct values of a property; None if there are more than `most`, or long ones.
+
+    A value is long if its index row does not have it completely in its key.
+    """
+    of = {"account": account_id, "prop": known.prop_id, "most": most + 1}
+    texts = [value for (value,) in connection.rows(_VALUES, of)]
+    is_few = len(texts) <= most and all(len(text) < PREFIX for text in texts)
+    return texts if is_few else None
 
 
 class OnText(OnProperty):
@@ -262,7 +275,7 @@ class OnText(OnProperty):
         return Sql(where, {f"v{n}": operand[:PREFIX], f"whole{n}": operand})
 
     def test(self, connection: Connection, n: int) -> Sql:
-        text, params = _value_of(self._known, n)
+        text, params = value_of(self._known, n)
         if self._operator == "CONTAINS_TOKEN":
             # The case-folded form stands in the index alone: in the row of this very value.
             part = self.where(connection, n)
@@ -279,12 +292,8 @@ class OnText(OnProperty):
     def optimized(self, connection: Connection, account_id: int) -> Condition:
         if self._operator != "CONTAINS_TOKEN":
             return self
-        found = connection.rows(
-            _VALUES,
-            {"account": account_id, "prop": self._known.prop_id, "most": _FEW_VALUES + 1},
-        )
-        texts = [value for (value,) in found]
-        if len(texts) > _FEW_VALUES or any(len(text) >= PREFIX for text in texts):
+        texts = few_values(connection, account_id, self._known, _FEW_VALUES)
+        if texts is None:
             return self
         containing = [text for text in texts if self._operands[0] in values.fold(text)]
         return OnText(self.negated, self._known, "IN", containing)

@@ -18,6 +18,7 @@ from crmhub.properties.catalogue import FIELDS, Catalogue
 from crmhub.properties.definitions import Property
 from crmhub.properties.validation import unknown
 from crmhub.records.search.conditions import Condition, OnDocument, OnKey, OnText, combine
+from crmhub.records.search.option_conditions import OnOptions
 from crmhub.records.search.record_conditions import OnId, OnMoment
 
 __all__ = ["OPERATORS", "Condition", "Filter", "iso", "parse"]
@@ -38,6 +39,7 @@ OPERATORS: dict[str, tuple[str, bool]] = {
     "NOT_CONTAINS_TOKEN": ("CONTAINS_TOKEN", True),
 }
 _LISTS = {"IN", "NOT_IN"}
+_MOST_REASONS = 20
 _BARE = {"HAS_PROPERTY", "NOT_HAS_PROPERTY"}
 
 
@@ -80,7 +82,14 @@ def parse(filters: Sequence[Filter], catalogue: Catalogue, *, region: str) -> li
             problems.append((f"filters[{i}].propertyName", str(exc)))
         except values.InvalidValue as exc:
             if search_filter.operator not in _LISTS:
-                problems.append((f"filters[{i}].value", str(exc)))
+                reason = exc.reason(0) if isinstance(exc, values.InvalidOptions) else str(exc)
+                problems.append((f"filters[{i}].value", reason))
+                continue
+            if isinstance(exc, values.InvalidOptions):
+                for j in exc.wrong:
+                    # The message shows few reasons, and each one compares all options.
+                    reason = exc.reason(j) if len(problems) < _MOST_REASONS else ""
+                    problems.append((f"filters[{i}].values[{j}]", reason))
                 continue
             for j, value in enumerate(search_filter.values or ()):
                 try:
@@ -147,6 +156,13 @@ def _condition(search_filter: Filter, catalogue: Catalogue, *, region: str) -> C
     known = catalogue.get(search_filter.property_name)
     if known is None:
         raise _UnknownName(unknown(catalogue, search_filter.property_name))
+    if operator == "IN" and known.type in values.CHOICE_TYPES:
+        chosen = values.options_for_search(
+            known.type, given, known.options, any_case=known.any_case
+        )
+        if known.type == "multi_enumeration":
+            return OnOptions(negated, known, chosen)
+        return OnText(negated, known, operator, chosen)
     if known.index == "ix_text":
         return OnText(negated, known, operator, _texts(known, operator, given, region=region))
     if operator == "CONTAINS_TOKEN":
@@ -164,8 +180,6 @@ def _texts(known: Property, operator: str, given: Sequence[str], *, region: str)
     """
     if operator == "CONTAINS_TOKEN":
         return [values.fold(given[0])]
-    if operator == "IN" and known.options:
-        return values.chosen_for_search(known.type, given, known.options, any_case=known.any_case)
     if operator == "IN":
         return [values.for_search(known.type, value, region=region or None) for value in given]
     return [value.lower() if known.type == "email" else value for value in given]

@@ -356,3 +356,29 @@ def test_a_storm_from_four_processes_keeps_the_limit_and_loses_no_lead(
 def _sender() -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "tests.api.helpers.lead_sender"]
     return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, text=True)
+
+
+def test_values_are_read_as_on_the_hubs_own_records(
+    app: flask.Flask, bot: Client, fake: FakeHubSpot
+) -> None:
+    options = (("cinema", "Going out"), ("music", "Música"), ("theater", "Theatre"))
+    fake.define("contacts", "interests", "enumeration", field_type="checkbox", options=options)
+    fake.define("contacts", "born", "date")
+    fake.define("contacts", "vip", "bool")
+    contact_id = known(bot)
+    switch(app, bot, region="US", language="es")
+    for sent, stored in (
+        ({"interests": ["cinema", "Música"]}, "cinema;music"),
+        ({"interests": ";Theatre; cinema"}, "cinema;music;theater"),
+        ({"interests": "theater, music"}, "theater;music"),
+        ({"born": "05/06/1990"}, "1990-05-06"),
+        ({"born": "1990-05-17T22:30:00-05:00"}, "1990-05-17"),
+        ({"vip": "Sí"}, "true"),
+    ):
+        answer = bot.helper(SET_PROPERTIES, {"contactToken": "t", "props": sent})
+        assert answer.status_code == 200, answer.text
+        assert fake.contacts[contact_id][next(iter(sent))] == stored
+    switch(app, bot, region="")
+    for sent in ({"born": "05/06/1990"}, {"city": ["Rome", "Bonn"]}):
+        answer = bot.helper(SET_PROPERTIES, {"contactToken": "t", "props": {**sent, "zip": "1"}})
+        assert answer.json["refused"] == next(iter(sent))  # type: ignore[index]

@@ -47,6 +47,7 @@ OPERATORS = (
     "CONTAINS_TOKEN",
     "NOT_CONTAINS_TOKEN",
 )
+CHOSEN = ("EQ", "NEQ", "IN", "NOT_IN")
 LISTS, BARE = ("IN", "NOT_IN"), ("HAS_PROPERTY", "NOT_HAS_PROPERTY")
 PARTS = ("CONTAINS_TOKEN", "NOT_CONTAINS_TOKEN")
 
@@ -142,8 +143,7 @@ _asked: dict[str, st.SearchStrategy[Any]] = {
     "number": st.one_of(numbers, st.integers(-10, 2000), st.booleans().map(int)),
     "date": _days_asked,
     "datetime": _days_asked,
-    "bool": st.one_of(st.booleans(), st.sampled_from(["true", "t", "False", "maybe"])),
-    "enumeration": st.one_of(st.sampled_from([*OPTIONS, "RED", "e"])),
+    "bool": st.one_of(st.booleans(), st.sampled_from(["true", " False", "TRUE"])),
 }
 _asked["currency"] = _asked["number"]
 
@@ -172,6 +172,8 @@ def _one(draw: st.DrawFn, name: str, operator: str, sent: Sequence[dict[str, str
     type = TYPES.get(name, "string")
     known = [each[name] for each in sent if each.get(name)]
     whole = operator not in PARTS and type in ("number", "currency", "date", "datetime")
+    if operator in CHOSEN and type in ("bool", "enumeration", "multi_enumeration"):
+        return draw(_asked[type])
     if whole and (type in ("date", "datetime") or not known or draw(st.booleans())):
         return draw(_asked[type])
     if whole:

@@ -87,7 +87,7 @@ class Oracle:
         if operator == "HAS_PROPERTY":
             return True
         if operator == "CONTAINS_TOKEN":
-            return str_of(filter["value"]).casefold() in text.casefold()
+            return folded(str_of(filter["value"])) in folded(text)
         if operator == "IN":
             return any(same(type, text, str_of(value)) for value in filter["values"])
         if operator == "EQ":
@@ -119,10 +119,18 @@ def same(type: str, text: str, given: str) -> bool:
     """Return whether a stored canonical text equals the value of an EQ."""
     if type in ("number", "currency", "date", "datetime"):
         return bool(comparable(type, text) == operand(type, given))
+    if type == "multi_enumeration":
+        return not set(canonical(type, given).split(";")).isdisjoint(text.split(";"))
     try:
         return text == canonical(type, given)
     except ValueError:
         return False
+
+
+def folded(text: str) -> str:
+    """Return what CONTAINS_TOKEN compares: no case, composed accents, one letter i."""
+    plain = unicodedata.normalize("NFD", text).casefold()
+    return unicodedata.normalize("NFC", plain.replace("ı", "i").replace("i\u0307", "i"))
 
 
 def comparable(type: str, text: str) -> Any:
@@ -151,7 +159,7 @@ def canonical(type: str, value: str) -> str:
         plain = plain.rstrip("0").rstrip(".") if "." in plain else plain
         return "0" if number == 0 else plain
     if type == "date":
-        return moment(value).date().isoformat()
+        return datetime.fromisoformat(value.strip()).date().isoformat()
     if type == "datetime":
         return moment(value).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     if type == "bool":

@@ -27,6 +27,7 @@ from tests import databases
 from tests.clients import Client, open_client
 from tests.pages import walk
 from tests.records.search.made_up import TRICKY
+from tests.records.search.oracle import folded
 
 PROPERTY = "jobtitle"
 
@@ -95,7 +96,8 @@ def parts(draw: st.DrawFn, held: Sequence[str]) -> str:
     start = draw(st.integers(0, len(text) - 1))
     size = draw(st.sampled_from([1, 2, 3, 4, 8, 16, 17, 101, MAX_PART_LENGTH]))
     part = draw(st.one_of(st.just(text[start : start + size]), words))
-    return draw(st.sampled_from([part, part.swapcase(), part.upper()]))
+    # Some letters have several capital ones.
+    return draw(st.sampled_from([part, part.swapcase(), part.upper()]))[:MAX_PART_LENGTH]
 
 
 @settings(
@@ -111,7 +113,7 @@ def test_the_same_is_found_through_the_index(searcher: Client, data: st.DataObje
     made = searcher.post("/contacts/batch/create", {"inputs": inputs}).get_json()
     held = {each["id"]: each["properties"].get(PROPERTY) or "" for each in made}
     for part in data.draw(st.lists(parts(sent), min_size=8, max_size=8)):
-        expected = {id for id, text in held.items() if part.casefold() in text.casefold()}
+        expected = {id for id, text in held.items() if folded(part) in folded(text)}
         for operator, ids in (
             ("CONTAINS_TOKEN", expected),
             ("NOT_CONTAINS_TOKEN", held.keys() - expected),

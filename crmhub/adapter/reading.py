@@ -1,0 +1,161 @@
+"""Dates, and words for yes and no, as people write them in their country and language."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from types import MappingProxyType
+
+# Countries that write the month before the day, by Unicode's CLDR.
+_MONTH_FIRST = frozenset(("AS", "FM", "GU", "MH", "MP", "PA", "PH", "PR", "PW", "UM", "US", "VI"))
+# Countries that write both orders, or only dates that begin with the year.
+_NO_ORDER = frozenset(("CA", "CN", "HU", "IR", "JP", "KP", "KR", "LT", "MN", "TW"))
+_LONGEST = 40
+_DATE = re.compile(
+    r"(?:([0-9]{1,2}) ?([./-]) ?([0-9]{1,2}) ?\2 ?([0-9]{4})"
+    r"|([0-9]{4}) ?([./-]) ?([0-9]{1,2}) ?\6 ?([0-9]{1,2}))\.?"
+    r"(?:(?:, ?| |T)([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?(?: ?([AaPp])\.?[Mm]\.?)?)?"
+)
+
+# Words for "true" and "false", from chats and spreadsheets; each must be unique in its language.
+_WORDS: Mapping[str, tuple[str, str]] = {
+    "en": ("true yes 1 on y", "false no 0 off n"),
+    "bg": ("да истина", "не лъжа"),
+    "ca": ("sí s cert vertader veritat", "no n fals"),
+    "cs": ("ano a pravda", "ne n nepravda"),
+    "da": ("ja j sand sandt", "nej n falsk"),
+    "de": ("ja j wahr", "nein n falsch"),
+    "el": ("ναι αληθής", "όχι ψευδής"),
+    "es": ("sí s verdadero", "no n falso"),
+    "et": ("jah tõene", "ei väär"),
+    "fi": ("kyllä joo k tosi", "ei e epätosi"),
+    "fr": ("oui o vrai", "non n faux"),
+    "hr": ("da d istina", "ne n laž"),
+    "hu": ("igen i igaz", "nem n hamis"),
+    "id": ("ya y benar", "tidak salah"),
+    "it": ("sì s vero", "no n falso"),
+    "ja": ("はい", "いいえ"),
+    "ko": ("네 예", "아니요 아니오"),
+    "lt": ("taip t tiesa", "ne n netiesa"),
+    "lv": ("jā patiess", "nē aplams"),
+    "nb": ("ja j sann sant", "nei n usann"),
+    "nl": ("ja j waar", "nee n onwaar"),
+    "pl": ("tak t prawda", "nie n fałsz"),
+    "pt": ("sim s verdadeiro", "não n falso"),
+    "ro": ("da d adevărat", "nu n fals"),
+    "ru": ("да д истина", "нет н ложь"),
+    "sk": ("áno a pravda", "nie n nepravda"),
+    "sl": ("da d resnično", "ne n neresnično"),
+    "sv": ("ja j sant", "nej n falskt"),
+    "tr": ("evet e doğru", "hayır h yanlış"),
+    "uk": ("так істина", "ні хибність"),
+    "zh": ("是的 是 对", "不是 否 不"),
+}
+LANGUAGES: tuple[str, ...] = tuple(_WORDS)
+"""The languages whose words for yes and no are known, by their ISO 639-1 codes."""
+
+
+def _bare(word: str) -> str:
+    """Return a word in lower case, without accents and the dots of i that Turkish tells apart."""
+    decomposed = unicodedata.normalize("NFD", word.casefold()).replace("ı", "i")
+    return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
+
+
+_TRUTH: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        language: {
+            _bare(word): value
+            for value, words in zip(("true", "false"), both, strict=True)
+            for word in words.split()
+        }
+        for language, both in _WORDS.items()
+    }
+)
+
+
+# A single letter may have another meaning in another language.
+_ANYWHERE: Mapping[str, str] = MappingProxyType(
+    {
+        word: value
+        for words in _TRUTH.values()
+        for word, value in words.items()
+        if len(word) > 1 or not word.isalpha()
+    }
+)
+
+
+def truth_in_any_language(text: str) -> str:
+    """Return "true" or "false" for a word that means it in one of the languages, "" otherwise."""
+    return _ANYWHERE.get(_bare(text.strip()), "") if len(text) <= _LONGEST else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How the people of an account write: their country, such as "DE", and their language.
+
+    Both may be "". Then only what has one meaning in all countries is read.
+    """
+
+    region: str = ""
+    language: str = ""
+
+    @property
+    def day_order(self) -> str:
+        """The order of day and month: "dmy", "mdy", or "" if it is unknown."""
+        if not self.region or self.region in _NO_ORDER:
+            return ""
+        return "mdy" if self.region in _MONTH_FIRST else "dmy"
+
+    def truth(self, text: str) -> str:
+        """Return "true" or "false" for a word that means it, "" for any other.
+
+        Case and accents do not matter. English words are understood in every language.
+        """
+        if len(text) > _LONGEST:
+            return ""
+        word = _bare(text.strip(" .!¡"))
+        return _TRUTH["en"].get(word) or _TRUTH.get(self.language, {}).get(word, "")
+
+    def moments(self, text: str) -> list[str]:
+        """Return the dates, or dates and times, that a text such as `31/12/1990` may mean.
+
+        They have the form `YYYY-MM-DD` or `YYYY-MM-DDTHH:MM:SS`. The list is empty if the text is
+        no such date, and has two items if the order of day and month is unknown. If the country's
+        order is impossible, the other order is read.
+        """
+        match = _DATE.fullmatch(text) if len(text) <= _LONGEST else None
+        if match is None:
+            return []
+        first, _, second, year, early_year, _, month, day, *time = match.groups()
+        pairs = [(month, day)]
+        if early_year is None:
+            pairs = [(second, first), (first, second)]
+            if self.day_order == "mdy":
+                pairs.reverse()
+        days = [one for pair in pairs if (one := _day(year or early_year, *pair))]
+        days = list(dict.fromkeys(days))[: 1 if self.day_order else 2]
+        clock = _clock(*time)
+        return [] if clock is None else [f"{one}{clock}" for one in days]
+
+
+def _day(year: str, month: str, day: str) -> str:
+    try:
+        return date(int(year), int(month), int(day)).isoformat()
+    except ValueError:
+        return ""
+
+
+def _clock(hour: str | None, minute: str, second: str | None, half: str | None) -> str | None:
+    """Return a time of day as `THH:MM:SS`, "" without one; None if there is no such time."""
+    if hour is None:
+        return ""
+    number = int(hour)
+    if half:
+        if not 1 <= number <= 12:
+            return None
+        number = number % 12 + 12 * (half in "Pp")
+    is_time = number < 24 and int(minute) < 60 and int(second or 0) < 60
+    return f"T{number:02}:{minute}:{second or '00'}" if is_time else None
