@@ -99,12 +99,13 @@ _HEADERS: dict[str, Shape] = {
 ALWAYS = ("X-Request-Id",)
 UNDER_API = ("X-Request-Id", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
 
+_TAG = '(W/)?"[0-9]{1,9}(--?[a-z]{2,10})?"'
 IF_MATCH = {
     "in": "header",
     "name": "If-Match",
-    "description": "Only when the record's ETag is one of these; else 409.",
+    "description": "Only when the record's ETag is one of these, weak or strong; else 409.",
     "required": False,
-    "schema": {"type": "string", "pattern": r'^(\*|"[0-9]{1,9}"( *, *"[0-9]{1,9}")*)$'},
+    "schema": {"type": "string", "pattern": rf"^(\*|{_TAG}( *, *{_TAG})*)$"},
     "example": "*",
 }
 
