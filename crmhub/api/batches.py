@@ -133,7 +133,7 @@ def _numbered(inputs: Sequence[dict[str, Any]]) -> list[tuple[str, dict[str, Any
 
 
 def _is_partial(query: dict[str, Any]) -> bool:
-    return query.get("is_partial") == "true"
+    return query.get("is_partial", False)
 
 
 def _partial_answer(

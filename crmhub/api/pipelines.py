@@ -46,6 +46,7 @@ class StageGiven(Strict):
     id = Text(metadata={"maxLength": 100, "description": "Without one the hub issues one."})
     label = Text(metadata={**_LABEL, "description": "Shown to people; a new stage needs one."})
     probability = Scalar(
+        allow_none=True,
         metadata={
             "type": ["number", "string"],
             "minimum": 0,
