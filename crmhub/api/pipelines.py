@@ -52,7 +52,7 @@ class StageGiven(Strict):
             "minimum": 0,
             "maximum": 1,
             "description": "How likely a deal in this stage is won, from 0 to 1; null for none.",
-        }
+        },
     )
     closed = Flag(metadata={"description": "Records in this stage are done.", "default": False})
 

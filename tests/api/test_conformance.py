@@ -237,9 +237,7 @@ def has_scalar_values(body: Any) -> bool:
         values += inner.values() if isinstance(inner, dict) else []
         values += inner if isinstance(inner, list) else []
     scalars = (int, float, type(None))
-    return any(isinstance(each, scalars) for each in values) or has_scalar_values(
-        [*body.values()]
-    )
+    return any(isinstance(each, scalars) for each in values) or has_scalar_values([*body.values()])
 
 
 def fit(case: Any, id: int) -> None:
