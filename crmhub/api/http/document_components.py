@@ -91,6 +91,10 @@ _HEADERS: dict[str, Shape] = {
         "description": "The version of the record's properties, for If-Match.",
         "schema": {"type": "string", "pattern": '^"[0-9]+"$'},
     },
+    "X-Record-Source": {
+        "description": "hub: these are the hub's own records, not those of the account's CRM.",
+        "schema": {"type": "string", "enum": ["hub"]},
+    },
     REPLAYED: {
         "description": f"This is the first answer to the request with this {IDEMPOTENCY}, again.",
         "schema": {"type": "string", "enum": ["true"]},
