@@ -137,7 +137,7 @@ def _numbered(inputs: Sequence[dict[str, Any]]) -> list[tuple[str, dict[str, Any
 
 
 def _is_partial(query: dict[str, Any]) -> bool:
-    return query.get("is_partial", False)
+    return bool(query.get("is_partial"))
 
 
 def _partial_answer(

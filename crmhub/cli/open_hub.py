@@ -39,13 +39,15 @@ def opened_hub() -> Iterator[Hub]:
 
 
 def _tell_of_new_file(settings: Settings) -> None:
-    """Print where a new SQLite database is made, since another folder has another one."""
+    """Say on a terminal where a new SQLite database is made: another folder has another one."""
+    import sys
     from pathlib import Path
 
     import rich_click as click
 
     name = settings.database_url.removeprefix("sqlite:///")
-    if name != settings.database_url and not Path(name).exists():
+    is_sqlite = name != settings.database_url
+    if is_sqlite and sys.stderr.isatty() and not Path(name).exists():
         click.echo(f"There was no database at {name}; a new one is made.", err=True)
 
 

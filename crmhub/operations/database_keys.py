@@ -83,7 +83,7 @@ def problems(settings: Settings, db: Connection) -> list[str]:
                 f"CRMHUB_ENCRYPTION_KEYS: {one.name} is another key than the one of this database;"
                 " give that one back, or a new key another id."
             )
-        elif one.made and not known and _is_sealed_otherwise(settings, db):
+        elif one.made and one.setting != _SECRET_KEY and _is_sealed_otherwise(settings, db):
             found.append(_of_another_folder(settings, one, ""))
     return found
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -22,14 +24,15 @@ NEW = "k2:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 SAME_ID = NEW.replace("k2", "k1")
 
 
-def run(folder: Path, *args: str, **settings: str) -> subprocess.CompletedProcess[str]:
+def run(
+    folder: Path, *args: str, stderr: int = subprocess.PIPE, **settings: str
+) -> subprocess.CompletedProcess[str]:
     """Run a command as a process of its own in a folder."""
     folder.mkdir(exist_ok=True)
     command = [*CRMHUB, *args]
     env = environment(**settings)
-    return subprocess.run(
-        command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=120
-    )
+    out = {"stdout": subprocess.PIPE, "stderr": stderr}
+    return subprocess.run(command, cwd=folder, env=env, text=True, check=False, **out)
 
 
 def test_a_command_in_another_folder_seals_nothing_with_a_key_of_its_own(
@@ -108,9 +111,15 @@ def test_doctor_tells_keys_of_another_folder(
 
 @pytest.mark.databases("sqlite")
 def test_a_command_says_where_it_makes_a_new_database(tmp_path: Path) -> None:
-    first = run(tmp_path / "here", "account", "list")
-    assert f"no database at {tmp_path}/here/var/crmhub.db; a new one is made" in first.stderr
-    assert run(tmp_path / "here", "account", "list").stderr == ""
+    here = tmp_path / "here"
+    terminal, program = os.openpty()
+    for told in (True, False):
+        run(here, "account", "list", stderr=program)
+        ready, _, _ = select.select([terminal], [], [], 0)
+        said = os.read(terminal, 4096).decode().replace("\r\n", "") if ready else ""
+        assert (f"{here}/var/crmhub.db; a new one is made" in said) == told
+    os.close(terminal)
+    os.close(program)
 
 
 def test_the_settings_know_which_secrets_development_made(tmp_path: Path) -> None:
