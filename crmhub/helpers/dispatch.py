@@ -87,16 +87,16 @@ def _fault(hub: Hub, account: Account, action: Action) -> contract.AdapterError 
             adapter = connect(hub, account)
     except (contract.BadConfig, Broken):
         adapter = None
-    mapped = action.mapped(account)
     try:
-        action.check(account, adapter, mapped)
-        if adapter is not None and (action.record == "deals" or action.record == "tickets"):
-            with sound():
+        with sound():
+            mapped = action.mapped(account)
+            action.check(account, adapter, mapped)
+            if adapter is not None and (action.record == "deals" or action.record == "tickets"):
                 adapter.check_place(action.record, mapped.properties)
     except (contract.Rejected, contract.Unsupported) as exc:
         return exc
     except Broken:
-        # A bug of the adapter; the attempt shows and records it.
+        # A bug must not lose the action; its attempt shows and records the bug.
         pass
     return None
 

@@ -8,12 +8,13 @@ service does not have, so it is refused.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 
 import sqlalchemy as sa
 
 from crmhub.database.connection import Connection, Database
+from crmhub.database.drivers import Unwritable
 from crmhub.database.several_accounts import rows_of_several
 from crmhub.database.statements import Statement, params
 from crmhub.database.tables import key_fingerprint
@@ -60,7 +61,9 @@ def claim(settings: Settings) -> None:
             known = {row.name: row.fingerprint for row in db.rows(_ROWS)}
         new = [one for one in _keys(settings) if known.get(one.name) != one.fingerprint]
         if new:
-            database.transact(lambda tx: _store(tx, settings, new))
+            # A database that takes no writes, as on a full disk, seals nothing either.
+            with suppress(Unwritable):
+                database.transact(lambda tx: _store(tx, settings, new))
             with database.across_accounts(), database.reading() as db:
                 # Another folder may have been faster.
                 if found := problems(settings, db):
