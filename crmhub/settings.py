@@ -71,6 +71,9 @@ class Settings:
     config: Path | None = None
     """The settings file that was read, or None; only `CRMHUB_CONFIG` can name another file."""
 
+    made: frozenset[str] = frozenset()
+    """The names of the secrets that development has made and stored in `var/`."""
+
     env: Literal["development", "production"] = _setting(
         values.choice("development", "production"), "development"
     )
@@ -139,16 +142,16 @@ class Settings:
         given = {name: source.value(name, parser) for name, parser in _parsers().items()}
         given["plans"] = source.plans(given["plans"])
         given["database_url"] = source.database_url(given["database_url"])
-        for name in _NEW_SECRET:
-            if not source.is_given(name):
-                given[name] = source.stored_secret(name, given["env"])
+        made = [name for name in _NEW_SECRET if not source.is_given(name)]
+        for name in made:
+            given[name] = source.stored_secret(name, given["env"])
         source.require_both("alert_url", "alert_secret")
         source.require_both("oidc_issuer", "oidc_client_id")
         source.require_both("oidc_issuer", "oidc_client_secret")
         if source.problems:
             raise SettingsError(source.problems)
         given = {name: value for name, value in given.items() if value is not None}
-        return cls(root=source.root, config=source.config, **given)
+        return cls(root=source.root, config=source.config, made=frozenset(made), **given)
 
 
 def _parsers() -> dict[str, Parser]:

@@ -58,6 +58,7 @@ class OdooAdapter(Adapter):
     """The adapter for Odoo's contacts and opportunities, and for its tickets or tasks."""
 
     title = "Odoo"
+    own_titles: ClassVar[Mapping[Linked, str]] = {"deals": "name", "tickets": "name"}
     record_pages = True
     whole_name = "name"
     linked_kinds: ClassVar[Mapping[Linked, str]] = {"deals": "", "tickets": "tickets"}
@@ -239,6 +240,10 @@ class OdooAdapter(Adapter):
 
     def pipelines(self, kind: Linked) -> list[Pipeline]:
         return self._definitions.pipelines(kind)
+
+    def check_place(self, kind: Linked, properties: Mapping[str, str]) -> None:
+        with self._definitions.model(kind).names.translated(properties) as given:
+            self._definitions.fitting(kind).check_place(kind, given)
 
     def owners(self) -> list[Owner]:
         return self._definitions.owners()

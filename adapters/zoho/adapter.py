@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from adapters.zoho.api import MODULES
 from adapters.zoho.connecting import GUIDES, SCOPE, SETTINGS, accounts_url
@@ -53,6 +53,7 @@ class ZohoAdapter(Writing):
     """
 
     title = "Zoho CRM"
+    own_titles: ClassVar[Mapping[Linked, str]] = {"deals": "Deal_Name", "tickets": "Subject"}
     record_pages = True
     batch_size = 100
     email_names = _EMAILS

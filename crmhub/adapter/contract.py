@@ -72,6 +72,11 @@ class Adapter(ABC):
     """What a person does in the CRM before the account is connected; shown beside the form."""
     record_pages: ClassVar[bool] = False
     """Whether the adapter sets the web addresses of records (`Saved.url`, `Contact.url`)."""
+    own_titles: ClassVar[Mapping[Linked, str]] = {}
+    """The CRM's own names of a deal's `dealname` and a ticket's `subject`, if callers may use them.
+
+    The hub refuses a deal or ticket without a title before it calls the adapter.
+    """
     remote: ClassVar[bool] = True
     """Whether the adapter calls another system; False if it uses the hub's own records."""
     batch_size: ClassVar[int] = 1
@@ -307,6 +312,14 @@ class Adapter(ABC):
         Unsupported for a kind of records that has neither.
         """
         self._cannot("list pipelines")
+
+    def check_place(self, kind: Linked, properties: Mapping[str, str]) -> None:
+        """Raise Rejected for a pipeline or stage that the CRM does not have, as far as is known.
+
+        Sends no request: it is called while the CRM cannot be asked, so that a caller learns of a
+        wrong stage at once. The default implementation knows nothing, and refuses nothing.
+        """
+        return
 
     def owners(self) -> list[Owner]:
         """Return the CRM users to whom records can be assigned."""

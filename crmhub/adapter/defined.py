@@ -75,6 +75,9 @@ class DefinedAdapter(Adapter):
     def pipelines(self, kind: Linked) -> list[Pipeline]:
         return self.definitions.pipelines(kind)
 
+    def check_place(self, kind: Linked, properties: Mapping[str, str]) -> None:
+        self.fitting.check_place(kind, properties)
+
     def owners(self) -> list[Owner]:
         return self.definitions.owners()
 

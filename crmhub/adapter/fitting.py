@@ -51,6 +51,9 @@ class Source(Protocol):
     def pipelines(self, kind: Linked, *, newer_than: float = HOUR) -> Sequence[Pipeline]:
         """Return the pipelines of deals or tickets, with their stages."""
 
+    def known_pipelines(self, kind: Linked) -> Sequence[Pipeline] | None:
+        """Return the pipelines if they were read within the last hour; sends no request."""
+
     def owners(self, *, newer_than: float = HOUR) -> Sequence[Owner]:
         """Return the users to whom records can be assigned; raises LacksRight."""
 
@@ -152,6 +155,17 @@ class Fitting:
         wanted = (properties.get(pipeline, "").strip(), properties.get(stage, "").strip())
         ids = place(self._definitions.pipelines(kind, newer_than=newer_than), wanted, names)
         return dict(zip(names, ids, strict=True))
+
+    def check_place(self, kind: Linked, properties: Mapping[str, str]) -> None:
+        """Raise Rejected for a pipeline or stage that the CRM lacked within the last hour.
+
+        Sends no request.
+        """
+        pipeline, stage = names = self._places[kind]
+        wanted = (properties.get(pipeline, "").strip(), properties.get(stage, "").strip())
+        known = self._definitions.known_pipelines(kind) if any(wanted) else None
+        if known is not None:
+            place(known, wanted, names)
 
     def with_options(
         self, kind: Kind, described: Described, *, newer_than: float = HOUR

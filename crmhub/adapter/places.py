@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from crmhub.adapter.errors import Problem, Rejected
-from crmhub.adapter.values import Choice, Pipeline
+from crmhub.adapter.values import Pipeline
 
 PLACES: Mapping[str, tuple[str, str]] = {
     "deals": ("pipeline", "dealstage"),
@@ -42,8 +42,9 @@ def place(
             if pipeline.label.casefold() == pipeline_name.casefold()
         ]
         if len(candidates) != 1:
-            options = [Choice(pipeline.id, pipeline.label) for pipeline in pipelines]
-            raise _unknown_place(names[0], pipeline_name, options)
+            options = [(pipeline.id, pipeline.label) for pipeline in pipelines]
+            reason = no_such_pipeline(pipeline_name, options)
+            raise Rejected([Problem(names[0], reason, _values(options))])
     if stage_name:
         return _stage(candidates, stage_name, names[1])
     default = next((pipeline for pipeline in candidates if pipeline.stages), None)
@@ -67,13 +68,40 @@ def _stage(candidates: Sequence[Pipeline], wanted: str, name: str) -> tuple[str,
     for matches in (of_first, labelled):
         if len(matches) == 1:
             return matches[0]
-    raise _unknown_place(
-        name, wanted, [stage for pipeline in candidates for stage in pipeline.stages]
+    options = [(each.value, each.label) for pipeline in candidates for each in pipeline.stages]
+    reason = no_such_stage(wanted, [(one.id, one.label) for one in candidates], options)
+    raise Rejected([Problem(name, reason, _values(options))])
+
+
+def no_such_pipeline(text: str, pipelines: Iterable[tuple[str, str]]) -> str:
+    """Return the reason against a pipeline that does not exist; it names the others.
+
+    `pipelines` are the ids with the labels.
+    """
+    return f'there is no pipeline "{text[:60]}"; send one of {_named(pipelines)}'
+
+
+def no_such_stage(
+    text: str, pipelines: Sequence[tuple[str, str]], stages: Iterable[tuple[str, str]]
+) -> str:
+    """Return the reason against a stage that does not exist; it names the stages.
+
+    `stages`, ids with labels, are those of `pipelines`: the pipeline that the caller named, or all.
+    """
+    one = f"pipeline {_named(pipelines)} has" if len(pipelines) == 1 and pipelines[0][0] else ""
+    return f'{one or "there is"} no stage "{text[:60]}"; send one of {_named(stages)}'
+
+
+def _named(options: Iterable[tuple[str, str]]) -> str:
+    """Return values with their labels as a text, at most 20 of them."""
+    unique = dict(options)
+    shown = ", ".join(
+        f'"{value}" ({label[:60]})' if label and label != value else f'"{value}"'
+        for value, label in list(unique.items())[:_MOST_OPTIONS]
     )
+    hidden = len(unique) - _MOST_OPTIONS
+    return f"{shown} and {hidden} more" if hidden > 0 else shown
 
 
-def _unknown_place(name: str, unknown_name: str, options: Sequence[Choice]) -> Rejected:
-    values = tuple(dict.fromkeys(option.value for option in options))[:_MOST_OPTIONS]
-    shown = ", ".join(f'"{value}"' for value in values)
-    reason = f'the CRM has no "{unknown_name[:60]}" here; send one of {shown}'
-    return Rejected([Problem(name, reason, values)])
+def _values(options: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    return tuple(dict(options))[:_MOST_OPTIONS]

@@ -81,6 +81,16 @@ class Remembered(Generic[T]):
         finally:
             self._lock.release()
 
+    def peek(self) -> T | None:
+        """Return the value if it was loaded within the last hour; None without calling the CRM."""
+        # Whoever reloads the value holds the lock for as long as the CRM takes.
+        if self._is_older_than(HOUR) and self._lock.acquire(blocking=False):
+            try:
+                self._take_over()
+            finally:
+                self._lock.release()
+        return None if self._held is None or self._is_older_than(HOUR) else self._held[1]
+
     def _is_older_than(self, seconds: float) -> bool:
         return self._held is None or time.monotonic() - self._held[0] >= seconds
 

@@ -9,7 +9,7 @@ import flask
 
 from crmhub.api import partial_schemas, schemas
 from crmhub.api.field_types import scalar
-from crmhub.api.http.answers import as_json, nothing, record_shown
+from crmhub.api.http.answers import OWN_RECORDS, as_json, nothing, record_shown
 from crmhub.api.http.authentication import account, hub
 from crmhub.api.http.documentation import documents
 from crmhub.api.http.reading import Blueprint
@@ -58,6 +58,7 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
                 for record, names in zip(created, requested, strict=True)
             ],
             201,
+            OWN_RECORDS,
         )
 
     @blueprint.post("/batch/read")
@@ -73,7 +74,8 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
         names = body.get("properties")
         with hub().slots.long_answers:
             found = _batch_read(kind, body)
-            return as_json([record_shown(record, properties=names) for record in found])
+            shown = [record_shown(record, properties=names) for record in found]
+            return as_json(shown, headers=OWN_RECORDS)
 
     @blueprint.post("/batch/update")
     @documents(
@@ -92,7 +94,8 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
         ]
         if _is_partial(query):
             return _partial_answer(hub().records.update_valid(account(), kind, changes), 200)
-        return as_json([record_shown(r) for r in hub().records.update(account(), kind, changes)])
+        updated = hub().records.update(account(), kind, changes)
+        return as_json([record_shown(record) for record in updated], headers=OWN_RECORDS)
 
     @blueprint.post("/batch/upsert")
     @documents(
@@ -116,7 +119,8 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
             outcome = hub().records.upsert_valid(account(), kind, inputs)
             return _partial_answer(outcome, 200, with_new=True)
         done = hub().records.upsert(account(), kind, inputs)
-        return as_json([{**record_shown(record), "new": new} for record, new in done])
+        shown = [{**record_shown(record), "new": new} for record, new in done]
+        return as_json(shown, headers=OWN_RECORDS)
 
     @blueprint.post("/batch/archive")
     @documents(f"archiveBatchOf{several}", 204, None, f"Archive up to 100 {name}, all or none")
@@ -133,7 +137,7 @@ def _numbered(inputs: Sequence[dict[str, Any]]) -> list[tuple[str, dict[str, Any
 
 
 def _is_partial(query: dict[str, Any]) -> bool:
-    return query.get("is_partial") == "true"
+    return bool(query.get("is_partial"))
 
 
 def _partial_answer(
@@ -156,7 +160,7 @@ def _partial_answer(
 
     errors = [shown_error(each) for each in outcome.refused]
     answer = {"results": [shown(each) for each in outcome.written], "errors": errors}
-    return as_json(answer, 207 if errors else status)
+    return as_json(answer, 207 if errors else status, OWN_RECORDS)
 
 
 def _batch_read(kind: Kind, body: dict[str, Any]) -> list[Stored]:

@@ -63,14 +63,23 @@ class Number(fields.Integer):
 
 
 class Flag(fields.Boolean):
-    """Field for a JSON boolean; texts and numbers are refused."""
+    """Field for a JSON boolean; texts and numbers are refused.
+
+    With `in_query`, the field reads the texts `true` and `false`, as in a query string.
+    """
 
     default_error_messages: Messages = {
         "invalid": "must be true or false",
         "null": "must be true or false, not null",
     }
 
+    def __init__(self, *, in_query: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._in_query = in_query
+
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> bool:
+        if self._in_query and value in ("true", "false"):
+            return bool(value == "true")
         if not isinstance(value, bool):
             raise self.make_error("invalid")
         return value
@@ -124,13 +133,10 @@ class Inner(fields.Nested):
     }
 
 
-SCALARS = ["string", "number", "boolean"]
-
-
 class Scalar(fields.Field[str]):
     """Field for a JSON string, number, boolean or null, loaded as text; null becomes "".
 
-    Booleans are refused if the metadata gives a `type` without "boolean".
+    The OpenAPI document says string. Booleans are refused if the metadata's `type` names numbers.
     """
 
     default_error_messages: Messages = {
@@ -139,11 +145,11 @@ class Scalar(fields.Field[str]):
     }
 
     def __init__(self, **kwargs: Any) -> None:
-        metadata = {"type": SCALARS, **kwargs.pop("metadata", {})}
-        super().__init__(allow_none=True, metadata=metadata, **kwargs)
+        metadata = {"type": "string", **kwargs.pop("metadata", {})}
+        super().__init__(metadata=metadata, **kwargs)
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
-        if isinstance(value, bool) and "boolean" not in self.metadata["type"]:
+        if isinstance(value, bool) and "number" in self.metadata["type"]:
             raise self.make_error("boolean")
         return scalar(value)
 
@@ -171,7 +177,7 @@ class Properties(fields.Field[dict[str, str]]):
     def __init__(self, **kwargs: Any) -> None:
         shape = {
             "type": "object",
-            "additionalProperties": {"type": [*SCALARS, "null"], "maxLength": MAX_TEXT_LENGTH},
+            "additionalProperties": {"type": "string", "maxLength": MAX_TEXT_LENGTH},
             "maxProperties": MAX_PROPERTIES,
             "description": "Property name to value.",
         }

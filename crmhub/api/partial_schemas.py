@@ -6,7 +6,7 @@ from typing import Any
 
 from marshmallow import fields, validate
 
-from crmhub.api.field_types import Choice, Strict
+from crmhub.api.field_types import Flag, Strict
 from crmhub.api.schemas import ID, RecordShown, Shown, UpsertedShown
 from crmhub.bounds import MAX_BATCH_INPUTS
 
@@ -14,12 +14,12 @@ from crmhub.bounds import MAX_BATCH_INPUTS
 class BatchQuery(Strict):
     """Schema of the query of a batch that writes: whether the valid inputs are stored alone."""
 
-    is_partial = Choice(
-        {"true": True, "false": False},
+    is_partial = Flag(
+        in_query=True,
         data_key="partial",
         metadata={
             "description": "Store the valid inputs, and answer an error for each of the others.",
-            "default": "false",
+            "default": False,
         },
     )
 

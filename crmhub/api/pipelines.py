@@ -46,12 +46,13 @@ class StageGiven(Strict):
     id = Text(metadata={"maxLength": 100, "description": "Without one the hub issues one."})
     label = Text(metadata={**_LABEL, "description": "Shown to people; a new stage needs one."})
     probability = Scalar(
+        allow_none=True,
         metadata={
             "type": ["number", "string"],
             "minimum": 0,
             "maximum": 1,
             "description": "How likely a deal in this stage is won, from 0 to 1; null for none.",
-        }
+        },
     )
     closed = Flag(metadata={"description": "Records in this stage are done.", "default": False})
 

@@ -163,9 +163,9 @@ class DeleteQuery(Strict):
     The query says whether the values that records have of the property are deleted, too.
     """
 
-    force = Choice(
-        {"true": True, "false": False},
-        metadata={"description": "Delete the values that records have, too.", "default": "false"},
+    force = Flag(
+        in_query=True,
+        metadata={"description": "Delete the values that records have, too.", "default": False},
     )
 
 
@@ -296,6 +296,6 @@ def _update(body: dict[str, Any], kind: Kind, name: str) -> flask.Response:
 @of_kind("write", KINDS)
 @blueprint.arguments(DeleteQuery, location="query")
 def _delete(query: dict[str, Any], kind: Kind, name: str) -> flask.Response:
-    force = query.get("force") == "true"
+    force = query.get("force", False)
     definitions.delete(hub().records, account(), kind, name, force=force)
     return nothing()

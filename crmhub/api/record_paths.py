@@ -12,7 +12,8 @@ from crmhub.errors import BadRequest, NotFound, Semantic
 from crmhub.properties.kinds import KINDS, Kind
 from crmhub.records.writing import missing
 
-_ETAG = re.compile(r'"([0-9]{1,9})"')
+# Compressing proxies make an ETag weak (nginx) or add the encoding to it (Apache, Caddy, Jetty).
+_ETAG = re.compile(r'(?:W/)?"([0-9]{1,9})(?:--?[a-z]{2,10})?"')
 
 
 class RecordId(BaseConverter):
@@ -70,7 +71,7 @@ def if_match() -> frozenset[int] | None:
     if header is None or header.strip() == "*":
         return None
     tags = [each.strip() for each in header.split(",")]
-    strong = [match for each in tags if (match := _ETAG.fullmatch(each))]
-    if len(strong) != len(tags):
+    versions = [match[1] for each in tags if (match := _ETAG.fullmatch(each))]
+    if len(versions) != len(tags):
         raise BadRequest('If-Match: send the ETag of the record as it was given, such as "3".')
-    return frozenset(int(match[1]) for match in strong)
+    return frozenset(map(int, versions))

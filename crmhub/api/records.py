@@ -17,6 +17,7 @@ from crmhub.api.batches import add_batches
 from crmhub.api.field_types import scalar
 from crmhub.api.http import flask_proxies
 from crmhub.api.http.answers import (
+    OWN_RECORDS,
     JsonAnswer,
     as_json,
     nothing,
@@ -163,7 +164,7 @@ def records_blueprint(kind: Kind) -> Blueprint:
         total, ids, cursor = records.linked(
             owner, kind, number(kind, id), kind_in_path(to), limit=limit, after=after
         )
-        return JsonAnswer(page_frame(orjson.dumps(ids), cursor, total))
+        return JsonAnswer(page_frame(orjson.dumps(ids), cursor, total), headers=OWN_RECORDS)
 
     @blueprint.put("/<record:id>/associations/<to>/<to_id>")
     @documents(f"associate{single}", 204, None, f"Associate a {one} with a record")
@@ -191,7 +192,7 @@ def _record_answer(
     requested: Sequence[str] = (),
 ) -> flask.Response:
     shown = record_shown(record, properties=properties, requested=requested)
-    return as_json(shown, status, {"ETag": f'"{record.version}"'})
+    return as_json(shown, status, {"ETag": f'"{record.version}"', **OWN_RECORDS})
 
 
 def search_limit() -> SearchLimit:
@@ -219,7 +220,8 @@ def _page(kind: Kind, query: dict[str, Any], filters: tuple[Filter, ...]) -> fla
     if text := query.get("cursor"):
         request = _continued(request, query, records.cursor(owner, kind, text))
     page = records.page(owner, kind, request, search_limit())
-    return JsonAnswer(page_shown(page, properties=request.properties, include=request.include))
+    body = page_shown(page, properties=request.properties, include=request.include)
+    return JsonAnswer(body, headers=OWN_RECORDS)
 
 
 def _continued(request: PageRequest, query: dict[str, Any], after: Cursor) -> PageRequest:

@@ -12,7 +12,6 @@ import marshmallow as ma
 from marshmallow import fields, validate
 
 from crmhub.api.field_types import (
-    SCALARS,
     Between,
     Choice,
     Inner,
@@ -177,7 +176,7 @@ class FilterInput(Strict):
     value = fields.Raw(
         allow_none=True,
         metadata={
-            "type": SCALARS,
+            "type": "string",
             "minLength": 1,
             "maxLength": MAX_FILTER_VALUE_LENGTH,
             "description": "For operators of one value; at most"

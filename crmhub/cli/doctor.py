@@ -137,9 +137,13 @@ def _adapters(hub: Hub) -> Iterator[Finding]:
 
 
 def _keys(hub: Hub) -> Finding:
-    """Check that all stored secrets are encrypted with the first encryption key."""
+    """Check that the keys are the database's, and all secrets encrypted with the first one."""
+    from crmhub.operations.database_keys import problems
     from crmhub.operations.reseal_secrets import counts
 
+    with hub.database.reading() as db:
+        if found := problems(hub.settings, db):
+            return Finding("encryption keys", "fail", " ".join(found))
     counts_by_key, first = counts(hub.database), hub.vault.first
     others = {key_id: count for key_id, count in sorted(counts_by_key.items()) if key_id != first}
     other_counts = ", ".join(f"{count} with {key_id}" for key_id, count in others.items())

@@ -28,6 +28,7 @@ def opened_hub() -> Iterator[Hub]:
     # The command prints the error itself; a log line would repeat it.
     logging.getLogger("crmhub").addHandler(logging.NullHandler())
     settings = Settings.load()
+    _tell_of_new_file(settings)
     make_ready(settings)
     hub = Hub.open(settings)
     try:
@@ -37,15 +38,36 @@ def opened_hub() -> Iterator[Hub]:
         hub.close()
 
 
+def _tell_of_new_file(settings: Settings) -> None:
+    """Say on a terminal where a new SQLite database is made: another folder has another one."""
+    import sys
+    from pathlib import Path
+
+    import rich_click as click
+
+    name = settings.database_url.removeprefix("sqlite:///")
+    is_sqlite = name != settings.database_url
+    if is_sqlite and sys.stderr.isatty() and not Path(name).exists():
+        click.echo(f"There was no database at {name}; a new one is made.", err=True)
+
+
 def make_ready(settings: Settings) -> None:
     """Prepare the database for the hub: migrate SQLite, check PostgreSQL.
 
     A PostgreSQL database may be in use by other processes, so only the operator migrates it. Raises
-    Unavailable if it needs a migration or cannot be used.
+    Unavailable if it needs a migration or cannot be used, and SettingsError if it is used with
+    other secrets.
     """
+    from crmhub.operations import database_keys
+
     if settings.database_url.startswith("sqlite"):
         _make_sqlite_ready(settings)
-        return
+    else:
+        _check_postgresql(settings)
+    database_keys.claim(settings)
+
+
+def _check_postgresql(settings: Settings) -> None:
     from crmhub.database.connection import Database
     from crmhub.database.schema import pending
 

@@ -27,6 +27,7 @@ COORDINATOR = (
     "console_setup_link",
     "console_user",
     "hub_process",
+    "key_fingerprint",
     "outbox",
 )
 """The tables that are only on the coordinator, such as those for operators and their alerts."""

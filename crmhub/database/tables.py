@@ -250,6 +250,17 @@ hub_process = sa.Table(
 )
 """The running processes of the hub; each stores that it is alive every half minute."""
 
+key_fingerprint = sa.Table(
+    "key_fingerprint",
+    metadata,
+    # secret_key, or `key` and the id of an encryption key.
+    sa.Column("name", KEY_TEXT, primary_key=True),
+    sa.Column("fingerprint", sa.Text, nullable=False),
+    # The folder in which development has made the secret, "" for one that is given.
+    sa.Column("made_in", sa.Text, nullable=False),
+)
+"""The secrets with which this database is used; the secrets themselves are not stored."""
+
 audit = sa.Table(
     "audit",
     metadata,

@@ -21,6 +21,7 @@ from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
 from crmhub.helpers.crm_connection import Broken, connect, noted
 from crmhub.helpers.inputs import join_name, split_name
+from crmhub.helpers.partial_writes import refusal
 from crmhub.hub import Hub
 from crmhub.identity import bindings, chats, merged_contacts, possible_duplicates, resolution
 from crmhub.journal.models import UNFINISHED, Entry, New, Outcome
@@ -130,6 +131,14 @@ class Action(Protocol):
 
         This needs neither the database nor the CRM.
         """
+
+    def check(self, account: Account, adapter: Adapter | None, mapped: Mapped) -> None:
+        """Raise Rejected if no CRM would store the action, whatever its state is.
+
+        `adapter`: None while it cannot be connected.
+        """
+        if (account.switches.strict and mapped.refused) or not mapped.properties:
+            raise refusal(mapped.refused, "" if mapped.refused else "There is nothing to write.")
 
     def exclusive(self, hub: Hub, account: Account, mapped: Mapped) -> AbstractContextManager[None]:
         """Return a context manager for the attempt, which holds a lease where one is necessary.

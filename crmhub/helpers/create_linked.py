@@ -124,27 +124,36 @@ class CreateForContact(Action):
         """Return the usable properties that are not blank, and the constants of the field map."""
         properties, refused = usable(self.properties)
         properties = {name: value for name, value in properties.items() if value.strip()}
-        mapped = completed(account, self.linked, properties, refused)
-        if mapped.properties:
-            return mapped
-        missing = Problem(_TITLES[self.linked], "it is blank or missing; send a value")
-        return Mapped({}, (*mapped.refused, missing))
+        return completed(account, self.linked, properties, refused)
+
+    def check(self, account: Account, adapter: Adapter | None, mapped: Mapped) -> None:
+        """Raise Rejected for a record without a title, or in a pipeline or stage that is no text.
+
+        So it is where the account refuses a call with any bad property.
+        """
+        rules, title = account.connection.field_map.of(self.linked), _TITLES[self.linked]
+        own = adapter.own_titles.get(self.linked, title) if adapter else title
+        titles = {title, own, rules.hub_name(title), rules.hub_name(own)}
+        refused = {one.name for one in mapped.refused}
+        if not titles & mapped.properties.keys():
+            missing = Problem(rules.hub_name(title), "it is blank or missing; send a value")
+            raise refusal((*mapped.refused, *(() if titles & refused else (missing,))))
+        if (account.switches.strict and refused) or refused & {*_places(account, self.linked)}:
+            raise refusal(mapped.refused)
 
     def perform(
         self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
     ) -> Done:
         """Create the record in the CRM, linked to its contact."""
+        self.check(account, adapter, mapped)
         contact_id = crm_id_of(hub, account, entry)
-        places = _places(account, self.linked)
-        if not mapped.properties or any(one.name in places for one in mapped.refused):
-            raise refusal(mapped.refused)
         try:
             stored = write_accepted_properties(
                 lambda rest: self._write(hub, adapter, contact_id, rest, entry),
                 mapped.properties,
                 mapped.refused,
                 strict=account.switches.strict,
-                places=places,
+                places=_places(account, self.linked),
             )
         except contract.NotFound as exc:
             raise NotFound(f"contactId: {exc.message}; {_RIGHT_ID}") from exc

@@ -16,7 +16,7 @@ from crmhub.accounts.limits import RateStatus
 from crmhub.adapter import Problem
 from crmhub.database.connection import Connection
 from crmhub.helpers.attempts import QUEUED, Action, Done, attempt
-from crmhub.helpers.crm_connection import as_hub_errors
+from crmhub.helpers.crm_connection import Broken, as_hub_errors, connect, sound
 from crmhub.helpers.deadlines import arrived, is_deferred, remaining, within
 from crmhub.hub import Hub
 from crmhub.journal.models import Accepted, New
@@ -56,10 +56,11 @@ def run(
             if free and is_remote:
                 free = call.enter_context(hub.slots.one(deadline_s))
             rate = RateStatus() if counted else hub.limits.hit_account(account)
+            fault = _fault(hub, account, action)
             with hub.slots.writing:
                 accepted = hub.journal.accept(
                     account,
-                    partial(_enter, action, account, author),
+                    partial(_enter, action, account, author, fault),
                     lease_s=deadline_s + GRACE_MS / 1000,
                     # While outcomes wait for the database, no attempt is begun.
                     now=free and rate.allowed and not hub.unwritten.many,
@@ -69,15 +70,46 @@ def run(
                 )
             action_id = accepted.action_id
             late = hub.slots.took(time.monotonic() - began, deadline_s) and is_remote
+            late = late and fault is None
             return _attempt(hub, account, action, accepted, late=late)
     except errors.HubError as exc:
         exc.action_id = action_id
         raise
 
 
-def _enter(action: Action, account: Account, author: str, tx: Connection) -> New:
-    """Return the action as the journal stores it, with its author."""
-    return replace(action.enter(tx, account), author=author)
+def _fault(hub: Hub, account: Account, action: Action) -> contract.AdapterError | None:
+    """Return the error for an action that no CRM would store, None if one may store it.
+
+    Sends no request: pipelines and stages are compared with those that the hub remembers.
+    """
+    try:
+        with sound():
+            adapter = connect(hub, account)
+    except (contract.BadConfig, Broken):
+        adapter = None
+    try:
+        with sound():
+            mapped = action.mapped(account)
+            action.check(account, adapter, mapped)
+            if adapter is not None and (action.record == "deals" or action.record == "tickets"):
+                adapter.check_place(action.record, mapped.properties)
+    except (contract.Rejected, contract.Unsupported) as exc:
+        return exc
+    except Broken:
+        # A bug must not lose the action; its attempt shows and records the bug.
+        pass
+    return None
+
+
+def _enter(
+    action: Action,
+    account: Account,
+    author: str,
+    fault: contract.AdapterError | None,
+    tx: Connection,
+) -> New:
+    """Return the action as the journal stores it, with its author and its fault."""
+    return replace(action.enter(tx, account), author=author, fault=fault)
 
 
 def _attempt(hub: Hub, account: Account, action: Action, accepted: Accepted, *, late: bool) -> Done:

@@ -48,6 +48,7 @@ class Translated(Adapter):
         # Class attributes of the wrapped adapter.
         vars(self).update(
             title=inner.title,
+            own_titles=inner.own_titles,
             settings=inner.settings,
             record_pages=inner.record_pages,
             remote=inner.remote,
@@ -172,6 +173,11 @@ class Translated(Adapter):
 
     def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
         return self._inner.may_land_for(kind, self._map.of(kind).sent(properties))
+
+    def check_place(self, kind: Linked, properties: Mapping[str, str]) -> None:
+        rules = self._map.of(kind)
+        with _told(rules):
+            self._inner.check_place(kind, rules.sent(properties))
 
     # Methods that need no translation.
 

@@ -151,6 +151,8 @@ def accept(
             free, _ = outage.may_call(moment, probe=False)
         elif now and (waits_until or 0) <= moment:
             behind = not outage.lasts()
+        if new.fault is not None and not free:
+            raise new.fault
         # Keeps the order of acceptance even if the clock was set back in between.
         created_at = max(moment, said + 1)
         row: dict[str, Any] = {

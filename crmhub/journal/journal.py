@@ -83,7 +83,8 @@ class Journal:
         if an action was accepted with this key in the last 24 hours. With another `key_ms`, the key
         is valid for so many ms, and an action that was refused does not count. A call without a key
         is repeated if an equal action is unfinished or succeeded in the last minute. Raises the
-        errors of `prepare`, and Semantic if `key` belongs to a different action.
+        errors of `prepare`, the `fault` of an action that would have to wait, and Semantic if `key`
+        belongs to a different action.
         """
         return accepting.accept(
             self._database,

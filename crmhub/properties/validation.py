@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from crmhub.adapter.coercion import Misfit, Unclear, coerced
 from crmhub.adapter.reading import Reading
+from crmhub.adapter.places import no_such_pipeline, no_such_stage
 from crmhub.bounds import MAX_RECORD_LENGTH
 from crmhub.errors import Conflict, Semantic, listed
 from crmhub.properties import values
@@ -105,7 +106,7 @@ def check(
                     clean[name] = _ADDS + clean[name]
                 continue
             except (values.InvalidValue, Unclear) as exc:
-                reason = str(exc)
+                reason = _unknown_place(catalogue, name, value, sent) or str(exc)
         problems.append(Problem(index, name, property_path(path, name), reason))
     return clean, problems
 
@@ -138,6 +139,26 @@ def with_added(
         and (options := value[1:].split(";"))
     }
     return {**changed, **added} if added else changed
+
+
+def _unknown_place(catalogue: Catalogue, name: str, value: str, sent: Mapping[str, str]) -> str:
+    """Return the error message for a pipeline or stage that does not exist, "" for another value.
+
+    The message names the pipelines, or the stages of the pipeline that was sent. Nor is the message
+    for a label, or for an id in another case: `canonical` names the id to send instead.
+    """
+    kind, folded = catalogue.kind, value.strip().casefold()
+    if not kind.pipeline or name not in (kind.pipeline, kind.stage):
+        return ""
+    pipelines = [(one.id, one.label) for one in catalogue.pipelines]
+    if name == kind.pipeline:
+        meant = any(folded in (text.casefold() for text in pair) for pair in pipelines)
+        return "" if meant else no_such_pipeline(value, pipelines)
+    among = [one for one in catalogue.pipelines if one.id == sent.get(kind.pipeline)]
+    among = among or [*catalogue.pipelines]
+    stages = [(stage.id, stage.label) for one in among for stage in one.stages]
+    meant = any(folded in (text.casefold() for text in pair) for pair in stages)
+    return "" if meant else no_such_stage(value, [(one.id, one.label) for one in among], stages)
 
 
 def definable(name: str) -> bool:
@@ -239,12 +260,9 @@ def place(
         record[stage_name] = pipeline.stages[0].id
     elif stage and not pipeline.has(stage):
         name = stage_name if stage_name in changed else pipeline_name
-        stage_ids = ", ".join(stage_.id for stage_ in pipeline.stages[:20])
-        reason = (
-            f"stage {stage} is not in pipeline {pipeline.id}, whose stages are {stage_ids};"
-            f" send {pipeline_name} and {stage_name} together"
-        )
-        return [(name, reason)]
+        stages = [(each.id, each.label) for each in pipeline.stages]
+        reason = no_such_stage(stage, [(pipeline.id, pipeline.label)], stages)
+        return [(name, f"{reason}, or send {pipeline_name} and {stage_name} together")]
     return []
 
 

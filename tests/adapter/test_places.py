@@ -54,6 +54,10 @@ def test_what_is_no_place_or_may_be_two_is_refused_by_name(
         place(BOTH, wanted, NAMES)
     (problem,) = caught.value.problems
     assert (problem.name, problem.options) == (name, options)
+    labels = {one.id: one.label for one in BOTH} | {
+        stage.value: stage.label for one in BOTH for stage in one.stages
+    }
+    assert all(f'"{value}" ({labels[value]})' in problem.reason for value in options)
 
 
 def test_two_pipelines_of_one_label_are_told_by_their_ids_only() -> None:

@@ -110,9 +110,36 @@ def test_any_of_several_tags_and_the_star_will_do(client: Client, resource: str)
     refused(patch(client, path, '"998","999"', **{TEXT[resource]: "x"}), 409)
 
 
+def test_an_etag_that_a_compressing_proxy_changed_is_compared_by_its_version(
+    client: Client,
+) -> None:
+    path = f"/contacts/{client.make()}"
+    old = tag_of(client, path)
+    tag = patch(client, path, f"W/{old}", city="Bath").headers["ETag"]
+    for sent in ("W/{}", '"{}-gzip"', '"{}-br"', '"{}--gzip"', 'W/"{}-zstd"', 'W/"998",W/{}'):
+        now, before = (
+            sent.format(each if "/{}" in sent else each.strip('"')) for each in (tag, old)
+        )
+        assert patch(client, path, now).status_code == 200, now
+        refused(patch(client, path, before, city="York"), 409)
+        refused(client.delete(path, headers={"If-Match": before}), 409)
+    assert client.delete(path, headers={"If-Match": f"W/{tag}"}).status_code == 204
+
+
 @ONE_DATABASE
 def test_a_header_that_is_no_etag_is_400(client: Client) -> None:
-    for header in ["1", "W/{tag}", '"abc"', '"1', "", '"１"', '"-1"', '{tag} "2"']:
+    for header in [
+        "1",
+        "w/{tag}",
+        'W/"abc"',
+        "W/3",
+        '"abc"',
+        '"1',
+        "",
+        '"１"',
+        '"-1"',
+        '{tag} "2"',
+    ]:
         path = f"/contacts/{client.make()}"
         sent = header.format(tag=tag_of(client, path)).encode().decode("latin-1")
         assert "If-Match" in refused(patch(client, path, sent, city="x"), 400), header

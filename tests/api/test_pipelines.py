@@ -458,3 +458,23 @@ def test_hostile_input_is_refused(client: Client) -> None:
     for method, path, options in HOSTILE:
         assert 400 <= client.call(method, path, **options).status_code < 500
         assert client.get("/pipelines/deals").json["total"] == 1, (path, options)
+
+
+def test_an_unknown_stage_names_the_stages_of_its_pipeline(client: Client) -> None:
+    stages = [{"label": "Fresh"}, {"label": "Done"}]
+    made = client.post("/pipelines/deals", {"label": "Orders", "stages": stages}).get_json()
+    ids = [f'"{stage["id"]}" ({stage["label"]})' for stage in made["stages"]]
+    deal = {"dealname": "D", "dealstage": "nowhere"}
+    message = refused(client.post("/deals", {"properties": {**deal, "pipeline": made["id"]}}), 422)
+    assert f'pipeline "{made["id"]}" (Orders) has no stage "nowhere"' in message
+    assert all(id in message for id in ids)
+    assert "appointmentscheduled" not in message
+    message = refused(client.post("/deals", {"properties": deal}), 422)
+    assert all(id in message for id in [*ids, '"closedwon" (Closed Won)'])
+    deal = {"dealname": "D", "pipeline": "nowhere"}
+    message = refused(client.post("/deals", {"properties": deal}), 422)
+    assert 'there is no pipeline "nowhere"; send one of "default"' in message
+    assert f'"{made["id"]}" (Orders)' in message
+    deal = {"dealname": "D", "pipeline": made["id"], "dealstage": "closedwon"}
+    message = refused(client.post("/deals", {"properties": deal}), 422)
+    assert all(id in message for id in ids)

@@ -586,3 +586,26 @@ def test_a_priority_is_taken_in_any_case(client: Client) -> None:
         assert record["properties"]["hs_ticket_priority"] == "HIGH"
     message = refused(client.post("/tickets", body("tickets", hs_ticket_priority="now")), 422)
     assert all(each in message for each in ("LOW", "MEDIUM", "HIGH", "URGENT"))
+
+
+def test_answers_with_records_say_that_they_are_the_hubs_own(client: Client) -> None:
+    created = client.post("/contacts", {"properties": {"email": "ada@example.com"}})
+    id = created.get_json()["id"]
+    change = {"id": id, "properties": {"city": "Rome"}}
+    upsert = {"idProperty": "email", "id": "ada@example.com", "properties": {"city": "Bath"}}
+    for answer in (
+        created,
+        client.get(f"/contacts/{id}"),
+        client.get("/contacts"),
+        client.post("/contacts/search", {"filters": []}),
+        client.get(f"/contacts/{id}/associations/deals"),
+        client.patch(f"/contacts/{id}", {"properties": {"city": "York"}}),
+        client.post("/contacts/batch/create", {"inputs": [{"properties": {"firstname": "B"}}]}),
+        client.post("/contacts/batch/read", {"inputs": [{"id": id}]}),
+        client.post("/contacts/batch/update", {"inputs": [change]}),
+        client.post("/contacts/batch/upsert", {"inputs": [upsert]}),
+        client.post("/contacts/batch/update?partial=true", {"inputs": [change]}),
+    ):
+        assert answer.status_code in (200, 201), answer.text
+        assert answer.headers["X-Record-Source"] == "hub"
+    assert "X-Record-Source" not in client.get("/contacts/1").headers

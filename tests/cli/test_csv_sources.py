@@ -106,7 +106,7 @@ def test_stages_are_named_by_their_labels(acme):
         "C": ("default", "closedlost"),
     }
     [(line, reason)] = refused(acme)
-    assert (line, "not among the options" in reason) == ("5", True)
+    assert (line, 'no stage "Nowhere"' in reason) == ("5", True)
 
 
 def test_a_label_that_two_pipelines_have_needs_the_pipeline(acme, hub):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -113,6 +114,9 @@ def test_contacts_of_another_crm_are_merged_there(
 ) -> None:
     use(app, bot, "hubspot", {"access_token": "pat-1"}, base_url="https://127.0.0.1:9")
     name = bot.account.client_id
+    # The keys with which the application has sealed the token.
+    keys = [f"{key.id}:{b64encode(key.key).decode()}" for key in hub.settings.encryption_keys]
+    crmhub.env["CRMHUB_ENCRYPTION_KEYS"] = ",".join(keys)
     listed_pair(hub, bot, "1", "2")
     refused = crmhub("duplicates", "merge", name, "1", "2", "--yes", code=1)
     assert "These contacts are in HubSpot. Merge them there." in refused.stderr

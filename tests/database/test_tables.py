@@ -57,4 +57,4 @@ def test_each_table_names_its_account_first_or_is_one_that_routes() -> None:
         assert first == "account_id" or table.name in tables.ROUTING | OF_THE_SERVICE, table.name
 
 
-OF_THE_SERVICE = {"audit", "hub_process", "outbox"}
+OF_THE_SERVICE = {"audit", "hub_process", "key_fingerprint", "outbox"}

@@ -92,10 +92,10 @@ def test_the_client_of_openapi_python_client_is_strict_and_works(
     run([generator, "generate", *options, "--fail-on-warning"], tmp_path)
     root = tmp_path / "generated"
     shutil.copy(_PROGRAMS / "python_client.py", root / "main.py")
-    run([pypi_programs / "mypy", "--strict", "crmhub_client", "main.py"], root)
+    run([pypi_programs / "mypy", "--strict", "crmhub_api_client", "main.py"], root)
     modules = [
         ".".join(file.relative_to(root).with_suffix("").parts)
-        for file in (root / "crmhub_client").rglob("*.py")
+        for file in (root / "crmhub_api_client").rglob("*.py")
     ]
     assert len(modules) > 100
     code = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_module(name)"

@@ -81,7 +81,8 @@ def crm(fake: tuple[Client, FakeCrm]) -> FakeCrm:
 def deal(
     client: Client, contact_id: str, key: str = "", path: str = CREATE_DEAL, **more: str
 ) -> Any:
-    body = {"contactId": contact_id, "properties": {"dealname": "A", **more}}
+    title = "dealname" if path == CREATE_DEAL else "subject"
+    body = {"contactId": contact_id, "properties": {title: "A", **more}}
     return client.helper(path, body, headers={"Idempotency-Key": key} if key else {})
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from crmhub.adapter import Described
-from crmhub.api.agents import cursors
+from crmhub.api.agents import cursors, ids
 from crmhub.api.agents import schemas as s
 from crmhub.api.agents.agent import Agent
 from crmhub.api.agents.fitting import FRAME, ROOM, count_fitting, size
@@ -27,7 +27,7 @@ def _list_properties(agent: Agent, arguments: Arguments) -> Answer:
     defined, source = None, "hub"
     if kind.name != "companies" and read_crm.is_remote(agent.hub, agent.account):
         defined = read_crm.describe(agent.hub, agent.account, kind.name)  # type: ignore[arg-type]
-        source = "crm"
+        source = ids.source(agent, remote=True)
     if defined is None:
         catalogue = agent.hub.records.catalogue(agent.account, kind)
         found, source = [_own(prop) for prop in catalogue], "hub"
@@ -163,7 +163,7 @@ def _list_pipelines(agent: Agent, arguments: Arguments) -> Answer:
     if read_crm.is_remote(agent.hub, agent.account):
         theirs = read_crm.pipelines(agent.hub, agent.account, kind.name)  # type: ignore[arg-type]
         if theirs is not None:
-            source = "crm"
+            source = ids.source(agent, remote=True)
             stages = [
                 ({"id": one.id, "label": one.label}, {"id": each.value, "label": each.label})
                 for one in theirs

@@ -25,14 +25,16 @@ _NOTHING = "Dry run: nothing was written."
 
 
 def lead(agent: Agent, action: CreateLead, refused: Sequence[Problem]) -> dict[str, Any]:
-    """Return what a lead would do: update the contact with its email, or create one."""
+    """Return what a lead would do: update the contact with its email or phone, or create one."""
     preview = _preview(agent, action, refused)
-    email = action.mapped(agent.account).properties.get("email", "")
-    if not email:
+    values = action.mapped(agent.account).properties
+    way = "email" if values.get("email") else "phone"
+    # An unusable email is no reason to take the contact of the phone.
+    if not values.get(way) or (action.email and way == "phone"):
         raise Semantic(listed(_pairs(preview.refused)) or "email: it cannot be used")
     note, contact_id = preview.note, ""
     try:
-        found = read_crm.find_contact(agent.hub, agent.account, email=email, names=[])
+        found = read_crm.find_contact(agent.hub, agent.account, **{way: values[way]}, names=[])
         contact_id = "" if found is None else found.id
     except Unavailable as exc:
         note = f"{exc.message} The call would be queued."

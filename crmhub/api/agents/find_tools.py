@@ -10,7 +10,7 @@ from crmhub.api.agents import cursors
 from crmhub.api.agents import schemas as s
 from crmhub.api.agents.agent import Agent
 from crmhub.api.agents.fitting import FRAME, ROOM, Parts, Rest, shorten
-from crmhub.api.agents.ids import own_id
+from crmhub.api.agents.ids import elsewhere, own_id, source
 from crmhub.api.agents.record_answers import (
     DEFAULT_NAMES,
     Listing,
@@ -83,8 +83,8 @@ def _found(
             {"id": contact.id, "properties": selected(one.properties, names)} for one in stored
         ]
     shown = [shorten(one) for one in results]
-    source = "crm" if remote else "hub"
-    return {"results": shown, "cursor": "", "hasMore": False, "source": source}
+    came_from = source(agent, remote=remote)
+    return {"results": shown, "cursor": "", "hasMore": False, "source": came_from}
 
 
 def _by_phone(agent: Agent, text: str) -> list[tuple[Filter, ...]]:
@@ -174,7 +174,12 @@ def _search_records(agent: Agent, arguments: Arguments) -> Answer:
     )
     after = cursors.state_of(agent, "search_records", arguments)
     part = read_part(agent, listing, limit=arguments.get("limit", 10), after=after, room=ROOM)
-    return {"total": part.total, **_page(agent, "search_records", arguments, part)}
+    words = elsewhere(agent, kind).strip()
+    if words and not part.total:
+        raise Semantic(f"resource: no {kind.name} of the hub's own match. {words}")
+    shown = {"total": part.total, **_page(agent, "search_records", arguments, part)}
+    message = {"message": f"These are the hub's own {kind.name}. {words}"} if words else {}
+    return {**shown, "source": "hub", **message}
 
 
 def _filter(given: dict[str, Any]) -> Filter:
@@ -197,8 +202,8 @@ SEARCH_RECORDS = Tool(
         " it to count, to make lists, and to find deals, companies and tickets. Dates are"
         " YYYY-MM-DD. CONTAINS_TOKEN ignores case; EQ and IN are exact. Call list_properties first"
         " when you do not know a property's name or its options. For one person, find_contacts is"
-        " quicker. Answers the total and a page of records; continue with the cursor. Records that"
-        " exist only in another CRM are not searched."
+        " quicker. Answers the total and a page of records; continue with the cursor. Records in"
+        " another CRM are not searched: message says so."
     ),
     takes=s.takes(
         ("resource",),
@@ -249,6 +254,8 @@ SEARCH_RECORDS = Tool(
         s.RECORD,
         ["id", "properties"],
         total={"type": "integer", "description": "Matches on all pages."},
+        source=s.SOURCE,
+        message={"type": "string"},
     ),
     run=_search_records,
     kinds=s.RESOURCES,
@@ -259,10 +266,16 @@ SEARCH_RECORDS = Tool(
 def _get_record(agent: Agent, arguments: Arguments) -> Answer:
     kind = KINDS[arguments["resource"]]
     names = tuple(arguments.get("properties", ()))
-    by = arguments.get("idProperty")
+    by, id = arguments.get("idProperty"), str(arguments["id"]).strip()
     remote = read_crm.is_remote(agent.hub, agent.account)
     if kind is CONTACTS and by is None:
-        frame, found, links = _contact(agent, str(arguments["id"]).strip(), names, remote=remote)
+        frame, found, links = _contact(agent, id, names, remote=remote)
+    elif kind is CONTACTS and remote and by in ("email", "phone"):
+        contact = _by_identity(agent, by, id, names)
+        if contact is None:
+            title = source(agent, remote=True)
+            raise NotFound(f"id: {title} has no contact with this {by}; find_contacts finds ids.")
+        frame, found, links = _theirs(agent, contact)
     else:
         frame, found, links = _own_record(agent, kind, arguments, names)
     state = cursors.state_of(agent, "get_record", arguments)
@@ -292,9 +305,14 @@ def _contact(agent: Agent, id: str, names: tuple[str, ...], *, remote: bool) -> 
     contact = read_crm.read_contact(
         agent.hub, agent.account, known.crm_id, list(names or DEFAULT_NAMES)
     )
+    return _theirs(agent, contact)
+
+
+def _theirs(agent: Agent, contact: Contact) -> Found:
+    """Return a contact of another CRM."""
     shown = contact_shown(contact)
     found: dict[str, str] = shown.pop("properties")
-    return {**shown, "source": "crm"}, found, {}
+    return {**shown, "source": source(agent, remote=True)}, found, {}
 
 
 def _only(found: dict[str, str], names: tuple[str, ...]) -> dict[str, str]:
@@ -305,12 +323,14 @@ def _own_record(agent: Agent, kind: Kind, arguments: Arguments, names: tuple[str
     records, account = agent.hub.records, agent.account
     by, id = arguments.get("idProperty"), str(arguments["id"]).strip()
     if by is None:
-        stored = records.stored(account, kind, [own_id(kind, id, "id")])
+        stored = records.stored(account, kind, [own_id(agent, kind, id, "id")])
     else:
         stored = records.stored_by(account, kind, by, [id])
     if not stored:
         what = missing(kind, id) if by is None else f"There is no {kind.singular} with this {by}."
-        raise NotFound(f"{what} find_contacts and search_records find ids.")
+        raise NotFound(
+            f"{what}{elsewhere(agent, kind) or ' find_contacts and search_records find ids.'}"
+        )
     record = stored[0]
     frame = {
         "id": str(record.id),

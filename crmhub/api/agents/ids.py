@@ -1,13 +1,28 @@
-"""Read the ids of records that agents send."""
+"""Read the ids of records that agents send, and say where the records of an account are."""
 
 from __future__ import annotations
 
 from crmhub.adapter import is_record_id
+from crmhub.api.agents.agent import Agent
 from crmhub.errors import BadRequest
+from crmhub.helpers import read_crm
 from crmhub.properties.kinds import Kind
 
 
-def own_id(kind: Kind, sent: object, where: str) -> int:
+def source(agent: Agent, *, remote: bool) -> str:
+    """Return the `source` of an answer: hub, or the name of the account's CRM."""
+    return read_crm.crm_title(agent.hub, agent.account) if remote else "hub"
+
+
+def elsewhere(agent: Agent, kind: Kind) -> str:
+    """Return a sentence for an account whose records are in another CRM, "" for all others."""
+    if not read_crm.is_remote(agent.hub, agent.account):
+        return ""
+    title = read_crm.crm_title(agent.hub, agent.account)
+    return f" This account's {kind.name} are in {title}, which this tool does not reach."
+
+
+def own_id(agent: Agent, kind: Kind, sent: object, where: str) -> int:
     """Return the id of one of the hub's own records as an integer.
 
     `where`: the argument, for the message. Raises BadRequest for a text that cannot be an id.
@@ -18,5 +33,6 @@ def own_id(kind: Kind, sent: object, where: str) -> int:
         raise BadRequest(
             f"{where}: {shown!r} is not the id of a {kind.singular} in the hub; send a number such"
             " as 481516234211, as search_records and find_contacts answer it."
+            + elsewhere(agent, kind)
         )
     return int(text)

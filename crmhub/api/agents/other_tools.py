@@ -9,7 +9,7 @@ from typing import Any
 from crmhub.adapter import Problem
 from crmhub.api.agents import schemas as s
 from crmhub.api.agents.agent import Agent
-from crmhub.api.agents.ids import own_id
+from crmhub.api.agents.ids import elsewhere, own_id
 from crmhub.api.agents.tool import Answer, Arguments, Tool
 from crmhub.api.agents.write_tools import WINDOW_MS, derived_key, refused_shown
 from crmhub.errors import BadRequest, NotFound, Semantic
@@ -26,12 +26,16 @@ from crmhub.records.writing import missing
 
 def _link_records(agent: Agent, arguments: Arguments) -> Answer:
     kind, to = KINDS[arguments["resource"]], KINDS[arguments["toResource"]]
-    id, to_id = own_id(kind, arguments["id"], "id"), own_id(to, arguments["toId"], "toId")
+    id, to_id = (
+        own_id(agent, kind, arguments["id"], "id"),
+        own_id(agent, to, arguments["toId"], "toId"),
+    )
     if (kind, id) == (to, to_id):
         raise Semantic(f"toId: {kind.singular} {id} cannot be linked to itself.")
     for one, number, where in ((kind, id, "id"), (to, to_id, "toId")):
         if not agent.hub.records.stored(agent.account, one, [number]):
-            raise NotFound(f"{where}: {missing(one, str(number))} search_records finds ids.")
+            words = elsewhere(agent, one) or " search_records finds ids."
+            raise NotFound(f"{where}: {missing(one, str(number))}{words}")
     [record] = agent.hub.records.stored(agent.account, kind, [id])
     linked = to_id in record.associations.get(to.name, ())
     shown = {"id": str(id), "toId": str(to_id)}

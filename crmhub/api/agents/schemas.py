@@ -57,7 +57,7 @@ NAMES: Shape = {
     "examples": [["email", "lifecyclestage"]],
 }
 CURSOR = text(
-    "The cursor of the previous answer, for what follows. Send the other arguments unchanged.",
+    "The previous answer's cursor; send the other arguments unchanged.",
     maxLength=8000,
 )
 LIMIT: Shape = {
@@ -65,43 +65,29 @@ LIMIT: Shape = {
     "minimum": 1,
     "maximum": 100,
     "default": 10,
-    "description": "At most this many; an answer may hold fewer and then has a cursor.",
-    "examples": [10],
+    "description": "An answer may hold fewer, and then has a cursor.",
 }
 DRY_RUN: Shape = {
     "type": "boolean",
     "default": False,
-    "description": "true: check everything and say what would happen, but write nothing.",
+    "description": "true: check, say what would happen, and write nothing.",
 }
 KEY = text(
-    "Names this call: the same key again within 24 hours is answered with the first result.",
+    "Names this call: sent again within 24 hours, it is answered with the first result.",
     "order-4711",
     minLength=1,
     maxLength=LONGEST_KEY,
     pattern=r"^[!-~]([ -~]*[!-~])?$",
 )
 
-ERROR: Shape = {
-    "type": "object",
-    "description": "What was wrong and what to send instead.",
-    "properties": {
-        "status": {"type": "string", "enum": ["error"]},
-        "category": {"type": "string"},
-        "message": {"type": "string"},
-        "timestamp": {"type": "string"},
-    },
-    "required": ["category", "message", "timestamp", "status"],
-}
+# Short, since it stands in the list of tools once for each.
+ERROR: Shape = {"type": "object", "required": ["category", "message", "timestamp", "status"]}
 _VALUES: Shape = {"type": "object", "additionalProperties": {"type": "string"}}
 _STRING: Shape = {"type": "string"}
 _REFUSED: Shape = {
     "type": "array",
     "description": "Properties that were not stored, with the reasons.",
-    "items": {
-        "type": "object",
-        "properties": {"name": _STRING, "reason": _STRING},
-        "required": ["name", "reason"],
-    },
+    "items": {"type": "object", "required": ["name", "reason"]},
 }
 RECORD: Mapping[str, Shape] = {
     "id": {"type": "string"},
@@ -112,7 +98,7 @@ RECORD: Mapping[str, Shape] = {
     "url": {"type": "string", "description": "The record's page in the CRM."},
     "omitted": {
         "type": "object",
-        "description": "Values too long to show, with their lengths; get_record reads them.",
+        "description": "Long values, with their lengths: get_record reads them.",
         "additionalProperties": {"type": "integer"},
     },
     "omittedCount": {"type": "integer"},
@@ -123,8 +109,7 @@ _PAGE: Mapping[str, Shape] = {
 }
 SOURCE: Shape = {
     "type": "string",
-    "enum": ["hub", "crm"],
-    "description": "Where this was read: the hub's own records, or the account's CRM.",
+    "description": "Where this was read: hub, its own records, or the name of the account's CRM.",
 }
 
 
@@ -153,7 +138,7 @@ def written(**own: Shape) -> Shape:
         actionId={"type": "string", "description": "For get_action."},
         refused=_REFUSED,
         url=_STRING,
-        wouldBe={"type": "string", "description": "Of a dry run: what the call would do."},
+        wouldBe={"type": "string", "description": "What a dry run would have done."},
         properties=_VALUES,
         **own,
     )

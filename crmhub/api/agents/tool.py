@@ -9,6 +9,7 @@ from typing import Any
 from mcp_types import Tool as Described
 from mcp_types import ToolAnnotations
 
+from crmhub.accounts.accounts import Account
 from crmhub.api.agents.agent import Agent
 from crmhub.api.agents.arguments import check
 from crmhub.api.agents.schemas import Shape
@@ -24,7 +25,8 @@ class Tool:
 
     `kinds` and `right` (`read` or `write`) give the scopes: a tool is listed if the key has the
     right on one of the kinds. With `chooses`, the argument `resource` names the kind of a call, and
-    `default` is the kind without it.
+    `default` is the kind without it. `demands` returns the arguments that an account requires
+    beside those that `takes` does.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Tool:
     rights: tuple[str, ...] = ("read",)
     chooses: bool = False
     default: str = ""
+    demands: Callable[[Account], Collection[str]] = lambda account: ()
     destructive: bool = False
     idempotent: bool = False
 
@@ -66,10 +69,14 @@ class Tool:
             ),
         )
 
+    def takes_of(self, account: Account) -> Shape:
+        """Return the schema of the arguments, with those that the account requires."""
+        return {**self.takes, "required": [*self.takes["required"], *self.demands(account)]}
+
     def schema_for(self, agent: Agent) -> Shape:
         """Return the schema of the arguments, with the kinds of record that the agent may use."""
         if not self.chooses:
-            return self.takes
+            return self.takes_of(agent.account)
         kinds = self.kinds_for(agent.scopes)
         properties: Shape = self.takes["properties"]
         named = {**properties["resource"], "enum": kinds}
@@ -84,7 +91,7 @@ class Tool:
         lacks a scope, and the errors of the tool.
         """
         self.require(agent, self.kinds)
-        check(self.takes, arguments)
+        check(self.takes_of(agent.account), arguments)
         if self.chooses:
             self.require(agent, [arguments.get("resource", self.default)])
         return self.run(agent, arguments)

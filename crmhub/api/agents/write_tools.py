@@ -13,7 +13,7 @@ from crmhub.api.agents import dry_runs
 from crmhub.api.agents import schemas as s
 from crmhub.api.agents.agent import Agent
 from crmhub.api.agents.cursors import digest
-from crmhub.api.agents.ids import own_id
+from crmhub.api.agents.ids import elsewhere, own_id
 from crmhub.api.agents.tool import Answer, Arguments, Tool
 from crmhub.api.agents.written_values import Sent, check_stage, split_known
 from crmhub.errors import BadRequest, NotFound, Semantic, listed
@@ -60,7 +60,7 @@ def _lead(agent: Agent, arguments: Arguments) -> Answer:
     lead = CreateLead(
         "",
         arguments["name"].strip(),
-        arguments["email"].strip(),
+        arguments.get("email", "").strip(),
         arguments.get("phone", "").strip(),
         properties=values.known,
     )
@@ -126,14 +126,14 @@ LEAD = Tool(
         "Store a person in the account's CRM: updates the contact with this email, or creates one."
         " Use it for every new person, and to add a phone or properties to a known one; you need"
         " not look for the contact first. Do not use it to change a contact's email, or without a"
-        " real name and email: ask the user for them. A property that cannot be stored does not"
-        " sink the lead: it is named in refused with the reason. The same call again changes"
-        " nothing and answers unchanged. Answers the contactId that create_deal, create_ticket,"
-        " set_properties and get_record take; queued means that the hub finishes it: see"
-        " get_action."
+        " real name and email (or phone, where email is not required): ask the user for them. A"
+        " property that cannot be stored does not sink the lead: refused names it with the reason."
+        " The same call again changes nothing and answers unchanged. Answers the contactId that"
+        " create_deal, create_ticket, set_properties and get_record take; queued means that the hub"
+        " finishes it: see get_action."
     ),
     takes=s.takes(
-        ("name", "email"),
+        ("name",),
         name=s.text("The person's full name.", "Ada Lovelace", minLength=1, maxLength=500),
         email=s.text("The person's email address.", "ada@example.com", minLength=1, maxLength=320),
         phone=s.text("With country code.", "+12025550123", maxLength=60),
@@ -143,6 +143,7 @@ LEAD = Tool(
     ),
     answers=s.written(contactId={"type": "string"}),
     run=_lead,
+    demands=lambda account: ("email",) if account.switches.lead_requires == "email" else (),
     kinds=("contacts",),
     rights=("write",),
     destructive=True,
@@ -173,13 +174,16 @@ def _set_properties(agent: Agent, arguments: Arguments) -> Answer:
 def _change_own(agent: Agent, arguments: Arguments, sent: Sent) -> Answer:
     """Change a deal, company or ticket of the hub; one bad value refuses all, as in the API."""
     kind = KINDS[arguments["resource"]]
-    record_id = own_id(kind, arguments["id"], "id")
+    record_id = own_id(agent, kind, arguments["id"], "id")
     texts = {name: text or "" for name, text in sent.items()}
-    if arguments.get("dryRun"):
-        return dry_runs.own_record(agent, kind, record_id, texts)
-    record, changed = agent_writes.change(
-        agent.hub, agent.account, kind, record_id, texts, by=agent.author
-    )
+    try:
+        if arguments.get("dryRun"):
+            return dry_runs.own_record(agent, kind, record_id, texts)
+        record, changed = agent_writes.change(
+            agent.hub, agent.account, kind, record_id, texts, by=agent.author
+        )
+    except NotFound as exc:
+        raise NotFound(f"{exc.message}{elsewhere(agent, kind)}") from None
     return {
         "status": "updated" if changed else "unchanged",
         "message": "",

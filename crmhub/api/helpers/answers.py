@@ -21,7 +21,7 @@ from werkzeug.exceptions import HTTPException
 from crmhub.accounts.accounts import Account
 from crmhub.adapter import Problem
 from crmhub.api.helpers.bodies import HelperBody
-from crmhub.api.helpers.formats import format_of_error, requested_format
+from crmhub.api.helpers.formats import CHANNELS, format_of_error, requested_format
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import HEADER as API_KEY
 from crmhub.api.http.authentication import SECRET, hub, take_place
@@ -245,9 +245,15 @@ class ManychatAction(ma.Schema):
 class ManychatContent(ma.Schema):
     """Schema of the content of Manychat's dynamic block: actions alone."""
 
+    type = fields.String(
+        metadata={
+            "enum": [type for type in CHANNELS.values() if type],
+            "description": "The channel, as `channel` in the query names it; none for Messenger.",
+        }
+    )
     messages = fields.List(fields.Dict(), required=True)
     actions = fields.List(fields.Nested(ManychatAction), required=True)
-    quick_replies = fields.List(fields.Dict(), required=True)
+    quick_replies = fields.List(fields.Dict())
 
 
 class ManychatAnswer(ma.Schema):

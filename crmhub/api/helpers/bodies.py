@@ -18,7 +18,7 @@ import flask
 import marshmallow as ma
 from marshmallow import fields
 
-from crmhub.api.field_types import SCALARS, scalar
+from crmhub.api.field_types import scalar
 from crmhub.api.http.reading import problems_of, read_json
 from crmhub.errors import BadRequest, listed
 from crmhub.helpers.inputs import Sent, filled, short_name
@@ -261,10 +261,7 @@ class PropertyValues(fields.Field[Sent]):
             },
             metadata={
                 "type": "object",
-                "additionalProperties": {
-                    "type": [*SCALARS, "array", "null"],
-                    "items": {"type": SCALARS},
-                },
+                "additionalProperties": {"type": "string"},
                 "description": "Property name to value.",
             },
             **kwargs,

@@ -27,6 +27,10 @@ RESERVED = frozenset(
 """The keys of answers that win over properties with the same name, `url` where the CRM has one."""
 PREFIX = "prop_"
 """The prefix of the names that Chatfuel and Manychat store such properties under."""
+CHANNELS = MappingProxyType(
+    {"messenger": "", "instagram": "instagram", "whatsapp": "whatsapp", "telegram": "telegram"}
+)
+"""The `type` of a Manychat answer by the query parameter `channel`; "" for no type."""
 # After the helper's own keys, in the order in which a bot is likely to need them.
 _SHARED = ("status", "message", "category", "refused", "actionId", "stale", "missing", "url")
 
@@ -64,7 +68,8 @@ def _manychat(answer: dict[str, Any]) -> dict[str, Any]:
     Manychat takes at most five actions, and each field must exist in the bot. The query parameter
     `fields` names the keys to store; without it, these are the helper's own keys, then `status`,
     `message` and so on. A blank value clears its field, lest the field keep the value of an earlier
-    call.
+    call. Outside of Messenger, Manychat takes the block only with the `type` of its channel, which
+    the query parameter `channel` names.
     """
     answer = _flattened(answer)
     own = [key for key in answer if key not in _SHARED]
@@ -76,10 +81,17 @@ def _manychat(answer: dict[str, Any]) -> dict[str, Any]:
         for key in keys
         if key in answer
     ]
-    return {
-        "version": "v2",
-        "content": {"messages": [], "actions": actions[:_MOST_ACTIONS], "quick_replies": []},
-    }
+    type = CHANNELS.get(_requested_channel(), "")
+    content: dict[str, Any] = {"type": type} if type else {}
+    content |= {"messages": [], "actions": actions[:_MOST_ACTIONS]}
+    if type not in ("whatsapp", "telegram"):
+        # Those two have none.
+        content["quick_replies"] = []
+    return {"version": "v2", "content": content}
+
+
+def _requested_channel() -> str:
+    return flask.request.args.get("channel", "").strip().lower() or "messenger"
 
 
 def _requested_fields() -> list[str]:
@@ -97,11 +109,14 @@ def requested_format(account: Account | None = None) -> Wrap:
     """Return the function for the form of this call's answer.
 
     The query parameter `format` chooses it, otherwise the account; without an account it is `flat`.
-    Raises BadRequest for an unknown form, and for too many `fields` of a Manychat answer.
+    Raises BadRequest for an unknown form, and for an unknown `channel` or too many `fields` of a
+    Manychat answer.
     """
     named = flask.request.args.get("format") or _format_of(account)
     if named not in FORMATS:
         raise BadRequest(f"format: is one of {', '.join(FORMATS)}")
+    if named == "manychat" and _requested_channel() not in CHANNELS:
+        raise BadRequest(f"channel: is one of {', '.join(CHANNELS)}")
     if named == "manychat" and len(_requested_fields()) > _MOST_ACTIONS:
         raise BadRequest(f"fields: Manychat stores at most {_MOST_ACTIONS} fields of an answer")
     return FORMATS[named]

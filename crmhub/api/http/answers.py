@@ -20,6 +20,10 @@ _ALWAYS = ("deals", "companies")
 _SOMETIMES = ("contacts", "tickets")
 
 
+OWN_RECORDS = {"X-Record-Source": "hub"}
+"""The header of answers with records: they are the hub's own, not those of the account's CRM."""
+
+
 class JsonAnswer(flask.Response):
     """A response with JSON that skips Werkzeug's final checks of the headers.
 

@@ -32,7 +32,7 @@ PATHS: Mapping[str, str] = {"public": "/openapi.json", "admin": "/openapi-admin.
 """Where each part of the document is served."""
 # Each takes about a megabyte.
 _MOST_FILES = 8
-_TITLES = {"public": "crmhub", "admin": "crmhub admin API"}
+_TITLES = {"public": "crmhub API", "admin": "crmhub admin API"}
 _DESCRIPTIONS = {
     "public": "The hub between chatbots and integrators and the CRMs: the public API for contacts,"
     " deals, companies and tickets, and the webhook helpers for chatbot builders.\n\n"

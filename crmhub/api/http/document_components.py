@@ -91,6 +91,10 @@ _HEADERS: dict[str, Shape] = {
         "description": "The version of the record's properties, for If-Match.",
         "schema": {"type": "string", "pattern": '^"[0-9]+"$'},
     },
+    "X-Record-Source": {
+        "description": "hub: these are the hub's own records, not those of the account's CRM.",
+        "schema": {"type": "string", "enum": ["hub"]},
+    },
     REPLAYED: {
         "description": f"This is the first answer to the request with this {IDEMPOTENCY}, again.",
         "schema": {"type": "string", "enum": ["true"]},
@@ -99,12 +103,13 @@ _HEADERS: dict[str, Shape] = {
 ALWAYS = ("X-Request-Id",)
 UNDER_API = ("X-Request-Id", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
 
+_TAG = '(W/)?"[0-9]{1,9}(--?[a-z]{2,10})?"'
 IF_MATCH = {
     "in": "header",
     "name": "If-Match",
-    "description": "Only when the record's ETag is one of these; else 409.",
+    "description": "Only when the record's ETag is one of these, weak or strong; else 409.",
     "required": False,
-    "schema": {"type": "string", "pattern": r'^(\*|"[0-9]{1,9}"( *, *"[0-9]{1,9}")*)$'},
+    "schema": {"type": "string", "pattern": rf"^(\*|{_TAG}( *, *{_TAG})*)$"},
     "example": "*",
 }
 

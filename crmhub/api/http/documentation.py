@@ -12,6 +12,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from crmhub.api.http.answers import OWN_RECORDS
 from crmhub.api.http.descriptions import description_of
 from crmhub.api.http.document_components import (
     ALWAYS,
@@ -144,6 +145,10 @@ def operation(view: Any, method: str, *, path: str, tag: str) -> dict[str, Any]:
     if documented.body is not None:
         doc["requestBody"] = documented.body
     doc["responses"] = documented.responses()
+    if tag in KINDS:
+        for each in doc["responses"].values():
+            if "content" in each:
+                each["headers"].update(header_references(OWN_RECORDS))
     _add_errors(doc, documented, method, path)
     return deepcopy(doc)
 

@@ -30,7 +30,6 @@ name_enum("PipelineKind", [name for name, kind in KINDS.items() if kind.pipeline
 name_enum("FilterOperator", OPERATORS)
 name_enum("IncludedField", INCLUDED)
 name_enum("PropertyType", TYPES)
-name_enum("Switch", ("true", "false"))
 
 
 def share_enums(document: dict[str, Any]) -> None:

@@ -306,6 +306,11 @@ def test_a_call_that_names_no_tool_is_a_protocol_error(
     assert words in error["message"]
 
 
+def test_the_list_of_tools_is_short_enough_for_a_model(agent: AgentCaller) -> None:
+    listed = agent.rpc("tools/list").text
+    assert len(listed) < 30_000
+
+
 def test_the_list_of_tools_has_one_page(agent: AgentCaller) -> None:
     assert agent.rpc("tools/list", {"cursor": "x"}).json["error"]["code"] == -32602
 

@@ -13,9 +13,11 @@ from crmhub.hub import Hub
 from crmhub.journal import action_queries
 from crmhub.journal.action_queries import Summary, Wanted
 from tests.api.agents.agent_calls import AgentCaller, caller_with
+from tests.api.helpers.helper_calls import switch
 from tests.clients import Client
 from tests.fakes import FAKE, adapters, fake_client
 
+TITLES = {"contacts": "", "deals": "dealname", "companies": "name", "tickets": "subject"}
 LEAD = {"name": "Ada Lovelace", "email": "ada@example.com"}
 
 
@@ -143,17 +145,95 @@ def test_contacts_of_another_crm_are_read_and_written_there(app: flask.Flask) ->
         assert (made["status"], made["contactId"]) == ("created", "c-1")
         assert made["refused"] == [{"name": "nothing", "reason": "no such property"}]
         found = agent.ok("find_contacts", email=LEAD["email"])
-        assert found["source"] == "crm"
+        assert found["source"] == "Fake"
         assert found["results"][0]["properties"]["firstname"] == "Ada"
         read = agent.ok("get_record", resource="contacts", id="c-1")
-        assert (read["source"], read["properties"]["email"]) == ("crm", LEAD["email"])
+        assert (read["source"], read["properties"]["email"]) == ("Fake", LEAD["email"])
         agent.ok("create_deal", contactId="c-1", properties={"dealname": "E"})
         assert [kind for kind, *_ in crm.linked] == ["deals"]
         assert "email or phone" in agent.call("find_contacts", query="Ada").message
-        # The other records are the hub's own, as in the public API.
-        assert agent.ok("search_records", resource="deals")["total"] == 0
-        # Nothing was asked of the CRM to find that out.
-        assert "not the id" in agent.call("get_record", resource="deals", id="deals-1").message
+
+
+def test_what_the_hub_cannot_know_of_another_crm_is_an_error_that_names_the_crm(
+    app: flask.Flask,
+) -> None:
+    with adapters(app, FAKE):
+        client, _ = fake_client(app)
+        agent = AgentCaller(client)
+        made = agent.ok("create_or_update_lead", **LEAD)
+        agent.ok("create_deal", contactId=made["contactId"], properties={"dealname": "E"})
+        links = {"id": "5", "toResource": "companies", "toId": "6"}
+        for resource, title in TITLES.items():
+            where = f"This account's {resource} are in Fake"
+            called = agent.call("search_records", resource=resource)
+            assert where in called.message
+            if resource == "contacts":
+                continue
+            for id in ("5", "deals-1"):
+                called = agent.call("get_record", resource=resource, id=id)
+                assert where in called.message, called.message
+            changed = {"id": "5", "properties": {title: "F"}}
+            for dry in (True, False):
+                called = agent.call("set_properties", resource=resource, **changed, dryRun=dry)
+                assert where in called.message
+            assert where in agent.call("link_records", resource=resource, **links).message
+        own = client.make("deals")
+        listed = agent.ok("search_records", resource="deals")
+        assert (listed["total"], listed["source"]) == (1, "hub")
+        assert "the hub's own deals" in listed["message"]
+        read = agent.ok("get_record", resource="deals", id=own)
+        assert read["source"] == "hub"
+
+
+def test_a_contact_of_another_crm_is_read_by_its_email_there(app: flask.Flask) -> None:
+    with adapters(app, FAKE):
+        client, _ = fake_client(app)
+        agent = AgentCaller(client)
+        agent.ok("create_or_update_lead", **LEAD)
+        by_email = {"resource": "contacts", "idProperty": "email"}
+        read = agent.ok("get_record", **by_email, id=LEAD["email"])
+        assert (read["id"], read["source"]) == ("c-1", "Fake")
+        called = agent.call("get_record", **by_email, id="nobody@example.com")
+        assert "Fake has no contact" in called.message
+
+
+def test_the_hubs_own_records_say_so(agent: AgentCaller) -> None:
+    made = agent.ok("create_or_update_lead", **LEAD)["contactId"]
+    by_email = {"resource": "contacts", "id": LEAD["email"], "idProperty": "email"}
+    for answer in (
+        agent.ok("find_contacts", email=LEAD["email"]),
+        agent.ok("find_contacts", query="Ada"),
+        agent.ok("get_record", resource="contacts", id=made),
+        agent.ok("get_record", **by_email),
+        agent.ok("search_records", resource="contacts"),
+        agent.ok("list_properties", resource="deals"),
+        agent.ok("list_pipelines", resource="deals"),
+    ):
+        assert answer["source"] == "hub"
+    assert "message" not in agent.ok("search_records", resource="tickets")
+
+
+def test_the_email_of_a_lead_is_optional_where_the_account_says_so(
+    app: flask.Flask, agent: AgentCaller
+) -> None:
+    def required() -> list[str]:
+        tools = {tool["name"]: tool for tool in agent.result("tools/list")["tools"]}
+        names: list[str] = tools["create_or_update_lead"]["inputSchema"]["required"]
+        return names
+
+    lead = {"name": "Ada Lovelace", "phone": "+12025550123"}
+    assert required() == ["name", "email"]
+    assert "email: is missing" in agent.call("create_or_update_lead", **lead).message
+    switch(app, agent.client, lead_requires="email_or_phone")
+    assert required() == ["name"]
+    tried = agent.ok("create_or_update_lead", **lead, dryRun=True)
+    assert tried["wouldBe"] == "create a contact"
+    made = agent.ok("create_or_update_lead", **lead)
+    assert made["status"] == "created"
+    tried = agent.ok("create_or_update_lead", **lead, dryRun=True)
+    assert tried["wouldBe"] == f"update contact {made['contactId']}"
+    for bad in ({"name": "Ada"}, {"name": "Ada", "phone": "12"}):
+        assert agent.call("create_or_update_lead", **bad).answer["category"] == "SemanticError"
 
 
 def test_a_lead_while_the_crm_is_down_is_queued_and_can_be_followed(app: flask.Flask) -> None:

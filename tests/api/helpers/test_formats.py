@@ -81,6 +81,26 @@ def test_a_call_may_name_the_fields_of_manychat(client: Client) -> None:
     assert six.json["status"] == "unchanged"
 
 
+def test_an_answer_for_manychat_names_the_channel_of_the_bot(client: Client, hub: Hub) -> None:
+    for channel in ("instagram", "whatsapp", "telegram", "Instagram"):
+        answer = client.helper(f"{CREATE}?format=manychat&channel={channel}", LEAD)
+        content = answer.json["content"]
+        assert content["type"] == channel.lower()
+        assert ("quick_replies" in content) == (content["type"] == "instagram")
+        assert content["actions"][0]["field_name"] == "contactId"
+    for query in ("", "&channel=", "&channel=messenger"):
+        answer = client.helper(f"{CREATE}?format=manychat{query}", LEAD)
+        assert "type" not in answer.json["content"]
+    unknown = client.helper(f"{CREATE}?format=manychat&channel=fax", LEAD)
+    assert "messenger, instagram, whatsapp, telegram" in refused(unknown, 400)
+    assert client.helper(f"{CREATE}?channel=fax", LEAD).json["status"] == "unchanged"
+    choose(client, hub, answer_format="manychat")
+    answer = client.helper(f"{CREATE}?channel=whatsapp", LEAD)
+    assert answer.json["content"]["type"] == "whatsapp"
+    drawn = "/crm-api-interface/getRandomInt?format=manychat&channel=telegram"
+    assert client.helper(drawn, {"min": 1, "max": 1}).json["content"]["type"] == "telegram"
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_hard_error_has_the_same_body_in_each_form(client: Client, hub: Hub, name: str) -> None:
     choose(client, hub, answer_format=name)

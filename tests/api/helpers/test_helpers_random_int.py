@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -133,7 +134,10 @@ def test_two_server_processes_called_at_once_share_the_turns_exactly(
 ) -> None:
     switch(app, client, rotation="round_robin")
     path = GET_RANDOM_INT.format(portal=client.ids.portal_id)
-    where = {"database_url": settings.database_url}
+    # Other tests have sealed secrets in this database.
+    [key] = settings.encryption_keys
+    keys = f"{key.id}:{b64encode(key.key).decode()}"
+    where = {"database_url": settings.database_url, "encryption_keys": keys}
     with (
         # An account may hold half of these.
         serving(tmp_path, "--workers", "2", "--threads", "80", "--no-worker", **where) as server,

@@ -403,6 +403,40 @@ def test_the_limits_of_the_specification_are_in_it(document: Schema) -> None:
     assert components["ContactBatchCreate"]["properties"]["inputs"]["maxItems"] == 100
 
 
+def test_switches_of_a_query_are_booleans(document: Schema) -> None:
+    found = {
+        (parameter["name"], parameter["schema"]["type"])
+        for _, _, operation in operations(document)
+        for parameter in operation.get("parameters", ())
+        if parameter["name"] in ("partial", "force")
+    }
+    assert found == {("partial", "boolean"), ("force", "boolean")}
+
+
+def test_values_of_properties_are_strings(document: Schema) -> None:
+    components = document["components"]["schemas"]
+    maps = {
+        f"{name}.{field}": shape["additionalProperties"]["type"]
+        for name, schema in components.items()
+        for field, shape in schema.get("properties", {}).items()
+        if field in ("properties", "props") and "additionalProperties" in shape
+    }
+    assert {"Contact.properties", "DealInput.properties", "TicketChange.properties"} <= maps.keys()
+    assert {"SetPropertiesInput.props", "NewForContactInput.properties"} <= maps.keys()
+    assert set(maps.values()) == {"string"}, maps
+    of_filters = components["Filter"]["properties"]
+    # null counts as no value.
+    assert of_filters["value"]["type"] == ["string", "null"]
+    assert of_filters["values"]["items"]["type"] == "string"
+
+
+def test_a_client_made_of_the_document_is_not_named_as_the_package_of_the_hub(
+    document: Schema,
+) -> None:
+    """Generators name a client after the title: `crmhub` would be crmhub-client, as ours."""
+    assert document["info"]["title"] in ("crmhub API", "crmhub admin API")
+
+
 def test_the_document_needs_no_key_and_stays_the_same(app: flask.Flask) -> None:
     http = app.test_client()
     for path in PATHS.values():

@@ -4,26 +4,26 @@
 import os
 from typing import TypeVar
 
-from crmhub_client import AuthenticatedClient, Client
-from crmhub_client.api.chatbot import (
+from crmhub_api_client import AuthenticatedClient, Client
+from crmhub_api_client.api.chatbot import (
     create_lead,
     get_properties_of_account,
     get_type,
     set_properties_of_account,
 )
-from crmhub_client.api.contacts import (
+from crmhub_api_client.api.contacts import (
     create_batch_of_contacts,
     create_contact,
     list_contacts,
     search_contacts,
     upsert_batch_of_contacts,
 )
-from crmhub_client.api.functions import (
+from crmhub_api_client.api.functions import (
     create_deal_for_contact,
     create_ticket_for_contact,
     get_random_int,
 )
-from crmhub_client.models import (
+from crmhub_api_client.models import (
     Contact,
     ContactAnswer,
     ContactBatchCreate,
