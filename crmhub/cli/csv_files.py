@@ -120,12 +120,16 @@ def import_(
         raise click.UsageError(
             f"{file} is not a regular file; an import reads its file several times."
         )
-    try:
-        b"email".decode(encoding or "utf-8", "replace")
-    except (LookupError, ValueError):
-        raise click.UsageError(
-            f"--encoding: {encoding} is not a known encoding; give for example cp1252."
-        ) from None
+    if encoding:
+        from crmhub.csv.encodings import ENCODINGS, normalize_encoding
+
+        try:
+            normalize_encoding(encoding)
+        except LookupError:
+            raise click.UsageError(
+                f"--encoding: {encoding[:40]} is not a known encoding; give one of"
+                f" {', '.join(ENCODINGS)}."
+            ) from None
     refused = refused or file.with_name(f"{file.stem}.refused.csv")
     with opened_hub() as hub:
         from crmhub.csv.columns import Choices, plan_columns

@@ -26,13 +26,14 @@ from crmhub.accounts.accounts import Account
 from crmhub.audit import Author
 from crmhub.csv.cells import CellReader
 from crmhub.csv.columns import Choices, Plan, plan_columns
-from crmhub.csv.formats import Formats, find_formats
+from crmhub.csv.formats import find_formats
 from crmhub.csv.links import LinkCell
 from crmhub.csv.progress import ImportedUpTo, StoredProgress, Tally
 from crmhub.csv.refused_rows import Refusals
 from crmhub.csv.row_writer import ParsedRow, RowsRefused, RowWriter
 from crmhub.csv.seen_values import SeenValues
-from crmhub.csv.spreadsheets import Position, Row, Sheet, unescape_formula
+from crmhub.csv.spreadsheets import Position, Row, Sheet
+from crmhub.csv.text_guards import unescape_formula
 from crmhub.database.connection import Connection
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic
 from crmhub.properties.catalogue import Catalogue
@@ -140,20 +141,17 @@ class Import:
             # One transaction: if the restart fails, the earlier progress is kept.
             self._database.transact(lambda tx: self._resume(tx, again))
 
-    def _find_formats(self, catalogue: Catalogue) -> Formats:
+    def _find_formats(self, catalogue: Catalogue) -> dict[str, str]:
         columns = {}
         for index, column in enumerate(self._columns):
             prop = catalogue.get(column.name)
             if prop is not None and prop.type in NUMBER_TYPES | DATE_TYPES:
                 columns[index] = "number" if prop.type in NUMBER_TYPES else "date"
         rows = ((row.line, row.cells) for row in self.sheet.read(self.sheet.start))
-        return find_formats(
-            rows,
-            columns,
-            delimiter=self.sheet.delimiter,
-            decimal=self._choices.decimal,
-            dates=self._choices.dates,
+        formats = find_formats(
+            rows, columns, decimal=self._choices.decimal, dates=self._choices.dates
         )
+        return {self._columns[index].name: format for index, format in formats.items()}
 
     def run(self) -> Iterator[Tally]:
         """Import the rest of the file; yield the tally after each batch.
@@ -221,23 +219,25 @@ class Import:
             )
             return ParsedRow(row, {}, frozenset(), fault=fault)
         cells = row.cells if self._choices.raw else [unescape_formula(cell) for cell in row.cells]
-        given = {
-            column.name: cell
-            for column, cell in zip(self._columns, cells, strict=True)
-            if column.name
-        }
+        given, guarded = {}, set()
+        for column, cell, written in zip(self._columns, cells, row.cells, strict=True):
+            if column.name:
+                given[column.name] = cell
+                guarded |= {column.name} if cell != written else set()
         links = [
             LinkCell(column.target, cell)
             for column, cell in zip(self._columns, cells, strict=True)
             if column.target and cell.strip()
         ]
         id = given.pop("id", "").strip()
-        values, fault = self._cells.read(given)
+        values, fault = self._cells.read(given, guarded)
         unique = {(name, v.strip().lower()) for name, v in values.items() if name in self._unique}
         unique |= {("id", id)}
         unique_values = frozenset((name, value) for name, value in unique if value)
         if id and not (id.isascii() and id.isdigit() and len(id) < 17):
             fault = f"id: {id[:40]!r} is not a record id"
+        if any("\0" in cell for cell in row.cells):
+            fault = "it contains the character U+0000; delete it"
         return ParsedRow(row, values, unique_values, id, fault, links)
 
     def _store(self, rows: Sequence[ParsedRow]) -> Tally:

@@ -297,10 +297,7 @@ def _opened(hub: Hub, job: ImportJob, settings: JobSettings) -> Iterator[Sheet]:
     with TemporaryDirectory(prefix="crmhub-import-") as directory:
         path = Path(directory) / job.file_name
         job_files.copy_file(hub.database, job.key, path)
-        try:
-            yield Sheet(path, delimiter=settings.delimiter, encoding=settings.encoding)
-        except LookupError:
-            raise BadRequest(f"{settings.encoding} is not a known encoding.") from None
+        yield Sheet(path, delimiter=settings.delimiter, encoding=settings.encoding)
 
 
 def _open_import(
