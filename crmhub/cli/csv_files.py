@@ -193,7 +193,7 @@ def import_(
             "refused": tally.refused,
             "refusedFile": str(refused) if tally.refused and not dry_run else "",
             "leftOut": job.plan.left_out,
-            "reasons": dict(job.reasons.most_common()),
+            "reasons": job.reasons.most_common(),
         }
         print_json(result | ({"dryRun": True} if dry_run else {}))
     else:
@@ -202,8 +202,8 @@ def import_(
         if tally.refused:
             where = "" if dry_run else f", with their reasons in {refused}"
             click.echo(f"{tally.refused:,} {would}refused{where}.")
-            for reason, count in job.reasons.most_common(_SHOWN_REASONS):
-                click.echo(f"  {count:,} × {reason}")
+            for text in job.reasons.describe(_SHOWN_REASONS):
+                click.echo(f"  {text}")
         if job.warning:
             click.echo(job.warning)
         if dry_run:

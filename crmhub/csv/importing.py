@@ -9,16 +9,15 @@ An invalid row is refused, and the other rows are imported nevertheless. The ref
 elsewhere with the reason; these rows can be corrected and imported like any other file. If all of
 the first rows are refused for the same reason, the import stops and stores nothing.
 
-A dry run writes each batch in a transaction that is rolled back.
+A dry run writes each batch in a transaction that is rolled back. Its caller may store its progress
+and continue it later.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import NoReturn
 
 from crmhub import audit
@@ -29,6 +28,7 @@ from crmhub.csv.columns import Choices, Plan, plan_columns
 from crmhub.csv.formats import find_formats
 from crmhub.csv.links import LinkCell
 from crmhub.csv.progress import ImportedUpTo, StoredProgress, Tally
+from crmhub.csv.refusal_reasons import RefusalReasons
 from crmhub.csv.refused_rows import Refusals
 from crmhub.csv.row_writer import ParsedRow, RowsRefused, RowWriter
 from crmhub.csv.seen_values import SeenValues
@@ -43,8 +43,6 @@ from crmhub.records.store import RecordStore
 
 _BATCH_ROWS = 500
 _FIRST_ROWS = 200
-_MAX_REASONS = 50
-_VALUES = re.compile(r'"[^"]*"|\'[^\']*\'|[0-9]+')
 _REMEDIES = (
     ("has this value already", "--by updates the existing records instead of creating new ones"),
     ("cells and the header", "name the character between the cells with --delimiter"),
@@ -66,6 +64,14 @@ class AllRefused(Semantic):
     """The error if all of the first rows are refused for the same reason; nothing is stored."""
 
 
+@dataclass(frozen=True, slots=True)
+class PausedDryRun:
+    """How far a dry run has come; `seen` has the unique values of its rows."""
+
+    up_to: ImportedUpTo
+    seen: bytes
+
+
 class _RolledBack(Exception):
     """Raised to roll back the transaction of a dry run."""
 
@@ -80,8 +86,8 @@ class Import:
 
     The constructor checks the columns and loads the progress of an earlier run. `run` imports the
     rest. `plan` is the assignment of the columns; `tally` has the numbers of rows imported and
-    refused so far, and `reasons` how often each kind of reason occurred in this run. `warning` is
-    set by a dry run that cannot foresee a limit.
+    refused so far, and `reasons` has the reasons of this run. `warning` is set by a dry run that
+    cannot foresee a limit.
     """
 
     def __init__(
@@ -98,13 +104,14 @@ class Import:
         dry_run: bool = False,
         stop_early: bool = True,
         key: str = "",
+        paused: PausedDryRun | None = None,
     ) -> None:
         """Prepare the import of `sheet`, or its continuation after an interruption.
 
         `refusals` takes the refused rows. With `again`, the progress of an earlier import is
         deleted, and the file is imported from its start. `key` identifies the import instead of the
         file's digest. With `stop_early`, the import stops if the first rows are all refused for the
-        same reason.
+        same reason. A dry run continues after `paused`.
 
         Raises Semantic for invalid columns, and if numbers or dates can be read in two ways. Raises
         Conflict if the file was already imported, if an unfinished import of it has other options,
@@ -112,7 +119,7 @@ class Import:
         """
         self.sheet = sheet
         self.tally = Tally()
-        self.reasons = Counter[str]()
+        self.reasons = RefusalReasons()
         self.warning = ""
         self._records = records
         self._database = records.database
@@ -124,6 +131,7 @@ class Import:
         self._dry_run = dry_run
         # The unique values of earlier rows, while a dry run goes on.
         self._seen: SeenValues | None = None
+        self._seen_before = paused.seen if paused else b""
         self._progress = StoredProgress(account.id, kind.code, key or sheet.digest, sheet.path.name)
         catalogues = load_catalogues(records, account)
         catalogue = catalogues[kind.name]
@@ -135,7 +143,11 @@ class Import:
         self._writer = RowWriter(records, account, kind, catalogues, choices)
         self._position = sheet.start
         self._refusals = refusals
-        if dry_run:
+        if paused:
+            up_to = paused.up_to
+            self.tally, self._position = up_to.tally, up_to.position
+            refusals.open(up_to.refused_bytes, behind=up_to.position.lines)
+        elif dry_run:
             refusals.open(0, behind=None)
         else:
             # One transaction: if the restart fails, the earlier progress is kept.
@@ -162,12 +174,18 @@ class Import:
         continued later.
         """
         if self._dry_run:
-            with closing(SeenValues()) as self._seen:
+            with closing(SeenValues(self._seen_before)) as self._seen:
                 yield from self._run()
             self._check_quota()
         else:
             yield from self._run()
             self._database.transact(self._end)
+
+    def pause(self) -> PausedDryRun:
+        """Return how far a dry run has come, so that it can be continued later."""
+        assert self._seen is not None
+        up_to = ImportedUpTo(self.tally, self._position, self._refusals.size)
+        return PausedDryRun(up_to, self._seen.dump())
 
     def _run(self) -> Iterator[Tally]:
         """Import the rest of the rows in batches; yield the tally after each batch."""
@@ -195,8 +213,8 @@ class Import:
         """
         if most == _BATCH_ROWS or self.tally.rows < _FIRST_ROWS:
             return most
-        if self.tally.rows == self.tally.refused and len(self.reasons) == 1:
-            self._stop(next(iter(self.reasons)))
+        if self.tally.rows == self.tally.refused and len(self.reasons.counts) == 1:
+            self._stop(next(iter(self.reasons.counts)))
         return _BATCH_ROWS
 
     def _stop(self, reason: str) -> NoReturn:
@@ -266,15 +284,9 @@ class Import:
                 self._store(rows[:middle])
                 return self._store(rows[middle:])
             else:
-                self._count_reasons(refused)
+                for line, reason in sorted(refused.items()):
+                    self.reasons.add(line, reason)
                 return self.tally
-
-    def _count_reasons(self, refused: Mapping[int, str]) -> None:
-        for reason in refused.values():
-            text = reason
-            known = _alike(text, self.reasons)
-            if known or len(self.reasons) < _MAX_REASONS:
-                self.reasons[known or text] += 1
 
     def _commit(
         self, end: Position, accepted: Sequence[ParsedRow], refused: Sequence[tuple[Row, str]]
@@ -368,9 +380,3 @@ class Import:
                 f"The plan allows {quota:,} {self._kind.name}, and there are {live:,}: the import"
                 f" will stop after {max(0, quota - live):,} new ones."
             )
-
-
-def _alike(reason: str, known: Counter[str]) -> str:
-    """Return the known reason that differs from this one in quoted values and numbers only."""
-    form = _VALUES.sub("…", reason)
-    return next((each for each in known if _VALUES.sub("…", each) == form), "")
