@@ -98,15 +98,15 @@ class _Evidence:
 
 
 def find_formats(
-    rows: Iterable[tuple[int, Sequence[str]]],
+    rows: Iterable[tuple[int, Mapping[int, str]]],
     columns: Mapping[int, str],
     *,
     decimal: str,
     dates: str,
 ) -> dict[int, str]:
-    """Determine the format of each column from its cells; `rows` are pairs of line and cells.
+    """Determine the format of each column from its cells.
 
-    `columns` maps the index of each column of numbers or dates to "number" or "date". The format is
+    `rows` are pairs of the line and the cells by index. `columns` maps the index of each column of numbers or dates to "number" or "date". The format is
     the decimal separator, or the order of day and month. A given `decimal` or `dates` is returned
     as it is. Raises Semantic if the cells of a column do not decide.
     """
@@ -114,8 +114,7 @@ def find_formats(
     evidence = {index: _Evidence() for index, format in given.items() if not format}
     for line, cells in rows if evidence else ():
         for index, found in evidence.items():
-            cell = cells[index] if index < len(cells) else ""
-            if cell:
+            if cell := cells[index]:
                 way = _number_way(cell) if columns[index] == "number" else _date_way(cell)
                 found.note(way, line, cell)
     for index, found in evidence.items():

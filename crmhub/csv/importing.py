@@ -159,7 +159,11 @@ class Import:
             prop = catalogue.get(column.name)
             if prop is not None and prop.type in NUMBER_TYPES | DATE_TYPES:
                 columns[index] = "number" if prop.type in NUMBER_TYPES else "date"
-        rows = ((row.line, row.cells) for row in self.sheet.read(self.sheet.start))
+        rows = (
+            (row.line, {index: self._text(row.cells[index]) for index in columns})
+            for row in self.sheet.read(self.sheet.start)
+            if len(row.cells) == len(self._columns)
+        )
         formats = find_formats(
             rows, columns, decimal=self._choices.decimal, dates=self._choices.dates
         )
@@ -229,6 +233,9 @@ class Import:
 
     # Rows
 
+    def _text(self, cell: str) -> str:
+        return cell if self._choices.raw else unescape_formula(cell)
+
     def _read(self, row: Row) -> ParsedRow:
         if len(row.cells) != len(self.sheet.header):
             fault = (
@@ -236,7 +243,7 @@ class Import:
                 f" a cell that contains {self.sheet.delimiter!r} needs quotes"
             )
             return ParsedRow(row, {}, frozenset(), fault=fault)
-        cells = row.cells if self._choices.raw else [unescape_formula(cell) for cell in row.cells]
+        cells = [self._text(cell) for cell in row.cells]
         given, guarded = {}, set()
         for column, cell, written in zip(self._columns, cells, row.cells, strict=True):
             if column.name:

@@ -160,6 +160,12 @@ def test_a_file_of_excel_has_its_numbers_days_and_letters(acme):
         ("Deal name;Amount", "A;1.234", ("--decimal", ","), "Line 2 has 1.234, which can be read"),
         (
             "Deal name,Amount",
+            'A,="1.234"',
+            ("--decimal", ","),
+            "Line 2 has 1.234, which can be read",
+        ),
+        (
+            "Deal name,Amount",
             "A,1.234 €",
             ("--decimal", ","),
             "Line 2 has 1.234 €, which can be read",

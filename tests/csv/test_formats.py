@@ -48,7 +48,7 @@ def test_a_day_is_read_by_the_order_of_the_file(cell, order, date):
 
 
 def found(*cells, kind="number", decimal="", dates=""):
-    rows = [(line, [cell]) for line, cell in enumerate(cells, 2)]
+    rows = [(line, {0: cell}) for line, cell in enumerate(cells, 2)]
     return find_formats(rows, {0: kind}, decimal=decimal, dates=dates)[0]
 
 
@@ -70,12 +70,14 @@ def test_an_unambiguous_cell_decides_for_its_column():
 
 
 def test_a_column_does_not_decide_for_another_one():
-    rows = [(2, ["1,5", "2.5", "31/3/2024", "3/31/2024"])]
+    rows = [(2, dict(enumerate(["1,5", "2.5", "31/3/2024", "3/31/2024"])))]
     kinds = {0: "number", 1: "number", 2: "date", 3: "date"}
     formats = find_formats(rows, kinds, decimal="", dates="")
     assert formats == {0: ",", 1: ".", 2: "dmy", 3: "mdy"}
     with pytest.raises(Semantic, match=r"Line 2 has 1\.234, which can be read in two ways"):
-        find_formats([(2, ["1,5", "1.234"])], {0: "number", 1: "number"}, decimal="", dates="")
+        find_formats(
+            [(2, {0: "1,5", 1: "1.234"})], {0: "number", 1: "number"}, decimal="", dates=""
+        )
 
 
 @pytest.mark.parametrize(
