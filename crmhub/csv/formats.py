@@ -106,9 +106,10 @@ def find_formats(
 ) -> dict[int, str]:
     """Determine the format of each column from its cells.
 
-    `rows` are pairs of the line and the cells by index. `columns` maps the index of each column of numbers or dates to "number" or "date". The format is
-    the decimal separator, or the order of day and month. A given `decimal` or `dates` is returned
-    as it is. Raises Semantic if the cells of a column do not decide.
+    `rows` are pairs of the line and the cells by index. `columns` maps the index of each column of
+    numbers or dates to "number" or "date". The format is the decimal separator, or the order of day
+    and month. A given `decimal` or `dates` is returned as it is. Raises Semantic if the cells of a
+    column do not decide.
     """
     given = {index: decimal if kind == "number" else dates for index, kind in columns.items()}
     evidence = {index: _Evidence() for index, format in given.items() if not format}
