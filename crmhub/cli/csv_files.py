@@ -120,12 +120,16 @@ def import_(
         raise click.UsageError(
             f"{file} is not a regular file; an import reads its file several times."
         )
-    try:
-        b"email".decode(encoding or "utf-8", "replace")
-    except (LookupError, ValueError):
-        raise click.UsageError(
-            f"--encoding: {encoding} is not a known encoding; give for example cp1252."
-        ) from None
+    if encoding:
+        from crmhub.csv.encodings import ENCODINGS, normalize_encoding
+
+        try:
+            normalize_encoding(encoding)
+        except LookupError:
+            raise click.UsageError(
+                f"--encoding: {encoding[:40]} is not a known encoding; give one of"
+                f" {', '.join(ENCODINGS)}."
+            ) from None
     refused = refused or file.with_name(f"{file.stem}.refused.csv")
     with opened_hub() as hub:
         from crmhub.csv.columns import Choices, plan_columns
@@ -189,7 +193,7 @@ def import_(
             "refused": tally.refused,
             "refusedFile": str(refused) if tally.refused and not dry_run else "",
             "leftOut": job.plan.left_out,
-            "reasons": dict(job.reasons.most_common()),
+            "reasons": job.reasons.most_common(),
         }
         print_json(result | ({"dryRun": True} if dry_run else {}))
     else:
@@ -198,8 +202,8 @@ def import_(
         if tally.refused:
             where = "" if dry_run else f", with their reasons in {refused}"
             click.echo(f"{tally.refused:,} {would}refused{where}.")
-            for reason, count in job.reasons.most_common(_SHOWN_REASONS):
-                click.echo(f"  {count:,} × {reason}")
+            for text in job.reasons.describe(_SHOWN_REASONS):
+                click.echo(f"  {text}")
         if job.warning:
             click.echo(job.warning)
         if dry_run:

@@ -20,6 +20,7 @@ from crmhub.console.list_filters import text
 from crmhub.console.pages import done, page, refused
 from crmhub.console.sessions import author
 from crmhub.csv.columns import Choices, Column
+from crmhub.csv.encodings import ENCODINGS
 from crmhub.csv.jobs import ImportJob, JobSettings
 from crmhub.errors import BadRequest, HubError
 from crmhub.hub import Hub
@@ -28,20 +29,12 @@ from crmhub.operations.import_jobs import Preview
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import KINDS, Kind
 
-ENCODINGS = (
-    ("", "Detect"), ("utf-8", "UTF-8"), ("utf-16", "UTF-16"),
-    ("cp1252", "Windows, Western Europe (cp1252)"),
-    ("cp1250", "Windows, Central Europe (cp1250)"),
-    ("cp1251", "Windows, Cyrillic (cp1251)"), ("cp1253", "Windows, Greek (cp1253)"),
-    ("cp1254", "Windows, Turkish (cp1254)"), ("iso8859-15", "Latin-9 (ISO 8859-15)"),
-    ("mac_roman", "Mac, Western Europe"), ("cp850", "DOS (cp850)"),
-    ("shift_jis", "Japanese (Shift JIS)"), ("gb18030", "Chinese (GB 18030)"),
-)  # fmt: skip
 DELIMITERS = (("", "Detect"), (",", "Comma"), (";", "Semicolon"), ("\t", "Tab"), ("|", "Bar |"))
 DECIMALS = (("", "Detect"), (".", "Point: 1,234.50"), (",", "Comma: 1.234,50"))
 DATES = (("", "Detect"), ("dmy", "Day first: 31/12/2024"), ("mdy", "Month first: 12/31/2024"))
 SKIPPED = {
     "ignored": "No property has this name.",
+    "repeated": "An earlier column holds this property.",
     "only HubSpot fills it in": "Only HubSpot fills this in.",
     "the hub fills it in": "The hub fills this in.",
 }
@@ -53,7 +46,7 @@ _MOST_OPTIONS = 20_000
 # The options of the command in messages, and the fields of the form that replace them.
 _FORM_WORDS = (
     (r" Name one with --column 'TITLE=NAME'.*?--ignore-unknown\)", " Choose one, or skip it"),
-    (r"(?:leave|left) (one|it) out with --column 'TITLE='", r"skip \1"),
+    (r"leave it out with --column '[^\0]*?='", "skip it"),
     (r"name (the|a) column (of .*?) with --column 'TITLE=NAME'", r"choose \1 column \2"),
     (r"(?:the character )?(?:between the cells )?with --delimiter", "the delimiter below"),
     (r"Name the right encoding with --encoding", "Choose the right encoding below"),
@@ -236,7 +229,7 @@ def _shown(client_id: str, id: str, settings: JobSettings | None = None) -> dict
         "by": _by_choices(catalogue),
         "targets": _targets(account, job.kind),
         "skipped": SKIPPED,
-        "encodings": ENCODINGS,
+        "encodings": (("", "Detect"), *ENCODINGS.items()),
         "delimiters": DELIMITERS,
         "decimals": DECIMALS,
         "dates": DATES,

@@ -8,18 +8,20 @@ validation of the value explains the fault.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from crmhub.adapter.coercion import Misfit, Options, Unclear
 from crmhub.adapter.reading import truth_in_any_language
-from crmhub.csv.formats import Formats, read_date, read_number
+from crmhub.csv.formats import read_date, read_number
+from crmhub.csv.text_guards import has_lost_digits
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.definitions import Property
 from crmhub.properties.values import DATE_TYPES, NUMBER_TYPES
 
-_SHORTENED = re.compile(r"[0-9][.,][0-9]+E\+[0-9]+", re.IGNORECASE)
+# Programs write a column of phones with an empty cell as floating-point numbers.
+_WHOLE_NUMBER = re.compile(r"([1-9][0-9]{6,14})[.,]0+")
 _WITHOUT_ZONE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2})?")
 
 
@@ -28,9 +30,12 @@ class UnclearCell(ValueError):
 
 
 class CellReader:
-    """Converts the cells of a row to property values of one kind of record."""
+    """Converts the cells of a row to property values of one kind of record.
 
-    def __init__(self, catalogue: Catalogue, formats: Formats, timezone: str) -> None:
+    `formats` has the decimal separator, or the order of day and month, by property.
+    """
+
+    def __init__(self, catalogue: Catalogue, formats: Mapping[str, str], timezone: str) -> None:
         self._catalogue = catalogue
         self._formats = formats
         self._zone = ZoneInfo(timezone) if timezone else None
@@ -41,10 +46,13 @@ class CellReader:
         }
         self._stages = _stage_labels(catalogue)
 
-    def read(self, cells: Mapping[str, str]) -> tuple[dict[str, str], str]:
+    def read(
+        self, cells: Mapping[str, str], guarded: Collection[str]
+    ) -> tuple[dict[str, str], str]:
         """Return the values of a row by property, and its first fault or "".
 
-        `cells` maps the names of properties to cells; an empty cell gives "".
+        `cells` maps the names of properties to cells; an empty cell gives "". Those of `guarded`
+        were marked as text.
         """
         kind, fault = self._catalogue.kind, ""
         values: dict[str, str] = {}
@@ -54,6 +62,7 @@ class CellReader:
                 values[name] = cell
                 continue
             try:
+                _check_digits(prop, cell, is_guarded=name in guarded)
                 values[name] = self._value(prop, cell)
             except UnclearCell as exc:
                 values[name] = cell
@@ -70,17 +79,15 @@ class CellReader:
         if prop.name in self._options:
             return self._option(prop, cell)
         if prop.type in NUMBER_TYPES:
-            return read_number(cell, self._formats.decimal) or cell
+            return read_number(cell, self._formats[prop.name]) or cell
         if prop.type in DATE_TYPES:
-            text = read_date(cell, self._formats.dates) or cell.strip()
+            text = read_date(cell, self._formats[prop.name]) or cell.strip()
             return self._in_utc(text) if prop.type == "datetime" else text
         if prop.type == "bool":
             # A file may come from a spreadsheet in another language than the account's.
             return truth_in_any_language(cell) or cell
-        if prop.type == "phone" and _SHORTENED.fullmatch(cell.strip()):
-            raise UnclearCell(
-                f'"{cell.strip()}" was shortened by a spreadsheet; format the column as text there'
-            )
+        if prop.type == "phone" and (whole := _WHOLE_NUMBER.fullmatch(cell.strip())):
+            return whole[1]
         return cell
 
     def _option(self, prop: Property, cell: str) -> str:
@@ -123,6 +130,19 @@ class CellReader:
         except (ValueError, OverflowError):
             return text
         return moment.replace(tzinfo=None).isoformat(sep=" ")
+
+
+def _check_digits(prop: Property, cell: str, *, is_guarded: bool) -> None:
+    """Raise UnclearCell if a spreadsheet has shortened the number in a cell."""
+    is_number, is_phone = prop.type in NUMBER_TYPES, prop.type == "phone"
+    if is_guarded and not is_number and not is_phone:
+        return
+    if has_lost_digits(cell, is_number=is_number, is_phone=is_phone):
+        right = "a number with all digits" if is_number else "text"
+        raise UnclearCell(
+            f'"{cell.strip()[:40]}" was shortened by a spreadsheet; format the column as {right}'
+            " there"
+        )
 
 
 def _stage_labels(catalogue: Catalogue) -> Mapping[str, list[tuple[str, str]]]:

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from crmhub.csv.headings import hubspot_property
 from crmhub.csv.refused_rows import ADDED_COLUMNS
-from crmhub.csv.spreadsheets import unescape_formula
+from crmhub.csv.text_guards import unescape_formula
 from crmhub.errors import Semantic, listed
 from crmhub.properties.catalogue import FIELDS, Catalogue
 from crmhub.properties.definitions import Property
@@ -20,6 +20,8 @@ from crmhub.properties.values import TEXT_TYPES
 DATE_ORDERS = ("", "dmy", "mdy")
 DECIMALS = ("", ".", ",")
 _NO_LETTERS = re.compile(r"[\W_]+")
+_NUMBERED = re.compile(r"(.+) \([0-9]+\)", re.DOTALL)
+_SHOWN_TITLES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,23 +119,31 @@ def plan_columns(
     `catalogues` has the catalogue of each kind of record, for links.
     """
     problems = [
-        (f"{option} {title}", f"no column has this title; they are {', '.join(titles)}")
+        (f"{option} {title}", f"no column has this title; they are {_listing(titles)}")
         for option, given in (("--column", choices.columns), ("--link", choices.links))
         for title in given
         if title not in titles
     ]
     columns: list[Column] = []
+    names: set[str] = set()
     for title in titles:
         target, fault = _target(choices.links.get(title, ""), catalogues)
         if fault:
             problems.append((f"--link {title}", fault))
-        name, found_by = _property_of(catalogue, title, choices, has_link=title in choices.links)
-        reason = ""
-        if name:
-            before = [column.name for column in columns]
-            reason = _column_fault(catalogue, name, before, choices)
+        if title in choices.columns:
+            name, found_by = choices.columns[title], "chosen"
+        else:
+            name, found_by = _property_of(
+                catalogue,
+                title,
+                {column.title for column in columns},
+                by=choices.by,
+                has_link=title in choices.links,
+            )
+        reason = _column_fault(catalogue, title, name, names, choices.by) if name else ""
         if reason and choices.ignore_unknown and title not in choices.columns:
-            name, found_by, reason = "", "ignored", ""
+            name, found_by, reason = "", "repeated" if name in names else "ignored", ""
+        names.add(name)
         if reason:
             problems.append((f"column {title[:100]!r}", reason))
         columns.append(Column(title, name, found_by, reason, target))
@@ -141,17 +151,30 @@ def plan_columns(
     return Plan(tuple(columns), tuple(problems))
 
 
+def _listing(titles: Sequence[str]) -> str:
+    shown = ", ".join(title[:100] for title in titles[:_SHOWN_TITLES])
+    return shown + f" and {len(titles) - _SHOWN_TITLES} more" * (len(titles) > _SHOWN_TITLES)
+
+
 def _property_of(
-    catalogue: Catalogue, title: str, choices: Choices, *, has_link: bool
+    catalogue: Catalogue, title: str, before: Collection[str], *, by: str, has_link: bool
 ) -> tuple[str, str]:
     """Return the name of the property for a column, "" to skip it, and how it was found.
 
-    An unknown title is returned as the name itself, so that it is reported.
+    `before` are the titles of the earlier columns: "Phone (2)" after "Phone" is another "Phone". An
+    unknown title is returned as the name itself, so that it is reported.
     """
-    if title in choices.columns:
-        return choices.columns[title], "chosen"
-    title = unescape_formula(title)
-    if title.casefold() == "id" == choices.by:
+    name, found_by = _search_property(catalogue, unescape_formula(title), by)
+    if not found_by and (numbered := _NUMBERED.fullmatch(title)) and numbered[1] in before:
+        name, found_by = _search_property(catalogue, unescape_formula(numbered[1]), by)
+    if found_by or not title:
+        return name, found_by
+    return ("", "link only") if has_link else (title, "")
+
+
+def _search_property(catalogue: Catalogue, title: str, by: str) -> tuple[str, str]:
+    """Return the property with a title, "" to skip the column, and how it was found, else ""."""
+    if title.casefold() == "id" == by:
         return "id", "name"
     if not title or title in FIELDS or title in ADDED_COLUMNS:
         return "", "the hub fills it in" if title else ""
@@ -167,7 +190,7 @@ def _property_of(
     name = hubspot_property(catalogue.kind, title)
     if name == "" or (name is not None and catalogue.get(name)):
         return name, "HubSpot's title" if name else "only HubSpot fills it in"
-    return ("", "link only") if has_link else (title, "")
+    return "", ""
 
 
 def _is_label(title: str, prop: Property) -> bool:
@@ -184,18 +207,19 @@ def _keys(prop: Property) -> tuple[str, str]:
 
 
 def _column_fault(
-    catalogue: Catalogue, name: str, before: Collection[str], choices: Choices
+    catalogue: Catalogue, title: str, name: str, before: Collection[str], by: str
 ) -> str:
-    """Return why the column of the property `name` cannot be imported, else "".
+    """Return why a column cannot be imported as the property `name`, else "".
 
     `before` are the properties of the earlier columns. The reason says what to do.
     """
     prop = catalogue.get(name)
+    leave_out = f"leave it out with --column '{title}='"
     if name in before:
-        return f"an earlier column holds {name} already; leave one out with --column 'TITLE='"
+        return f"an earlier column holds {name} already; {leave_out}"
     if prop is not None:
-        return f"{name} is read-only; leave it out with --column 'TITLE='" * prop.read_only
-    if name == "id" == choices.by:
+        return f"{name} is read-only; {leave_out}" * prop.read_only
+    if name == "id" == by:
         return ""
     similar = catalogue.nearest(name.lower().replace(" ", "_"))
     hint = f"; did you mean {' or '.join(similar)}?" if similar else "."

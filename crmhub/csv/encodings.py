@@ -1,7 +1,7 @@
 """Detection of a CSV file's encoding: UTF-8, UTF-16, or cp1252 as Excel for Windows writes it.
 
 A byte order mark decides; without it the whole file is read. A file that is not UTF-8 is cp1252
-only if its text looks like a language of Western Europe, since any 8-bit encoding decodes almost
+only if each of its words is certainly Western (`western`), since any 8-bit encoding decodes almost
 any file. Otherwise the operator names the encoding: a wrong guess would store wrong names.
 """
 
@@ -9,12 +9,69 @@ from __future__ import annotations
 
 import codecs
 import re
+import unicodedata
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from crmhub.csv.western import find_foreign
 from crmhub.errors import BadRequest
 
+ENCODINGS = {
+    "utf-8": "UTF-8",
+    "utf-16": "UTF-16",
+    "cp1252": "Windows, Western Europe (cp1252)",
+    "cp1250": "Windows, Central Europe (cp1250)",
+    "cp1251": "Windows, Cyrillic (cp1251)",
+    "cp1253": "Windows, Greek (cp1253)",
+    "cp1254": "Windows, Turkish (cp1254)",
+    "cp1255": "Windows, Hebrew (cp1255)",
+    "cp1256": "Windows, Arabic (cp1256)",
+    "cp1257": "Windows, Baltic (cp1257)",
+    "cp1258": "Windows, Vietnamese (cp1258)",
+    "cp874": "Windows, Thai (cp874)",
+    "shift_jis": "Japanese (Shift JIS)",
+    "euc_jp": "Japanese (EUC-JP)",
+    "iso2022_jp": "Japanese (ISO 2022)",
+    "gb18030": "Chinese, simplified (GB 18030, GBK)",
+    "big5": "Chinese, traditional (Big5)",
+    "euc_kr": "Korean (EUC-KR)",
+    "koi8-r": "Cyrillic (KOI8-R)",
+    "koi8-u": "Cyrillic (KOI8-U)",
+    "mac_roman": "Mac, Western Europe",
+    "mac_latin2": "Mac, Central Europe",
+    "mac_cyrillic": "Mac, Cyrillic",
+    "mac_greek": "Mac, Greek",
+    "mac_turkish": "Mac, Turkish",
+    "cp437": "DOS, United States (cp437)",
+    "cp850": "DOS, Western Europe (cp850)",
+    "cp852": "DOS, Central Europe (cp852)",
+    "cp866": "DOS, Cyrillic (cp866)",
+    "iso8859-2": "Latin-2, Central Europe (ISO 8859-2)",
+    "iso8859-5": "Cyrillic (ISO 8859-5)",
+    "iso8859-7": "Greek (ISO 8859-7)",
+    "iso8859-13": "Latin-7, Baltic (ISO 8859-13)",
+    "iso8859-15": "Latin-9, Western Europe (ISO 8859-15)",
+    "iso8859-16": "Latin-10, Romanian (ISO 8859-16)",
+}
+"""The encodings that can be named, with their labels."""
+
+# What Windows writes under these names has more characters than the standard.
+_READ_AS = {
+    "shift_jis": "cp932",
+    "gbk": "gb18030",
+    "gb2312": "gb18030",
+    "big5": "cp950",
+    "euc_kr": "cp949",
+    "iso8859-1": "cp1252",
+    "iso8859-9": "cp1254",
+    "utf-8-sig": "utf-8",
+}
+_CODECS = {"utf-16-le", "utf-16-be"} | {
+    _READ_AS.get(name, name) for name in (codecs.lookup(each).name for each in ENCODINGS)
+}
 _BLOCK = 1 << 20
+_LONGEST_LINE = 4 << 20
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
@@ -29,27 +86,14 @@ _OTHER_FILES = (
     (codecs.BOM_UTF32_BE, "in UTF-32"),
 )
 _SAVE_AS = "Save it as CSV in UTF-8."
-# The encodings whose readings of a word are shown to the operator.
-_CANDIDATES = ("cp1252", "cp1250", "cp1251", "mac_roman", "cp850")
 # An ASCII character is every second byte of text in UTF-16; other files have few zeros or many.
 _ZEROS_RATIO = 10
-_MAX_WORDS = 20_000
-
-_WORD = re.compile(
-    r"(?<![A-Za-z\x80-\U0010ffff])[A-Za-z]*+[\x80-\U0010ffff][A-Za-z\x80-\U0010ffff]*"
-)
-_LETTER = "À-ÖØ-öø-ÿŠŒŽšœžŸ"
-# What other encodings look like when they are read as cp1252.
-_FOREIGN = re.compile(
-    # Cyrillic and Greek words have no ASCII letters.
-    rf"[{_LETTER}]{{3,}}"
-    # A sign inside of a word is a letter of another encoding.
-    r"|[A-Za-z][¡-¶¸-¿×÷†‡ˆ‰‹›•˜™„…€‚ƒ][a-z]"
-    # The Polish ł and ą at the end of a word. A short word may be a unit, such as cm³.
-    r"|(?<=[A-Za-z]{3})[³¹¿¤¦]"
-    # A capital inside of a word, such as the ü of Apple computers.
-    r"|[a-z][À-ÖØ-ÞŠŽŒŸ]|[A-Z][À-ÖØ-ÞŠŽŸ][a-z]"
-)
+# ISO 2022 switches to its characters with these bytes.
+_ESCAPES = (b"\x1b$", b"\x1b(")
+# A run of bytes that may be a word in some encoding: the second byte may be that of an ASCII sign.
+_RUN = re.compile(rb"\x1b\$[@AB][^\x1b]*\x1b\([A-Z]|[@-~\x80-\xff]+")
+_SHOWN_BYTES = 60
+_SHOWN_CHARACTERS = 30
 
 
 def find_encoding(path: Path) -> str:
@@ -75,24 +119,67 @@ def find_encoding(path: Path) -> str:
         return _western(path.name, file)
 
 
-def has_mark(path: Path) -> bool:
-    """Return whether a file begins with the byte order mark of UTF-8."""
+def mark_of(path: Path) -> str:
+    """Return the encoding that a file's byte order mark names, "" without a mark."""
     with path.open("rb") as file:
-        return file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8
+        head = file.read(len(codecs.BOM_UTF8))
+    return next((encoding for mark, encoding in _MARKS if head.startswith(mark)), "")
 
 
-def normalize_encoding(encoding: str, path: Path) -> str:
-    """Return the name of the encoding that the operator has named; its order of bytes is explicit.
+def normalize_encoding(encoding: str) -> str:
+    """Return the codec of an encoding that the operator has named.
 
-    Raises LookupError for an unknown encoding, and BadRequest for UTF-32.
+    Raises LookupError unless it is listed in ENCODINGS.
     """
-    name = codecs.lookup(encoding).name
-    if name.startswith("utf-32"):
-        raise BadRequest(f"{path.name} is in UTF-32. {_SAVE_AS}")
-    if name == "utf-16":
-        with path.open("rb") as file:
-            return "utf-16-be" if file.read(2) == codecs.BOM_UTF16_BE else "utf-16-le"
-    return "utf-8" if name == "utf-8-sig" else name
+    try:
+        name = codecs.lookup(encoding).name
+    except ValueError:
+        raise LookupError(encoding) from None
+    codec = _READ_AS.get(name, name)
+    if codec not in _CODECS:
+        raise LookupError(encoding)
+    return codec
+
+
+def named_encoding(encoding: str, path: Path) -> str:
+    """Return the codec for a file whose encoding the operator has named.
+
+    Raises BadRequest if the encoding is not listed, or if the file's byte order mark contradicts.
+    """
+    try:
+        codec = normalize_encoding(encoding)
+    except LookupError:
+        raise BadRequest(
+            f"{encoding[:40]} is not a known encoding; choose one of {', '.join(ENCODINGS)}."
+        ) from None
+    mark = mark_of(path)
+    if mark and not mark.startswith(codec):
+        raise BadRequest(f"{path.name} is in {mark}, as its byte order mark says, not {codec}.")
+    return mark or ("utf-16-le" if codec == "utf-16" else codec)
+
+
+def split_lines(file: BinaryIO, encoding: str, name: str, *, first: int = 1) -> Iterator[bytes]:
+    """Yield the lines of a file with their ends: LF, CR LF, or CR alone.
+
+    `first` is the number of the first line. Raises BadRequest for a line longer than 4 MiB.
+    """
+    width = 2 if encoding.startswith("utf-16") else 1
+    codec = encoding if width == 2 else "ascii"
+    cr, lf = "\r".encode(codec), "\n".encode(codec)
+    # A CR at the end of a block may be followed by a LF in the next one.
+    pattern = re.compile(rb"%b%b|%b|%b(?=[\s\S])" % (cr, lf, lf, cr))
+    rest = b""
+    while block := file.read(_BLOCK):
+        data, start = rest + block, 0
+        for match in pattern.finditer(data):
+            if match.start() % width == 0:
+                yield data[start : match.end()]
+                start, first = match.end(), first + 1
+        rest = data[start:]
+        if len(rest) > _LONGEST_LINE:
+            raise BadRequest(f"{name}, line {first}: the line is longer than 4 MiB.")
+    if rest:
+        yield rest
 
 
 def _utf16_without_mark(name: str, head: bytes) -> str:
@@ -108,6 +195,8 @@ def _is_utf8(file: BinaryIO) -> bool:
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         while block := file.read(_BLOCK):
+            if any(escape in block for escape in _ESCAPES):
+                return False
             decoder.decode(block)
         decoder.decode(b"", final=True)
     except UnicodeDecodeError:
@@ -116,50 +205,56 @@ def _is_utf8(file: BinaryIO) -> bool:
 
 
 def _western(name: str, file: BinaryIO) -> str:
-    """Return "cp1252" if the file's text looks like a language of Western Europe."""
-    words: set[str] = set()
-    example = (0, b"")
-    for number, line in enumerate(file, 1):
-        if line.isascii():
+    """Return "cp1252" if each word of the file is certainly Western."""
+    for number, line in enumerate(split_lines(file, "cp1252", name), 1):
+        at = max(map(line.find, _ESCAPES))
+        if line.isascii() and at < 0:
             continue
         try:
-            found = _WORD.findall(line.decode("cp1252"))
-        except UnicodeDecodeError:
-            raise _undecidable(name, number, line) from None
-        example = example if example[0] else (number, line)
-        for word in found:
-            if word not in words and _FOREIGN.search(word):
-                raise _undecidable(name, number, word.encode("cp1252"))
-            if len(words) < _MAX_WORDS:
-                words.add(word)
-    if _mixes_languages({letter for word in words for letter in word.lower()}):
-        raise _undecidable(name, *example)
+            foreign = next(find_foreign(line.decode("cp1252")), "")
+        except UnicodeDecodeError as exc:
+            at = exc.start
+        else:
+            if foreign:
+                at = line.find(foreign.encode("cp1252"))
+        if at >= 0:
+            raise _undecidable(name, number, line, at)
     return "cp1252"
 
 
-def _mixes_languages(letters: set[str]) -> bool:
-    """Return whether no Western language has these letters together.
-
-    So look Czech (ø for ř with ì for ě), Hungarian (õ for ő) and Turkish (þ for ş) as cp1252.
-    """
-    return bool(
-        (letters & {"ø"} and letters & {"ì", "ù"})
-        or (letters & {"õ"} and not letters & {"ã"} and letters & {"ö", "ü", "û"})
-        or (letters & {"þ", "ð"} and not letters & {"æ", "á"} and letters & {"ü", "ç", "ã"})
-    )
-
-
-def _undecidable(name: str, number: int, text: bytes) -> BadRequest:
-    readings = []
-    for encoding in _CANDIDATES:
+def _undecidable(name: str, number: int, line: bytes, at: int) -> BadRequest:
+    """Return an error that shows how the word at a position reads in each likely encoding."""
+    run = next((match[0] for match in _RUN.finditer(line) if match.end() > at), line)
+    encodings_by_text: dict[str, list[str]] = {}
+    for encoding in [each for each in ENCODINGS if not each.startswith("utf")]:
         try:
-            words = _WORD.findall(text.decode(encoding))
+            decoder = codecs.getincrementaldecoder(normalize_encoding(encoding))()
+            text = decoder.decode(run[:_SHOWN_BYTES], final=len(run) <= _SHOWN_BYTES)
         except UnicodeDecodeError:
             continue
-        if words and words[0].isprintable():
-            readings.append(f"{words[0][:40]} in {encoding}")
-    shown = f" It may read {', '.join(readings)}." if readings else ""
+        if _is_word(text):
+            encodings_by_text.setdefault(text[:_SHOWN_CHARACTERS], []).append(encoding)
+    readings = (f"{text} in {' or '.join(found)}" for text, found in encodings_by_text.items())
+    shown = f" It may read {', '.join(readings)}." if encodings_by_text else ""
     return BadRequest(
         f"{name}, line {number}: the file is not UTF-8, and its encoding cannot be determined."
         f"{shown} Name the right encoding with --encoding."
+    )
+
+
+def _is_word(text: str) -> bool:
+    """Return whether a text has letters of one script, which are no signs or private characters."""
+    letters = [letter for letter in text if letter not in "'-_."]
+    scripts = {
+        unicodedata.name(letter, "").split(" ")[0]
+        for letter in letters
+        if not unicodedata.combining(letter)
+    }
+    is_japanese = scripts <= {"CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA"}
+    mixes_case = re.search(r"[^\W\d_A-Z][A-Z]", text) is not None and not text.isupper()
+    return (
+        not text.isascii()
+        and not mixes_case
+        and all(unicodedata.category(letter)[0] in "LM" for letter in letters)
+        and (len(scripts) == 1 or is_japanese)
     )

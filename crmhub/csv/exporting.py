@@ -15,7 +15,7 @@ from typing import TextIO
 from crmhub import audit
 from crmhub.accounts.accounts import Account
 from crmhub.audit import Author
-from crmhub.csv.spreadsheets import escape_formula
+from crmhub.csv.text_guards import escape_formula
 from crmhub.errors import Semantic, listed
 from crmhub.properties.catalogue import FIELDS, Catalogue
 from crmhub.properties.definitions import Property

@@ -1,7 +1,8 @@
-"""How a CSV file writes numbers and dates, determined from all of its cells.
+"""How a column of a CSV file writes numbers or dates, determined from all of its cells.
 
-Spreadsheets write `1.234,50` or `1,234.50`, and 3/4/2024 for a day in March or in April. A file
-uses one way throughout, so cells that can be read in one way only decide for the others.
+Spreadsheets write `1.234,50` or `1,234.50`, and 3/4/2024 for a day in March or in April. A
+column uses one way throughout, so cells that can be read in one way only decide for the others. A
+column without such a cell is asked for.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _CURRENCY = "€$£¥"
 def _number_pattern(decimal: str, group: str) -> re.Pattern[str]:
     return re.compile(
         rf"(?P<sign>[+-]?)[{_CURRENCY}{_SPACES}]*"
-        rf"(?P<whole>[0-9]{{1,3}}(?P<group>[{group}{_SPACES}])[0-9]{{3}}"
+        rf"(?P<whole>[1-9][0-9]{{0,2}}(?P<group>[{group}{_SPACES}])[0-9]{{3}}"
         rf"(?:(?P=group)[0-9]{{3}})*|[0-9]+)"
         rf"(?:{re.escape(decimal)}(?P<decimals>[0-9]+))?[{_CURRENCY}{_SPACES}]*"
     )
@@ -75,7 +76,7 @@ class _Evidence:
     def note(self, way: str, line: int, cell: str) -> None:
         self.cells.setdefault(way, (line, cell))
 
-    def decide(self, ways: Sequence[str], option: str, *, default: str = "") -> str:
+    def decide(self, ways: Sequence[str], option: str) -> str:
         """Return the only way that the cells allow; raises Semantic if they do not decide."""
         found = [way for way in ways if way in self.cells]
         if len(found) == 1:
@@ -87,59 +88,42 @@ class _Evidence:
                 f"Nothing was imported. Line {line} has {cell[:40]} and line {other_line} has"
                 f" {other[:40]}, which are written in two ways. Say which is right: {choice}."
             )
-        if "either" not in self.cells or default:
-            return default or ways[0]
+        if "either" not in self.cells:
+            return ways[0]
         line, cell = self.cells["either"]
         raise Semantic(
             f"Nothing was imported. Line {line} has {cell[:40]}, which can be read in two ways,"
-            f" and no other line decides. Say which is right: {choice}."
+            f" and no other cell of its column decides. Say which is right: {choice}."
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Formats:
-    """The decimal separator, and the order of day and month, of a file."""
-
-    decimal: str = "."
-    dates: str = "dmy"
-
-
 def find_formats(
-    rows: Iterable[tuple[int, Sequence[str]]],
+    rows: Iterable[tuple[int, Mapping[int, str]]],
     columns: Mapping[int, str],
     *,
-    delimiter: str,
     decimal: str,
     dates: str,
-) -> Formats:
-    """Determine the formats of a file from its rows, pairs of line number and cells.
+) -> dict[int, str]:
+    """Determine the format of each column from its cells.
 
-    `columns` maps the index of each column of numbers or dates to "number" or "date". A given
-    `decimal` or `dates` is returned as it is. Raises Semantic if the rows do not decide.
+    `rows` are pairs of the line and the cells by index. `columns` maps the index of each column of
+    numbers or dates to "number" or "date". The format is the decimal separator, or the order of day
+    and month. A given `decimal` or `dates` is returned as it is. Raises Semantic if the cells of a
+    column do not decide.
     """
-    numbers, days, commas = _Evidence(), _Evidence(), False
-    wanted = {
-        index: kind
-        for index, kind in columns.items()
-        if not (decimal if kind == "number" else dates)
-    }
-    for line, cells in rows if wanted else ():
-        for index, kind in wanted.items():
-            cell = cells[index] if index < len(cells) else ""
-            if not cell:
-                continue
-            if kind == "number":
-                way = _number_way(cell)
-                commas = commas or (way == "either" and "," in cell)
-                numbers.note(way, line, cell)
-            else:
-                days.note(_date_way(cell), line, cell)
-    # Where the comma separates cells, the point separates decimals.
-    default = "." if delimiter == "," and not commas else ""
-    return Formats(
-        decimal or numbers.decide((".", ","), "--decimal", default=default),
-        dates or days.decide(("dmy", "mdy"), "--dates"),
-    )
+    given = {index: decimal if kind == "number" else dates for index, kind in columns.items()}
+    evidence = {index: _Evidence() for index, format in given.items() if not format}
+    for line, cells in rows if evidence else ():
+        for index, found in evidence.items():
+            if cell := cells[index]:
+                way = _number_way(cell) if columns[index] == "number" else _date_way(cell)
+                found.note(way, line, cell)
+    for index, found in evidence.items():
+        if columns[index] == "number":
+            given[index] = found.decide((".", ","), "--decimal")
+        else:
+            given[index] = found.decide(("dmy", "mdy"), "--dates")
+    return given
 
 
 def _number_way(cell: str) -> str:

@@ -9,16 +9,15 @@ An invalid row is refused, and the other rows are imported nevertheless. The ref
 elsewhere with the reason; these rows can be corrected and imported like any other file. If all of
 the first rows are refused for the same reason, the import stops and stores nothing.
 
-A dry run writes each batch in a transaction that is rolled back.
+A dry run writes each batch in a transaction that is rolled back. Its caller may store its progress
+and continue it later.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import NoReturn
 
 from crmhub import audit
@@ -26,13 +25,15 @@ from crmhub.accounts.accounts import Account
 from crmhub.audit import Author
 from crmhub.csv.cells import CellReader
 from crmhub.csv.columns import Choices, Plan, plan_columns
-from crmhub.csv.formats import Formats, find_formats
+from crmhub.csv.formats import find_formats
 from crmhub.csv.links import LinkCell
 from crmhub.csv.progress import ImportedUpTo, StoredProgress, Tally
+from crmhub.csv.refusal_reasons import RefusalReasons
 from crmhub.csv.refused_rows import Refusals
 from crmhub.csv.row_writer import ParsedRow, RowsRefused, RowWriter
 from crmhub.csv.seen_values import SeenValues
-from crmhub.csv.spreadsheets import Position, Row, Sheet, unescape_formula
+from crmhub.csv.spreadsheets import Position, Row, Sheet
+from crmhub.csv.text_guards import unescape_formula
 from crmhub.database.connection import Connection
 from crmhub.errors import BadRequest, Conflict, NotFound, Semantic
 from crmhub.properties.catalogue import Catalogue
@@ -42,8 +43,6 @@ from crmhub.records.store import RecordStore
 
 _BATCH_ROWS = 500
 _FIRST_ROWS = 200
-_MAX_REASONS = 50
-_VALUES = re.compile(r'"[^"]*"|\'[^\']*\'|[0-9]+')
 _REMEDIES = (
     ("has this value already", "--by updates the existing records instead of creating new ones"),
     ("cells and the header", "name the character between the cells with --delimiter"),
@@ -65,6 +64,14 @@ class AllRefused(Semantic):
     """The error if all of the first rows are refused for the same reason; nothing is stored."""
 
 
+@dataclass(frozen=True, slots=True)
+class PausedDryRun:
+    """How far a dry run has come; `seen` has the unique values of its rows."""
+
+    up_to: ImportedUpTo
+    seen: bytes
+
+
 class _RolledBack(Exception):
     """Raised to roll back the transaction of a dry run."""
 
@@ -79,8 +86,8 @@ class Import:
 
     The constructor checks the columns and loads the progress of an earlier run. `run` imports the
     rest. `plan` is the assignment of the columns; `tally` has the numbers of rows imported and
-    refused so far, and `reasons` how often each kind of reason occurred in this run. `warning` is
-    set by a dry run that cannot foresee a limit.
+    refused so far, and `reasons` has the reasons of this run. `warning` is set by a dry run that
+    cannot foresee a limit.
     """
 
     def __init__(
@@ -97,13 +104,14 @@ class Import:
         dry_run: bool = False,
         stop_early: bool = True,
         key: str = "",
+        paused: PausedDryRun | None = None,
     ) -> None:
         """Prepare the import of `sheet`, or its continuation after an interruption.
 
         `refusals` takes the refused rows. With `again`, the progress of an earlier import is
         deleted, and the file is imported from its start. `key` identifies the import instead of the
         file's digest. With `stop_early`, the import stops if the first rows are all refused for the
-        same reason.
+        same reason. A dry run continues after `paused`.
 
         Raises Semantic for invalid columns, and if numbers or dates can be read in two ways. Raises
         Conflict if the file was already imported, if an unfinished import of it has other options,
@@ -111,7 +119,7 @@ class Import:
         """
         self.sheet = sheet
         self.tally = Tally()
-        self.reasons = Counter[str]()
+        self.reasons = RefusalReasons()
         self.warning = ""
         self._records = records
         self._database = records.database
@@ -123,6 +131,7 @@ class Import:
         self._dry_run = dry_run
         # The unique values of earlier rows, while a dry run goes on.
         self._seen: SeenValues | None = None
+        self._seen_before = paused.seen if paused else b""
         self._progress = StoredProgress(account.id, kind.code, key or sheet.digest, sheet.path.name)
         catalogues = load_catalogues(records, account)
         catalogue = catalogues[kind.name]
@@ -134,26 +143,31 @@ class Import:
         self._writer = RowWriter(records, account, kind, catalogues, choices)
         self._position = sheet.start
         self._refusals = refusals
-        if dry_run:
+        if paused:
+            up_to = paused.up_to
+            self.tally, self._position = up_to.tally, up_to.position
+            refusals.open(up_to.refused_bytes, behind=up_to.position.lines)
+        elif dry_run:
             refusals.open(0, behind=None)
         else:
             # One transaction: if the restart fails, the earlier progress is kept.
             self._database.transact(lambda tx: self._resume(tx, again))
 
-    def _find_formats(self, catalogue: Catalogue) -> Formats:
+    def _find_formats(self, catalogue: Catalogue) -> dict[str, str]:
         columns = {}
         for index, column in enumerate(self._columns):
             prop = catalogue.get(column.name)
             if prop is not None and prop.type in NUMBER_TYPES | DATE_TYPES:
                 columns[index] = "number" if prop.type in NUMBER_TYPES else "date"
-        rows = ((row.line, row.cells) for row in self.sheet.read(self.sheet.start))
-        return find_formats(
-            rows,
-            columns,
-            delimiter=self.sheet.delimiter,
-            decimal=self._choices.decimal,
-            dates=self._choices.dates,
+        rows = (
+            (row.line, {index: self._text(row.cells[index]) for index in columns})
+            for row in self.sheet.read(self.sheet.start)
+            if len(row.cells) == len(self._columns)
         )
+        formats = find_formats(
+            rows, columns, decimal=self._choices.decimal, dates=self._choices.dates
+        )
+        return {self._columns[index].name: format for index, format in formats.items()}
 
     def run(self) -> Iterator[Tally]:
         """Import the rest of the file; yield the tally after each batch.
@@ -164,12 +178,18 @@ class Import:
         continued later.
         """
         if self._dry_run:
-            with closing(SeenValues()) as self._seen:
+            with closing(SeenValues(self._seen_before)) as self._seen:
                 yield from self._run()
             self._check_quota()
         else:
             yield from self._run()
             self._database.transact(self._end)
+
+    def pause(self) -> PausedDryRun:
+        """Return how far a dry run has come, so that it can be continued later."""
+        assert self._seen is not None
+        up_to = ImportedUpTo(self.tally, self._position, self._refusals.size)
+        return PausedDryRun(up_to, self._seen.dump())
 
     def _run(self) -> Iterator[Tally]:
         """Import the rest of the rows in batches; yield the tally after each batch."""
@@ -197,8 +217,8 @@ class Import:
         """
         if most == _BATCH_ROWS or self.tally.rows < _FIRST_ROWS:
             return most
-        if self.tally.rows == self.tally.refused and len(self.reasons) == 1:
-            self._stop(next(iter(self.reasons)))
+        if self.tally.rows == self.tally.refused and len(self.reasons.counts) == 1:
+            self._stop(next(iter(self.reasons.counts)))
         return _BATCH_ROWS
 
     def _stop(self, reason: str) -> NoReturn:
@@ -213,6 +233,9 @@ class Import:
 
     # Rows
 
+    def _text(self, cell: str) -> str:
+        return cell if self._choices.raw else unescape_formula(cell)
+
     def _read(self, row: Row) -> ParsedRow:
         if len(row.cells) != len(self.sheet.header):
             fault = (
@@ -220,24 +243,26 @@ class Import:
                 f" a cell that contains {self.sheet.delimiter!r} needs quotes"
             )
             return ParsedRow(row, {}, frozenset(), fault=fault)
-        cells = row.cells if self._choices.raw else [unescape_formula(cell) for cell in row.cells]
-        given = {
-            column.name: cell
-            for column, cell in zip(self._columns, cells, strict=True)
-            if column.name
-        }
+        cells = [self._text(cell) for cell in row.cells]
+        given, guarded = {}, set()
+        for column, cell, written in zip(self._columns, cells, row.cells, strict=True):
+            if column.name:
+                given[column.name] = cell
+                guarded |= {column.name} if cell != written else set()
         links = [
             LinkCell(column.target, cell)
             for column, cell in zip(self._columns, cells, strict=True)
             if column.target and cell.strip()
         ]
         id = given.pop("id", "").strip()
-        values, fault = self._cells.read(given)
+        values, fault = self._cells.read(given, guarded)
         unique = {(name, v.strip().lower()) for name, v in values.items() if name in self._unique}
         unique |= {("id", id)}
         unique_values = frozenset((name, value) for name, value in unique if value)
         if id and not (id.isascii() and id.isdigit() and len(id) < 17):
             fault = f"id: {id[:40]!r} is not a record id"
+        if any("\0" in cell for cell in row.cells):
+            fault = "it contains the character U+0000; delete it"
         return ParsedRow(row, values, unique_values, id, fault, links)
 
     def _store(self, rows: Sequence[ParsedRow]) -> Tally:
@@ -266,15 +291,9 @@ class Import:
                 self._store(rows[:middle])
                 return self._store(rows[middle:])
             else:
-                self._count_reasons(refused)
+                for line, reason in sorted(refused.items()):
+                    self.reasons.add(line, reason)
                 return self.tally
-
-    def _count_reasons(self, refused: Mapping[int, str]) -> None:
-        for reason in refused.values():
-            text = reason
-            known = _alike(text, self.reasons)
-            if known or len(self.reasons) < _MAX_REASONS:
-                self.reasons[known or text] += 1
 
     def _commit(
         self, end: Position, accepted: Sequence[ParsedRow], refused: Sequence[tuple[Row, str]]
@@ -368,9 +387,3 @@ class Import:
                 f"The plan allows {quota:,} {self._kind.name}, and there are {live:,}: the import"
                 f" will stop after {max(0, quota - live):,} new ones."
             )
-
-
-def _alike(reason: str, known: Counter[str]) -> str:
-    """Return the known reason that differs from this one in quoted values and numbers only."""
-    form = _VALUES.sub("…", reason)
-    return next((each for each in known if _VALUES.sub("…", each) == form), "")

@@ -1,4 +1,7 @@
-"""The files of stored imports, in parts in the database: the upload, and the refused rows.
+"""The files of stored imports, in parts in the database.
+
+They are the upload ("file"), the refused rows ("refused"), and the unique values of the rows of a
+dry run that continues later ("seen").
 
 The functions take the key of a job: the values of `account_id` and `id`.
 """
@@ -7,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import sqlalchemy as sa
 
@@ -18,6 +21,7 @@ from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import import_part
 from crmhub.errors import NotFound
 
+_PART_BYTES = 1 << 20
 _part = import_part.c
 _OF_JOB = sa.and_(_part.account_id == param("account_id"), _part.job_id == param("id"))
 _IN_ROLE = sa.and_(_OF_JOB, _part.role == param("role"))
@@ -28,14 +32,24 @@ _ADD_PART = Statement(
 )
 _NUMBERS = Statement(sa.select(_part.number).where(_IN_ROLE).order_by(_part.number))
 _CONTENT = Statement(sa.select(_part.content).where(_IN_ROLE, _part.number == param("number")))
+_DELETE_BEHIND = Statement(sa.delete(import_part).where(_IN_ROLE, _part.number > param("number")))
 _DELETE_ROLE = Statement(sa.delete(import_part).where(_IN_ROLE))
 _DELETE_ALL = Statement(sa.delete(import_part).where(_OF_JOB))
+
+
+def add_file(tx: Connection, key: Mapping[str, Any], role: str, file: IO[bytes]) -> int:
+    """Store a file as the file `role`, from its present position; return the number of bytes."""
+    size = 0
+    for number, content in enumerate(iter(lambda: file.read(_PART_BYTES), b"")):
+        add_part(tx, key, role, number, content)
+        size += len(content)
+    return size
 
 
 def add_part(
     tx: Connection, key: Mapping[str, Any], role: str, number: int, content: bytes
 ) -> None:
-    """Store a part of the file `role`, "file" or "refused"; parts are read by their numbers."""
+    """Store a part of the file `role`; parts are read by their numbers."""
     part = {"role": role, "number": number, "content": content}
     tx.run(_ADD_PART, {"account_id": key["account_id"], "job_id": key["id"], **part})
 
@@ -55,6 +69,11 @@ def copy_file(database: Database, key: Mapping[str, Any], to: Path) -> None:
             out.write(content)
     if not to.stat().st_size:
         raise NotFound("The file of this import was deleted, since the import has ended.")
+
+
+def seen_values(database: Database, key: Mapping[str, Any]) -> bytes:
+    """Return the unique values of the rows of a dry run that continues, b"" for none."""
+    return b"".join(_contents(database, key, "seen"))
 
 
 def refused_rows(database: Database, key: Mapping[str, Any]) -> Iterator[bytes]:
@@ -92,10 +111,16 @@ class StoredRefusals:
         self._raw = raw
 
     def open(self, size: int, *, behind: int | None) -> None:
-        """Continue after the rows of an earlier run; without an earlier run, delete its rows."""
+        """Continue after the rows of an earlier run; without an earlier run, delete its rows.
+
+        A dry run that was killed has left rows behind those that it counted.
+        """
         self.size = self._kept_size = size
         if behind is None:
             self.discard()
+        else:
+            later = {**self._key, "role": "refused", "number": behind}
+            self._database.transact(lambda tx: tx.run(_DELETE_BEHIND, later))
 
     def write(self, tx: Connection, refused: Sequence[tuple[Row, str]]) -> None:
         """Write rows, each with its reason, in the transaction of the batch."""

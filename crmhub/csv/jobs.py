@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from io import BytesIO
 from typing import IO, Any, Literal, get_args
 
 import sqlalchemy as sa
@@ -33,7 +34,6 @@ KEPT_MS = 7 * 86_400_000
 """The time in ms after which an import, its file and its refused rows are deleted."""
 
 _ID_BITS = 100
-_PART_BYTES = 1 << 20
 # In UTF-8 a name is still short enough for a file system.
 _LONGEST_NAME = 60
 _LISTED = 50
@@ -176,10 +176,7 @@ def add(
     now = now_ms()
     id = token(_ID_BITS, BASE36)
     key: dict[str, Any] = {"account_id": account_id, "id": id}
-    size = 0
-    for number, content in enumerate(iter(lambda: file.read(_PART_BYTES), b"")):
-        job_files.add_part(tx, key, "file", number, content)
-        size += len(content)
+    size = job_files.add_file(tx, key, "file", file)
     values = {
         "kind": kind.code,
         "file_name": _clean_name(file_name),
@@ -242,7 +239,8 @@ def set_state(
     tx.run(_SET, job.key | values)
     if restart:
         tx.run(_RESET_TALLY, job.key)
-        job_files.delete_parts(tx, job.key, "refused")
+        for role in ("refused", "seen"):
+            job_files.delete_parts(tx, job.key, role)
 
 
 def delete(tx: Connection, job: ImportJob) -> None:
@@ -303,11 +301,18 @@ def renew(database: Database, job: ImportJob, lease: str, tally: Tally, *, lease
 
 
 def end(
-    database: Database, job: ImportJob, lease: str, state: State, tally: Tally, message: str = ""
+    database: Database,
+    job: ImportJob,
+    lease: str,
+    state: State,
+    tally: Tally,
+    message: str = "",
+    seen: bytes = b"",
 ) -> bool:
     """Store how this worker's run has ended, if the job is still its own; return whether it is.
 
-    The file of a finished import is deleted.
+    `seen` has the unique values of the rows of a dry run that continues. The file of a finished
+    import is deleted.
     """
     values = asdict(tally) | {"message": message, "new_state": state, "changed_at": now_ms()}
 
@@ -315,6 +320,9 @@ def end(
         is_mine = tx.run(_END, job.key | values | {"lease": lease}) > 0
         if is_mine and state == "done" and not job.dry_run:
             job_files.delete_parts(tx, job.key, "file")
+        if is_mine and job.dry_run:
+            job_files.delete_parts(tx, job.key, "seen")
+            job_files.add_file(tx, job.key, "seen", BytesIO(seen))
         return is_mine
 
     return database.transact(work)

@@ -12,7 +12,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Protocol
 
-from crmhub.csv.spreadsheets import Row, Sheet, escape_formula, unescape_formula
+from crmhub.csv.spreadsheets import Row, Sheet
+from crmhub.csv.text_guards import escape_formula, unescape_formula
 from crmhub.database.connection import Connection
 from crmhub.errors import Conflict
 

@@ -30,14 +30,20 @@ class _Accepted(Protocol):
 
 
 class SeenValues:
-    """The unique values that earlier rows have; `close` deletes them."""
+    """The unique values that earlier rows have; `close` deletes them.
 
-    def __init__(self) -> None:
+    `dumped` has the values that `dump` has returned.
+    """
+
+    def __init__(self, dumped: bytes = b"") -> None:
         # A database without a name is a temporary file, deleted when it is closed.
         self._file = sqlite3.connect("", isolation_level=None)
         self._file.execute(_CACHE)
         self._file.execute("pragma journal_mode = off")
-        self._file.execute(_CREATE)
+        if dumped:
+            self._file.deserialize(dumped)
+        else:
+            self._file.execute(_CREATE)
 
     def has(self, pair: tuple[str, str]) -> bool:
         """Return whether an accepted row has this value of this property."""
@@ -51,14 +57,19 @@ class SeenValues:
         reasons = {}
         for row in rows:
             for pair in row.unique:
-                if pair[0] not in ("id", by) and (line := self._line(pair)) is not None:
-                    reasons[row.row.line] = f"{pair[0]}: line {line} has this value already"
+                if pair[0] in ("id", by) or (line := self._line(pair)) is None:
+                    continue
+                reasons[row.row.line] = f"{pair[0]}: line {line} has this value already"
         return reasons
 
     def add(self, rows: Sequence[_Accepted]) -> None:
         """Add the unique values of accepted rows."""
         values = [(_key(pair), row.row.line) for row in rows for pair in row.unique]
         self._file.executemany("insert or ignore into seen values (?, ?)", values)
+
+    def dump(self) -> bytes:
+        """Return the values as bytes."""
+        return self._file.serialize()
 
     def close(self) -> None:
         """Delete the values."""

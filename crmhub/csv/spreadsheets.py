@@ -1,15 +1,12 @@
-"""Reading of CSV files by rows, and protection against formulas in cells.
-
-A spreadsheet would execute a cell that begins like a formula
-(https://owasp.org/www-community/attacks/CSV_Injection). Such a cell is written with a leading
-apostrophe, which is removed on import, so that values survive a round trip.
-"""
+"""Reading of CSV files by rows."""
 
 from __future__ import annotations
 
+import codecs
 import csv
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import StringIO
@@ -17,33 +14,19 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from crmhub.csv.encodings import find_encoding, has_mark, normalize_encoding
+from crmhub.csv.encodings import find_encoding, mark_of, named_encoding, split_lines
 from crmhub.errors import BadRequest
 
-# Spreadsheets also accept the full-width forms of East Asian keyboards.
-_FORMULA = re.compile(r"'*[=+\-@\t\r＝＋－＠]")
-# A plain number executes nothing, and the sign belongs to a phone number.
-_NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?", re.ASCII)
+MAX_COLUMNS = 1000
+"""The most columns of a file."""
+
 _DELIMITERS = (",", ";", "\t", "|")
 _DELIMITER_NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
 # Excel writes and reads this line before the titles.
-_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\r?\n', re.IGNORECASE)
+_SEPARATOR_LINE = re.compile(r'\ufeff*"?sep=([^\r\n"])"?(?:\r\n|\r|\n)', re.IGNORECASE)
 _LARGEST_CELL = 1 << 20
 _HEAD_BYTES = 256 * 1024
 _HEAD_ROWS = 50
-
-
-def escape_formula(value: str) -> str:
-    """Return the value as a CSV cell.
-
-    A value that begins like a formula gets an apostrophe before it.
-    """
-    return f"'{value}" if _FORMULA.match(value) and not _NUMBER.fullmatch(value) else value
-
-
-def unescape_formula(cell: str) -> str:
-    """Return the value of a cell: without the apostrophe before a formula, if any."""
-    return cell[1:] if cell[:1] == "'" and _FORMULA.match(cell) else cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,27 +55,28 @@ class Row:
 class Sheet:
     """A CSV file with a header; the constructor reads it completely once.
 
-    `rows` is the number of non-blank rows below the header, `digest` the SHA-256 of the file, and
-    `start` the position after the header. `is_of_excel` tells whether the file begins with a byte
-    order mark or is not in UTF-8. An empty `encoding` or `delimiter` is detected. Raises BadRequest
-    for an invalid file, and if encoding or delimiter cannot be determined; its message has the line
-    number. Raises LookupError for an unknown encoding.
+    `header` has the titles; a title that an earlier column has is followed by a number, such as
+    "Phone (2)". `rows` is the number of non-blank rows below the header, `digest` the SHA-256 of
+    the file, and `start` the position after the header. `is_of_excel` tells whether the file begins
+    with a byte order mark or is not in UTF-8. An empty `encoding` or `delimiter` is detected.
+    Raises BadRequest for an invalid file, for more than MAX_COLUMNS columns, and if encoding or
+    delimiter cannot be determined; its message has the line number.
     """
 
     def __init__(self, path: Path, *, delimiter: str = "", encoding: str = "") -> None:
         self.path = path
-        self.encoding = normalize_encoding(encoding, path) if encoding else find_encoding(path)
+        self.encoding = named_encoding(encoding, path) if encoding else find_encoding(path)
         self.delimiter = delimiter
         self._beginning = _BEGINNING
-        self._find_delimiter()
-        self.is_of_excel = self.encoding != "utf-8" or has_mark(path)
+        self._check_head()
+        self.is_of_excel = self.encoding != "utf-8" or bool(mark_of(path))
         self.size = path.stat().st_size
         self.digest = _digest(path)
         rows = self.read(self._beginning)
         first = next(rows, None)
         if first is None:
             raise BadRequest(f"{path.name} is empty; its first line names the columns.")
-        self.header = [cell.strip() for cell in first.cells]
+        self.header = _distinct([cell.replace("\ufeff", "").strip() for cell in first.cells])
         self.start = first.end
         self.rows = sum(1 for _ in rows)
 
@@ -123,21 +107,59 @@ class Sheet:
                 if any(cells):
                     yield Row(cells, line, lines.at)
 
-    def _find_delimiter(self) -> None:
-        """Set the delimiter, and the position of the titles after the line `sep=;`, if any."""
+    def _check_head(self) -> None:
+        """Find the delimiter and the first row, and count the columns in the file's beginning.
+
+        The first row is behind the line `sep=;`, if any. A larger part of the file is not read, so
+        that a file with a million columns takes no memory.
+        """
+        name = self.path.name
         with self.path.open("rb") as file:
-            lines = _Lines(file, self.encoding, self.path.name, _BEGINNING)
-            first = next(lines, "")
-            if match := _SEPARATOR_LINE.fullmatch(first):
-                self.delimiter = self.delimiter or match[1]
-                self._beginning = lines.at
-            elif not self.delimiter:
-                text = first
-                for line in lines:
-                    if lines.at.bytes > _HEAD_BYTES:
-                        break
-                    text += line
-                self.delimiter = _most_likely_delimiter(self.path.name, text)
+            head = file.read(_HEAD_BYTES)
+            is_whole = not file.read(1)
+        text = codecs.getincrementaldecoder(self.encoding)("replace").decode(head)
+        if "\0" in text:
+            raise BadRequest(f"{name} is no text file: it contains the character U+0000.")
+        if match := _SEPARATOR_LINE.match(text):
+            self.delimiter = self.delimiter or match[1]
+            self._beginning = Position(len(match[0].encode(self.encoding)), 1)
+            text = text[match.end() :]
+        text = text.lstrip("\ufeff")
+        self.delimiter = self.delimiter or _most_likely_delimiter(name, text)
+        width = has_more = 0
+        try:
+            reader = csv.reader(StringIO(text, newline=""), delimiter=self.delimiter)
+            for row in reader:
+                width = max(width, len(row))
+                if any(row):
+                    has_more = next(reader, None) is not None
+                    break
+        except csv.Error:
+            return  # `read` has the line number.
+        if width > MAX_COLUMNS:
+            raise BadRequest(
+                f"{name} has more than {MAX_COLUMNS:,} columns; delete those that are not needed."
+            )
+        if not is_whole and not has_more:
+            raise BadRequest(
+                f"{name}: the titles are longer than {_HEAD_BYTES >> 10} KiB; often a quote is"
+                " never closed."
+            )
+
+
+def _distinct(titles: Sequence[str]) -> list[str]:
+    """Return the titles; one that an earlier column has gets a number, such as "Phone (2)"."""
+    distinct: list[str] = []
+    taken, numbers = set(titles), Counter[str]()
+    for title in titles:
+        new = title
+        numbers[title] += 1
+        if title and numbers[title] > 1:
+            while (new := f"{title} ({numbers[title]})") in taken:
+                numbers[title] += 1
+        taken.add(new)
+        distinct.append(new)
+    return distinct
 
 
 def _most_likely_delimiter(name: str, text: str) -> str:
@@ -189,7 +211,7 @@ class _Lines:
     def __init__(self, file: BinaryIO, encoding: str, name: str, at: Position) -> None:
         file.seek(at.bytes)
         self.at = at
-        self._file = file
+        self._lines = split_lines(file, encoding, name, first=at.lines + 1)
         self._encoding = encoding
         self._name = name
 
@@ -197,9 +219,7 @@ class _Lines:
         return self
 
     def __next__(self) -> str:
-        line = _read_line(self._file, self._encoding)
-        if not line:
-            raise StopIteration
+        line = next(self._lines)
         is_first = not self.at.bytes
         self.at = Position(self.at.bytes + len(line), self.at.lines + 1)
         try:
@@ -209,22 +229,4 @@ class _Lines:
                 f"{self._name}, line {self.at.lines}: this is not {self._encoding};"
                 " name the file's encoding with --encoding (older spreadsheets write cp1252)."
             ) from exc
-        return text.removeprefix("\ufeff") if is_first else text
-
-
-def _read_line(file: BinaryIO, encoding: str) -> bytes:
-    """Return the next line of a file in this encoding with its line break, b"" at the end."""
-    if not encoding.startswith("utf-16"):
-        return file.readline()
-    is_little = encoding.endswith("le")
-    line = b""
-    while part := file.readline():
-        line += part
-        # The byte 0A may also be half of another character.
-        if is_little and len(line) % 2:
-            line += file.read(1)
-            if line.endswith(b"\n\0"):
-                break
-        elif not is_little and len(line) % 2 == 0 and line.endswith(b"\0\n"):
-            break
-    return line
+        return text.lstrip("\ufeff") if is_first else text

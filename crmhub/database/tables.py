@@ -501,7 +501,7 @@ import_part = sa.Table(
     metadata,
     sa.Column("account_id", sa.Integer, primary_key=True),
     sa.Column("job_id", KEY_TEXT, primary_key=True),
-    # "file" for the uploaded file, "refused" for the refused rows.
+    # "file" for the uploaded file, "refused" for the refused rows, "seen" for values of a dry run.
     sa.Column("role", KEY_TEXT, primary_key=True),
     sa.Column("number", sa.BigInteger, primary_key=True),
     sa.Column("content", sa.LargeBinary, nullable=False),

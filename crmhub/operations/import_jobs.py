@@ -10,25 +10,31 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO
+from typing import IO, Any
 
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
 from crmhub.audit import Author
 from crmhub.csv import job_files, jobs
 from crmhub.csv.columns import Plan, plan_columns
-from crmhub.csv.importing import AllRefused, Import, ImportedElsewhere, load_catalogues
+from crmhub.csv.importing import (
+    AllRefused,
+    Import,
+    ImportedElsewhere,
+    PausedDryRun,
+    load_catalogues,
+)
 from crmhub.csv.job_files import StoredRefusals
 from crmhub.csv.jobs import ImportJob, JobSettings, State
-from crmhub.csv.progress import StoredProgress, Tally
+from crmhub.csv.progress import ImportedUpTo, StoredProgress, Tally
 from crmhub.csv.refused_rows import NoRefusedRows
-from crmhub.csv.spreadsheets import Sheet
+from crmhub.csv.spreadsheets import Position, Sheet
 from crmhub.database.connection import Connection
 from crmhub.errors import BadRequest, Conflict, HubError, Unavailable
 from crmhub.hub import Hub
@@ -230,20 +236,22 @@ def _run(hub: Hub, job: ImportJob, lease: str, stopping: threading.Event) -> Non
     """Import for some time, and store how that has ended."""
     running: Import | None = None
 
-    def end(state: State, message: str, tally: Tally | None = None) -> None:
+    def end(state: State, message: str, tally: Tally | None = None, seen: bytes = b"") -> None:
         tally = tally or (running.tally if running else job.tally)
-        jobs.end(hub.database, job, lease, state, tally, message)
+        jobs.end(hub.database, job, lease, state, tally, message, seen)
 
     try:
         with hub.database.reading() as db:
             account = accounts.load_by_id(db, job.account_id, hub.plans)
         with _opened(hub, job, job.settings) as sheet:
-            running = _open_import(hub, account, job, sheet)
-            running.reasons.update(json.loads(job.message or "{}"))
-            if _run_slice(hub, job, lease, running, stopping):
+            saved = json.loads(job.message or "{}")
+            running = _open_import(hub, account, job, sheet, up_to=saved.get("up_to"))
+            running.reasons.load(saved.get("reasons", {}))
+            paused = _run_slice(hub, job, lease, running, stopping)
+            if paused is None:
                 end("done", _summary(running))
             else:
-                end("queued", json.dumps(running.reasons))
+                end("queued", json.dumps(paused[0]), seen=paused[1])
     except Unavailable:
         # The lease expires by itself, and a worker continues.
         raise
@@ -263,10 +271,10 @@ def _run(hub: Hub, job: ImportJob, lease: str, stopping: threading.Event) -> Non
 
 def _run_slice(
     hub: Hub, job: ImportJob, lease: str, running: Import, stopping: threading.Event
-) -> bool:
-    """Import for some time; return whether the import is complete.
+) -> tuple[dict[str, Any], bytes] | None:
+    """Import for some time; return None if the import is complete, else what it needs to continue.
 
-    A dry run is not interrupted, since it stores no progress.
+    That is the job's next message, and the unique values of the rows of a dry run.
     """
     ends_at = time.monotonic() + _SLICE_S
     renew_at = time.monotonic()
@@ -275,16 +283,18 @@ def _run_slice(
             if not jobs.renew(hub.database, job, lease, tally, lease_ms=_LEASE_MS):
                 raise ImportedElsewhere("The import was stopped.")
             renew_at = time.monotonic() + _RENEW_EVERY_S
-        if stopping.is_set() or (time.monotonic() > ends_at and not job.dry_run):
-            return False
-    return True
+        if stopping.is_set() or time.monotonic() > ends_at:
+            message: dict[str, Any] = {"reasons": running.reasons.to_json()}
+            if not job.dry_run:
+                return message, b""
+            paused = running.pause()
+            return message | {"up_to": asdict(paused.up_to)}, paused.seen
+    return None
 
 
 def _summary(running: Import) -> str:
     """Return the warning of a dry run, and the most frequent reasons of refused rows, as lines."""
-    reasons = [
-        f"{count:,} × {reason}" for reason, count in running.reasons.most_common(_SHOWN_REASONS)
-    ]
+    reasons = running.reasons.describe(_SHOWN_REASONS)
     return "\n".join([running.warning] * bool(running.warning) + reasons)
 
 
@@ -297,16 +307,28 @@ def _opened(hub: Hub, job: ImportJob, settings: JobSettings) -> Iterator[Sheet]:
     with TemporaryDirectory(prefix="crmhub-import-") as directory:
         path = Path(directory) / job.file_name
         job_files.copy_file(hub.database, job.key, path)
-        try:
-            yield Sheet(path, delimiter=settings.delimiter, encoding=settings.encoding)
-        except LookupError:
-            raise BadRequest(f"{settings.encoding} is not a known encoding.") from None
+        yield Sheet(path, delimiter=settings.delimiter, encoding=settings.encoding)
 
 
 def _open_import(
-    hub: Hub, account: Account, job: ImportJob, sheet: Sheet, *, check_only: bool = False
+    hub: Hub,
+    account: Account,
+    job: ImportJob,
+    sheet: Sheet,
+    *,
+    check_only: bool = False,
+    up_to: Mapping[str, Any] | None = None,
 ) -> Import:
+    """Prepare the import of a job; a dry run continues after `up_to`."""
     choices = job.settings.choices
+    paused = None
+    if up_to:
+        paused = PausedDryRun(
+            ImportedUpTo(
+                Tally(**up_to["tally"]), Position(**up_to["position"]), up_to["refused_bytes"]
+            ),
+            job_files.seen_values(hub.database, job.key),
+        )
     refusals = StoredRefusals(hub.database, job.key, sheet, raw=choices.raw)
     return Import(
         hub.records,
@@ -319,4 +341,5 @@ def _open_import(
         dry_run=job.dry_run or check_only,
         stop_early=not job.settings.keep_going,
         key=job.progress_key,
+        paused=paused,
     )

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from crmhub.adapter.coercion import Misfit, Unclear, coerced
-from crmhub.adapter.reading import Reading
 from crmhub.adapter.places import no_such_pipeline, no_such_stage
+from crmhub.adapter.reading import Reading
 from crmhub.bounds import MAX_RECORD_LENGTH
 from crmhub.errors import Conflict, Semantic, listed
 from crmhub.properties import values

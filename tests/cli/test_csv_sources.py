@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from io import StringIO
 
 import pytest
@@ -13,6 +14,7 @@ from crmhub.records import pipelines
 from crmhub.records.pipelines import StageInput
 from crmhub.records.search.pages import PageRequest
 from crmhub.records.search.query import Query
+from crmhub.records.writing import NewRecord
 from crmhub.settings import Settings
 
 # What is found out in a file is the same on each database; what is written is marked with both.
@@ -157,6 +159,18 @@ def test_a_file_of_excel_has_its_numbers_days_and_letters(acme):
     [
         ("Deal name;Amount", "A;1.234", ("--decimal", ","), "Line 2 has 1.234, which can be read"),
         (
+            "Deal name,Amount",
+            'A,="1.234"',
+            ("--decimal", ","),
+            "Line 2 has 1.234, which can be read",
+        ),
+        (
+            "Deal name,Amount",
+            "A,1.234 €",
+            ("--decimal", ","),
+            "Line 2 has 1.234 €, which can be read",
+        ),
+        (
             "Deal name;Close date",
             "A;3/4/2024",
             ("--dates", "dmy"),
@@ -187,6 +201,145 @@ def test_a_phone_that_excel_shortened_is_refused(acme):
     acme("import", "acme", "contacts", "people.csv", code=1)
     assert [row["firstname"] for row in exported(acme)] == ["Bob"]
     assert "was shortened by a spreadsheet" in refused(acme)[0][1]
+
+
+def test_numbers_whose_digits_a_spreadsheet_dropped_are_refused(acme):
+    (acme.root / "people.csv").write_text(
+        "firstname,phone,zip\n"
+        + "".join(
+            f'{n},"{cell}",\n'
+            for n, cell in enumerate(
+                [
+                    "5E+11",
+                    "3.46E11",
+                    "3,46E+11",
+                    "+3.51912E+011",
+                    " 3,51912E11 ",
+                    "'5E+11",
+                    "'5 E+11'",
+                ]
+            )
+        )
+        + 'zip,,3.46E+11\nzip2,,5E+11\n"=""5E+11""",,\ncode,,5E11\n'
+    )
+    done = acme.json("import", "acme", "contacts", "people.csv", code=1)
+    assert (done["created"], done["refused"]) == (2, 9)
+    assert sorted(row["firstname"] for row in exported(acme, "contacts", "--raw")) == [
+        "5E+11",
+        "code",
+    ]
+    assert all("was shortened by a spreadsheet" in reason for _, reason in refused(acme)[:5])
+
+
+def test_an_amount_with_an_exponent_is_read_if_no_digit_is_lost(acme):
+    write(acme, [["dealname", "amount"], ["A", "1.2346E+11"], ["B", "1.25E-2"], ["C", "1.2345E+2"]])
+    done = acme.json("import", "acme", "deals", "people.csv", code=1)
+    assert (done["created"], done["refused"]) == (2, 1)
+    assert {row["amount"] for row in exported(acme, "deals")} == {"0.0125", "123.45"}
+
+
+def test_text_guards_of_spreadsheets_are_removed(acme):
+    (acme.root / "people.csv").write_text(
+        'email,phone,zip,firstname\na@b.co,="0034600111222",="01234",\'01234\n'
+        "c@d.co,'+34600111222,\x1f01234,'=1+1\ne@f.co,34600111333.0,'tis,x\n"
+    )
+    acme("account", "set", "acme", "region=ES")
+    acme("import", "acme", "contacts", "people.csv")
+    found = {row["email"]: row for row in exported(acme, "contacts", "--raw")}
+    assert {row["phone"] for row in found.values()} == {"+34600111222", "+34600111333"}
+    assert [found["a@b.co"][name] for name in ("zip", "firstname")] == ["01234", "01234"]
+    assert [found["c@d.co"][name] for name in ("zip", "firstname")] == ["01234", "=1+1"]
+    assert found["e@f.co"]["zip"] == "'tis"
+
+
+@both_databases
+def test_an_export_is_imported_unchanged(acme, hub):
+    before = ["", " ", "\t", "\n", "\r\n", "\xa0", "\u200b", "\ufeff", "\x1f", "'", "''"]
+    after = [
+        "=1+1",
+        "+1",
+        "@a",
+        "-",
+        '="01"',
+        "01234",
+        "5E+11",
+        "tis",
+        "＝1",
+        "a;b,c",
+        '"q"',
+        "x\ry",
+    ]
+    account = hub.directory.by_client_id("acme")
+    values = [each for first in before for last in after if (each := first + last)]
+    inputs = [NewRecord({"firstname": "A", "city": value}) for value in values]
+    hub.database.transact(lambda tx: hub.records.create(account, CONTACTS, inputs))
+    acme("export", "acme", "contacts", "out.csv")
+    acme("export", "acme", "contacts", "raw.csv", "--raw")
+    plain = list(
+        csv.DictReader(StringIO((acme.root / "out.csv").read_bytes().decode(), newline=""))
+    )
+    assert not [
+        row["city"]
+        for row in plain
+        if re.match(r"[\W]*[=@]", row["city"]) and row["city"][0] != "'"
+    ]
+    # Without its ids, the same file creates the same records again.
+    acme("import", "acme", "contacts", "out.csv")
+    acme("export", "acme", "contacts", "again.csv", "--raw")
+    raw, again = (
+        [
+            row["city"]
+            for row in csv.DictReader(
+                StringIO((acme.root / name).read_bytes().decode(), newline="")
+            )
+        ]
+        for name in ("raw.csv", "again.csv")
+    )
+    assert len(raw) == len(values)
+    assert again == raw * 2
+
+
+def test_of_two_columns_with_one_title_one_is_imported_as_the_message_says(acme):
+    write(acme, [["Email", "Phone", "Phone"], ["ada@example.com", "+34600222111", "+34600222333"]])
+    told = acme("import", "acme", "contacts", "people.csv", code=1).stderr
+    assert "column 'Phone (2)': an earlier column holds phone already; leave it out with" in told
+    [advice] = re.findall(r"--column '([^']+)'", told)
+    told = acme("import", "acme", "contacts", "people.csv", "--column", advice).stderr
+    assert "Skipped columns: Phone (2)." in told
+    assert exported(acme)[0]["phone"] == "+34600222111"
+    options = ("--column", "Phone=", "--by", "email", "--again")
+    assert (
+        "Skipped columns: Phone."
+        in acme("import", "acme", "contacts", "people.csv", *options).stderr
+    )
+    assert exported(acme)[0]["phone"] == "+34600222333"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_rejected_rows_name_their_own_line(acme, end):
+    rows = [
+        "email,firstname",
+        'a@b.co,"two',
+        'lines"',
+        "bad,Bob",
+        "",
+        "a@b.co,Again",
+        '"c@d.co",x,y',
+    ]
+    (acme.root / "people.csv").write_bytes(end.join(rows).encode())
+    told = acme("import", "acme", "contacts", "people.csv", code=1).stdout
+    assert [line for line, _ in refused(acme)] == ["4", "6", "7"]
+    for line in ("line 4", "line 6", "line 7"):
+        assert f"({line})" in told
+    assert [row["firstname"].split() for row in exported(acme)] == [["two", "lines"]]
+
+
+def test_a_row_with_the_character_zero_is_refused(acme):
+    rows = ["email,firstname", *(f"p{n}@b.co,{'x' * 200}" for n in range(6000)), "c@d.co,A\0da"]
+    (acme.root / "people.csv").write_text("\n".join(rows))
+    done = acme.json("import", "acme", "contacts", "people.csv", code=1)
+    assert (done["created"], done["refused"]) == (6000, 1)
+    assert refused(acme) == [("6002", "it contains the character U+0000; delete it")]
 
 
 def test_utf_16_with_bad_rows_goes_on_where_it_was_stopped(acme):

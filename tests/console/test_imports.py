@@ -200,6 +200,100 @@ def test_a_worker_that_dies_is_followed_by_another(hub, client, operator, monkey
     assert lines == [str(n + 2) for n in range(0, 400, 10)]
 
 
+def test_a_dry_run_gives_way_to_other_imports(hub, client, operator, monkeypatch):
+    monkeypatch.setattr(importing, "_BATCH_ROWS", 50)
+    monkeypatch.setattr(import_jobs, "_SLICE_S", 0.0)
+    rows = "".join(f"p{n % 390}@example.com\n" if n % 100 else "bad\n" for n in range(400))
+    at = upload(operator, client, f"email\n{rows}")
+    operator.send(at, form_of(operator.get(at)) | {"action": "dry-run", "keep_going": "true"})
+    second = upload(operator, client, "email\nada@example.com\n", name="second.csv")
+    operator.send(second, form_of(operator.get(second)) | {"action": "import"})
+    key = [(client.account.id, each.rpartition("/")[2]) for each in (at, second)]
+    monkeypatch.setattr(jobs, "due", lambda database: key[:1])
+    import_jobs.run_next(hub, threading.Event())
+    page = operator.get(at)
+    assert "data-refresh" in page.text
+    assert "Rows 0 of 400" not in text_of(page)
+    monkeypatch.undo()
+    monkeypatch.setattr(importing, "_BATCH_ROWS", 50)
+    monkeypatch.setattr(import_jobs, "_SLICE_S", 0.0)
+    assert "Created 1 " in text_of(run(hub, operator, second))
+    done = text_of(run(hub, operator, at))
+    assert "Would be created 387 Would be updated 0 Would be rejected 13" in done
+    assert '4 × email: "bad" is not an email address' in done
+    assert "(lines 2, 102, 202, 302)" in done
+    assert "email: line 3 has this value already (lines 393, 394, 395, 396, 397, …)" in done
+    refused = operator.get(f"{at}/refused.csv").data.decode("utf-8-sig")
+    lines = [row[-2] for row in csv.reader(StringIO(refused))][1:]
+    assert lines == [str(line) for line in (2, 102, 202, 302, *range(393, 402))]
+    assert client.get("/contacts").json["total"] == 1
+
+
+def test_a_dry_run_whose_worker_dies_is_continued(hub, client, operator, monkeypatch):
+    monkeypatch.setattr(importing, "_BATCH_ROWS", 50)
+    monkeypatch.setattr(import_jobs, "_SLICE_S", 0.0)
+    rows = "".join(f"p{n}@example.com\n" if n % 10 else "bad\n" for n in range(400))
+    at = upload(operator, client, f"email\n{rows}")
+    operator.send(at, form_of(operator.get(at)) | {"action": "dry-run", "keep_going": "true"})
+    key = (client.account.id, at.rpartition("/")[2])
+
+    def die(*args, **kwargs):
+        raise SystemExit
+
+    for dies_at in ("", "end", ""):
+        with monkeypatch.context() as dying:
+            dying.setattr(jobs, "due", lambda database: [key])
+            if dies_at:
+                dying.setattr(jobs, dies_at, die)
+                with pytest.raises(SystemExit):
+                    import_jobs.run_next(hub, threading.Event())
+                hub.database.transact(
+                    lambda tx: tx.run(
+                        "update import_job set lease_until = 0 where account_id = :account",
+                        {"account": client.account.id},
+                    )
+                )
+            else:
+                import_jobs.run_next(hub, threading.Event())
+    assert "Would be created 360 Would be updated 0 Would be rejected 40" in text_of(
+        run(hub, operator, at)
+    )
+    refused = operator.get(f"{at}/refused.csv").data.decode("utf-8-sig")
+    lines = [row[-2] for row in csv.reader(StringIO(refused))][1:]
+    assert lines == [str(n + 2) for n in range(0, 400, 10)]
+
+
+@pytest.mark.databases("sqlite")
+def test_of_two_columns_with_one_title_the_first_is_imported(hub, client, operator):
+    at = upload(operator, client, "Email,Phone,Phone\nada@example.com,+34600222111,+34600222333\n")
+    page = operator.get(at)
+    assert "An earlier column holds this property." in page.text
+    answer = operator.send(at, form_of(page) | {"column.2": "phone", "action": "import"})
+    assert answer.status_code == 422
+    assert "an earlier column holds phone already; skip it" in text_of(answer)
+    assert "--" not in text_of(answer)
+    assert "Created 1" in text_of(start(hub, operator, at))
+    [contact] = client.get("/contacts").json["results"]
+    assert contact["properties"]["phone"] == "+34600222111"
+
+
+@pytest.mark.databases("sqlite")
+def test_a_file_that_cannot_be_read_is_explained_on_its_page(client, operator):
+    at = upload(operator, client, ",".join(f"t{n}" for n in range(5000)) + "\n")
+    assert "more than 1,000 columns" in text_of(operator.get(at))
+    at = upload(operator, client, "email,firstname\na@b.co,김철수\n".encode("euc_kr"))
+    page = operator.get(at)
+    assert "김철수 in euc_kr" in text_of(page)
+    for encoding in ("zlib", "rot13", "idna", "unicode_escape", "undefined", "utf-32"):
+        form = form_of(page) | {"encoding": encoding, "delimiter": ","}
+        for action in ("preview", "import"):
+            answer = operator.send(at, form | {"action": action})
+            assert answer.status_code in (303, 400), (encoding, action)
+        assert "known encoding" in text_of(operator.get(at))
+    operator.send(at, form_of(page) | {"encoding": "euc_kr", "action": "preview"})
+    assert "김철수" in operator.get(at).text
+
+
 @pytest.mark.databases("sqlite")
 def test_a_stopped_import_keeps_its_rows_and_goes_on(hub, client, operator, monkeypatch):
     monkeypatch.setattr(importing, "_BATCH_ROWS", 50)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crmhub.csv.formats import Formats, find_formats, read_date, read_number
+from crmhub.csv.formats import find_formats, read_date, read_number
 from crmhub.errors import Semantic
 
 
@@ -47,26 +47,45 @@ def test_a_day_is_read_by_the_order_of_the_file(cell, order, date):
     assert read_date(cell, order) == date
 
 
-def found(*cells, kind="number", delimiter=";", decimal="", dates=""):
-    rows = [(line, [cell]) for line, cell in enumerate(cells, 2)]
-    return find_formats(rows, {0: kind}, delimiter=delimiter, decimal=decimal, dates=dates)
+def found(*cells, kind="number", decimal="", dates=""):
+    rows = [(line, {0: cell}) for line, cell in enumerate(cells, 2)]
+    return find_formats(rows, {0: kind}, decimal=decimal, dates=dates)[0]
 
 
-def test_a_cell_that_is_clear_decides_for_the_others():
-    assert found("1.234", "", "nothing", "0,5") == Formats(",", "dmy")
-    assert found("1.234", "0.5") == Formats(".", "dmy")
-    assert found("17", "") == Formats(".", "dmy")
-    assert found("3/4/2024", "3/31/2024", kind="date").dates == "mdy"
-    assert found("3/4/2024", "31/3/2024", kind="date").dates == "dmy"
-    assert found("3/3/2024", "1.2.2024", kind="date").dates == "dmy"
-    # Where the comma separates cells, a point is a point.
-    assert found("1.234", delimiter=",").decimal == "."
+def test_an_unambiguous_cell_decides_for_its_column():
+    for *cells, decimal in [
+        ("1.234", "", "nothing", "0,5", ","),
+        ("1.234", "1.234,50", ","),
+        ("1.234 €", "12,5", ","),
+        ("1.234", "0.5", "."),
+        # Digits are never grouped like these.
+        ("0.125", "."),
+        ("1234.567", "."),
+        ("17", "", "."),
+    ]:
+        assert found(*cells) == decimal, cells
+    assert found("3/4/2024", "3/31/2024", kind="date") == "mdy"
+    assert found("3/4/2024", "31/3/2024", kind="date") == "dmy"
+    assert found("3/3/2024", "1.2.2024", kind="date") == "dmy"
+
+
+def test_a_column_does_not_decide_for_another_one():
+    rows = [(2, dict(enumerate(["1,5", "2.5", "31/3/2024", "3/31/2024"])))]
+    kinds = {0: "number", 1: "number", 2: "date", 3: "date"}
+    formats = find_formats(rows, kinds, decimal="", dates="")
+    assert formats == {0: ",", 1: ".", 2: "dmy", 3: "mdy"}
+    with pytest.raises(Semantic, match=r"Line 2 has 1\.234, which can be read in two ways"):
+        find_formats(
+            [(2, {0: "1,5", 1: "1.234"})], {0: "number", 1: "number"}, decimal="", dates=""
+        )
 
 
 @pytest.mark.parametrize(
     ("cells", "kind", "words"),
     [
         (["1.234"], "number", "Line 2 has 1.234, which can be read in two ways"),
+        (["1.234 €"], "number", "Line 2 has 1.234 €, which can be read in two ways"),
+        (["€ 12,000"], "number", "Line 2 has € 12,000, which can be read in two ways"),
         (["17", "1,234"], "number", "Line 3 has 1,234, which can"),
         (["1.5", "1,5"], "number", "Line 2 has 1.5 and line 3 has 1,5, which are written in two"),
         (["3/4/2024"], "date", "Line 2 has 3/4/2024, which can be read in two ways"),
