@@ -114,9 +114,6 @@ class ZohoAdapter(Writing):
     def has_email(self, contact: Contact, email: str) -> bool:
         return email in (contact.properties.get(name, "").lower() for name in _EMAILS)
 
-    def has_phone(self, contact: Contact, phone: str) -> bool:
-        return has_number(contact.properties, phone)
-
     def _contact(self, row: Mapping[str, Any], names: Sequence[str]) -> Contact:
         fields, contact_id = self.definitions.fields("contacts"), str(row["id"])
         values = {name: fields[name].to_text(row) for name in names if name in fields}

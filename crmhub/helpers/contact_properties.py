@@ -11,6 +11,8 @@ from crmhub import adapter as contract
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import WHOLE_NAME
 from crmhub.adapter import Adapter, Problem, Saved, Written, hold_back_update
+from crmhub.adapter.matching import keep_phones
+from crmhub.adapter.phones import PHONES, is_ambiguous
 from crmhub.bounds import MAX_ASKED_PROPERTIES
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
@@ -20,10 +22,12 @@ from crmhub.helpers.attempts import Action, Done, Mapped, crm_id_of, named_for, 
 from crmhub.helpers.crm_connection import AWAY, as_hub_errors, connect, sound
 from crmhub.helpers.deadlines import is_deferred, within
 from crmhub.helpers.inputs import (
-    PHONES,
+    PHONE_FAULTS,
     Sent,
+    canonical_phones,
     filled,
     name_fault,
+    phones_of,
     shortened,
     text_fault,
     usable,
@@ -227,7 +231,9 @@ class SetProperties(Action):
         """
         whole = account.connection.field_map.whole_name
         names = {WHOLE_NAME: whole_name_fault if whole else name_fault}
-        properties, refused = usable(self.properties, {**PHONES, **names})
+        properties, refused = usable(self.properties, {**PHONE_FAULTS, **names})
+        properties, bad = canonical_phones(properties, account.switches.region)
+        refused += bad
         if WHOLE_NAME in properties:
             properties = named_for(account, properties.pop(WHOLE_NAME)) | properties
         return Mapped(properties, tuple(refused))
@@ -246,6 +252,8 @@ class SetProperties(Action):
         def write(rest: Mapping[str, str]) -> Saved:
             written.clear()
             written.update(newest(hub, account, entry, contact_id, rest))
+            for name in self._present_phones(adapter, contact_id, written):
+                del written[name]
             if not written:
                 return Saved(contact_id, "unchanged")
             return adapter.update_contact(contact_id, written)
@@ -266,6 +274,22 @@ class SetProperties(Action):
             refused=stored.refused,
             values={name: v for name, v in written.items() if name not in names},
         )
+
+
+    def _present_phones(
+        self, adapter: Adapter, contact_id: str, properties: Mapping[str, str]
+    ) -> list[str]:
+        """Return the names of the phones that the contact already has in another notation.
+
+        Only a phone that may mean another number, or has a second form, is compared with the CRM's.
+        """
+        sent = phones_of(self.properties)
+        unsure = [n for n in PHONES if properties.get(n) and is_ambiguous(sent.get(n, ""))]
+        if not unsure:
+            return []
+        stored = adapter.get_contact(contact_id, unsure).properties
+        kept = keep_phones(stored, properties, sent)
+        return [name for name in unsure if kept[name] == stored.get(name)]
 
 
 def _of_conversation(connection: Connection, account: Account, token: str) -> Binding:

@@ -23,8 +23,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from crmhub.adapter.phone_reading import read_phone
 from crmhub.adapter.phones import current
-from crmhub.properties import values
 
 # The name of a variable begins with a letter of any alphabet or _.
 _NAME = r"[^\W\d][\w.\-]{0,99}"
@@ -196,7 +196,8 @@ _PRINTED_IN_ID = re.compile(r"(?<![^\W_])undefined(?![^\W_])|\[object Object\]")
 _SEPARATORS = re.compile(r"[\W_]+")
 
 _FEWEST_DIGITS, _MOST_DIGITS = 7, 15
-_PLUS = re.compile(r"[^\d+\uff0b]{0,20}[+\uff0b]")
+# National numbers have fewer digits, unless they begin with a 0 and a carrier's digits.
+_LONGEST_NATIONAL = 14
 
 
 def find_in_text(text: str) -> str:
@@ -258,9 +259,10 @@ def is_junk_phone(text: str) -> bool:
 
     A number is not refused for lacking a country code, since it may be a national number.
     """
-    number = values.number_of(text.strip())
-    digits = _digits(number)
-    with_plus = _PLUS.match(number) is not None
+    phone = read_phone(text)
+    if phone is None:
+        return True
+    with_plus, digits = phone.plus, phone.digits
     if not with_plus and digits.startswith("00"):
         digits = digits[2:]
     if not _FEWEST_DIGITS <= len(digits) <= _MOST_DIGITS or len(set(digits)) == 1:
@@ -277,17 +279,6 @@ def is_junk_phone(text: str) -> bool:
         return repeated or not phonenumbers.is_possible_number(parsed)
     # Without a plus the number may lack a country code, so only a full-length number is checked.
     reason = phonenumbers.is_possible_number_with_reason(parsed)
+    if reason == phonenumbers.ValidationResult.TOO_LONG:
+        return len(digits) >= _LONGEST_NATIONAL and not digits.startswith("0")
     return repeated and reason == phonenumbers.ValidationResult.IS_POSSIBLE
-
-
-def _digits(number: str) -> str:
-    """Return the digits of a phone number before its extension, at most the first 18."""
-    digits = ""
-    for character in number:
-        if character.isdecimal():
-            digits += str(int(character))
-        elif len(digits) >= _FEWEST_DIGITS and (character.isalpha() or character in "#;,"):
-            break
-        if len(digits) > _MOST_DIGITS + len("00"):
-            break
-    return digits

@@ -21,6 +21,7 @@ from crmhub.database.connection import Connection
 from crmhub.database.several_accounts import rows_of_several
 from crmhub.database.statements import Statement, in_list, param
 from crmhub.identity.contact_names import name_in
+from crmhub.adapter.phone_reading import read_phone
 from crmhub.identity.phones import forms, readings
 
 MOST_NAMES = 5_000
@@ -137,8 +138,8 @@ def phone_forms(phone: str, account: Account | None) -> list[str]:
 
 
 def _is_phone(text: str) -> bool:
-    digits = sum(map(str.isdigit, text))
-    return digits >= _SHORTEST_PHONE and not any(map(str.isalpha, text))
+    phone = read_phone(text)
+    return phone is not None and len(phone.digits) >= _SHORTEST_PHONE
 
 
 def _is_name(text: str) -> bool:

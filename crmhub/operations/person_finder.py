@@ -24,6 +24,7 @@ from crmhub.database.tables import action, binding, enrolment, kept_number, poss
 from crmhub.helpers import sticky_assignments
 from crmhub.hub import Hub
 from crmhub.identity.bindings import HUB_ID, LONGEST
+from crmhub.adapter.phone_reading import read_phone
 from crmhub.identity.phones import forms, readings
 from crmhub.operations.person import Person
 from crmhub.properties import values
@@ -203,7 +204,8 @@ class PersonFinder:
         return found + [Person(frozenset({id})) for id in sorted(ids)]
 
     def _by_phone(self, text: str) -> list[Person]:
-        if not any(c.isdigit() for c in text) or "@" in text or text.startswith(HUB_ID):
+        is_phone = read_phone(text) is not None or ("@" not in text and any(map(str.isdigit, text)))
+        if not is_phone or text.startswith(HUB_ID):
             return []
         return self._with_phones(set(readings(text, self._account.switches.region)))
 

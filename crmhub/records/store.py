@@ -329,7 +329,9 @@ class RecordStore:
                 good, bad = check(
                     catalogue, each.properties, region=region, index=i, path=each.path
                 )
-                inputs.append(Change(each.id, good, each.path, each.if_match))
+                inputs.append(
+                    Change(each.id, good, each.path, each.if_match, sent=each.properties)
+                )
                 problems += bad
             if problems:
                 raise InvalidProperties(problems)

@@ -192,9 +192,10 @@ class Phone(_Field[str | None]):
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str | None:
         if isinstance(value, list | dict):
             return None
-        text = scalar(value)
-        # The JSON number 12025550100.0 is the phone number 12025550100.
-        return text.removesuffix(".0") if isinstance(value, Decimal) else text
+        if isinstance(value, Decimal) and int(value.as_tuple().exponent) > 0:
+            # Of 1.2E+10, the last digits of the number are lost.
+            return str(value)
+        return scalar(value)
 
 
 class Names(_Field[list[str]]):
