@@ -23,7 +23,7 @@ _ARGENTINE_E164 = re.compile(r"\+54(9?)([1-8][0-9]{9})", re.ASCII)
 _E164 = re.compile(r"\+[0-9]{1,15}", re.ASCII)
 _EXTENSION = " ext. "
 _MARKS = (_EXTENSION, " ext ", " x", "x", ";ext=")
-_WORDS_BEFORE = re.compile(r"[^\d+\uff0b]+")
+_WORDS_BEFORE = re.compile(r"\A[^\d+\uff0b]+")
 
 
 def notations(number: str) -> list[str]:
@@ -142,7 +142,7 @@ def same(number: str, stored: str) -> bool:
     if number == stored:
         return True
     known = read_phone(number)
-    text = read_phone(stored) or read_phone(_WORDS_BEFORE.sub("", stored, count=1))
+    text = read_phone(stored) or read_phone(_WORDS_BEFORE.sub("", stored))
     if known is None or not known.plus or text is None or text.extension != known.extension:
         return False
     parsed_number = _parsed(f"+{known.digits}", None)

@@ -192,9 +192,6 @@ class Phone(_Field[str | None]):
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str | None:
         if isinstance(value, list | dict):
             return None
-        if isinstance(value, Decimal) and int(value.as_tuple().exponent) > 0:
-            # Of 1.2E+10, the last digits of the number are lost.
-            return str(value)
         return scalar(value)
 
 
