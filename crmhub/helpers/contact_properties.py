@@ -27,6 +27,7 @@ from crmhub.helpers.inputs import (
     canonical_phones,
     filled,
     name_fault,
+    name_part_fault,
     phones_of,
     shortened,
     text_fault,
@@ -230,7 +231,8 @@ class SetProperties(Action):
         The name is one property or two, `firstname` and `lastname`.
         """
         whole = account.connection.field_map.whole_name
-        names = {WHOLE_NAME: whole_name_fault if whole else name_fault}
+        names = dict.fromkeys(_PARTS, name_part_fault)
+        names[WHOLE_NAME] = whole_name_fault if whole else name_fault
         properties, refused = usable(self.properties, {**PHONE_FAULTS, **names})
         properties, bad = canonical_phones(properties, account.switches.region)
         refused += bad

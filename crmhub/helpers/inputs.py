@@ -112,6 +112,11 @@ def name_fault(text: str) -> str:
     return "" if not words or any(words) else unfilled(text.strip())
 
 
+def name_part_fault(text: str) -> str:
+    """Return the error message for a first or last name, "" if it is valid."""
+    return text_fault(text) or name_fault(text)
+
+
 def whole_name_fault(text: str) -> str:
     """Return the error message for a name that replaces the stored name, "" if it is valid.
 

@@ -8,7 +8,8 @@ as empty depends on the value:
   word for a missing value in any case, `0`, `-`, `N/A`, and a bare `@x`, `[x]` or `<x>`.
 - email, contactnumber and numbers (`find_in_key`): a text that contains a variable, and a word for
   a missing value.
-- name (`filled_words`): each word that is a variable or a word for a missing value.
+- name (`filled_words`): each word that is a variable or a word for a missing value, at its ends
+  also `0`, `-` and `N/A`, and the whole name if it has no letter.
 - phone and mobilephone (`is_junk_phone`): any text that cannot be a phone number.
 - any other property (`find_in_text`): a text of variables only, a word for a missing value, and a
   longer text with a variable that cannot be anything else.
@@ -20,6 +21,7 @@ are bounded and not nested, so that the longest value takes milliseconds.
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -193,6 +195,9 @@ _WORDS_FOR_NO_ID = frozenset({"undefined", "null", "none", "nan"})
 # Words of JavaScript for a missing value never occur in a real id, not even as a part:
 # channel:undefined.
 _PRINTED_IN_ID = re.compile(r"(?<![^\W_])undefined(?![^\W_])|\[object Object\]")
+# A whole name; in another case than `_NOTHING` only as a whole, since "Null" is a surname.
+_NO_NAME = frozenset({"undefined", "null", "none", "n/a", "n.a.", "#n/a"})
+_DUMMY_WORDS = frozenset({"0", "n/a", "#n/a"})
 _SEPARATORS = re.compile(r"[\W_]+")
 
 _FEWEST_DIGITS, _MOST_DIGITS = 7, 15
@@ -244,14 +249,33 @@ def is_unfilled_id(text: str) -> bool:
 def filled_words(name: str) -> list[str]:
     """Return the words of a person's name.
 
-    The list has "" in place of each unreplaced variable and of each word for a missing value.
+    The list has "" in place of each unreplaced variable and of each word for a missing value. It
+    has only "" for a text that is nobody's name, such as `0`, `-` or `N/A`.
     """
     # U+0000 cannot occur in the text of a helper call.
     marked = _IN_KEY.sub("\0", name.replace(_OBJECT, "\0"))
-    return [
+    words = [
         "" if "\0" in word or word in _NOTHING or _WHOLE.fullmatch(word) else word
         for word in marked.split()
     ]
+    if name.strip().casefold() in _NO_NAME or not any(map(_is_name, words)):
+        return [""] * len(words)
+    for places in (range(len(words)), reversed(range(len(words)))):
+        for place in places:
+            if _is_name(words[place]) or words[place][:1].isdecimal() and words[place] != "0":
+                break
+            words[place] = ""
+    return words
+
+
+def _is_name(word: str) -> bool:
+    """Return whether a word can be a part of a name: it has a letter, or a symbol such as a heart.
+
+    Messengers' names may consist of symbols.
+    """
+    if word.casefold() in _DUMMY_WORDS:
+        return False
+    return any(c.isalpha() or unicodedata.category(c) == "So" for c in word)
 
 
 def is_junk_phone(text: str) -> bool:
