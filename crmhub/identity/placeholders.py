@@ -9,7 +9,7 @@ as empty depends on the value:
 - email, contactnumber and numbers (`find_in_key`): a text that contains a variable, and a word for
   a missing value.
 - name (`filled_words`): each word that is a variable or a word for a missing value, at its ends
-  also `0`, `-` and `N/A`, and the whole name if it has no letter.
+  also `-` and `N/A`, at its beginning `0`, and the whole name if it has no letter.
 - phone and mobilephone (`is_junk_phone`): any text that cannot be a phone number.
 - any other property (`find_in_text`): a text of variables only, a word for a missing value, and a
   longer text with a variable that cannot be anything else.
@@ -197,7 +197,7 @@ _WORDS_FOR_NO_ID = frozenset({"undefined", "null", "none", "nan"})
 _PRINTED_IN_ID = re.compile(r"(?<![^\W_])undefined(?![^\W_])|\[object Object\]")
 # A whole name; in another case than `_NOTHING` only as a whole, since "Null" is a surname.
 _NO_NAME = frozenset({"undefined", "null", "none", "n/a", "n.a.", "#n/a"})
-_DUMMY_WORDS = frozenset({"0", "n/a", "#n/a"})
+_DUMMY_WORDS = frozenset({"n/a", "#n/a"})
 _SEPARATORS = re.compile(r"[\W_]+")
 
 _FEWEST_DIGITS, _MOST_DIGITS = 7, 15
@@ -260,9 +260,11 @@ def filled_words(name: str) -> list[str]:
     ]
     if name.strip().casefold() in _NO_NAME or not any(map(_is_name, words)):
         return [""] * len(words)
-    for places in (range(len(words)), reversed(range(len(words)))):
+    # "Person 0" may be a name, "0 Smith" is a last name.
+    for places, dummies in ((range(len(words)), "0"), (range(len(words) - 1, -1, -1), "")):
         for place in places:
-            if _is_name(words[place]) or words[place][:1].isdecimal() and words[place] != "0":
+            word = words[place]
+            if _is_name(word) or (word[:1].isdecimal() and word != dummies):
                 break
             words[place] = ""
     return words
