@@ -29,7 +29,7 @@ from crmhub.adapter import (
 )
 from crmhub.adapter.answers import parse_time
 from crmhub.adapter.defined import Candidate
-from crmhub.adapter.phones import PHONES, has_number, notations
+from crmhub.adapter.phones import PHONES, notations
 from crmhub.adapter.remembered import HOUR
 
 T = TypeVar("T")

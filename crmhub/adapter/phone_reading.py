@@ -70,8 +70,8 @@ class PhoneText:
 def read_phone(text: str) -> PhoneText | None:
     """Return the phone number that a text is; None if the text is anything but one number.
 
-    Links (`tel:`, `whatsapp:`, `wa.me/`) and WhatsApp's ids of people (`…@c.us`) are one number. The
-    number need not be possible.
+    Links (`tel:`, `whatsapp:`, `wa.me/`) and WhatsApp's ids of people (`…@c.us`) are one number.
+    The number need not be possible.
     """
     text = text.strip()
     if len(text) > _LONGEST:

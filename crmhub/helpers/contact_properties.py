@@ -277,7 +277,6 @@ class SetProperties(Action):
             values={name: v for name, v in written.items() if name not in names},
         )
 
-
     def _present_phones(
         self, adapter: Adapter, contact_id: str, properties: Mapping[str, str]
     ) -> list[str]:

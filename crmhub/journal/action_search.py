@@ -16,12 +16,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
+from crmhub.adapter.phone_reading import read_phone
 from crmhub.database import tables
 from crmhub.database.connection import Connection
 from crmhub.database.several_accounts import rows_of_several
 from crmhub.database.statements import Statement, in_list, param
 from crmhub.identity.contact_names import name_in
-from crmhub.adapter.phone_reading import read_phone
 from crmhub.identity.phones import forms, readings
 
 MOST_NAMES = 5_000

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
 from crmhub.adapter import BadConfig, is_record_id
+from crmhub.adapter.phone_reading import read_phone
 from crmhub.database import tables
 from crmhub.database.connection import Connection, containing
 from crmhub.database.statements import Statement, in_list, param
@@ -24,7 +25,6 @@ from crmhub.database.tables import action, binding, enrolment, kept_number, poss
 from crmhub.helpers import sticky_assignments
 from crmhub.hub import Hub
 from crmhub.identity.bindings import HUB_ID, LONGEST
-from crmhub.adapter.phone_reading import read_phone
 from crmhub.identity.phones import forms, readings
 from crmhub.operations.person import Person
 from crmhub.properties import values

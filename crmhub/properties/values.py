@@ -547,12 +547,12 @@ def _e164(phone: PhoneText | None, region: str | None) -> str:
         return ""
     number = None
     if phone.plus or phone.digits.startswith("00"):
-        # 00 stands for the plus, also where another prefix is dialled, or a carrier's digits follow.
+        # 00 stands for the plus, also where another prefix is dialled.
         number = _parsed(f"+{phone.international}", None)
     if not phone.plus and not _is_possible(number):
         national = _parsed(phone.digits, region)
         number = _with_country(phone.digits, national) or national if region else None
-    if not _is_possible(number):
+    if number is None or not _is_possible(number):
         return ""
     return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
 
@@ -569,9 +569,9 @@ def _is_possible(number: Any) -> bool:
 def _with_country(digits: str, number: Any) -> Any:
     """Return `digits` parsed as a number that begins with a country code, if `number` is wrong.
 
-    `number` is the result of parsing `digits` in the caller's region. It may be wrong if a messenger
-    sent a mobile number, and national numbers of the region (such as DE or ID) may begin with the
-    same digits as the country code. Returns None if `number` may be right.
+    `number` is the result of parsing `digits` in the caller's region. It may be wrong if a
+    messenger sent a mobile number, and national numbers of the region (such as DE or ID) may begin
+    with the same digits as the country code. Returns None if `number` may be right.
     """
     import phonenumbers
     from phonenumbers import PhoneNumberType

@@ -329,9 +329,7 @@ class RecordStore:
                 good, bad = check(
                     catalogue, each.properties, region=region, index=i, path=each.path
                 )
-                inputs.append(
-                    Change(each.id, good, each.path, each.if_match, sent=each.properties)
-                )
+                inputs.append(Change(each.id, good, each.path, each.if_match, sent=each.properties))
                 problems += bad
             if problems:
                 raise InvalidProperties(problems)

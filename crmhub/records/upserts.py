@@ -117,9 +117,7 @@ def write(
     held = writing.holders(tx, catalogue.account_id, keys)
     existing = [held.get(key) for key in keys]
     changes = [
-        each.change_of(id)
-        for id, each in zip(existing, prepared, strict=True)
-        if id is not None
+        each.change_of(id) for id, each in zip(existing, prepared, strict=True) if id is not None
     ]
     fresh = [each.new for id, each in zip(existing, prepared, strict=True) if id is None]
     writing.same_record_twice([(each.id, each.path) for each in changes])
