@@ -230,6 +230,9 @@ class TrytonAdapter(DefinedAdapter):
     def has_email(self, contact: Contact, email: str) -> bool:
         return email in contact.properties.get(_EMAILS, "").lower().split(";")
 
+    def has_phone(self, contact: Contact, phone: str) -> bool:
+        return any(same(phone, contact.properties.get(name, "")) for name in _PHONES)
+
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> hub.Changes:
         held, changed = contact.properties, super().changes(contact, properties).properties
         equal = {name for name in _PHONES if same(changed.get(name, ""), held.get(name, ""))}

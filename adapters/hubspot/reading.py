@@ -63,6 +63,9 @@ class Reading(MarkedAdapter):
         emails = (contact.properties.get(name, "").lower() for name in self.email_names)
         return any(email in addresses.split(";") for addresses in emails)
 
+    def has_phone(self, contact: Contact, phone: str) -> bool:
+        return has_number(contact.properties, phone)
+
     def find_contacts(
         self,
         *,

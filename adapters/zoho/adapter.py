@@ -29,7 +29,7 @@ from crmhub.adapter import (
 )
 from crmhub.adapter.answers import parse_time
 from crmhub.adapter.defined import Candidate
-from crmhub.adapter.phones import PHONES, notations
+from crmhub.adapter.phones import PHONES, has_number, notations
 from crmhub.adapter.remembered import HOUR
 
 T = TypeVar("T")
@@ -113,6 +113,9 @@ class ZohoAdapter(Writing):
 
     def has_email(self, contact: Contact, email: str) -> bool:
         return email in (contact.properties.get(name, "").lower() for name in _EMAILS)
+
+    def has_phone(self, contact: Contact, phone: str) -> bool:
+        return has_number(contact.properties, phone)
 
     def _contact(self, row: Mapping[str, Any], names: Sequence[str]) -> Contact:
         fields, contact_id = self.definitions.fields("contacts"), str(row["id"])

@@ -12,6 +12,10 @@ from dataclasses import dataclass
 INVISIBLE = r"\u00ad\u200b-\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff"
 """Characters that are copied along with a number, as the inside of a regular expression's class."""
 
+# Argentina dials a mobile with a 9 from abroad, and any line without it: +54 9 11 …, +54 11 ….
+ARGENTINE = re.compile(r"\+54(9?)([1-8][0-9]{9})", re.ASCII)
+"""An Argentine number in E.164."""
+
 # A longer text is no number; this also bounds the time of the expressions below.
 _LONGEST = 100
 _MOST_DIGITS = 15
@@ -24,6 +28,7 @@ _EXTENSION = re.compile(
     rf"|доб|x|[#~\uff03\uff5e])[.:=]?)[{_BLANK}]*(\d{{1,9}})#?\)?",
     re.IGNORECASE,
 )
+_BEFORE_EXTENSION = " ext. "
 _SCHEME = re.compile(r"(?:tel|sms|whatsapp):", re.IGNORECASE)
 # With the number of a device: 12025550123:7@s.whatsapp.net.
 _OF_WHATSAPP = re.compile(
@@ -118,3 +123,27 @@ def _may_be_two(number: str, *, plus: bool) -> bool:
 
 def _digits(text: str) -> str:
     return "".join(str(int(character)) for character in text if character.isdecimal())
+
+
+def with_extension(number: str, extension: str) -> str:
+    """Return a phone number with its extension, as the hub stores both; "" is no extension."""
+    return f"{number}{_BEFORE_EXTENSION}{extension}" if extension else number
+
+
+def split_extension(number: str) -> tuple[str, str]:
+    """Return a phone number without its extension, and the extension, "" for none.
+
+    `number` is in the form that `with_extension` returns.
+    """
+    before, _, extension = number.partition(_BEFORE_EXTENSION)
+    return before, extension
+
+
+def line_of(number: str) -> str:
+    """Return the form of a phone number that is the same for both forms of an Argentine number.
+
+    Any other text is returned unchanged. `number` is in E.164, maybe with an extension.
+    """
+    e164, extension = split_extension(number)
+    argentine = ARGENTINE.fullmatch(e164)
+    return with_extension(f"+54{argentine[2]}", extension) if argentine else number

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from crmhub.adapter.phone_reading import read_phone
+from crmhub.adapter.phone_reading import ARGENTINE, line_of, read_phone, split_extension
 from crmhub.adapter.values import Contact
 
 PHONES = ("phone", "mobilephone")
@@ -18,11 +18,8 @@ _TEN_DIGITS = 10**10
 _BRAZILIAN_MOBILE = re.compile(r"[1-9][1-9][6-9][0-9]{7}", re.ASCII)
 _BRAZILIAN_E164 = re.compile(r"\+55([1-9][1-9])9([6-9][0-9]{7})", re.ASCII)
 _MEXICAN_E164 = re.compile(r"\+52([2-9][0-9]{9})", re.ASCII)
-# Argentina dials a mobile with a 9 from abroad, and any line without it: +54 9 11 …, +54 11 ….
-_ARGENTINE_E164 = re.compile(r"\+54(9?)([1-8][0-9]{9})", re.ASCII)
 _E164 = re.compile(r"\+[0-9]{1,15}", re.ASCII)
-_EXTENSION = " ext. "
-_MARKS = (_EXTENSION, " ext ", " x", "x", ";ext=")
+_MARKS = (" ext. ", " ext ", " x", "x", ";ext=")
 _WORDS_BEFORE = re.compile(r"\A[^\d+\uff0b]+")
 
 
@@ -80,40 +77,16 @@ def second_form(number: str) -> str:
     """
     if mexican := _MEXICAN_E164.fullmatch(number):
         return f"+521{mexican[1]}"
-    if argentine := _ARGENTINE_E164.fullmatch(number):
+    if argentine := ARGENTINE.fullmatch(number):
         return f"+54{'' if argentine[1] else '9'}{argentine[2]}"
     brazilian = _BRAZILIAN_E164.fullmatch(number)
     return f"+55{brazilian[1]}{brazilian[2]}" if brazilian else ""
-
-
-def line_of(number: str) -> str:
-    """Return the form of a phone number that is the same for both forms of an Argentine number.
-
-    Any other text is returned unchanged. `number` is in E.164, maybe with an extension.
-    """
-    e164, extension = split_extension(number)
-    argentine = _ARGENTINE_E164.fullmatch(e164)
-    return with_extension(f"+54{argentine[2]}", extension) if argentine else number
 
 
 def _with_national(parsed: Any, digits: int) -> Any:
     from phonenumbers import PhoneNumber
 
     return PhoneNumber(parsed.country_code, digits)
-
-
-def with_extension(number: str, extension: str) -> str:
-    """Return a phone number with its extension, as the hub stores both; "" is no extension."""
-    return f"{number}{_EXTENSION}{extension}" if extension else number
-
-
-def split_extension(number: str) -> tuple[str, str]:
-    """Return a phone number without its extension, and the extension, "" for none.
-
-    `number` is in the form that `with_extension` returns.
-    """
-    before, _, extension = number.partition(_EXTENSION)
-    return before, extension
 
 
 def nationals(number: str) -> list[str]:

@@ -11,7 +11,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import WHOLE_NAME
 from crmhub.adapter import Adapter, Problem, Rejected, Written
 from crmhub.adapter.matching import Lead
-from crmhub.adapter.phones import line_of
+from crmhub.adapter.phone_reading import line_of
 from crmhub.adapter.upserts import SavedLead, upsert_contact
 from crmhub.database.connection import Connection
 from crmhub.errors import Semantic, listed

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from crmhub import adapter as contract
 from crmhub.accounts.accounts import Account
 from crmhub.adapter import Adapter, Contact
-from crmhub.adapter.phones import line_of
+from crmhub.adapter.phone_reading import line_of
 from crmhub.database.connection import now_ms
 from crmhub.database.drivers import Unwritable
 from crmhub.database.statements import Statement, in_list, one_of, param

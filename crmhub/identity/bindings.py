@@ -20,7 +20,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
-from crmhub.adapter.phones import line_of
+from crmhub.adapter.phone_reading import line_of
 from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, param
 from crmhub.database.tables import account as account_table

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
-from crmhub.adapter.phones import line_of
+from crmhub.adapter.phone_reading import line_of
 from crmhub.database import tables
 from crmhub.database.advisory_locks import hold_all
 from crmhub.database.connection import Connection

@@ -7,8 +7,8 @@ but a search tries all possible readings.
 
 from __future__ import annotations
 
-from crmhub.adapter.phone_reading import PhoneText, read_phone
-from crmhub.adapter.phones import second_form, with_extension
+from crmhub.adapter.phone_reading import PhoneText, read_phone, with_extension
+from crmhub.adapter.phones import second_form
 from crmhub.properties import values
 
 

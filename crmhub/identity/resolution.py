@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
-from crmhub.adapter.phones import line_of
+from crmhub.adapter.phone_reading import line_of
 from crmhub.database import tables
 from crmhub.database.advisory_locks import hold, hold_all
 from crmhub.database.connection import Connection, now_ms

@@ -21,8 +21,8 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from crmhub.adapter.phone_reading import PhoneText, read_phone
-from crmhub.adapter.phones import current, with_extension
+from crmhub.adapter.phone_reading import PhoneText, read_phone, with_extension
+from crmhub.adapter.phones import current
 from crmhub.bounds import MAX_TEXT_LENGTH
 
 TYPES: tuple[str, ...] = (

@@ -74,7 +74,7 @@ def test_a_corrected_email_replaces_the_first_address_only(adapter: Adapter, crm
     for stored, corrected in [
         ("a.lee@example.org; lee@example.org", f"{EMAIL}; lee@example.org"),
         ("Ann <a.lee@example.org>, lee@example.org", f"Ann <{EMAIL}>, lee@example.org"),
-        (f"a.lee@example.org; {EMAIL}; lee@example.org", f"{EMAIL}; a.lee@example.org"),
+        (f"a.lee@example.org; {EMAIL}; lee@example.org", f"{EMAIL}; lee@example.org"),
         ("a.lee@example.org", EMAIL),
     ]:
         first, second = (crm.add_contact({"lastname": "Lee", "email": stored}) for _ in range(2))
@@ -82,7 +82,7 @@ def test_a_corrected_email_replaces_the_first_address_only(adapter: Adapter, crm
         changes = adapter.changes(adapter.get_contact(second, ["email"]), {"email": EMAIL})
         adapter.update_contact(second, changes.properties)
         for id in (first, second):
-            assert adapter.get_contact(id, ["email"]).properties["email"].startswith(corrected)
+            assert adapter.get_contact(id, ["email"]).properties["email"] == corrected
 
 
 def test_a_mobile_number_is_found_where_the_field_is(adapter: Adapter, fake: FakeOdoo) -> None:
