@@ -35,6 +35,12 @@ _FORMS = (
 )
 _WORDS = ("undefined", "null", "None", "NaN", "[object Object]")
 _NO_IDS = ("0", "-", "N/A", "@%s", "[%s]", "<%s>")
+# Texts with a number (here "%s", or its digits "%d") in them that are not this number.
+_MORE_THAN_PHONES = (
+    *("%d@lid", "%d@g.us", "%d@newsletter", "%d@broadcast", "Mobile: %s", "%s (home)"),
+    *("%s, +4930123456", "%s\n+4930123456", "%dE+1", "4,91512E+12", "https://example.com/%d"),
+)
+_EXTENSIONS = (" ext. ", " x", "x", ";ext=", ",,", " Ext. ", " #", " extension ")
 _NO_PHONES = ("0", "00000000000", "1111111", "12345", "n/a", "+", "+49{{phone}}")
 
 
@@ -127,10 +133,15 @@ def spelled(chance: random.Random, lead: Lead) -> tuple[str, str]:
     if not isinstance(email, Junk):
         email = chance.choice((email, email, email.title(), f" {email} "))
     if phone and not isinstance(phone, Junk):
+        phone, _, extension = phone.partition(_EXTENSIONS[0])
         country, carrier, line = phone[1:3], phone[3:6], phone[6:]
         forms = (phone, f"+{country} {carrier} {line}", f"00{country}{carrier}{line}")
         national = (f"0{carrier}/{line[:4]} {line[4:]}", f"whatsapp:{phone}")
-        phone = chance.choice((*forms, *national))
+        messengers = (f"{phone[1:]}@c.us", f"{phone[1:]}:7@s.whatsapp.net", f"wa.me/{phone[1:]}")
+        if extension:
+            phone = f"{chance.choice(forms)}{chance.choice(_EXTENSIONS)}{extension}"
+        else:
+            phone = chance.choice((*forms, *national, *messengers))
     return email, phone
 
 
@@ -283,6 +294,35 @@ def _junk_phone(people: Sequence[Person], chance: Chance) -> list[Step]:
     return [*steps, *(one.lead(2, phone=one.phone()) for one in people[1:]), people[0].lead(2)]
 
 
+def _more_than_a_phone(people: Sequence[Person], chance: Chance) -> list[Step]:
+    ann, ben = people
+    number = ann.phone()
+    text = chance.choice(_MORE_THAN_PHONES).replace("%d", number[1:]).replace("%s", number)
+    texts = [ben.lead(phone=Junk(text)), ben.set_city(), ben.lead(2, phone=Junk(text))]
+    return [ann.entered(phone=number), *texts, ann.lead(phone=number), ann.lead(phone=Junk(text))]
+
+
+def _more_than_a_phone_alone(people: Sequence[Person], chance: Chance) -> list[Step]:
+    ann, ben = people
+    number = ann.phone()
+    text = chance.choice(_MORE_THAN_PHONES).replace("%d", number[1:]).replace("%s", number)
+    alone = ann.lead(email="", phone=number)
+    return [alone, ann.set_city(), ben.lead(email="", phone=Junk(text)), ben.lead(), alone]
+
+
+def _extension(people: Sequence[Person], chance: Chance) -> list[Step]:
+    ann, ben, cleo, dora = people
+    # The digits of Ben's number and extension are Ann's number.
+    number, digits = ann.phone()[:-2], ann.phone()[-2:]
+    other = f"{int(digits) ^ 1:02}"
+    phones = (ann.phone(), f"{number} ext. {digits}", number, f"{number} ext. {other}")
+    steps: list[Step] = [ann.entered(phone=phones[0])]
+    for person, phone in zip((ben, cleo, dora), phones[1:], strict=True):
+        steps += [person.lead(phone=phone), person.set_city()]
+    again = [one.lead(2, phone=phone) for one, phone in zip(people, phones, strict=True)]
+    return [*steps, *again]
+
+
 def _junk_token(people: Sequence[Person], chance: Chance) -> list[Step]:
     token = chance.choice((_junk(chance, "user_id", *_NO_IDS), Junk("chat-{{user_id}}"), Junk("")))
     steps: list[Step] = [one.lead(token=token, phone=one.phone()) for one in people]
@@ -413,6 +453,8 @@ KINDS = (
     Kind("number changed by hand", 2, _phone_changed_by_hand),
     Kind("contact deleted by hand", 1, _deleted_by_hand),
     Kind("junk phone", 3, _junk_phone),
+    Kind("text or messenger's id as a phone", 2, _more_than_a_phone),
+    Kind("number with an extension", 4, _extension),
     Kind("junk contactToken", 3, _junk_token),
     Kind("junk name", 2, _junk_name),
     Kind("junk email", 3, _junk_email),
@@ -425,6 +467,7 @@ KINDS = (
     Kind("phone alone", 1, _phone_alone, account="phones"),
     Kind("phone alone at once", 1, _phone_alone_at_once, account="phones"),
     Kind("phone alone of two", 2, _phone_alone_of_two, account="phones"),
+    Kind("text as a phone alone", 2, _more_than_a_phone_alone, account="phones"),
     Kind("junk phone alone", 2, _junk_phone_alone, account="phones"),
     Kind("phone before conversation", 2, _phone_decides, account="whatsapp"),
 )

@@ -178,10 +178,16 @@ class OdooAdapter(Adapter):
             raise Rejected([Problem("name", "Odoo needs a name for each contact")])
         # Odoo repeats other methods by itself when two calls write one record, but no `load`.
         with self.context.lease(f"contact {contact_id}", self.context.remaining()):
+            if len(_addresses(properties.get("email", ""))) == 1:
+                present = self.get_contact(contact_id, ["email"]).properties["email"]
+                properties = {**properties, "email": _corrected(present, properties["email"])}
             return self._write("contacts", properties, {".id": contact_id})
 
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
         """Return the properties whose values differ from the contact's, as Odoo stores them."""
+        if properties.get("email"):
+            email = _corrected(contact.properties.get("email", ""), properties["email"])
+            properties = {**properties, "email": email}
         fit = self._fit_contact(properties)
         fields, ours = self._definitions.fields("contacts"), CONTACTS.names.ours
         stored = {ours(name): fields[name].stored(text) for name, text in fit.items()}
@@ -189,7 +195,7 @@ class OdooAdapter(Adapter):
 
     def has_email(self, contact: Contact, email: str) -> bool:
         """Return whether `email` is one of the addresses in the contact's field Email."""
-        return email in _ADDRESS_ENDS.split(contact.properties.get("email", "").lower())
+        return email in _addresses(contact.properties.get("email", "").lower())
 
     def has_phone(self, contact: Contact, phone: str) -> bool:
         """Return whether the contact has this number, in any notation, or beside another one."""
@@ -375,3 +381,18 @@ def _marked(mark: str) -> Row:
     """Return the cell for the external id of a record with this mark."""
     # Under the name of a module, which need not exist.
     return {"id": f"crmhub.{mark}"} if mark else {}
+
+
+def _addresses(text: str) -> list[str]:
+    """Return the addresses in a field Email, which may hold several and names."""
+    return [part for part in _ADDRESS_ENDS.split(text) if "@" in part]
+
+
+def _corrected(present: str, email: str) -> str:
+    """Return the text of a field Email whose first address becomes `email`; the others stay."""
+    first, *others = _addresses(present) or [""]
+    if not others:
+        return email
+    if any(other.lower() == email.lower() for other in others):
+        return "; ".join([email, *(one for one in others if one.lower() != email.lower())])
+    return present.replace(first, email, 1)

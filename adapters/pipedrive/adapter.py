@@ -54,6 +54,8 @@ _MOST_IDS = 100
 # Pipedrive's times are whole seconds, and its clock is known only roughly.
 _CLOCK_S = 2.0
 _NEWEST_FIRST: Mapping[str, str] = {"sort_by": "add_time", "sort_direction": "desc"}
+# Phones may hold a semicolon: +1 202 555 0123;ext=7.
+_BETWEEN: Mapping[str, str] = {"emails": ";", "phones": "\n"}
 _ID = re.compile(r"[1-9][0-9]{0,15}", re.ASCII)
 
 
@@ -155,8 +157,8 @@ class PipedriveAdapter(DefinedAdapter):
     def _contact(self, answer: Answer, person: Record, names: Sequence[str]) -> Contact:
         fields = self.definitions.fields("contacts")
         properties = {name: fields[name].text(person) for name in names if name in fields}
-        for name in {"emails", "phones"} & {*names}:
-            properties[name] = ";".join(values(person, name))
+        for name in _BETWEEN.keys() & {*names}:
+            properties[name] = _BETWEEN[name].join(values(person, name))
         saved = self._saved("contacts", answer, person)
         return Contact(saved.id, properties, saved.url)
 
@@ -168,11 +170,12 @@ class PipedriveAdapter(DefinedAdapter):
 
     def has_email(self, contact: Contact, email: str) -> bool:
         """Return whether `email` is the primary email or a further one of the contact."""
-        return email in contact.properties.get("emails", "").lower().split(";")
+        return email in contact.properties.get("emails", "").lower().split(_BETWEEN["emails"])
 
     def has_phone(self, contact: Contact, phone: str) -> bool:
         """Return whether the contact has this phone number, stored in any notation."""
-        return any(same(phone, one) for one in contact.properties.get("phones", "").split(";"))
+        phones = contact.properties.get("phones", "").split(_BETWEEN["phones"])
+        return any(same(phone, one) for one in phones)
 
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
         """Return the properties whose values differ; a further phone of the contact does not."""

@@ -27,6 +27,7 @@ from typing import ClassVar, NoReturn
 
 from crmhub.adapter.context import Context
 from crmhub.adapter.errors import AdapterError, NotFound, NotYet, Problem, Unsupported
+from crmhub.adapter.phone_reading import line_of
 from crmhub.adapter.values import (
     Changes,
     Contact,
@@ -247,10 +248,11 @@ class Adapter(ABC):
     def has_phone(self, contact: Contact, phone: str) -> bool:
         """Return whether `phone` is the value of one of the contact's properties `phone_names`.
 
-        Override this method where the CRM may store a number in another notation than the hub sent,
-        or several numbers in one property.
+        Both forms of an Argentine number are the same. Override this method where the CRM may store
+        a number in another notation than the hub sent, or several numbers in one property.
         """
-        return phone in (contact.properties.get(name) for name in self.phone_names)
+        values = (contact.properties.get(name, "") for name in self.phone_names)
+        return line_of(phone) in map(line_of, values)
 
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
         """Return which of the given properties an update of the contact must write.

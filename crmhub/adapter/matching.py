@@ -26,9 +26,10 @@ the lead's phone, and the two contacts are reported as possible duplicates.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from crmhub.adapter.errors import Problem, Rejected
+from crmhub.adapter.phones import PHONES, is_no_change, same
 from crmhub.adapter.values import Contact
 
 _NAMES = ("name", "firstname", "lastname")
@@ -54,6 +55,7 @@ class Lead:
     - `phone_identifies`: whether a contact found by phone takes precedence over the conversation's
       contact.
     - `talked_by_phone`: whether the conversation has given a phone but never an email.
+    - `spellings`: the phones as the chatbot wrote them, by property name.
     """
 
     properties: Mapping[str, str]
@@ -70,6 +72,7 @@ class Lead:
     by_phone_alone: bool = True
     phone_identifies: bool = False
     talked_by_phone: bool = False
+    spellings: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,7 @@ def decide(lead: Lead, found: Found) -> Match:
     duplicate = None
     if contact is not None:
         properties = _without_initial(contact, lead, properties)
+        properties = keep_phones(contact.properties, properties, lead.spellings)
         if not _takes_email(contact, found):
             email = properties.pop("email", None)
             if email and contact is not found.by_email:
@@ -129,7 +133,7 @@ def decide(lead: Lead, found: Found) -> Match:
     other = found.by_phone
     if other is not None and (contact is None or contact.id != other.id):
         current_phone = contact.properties.get("phone", "") if contact is not None else ""
-        if current_phone and current_phone != lead.phone:
+        if current_phone and not same(lead.phone, current_phone):
             properties.pop("phone", None)
             refused.append(Problem("phone", f"this number belongs to another contact, {other.id}"))
         elif "phone" in properties:
@@ -175,6 +179,22 @@ def _without_initial(contact: Contact, lead: Lead, properties: Mapping[str, str]
     return {
         n: v for n, v in properties.items() if not (n in lead.initial and current_values.get(n))
     }
+
+
+def keep_phones(
+    stored: Mapping[str, str], properties: Mapping[str, str], spellings: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the properties with each phone that the contact already has as the contact has it.
+
+    `stored` are the contact's values, `properties` those to write. `spellings` are phones as they
+    were sent, by property name: digits without a plus may be read as another number.
+    """
+    kept = dict(properties)
+    for name in PHONES:
+        present, sent = stored.get(name, ""), properties.get(name, "")
+        if sent and any(is_no_change(present, one) for one in (sent, spellings.get(name, ""))):
+            kept[name] = present
+    return kept
 
 
 def shared(values: Mapping[str, str], others: Mapping[str, str]) -> tuple[str, ...]:

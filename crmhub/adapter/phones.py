@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from crmhub.adapter.phone_reading import ARGENTINE, line_of, read_phone, split_extension
 from crmhub.adapter.values import Contact
 
 PHONES = ("phone", "mobilephone")
@@ -17,30 +18,37 @@ _TEN_DIGITS = 10**10
 _BRAZILIAN_MOBILE = re.compile(r"[1-9][1-9][6-9][0-9]{7}", re.ASCII)
 _BRAZILIAN_E164 = re.compile(r"\+55([1-9][1-9])9([6-9][0-9]{7})", re.ASCII)
 _MEXICAN_E164 = re.compile(r"\+52([2-9][0-9]{9})", re.ASCII)
-_BARE = re.compile(r"[0-9 ().\-/]+", re.ASCII)
+_E164 = re.compile(r"\+[0-9]{1,15}", re.ASCII)
+_MARKS = (" ext. ", " ext ", " x", "x", ";ext=")
+_WORDS_BEFORE = re.compile(r"\A[^\d+\uff0b]+")
 
 
 def notations(number: str) -> list[str]:
     """Return the notations in which a CRM may store this phone number, the likeliest first.
 
-    If `number` is not in E.164, or has an extension, the list contains only `number`.
+    `number` is in E.164, with ` ext. ` and the extension if it has one. If it is not, the list
+    contains only `number`.
     """
-    parsed = _parsed(number, None)
-    if parsed is None or parsed.extension:
+    e164, extension = split_extension(number)
+    parsed = _parsed(e164, None)
+    if parsed is None or not _E164.fullmatch(e164):
         return [number]
     import phonenumbers
     from phonenumbers import PhoneNumberFormat
 
-    national = phonenumbers.national_significant_number(parsed)
-    digits = _NOT_DIGITS.sub("", phonenumbers.format_number(parsed, PhoneNumberFormat.E164))
-    forms = [number, digits, f"00{digits}"]
-    forms += [
+    international, national = (
         phonenumbers.format_number(parsed, form)
         for form in (PhoneNumberFormat.INTERNATIONAL, PhoneNumberFormat.NATIONAL)
-    ]
-    forms += [_NOT_DIGITS.sub("", forms[-1]), national]
-    older = former(number)
-    forms += [older, older[1:]] if older else []
+    )
+    if extension:
+        written = ((one, mark) for one in (e164, international, national) for mark in _MARKS)
+        return list(dict.fromkeys([number, *(f"{one}{mark}{extension}" for one, mark in written)]))
+    significant = phonenumbers.national_significant_number(parsed)
+    digits = _NOT_DIGITS.sub("", phonenumbers.format_number(parsed, PhoneNumberFormat.E164))
+    forms = [number, digits, f"00{digits}", international, national]
+    forms += [_NOT_DIGITS.sub("", national), significant]
+    other = second_form(number)
+    forms += [other, other[1:]] if other else []
     return list(dict.fromkeys(forms))
 
 
@@ -61,15 +69,16 @@ def current(parsed: Any) -> Any:
     return parsed
 
 
-def former(number: str) -> str:
-    """Return a Mexican or Brazilian phone number in the format before its country changed it.
+def second_form(number: str) -> str:
+    """Return the second form of a Mexican, Brazilian or Argentine phone number; "" if it has none.
 
-    `number` and the result are in E.164; `current` explains the changes. Return "" if the number
-    has no former format.
+    `number` and the result are in E.164. In Mexico and Brazil it is the form before the country
+    changed its numbers (`current`), in Argentina the form with or without the 9 of mobiles.
     """
-    mexican = _MEXICAN_E164.fullmatch(number)
-    if mexican:
+    if mexican := _MEXICAN_E164.fullmatch(number):
         return f"+521{mexican[1]}"
+    if argentine := ARGENTINE.fullmatch(number):
+        return f"+54{'' if argentine[1] else '9'}{argentine[2]}"
     brazilian = _BRAZILIAN_E164.fullmatch(number)
     return f"+55{brazilian[1]}{brazilian[2]}" if brazilian else ""
 
@@ -77,48 +86,70 @@ def former(number: str) -> str:
 def _with_national(parsed: Any, digits: int) -> Any:
     from phonenumbers import PhoneNumber
 
-    return PhoneNumber(parsed.country_code, digits, parsed.extension)
+    return PhoneNumber(parsed.country_code, digits)
 
 
 def nationals(number: str) -> list[str]:
     """Return the digits of an E.164 number without its country code, in one or two formats.
 
     The first item is in the present format of the country; the second, if there is one, in its
-    former format. The list is empty if `number` is not in E.164.
+    second form. The list is empty if `number` is not in E.164, or has an extension.
     """
-    parsed = _parsed(number, None)
+    parsed = _parsed(number, None) if _E164.fullmatch(number) else None
     if parsed is None:
         return []
     import phonenumbers
 
     digits = phonenumbers.national_significant_number(parsed)
-    older = former(number).removeprefix(f"+{parsed.country_code}")
-    return [digits, older] if older else [digits]
+    other = second_form(number).removeprefix(f"+{parsed.country_code}")
+    return [digits, other] if other else [digits]
 
 
 def same(number: str, stored: str) -> bool:
-    """Return whether `stored`, in any notation, is the phone number `number` (in E.164).
+    """Return whether `stored`, in any notation, is the phone number `number`.
 
-    If `stored` has no country code, two readings are tried: a number of the same country as
-    `number`, and an international number without its leading plus or 00.
+    `number` is in E.164, maybe with an extension, which `stored` must then have, too. If `stored`
+    has no country code, two readings are tried: a number of the same country as `number`, and an
+    international number without its leading plus or 00. Words before the number are skipped.
     """
     if number == stored:
         return True
-    parsed_number = _parsed(number, None)
+    known = read_phone(number)
+    text = read_phone(stored) or read_phone(_WORDS_BEFORE.sub("", stored))
+    if known is None or not known.plus or text is None or text.extension != known.extension:
+        return False
+    parsed_number = _parsed(f"+{known.digits}", None)
     if parsed_number is None:
         return False
-    import phonenumbers
+    readings = [_parsed(f"+{text.international}", None)]
+    if not text.plus:
+        import phonenumbers
 
-    country = phonenumbers.region_code_for_number(
-        parsed_number
-    ) or phonenumbers.region_code_for_country_code(parsed_number.country_code)
-    readings = [_parsed(stored, country)]
-    # Numbers with a plus or an extension must not be read by their digits alone.
-    if _BARE.fullmatch(stored):
-        readings.append(_parsed(f"+{_NOT_DIGITS.sub('', stored).removeprefix('00')}", None))
-    return _identity(parsed_number) in [
-        _identity(reading) for reading in readings if reading is not None
-    ]
+        country = phonenumbers.region_code_for_number(
+            parsed_number
+        ) or phonenumbers.region_code_for_country_code(parsed_number.country_code)
+        readings.append(_parsed(text.digits, country))
+    return _line(parsed_number) in [_line(reading) for reading in readings if reading is not None]
+
+
+def is_no_change(stored: str, sent: str) -> bool:
+    """Return whether a contact with the phone `stored` already has `sent`, in another notation.
+
+    A stored number without a country code is never as good as another notation of it.
+    """
+    return stored.startswith("+") and same(stored, sent)
+
+
+def is_ambiguous(sent: str) -> bool:
+    """Return whether a phone as it was sent may be another notation of a number with a plus.
+
+    It has no country code for sure, or its country writes the same number in two forms.
+    """
+    text = read_phone(sent)
+    if text is None:
+        return False
+    has_country = text.plus or text.digits.startswith("00")
+    return not has_country or bool(second_form(f"+{text.international}"))
 
 
 def has_number(values: Mapping[str, Any], phone: str, names: Sequence[str] = PHONES) -> bool:
@@ -160,12 +191,12 @@ def _ends_alike(phone: str, stored: str) -> bool:
     return _NOT_DIGITS.sub("", stored)[-4:] == _NOT_DIGITS.sub("", phone)[-4:]
 
 
-def _identity(parsed: Any) -> tuple[int, str, str]:
+def _line(parsed: Any) -> str:
     import phonenumbers
 
     # `national_number` would drop the leading zero of Italian numbers.
     significant = phonenumbers.national_significant_number(parsed)
-    return parsed.country_code, significant, parsed.extension or ""
+    return line_of(f"+{parsed.country_code}{significant}")
 
 
 def _parsed(number: str, country: str | None) -> Any:

@@ -11,6 +11,8 @@ from crmhub import adapter as contract
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import WHOLE_NAME
 from crmhub.adapter import Adapter, Problem, Saved, Written, hold_back_update
+from crmhub.adapter.matching import keep_phones
+from crmhub.adapter.phones import PHONES, is_ambiguous
 from crmhub.bounds import MAX_ASKED_PROPERTIES
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
@@ -20,10 +22,13 @@ from crmhub.helpers.attempts import Action, Done, Mapped, crm_id_of, named_for, 
 from crmhub.helpers.crm_connection import AWAY, as_hub_errors, connect, sound
 from crmhub.helpers.deadlines import is_deferred, within
 from crmhub.helpers.inputs import (
-    PHONES,
+    PHONE_FAULTS,
     Sent,
+    canonical_phones,
     filled,
     name_fault,
+    name_part_fault,
+    phones_of,
     shortened,
     text_fault,
     usable,
@@ -230,10 +235,13 @@ class SetProperties(Action):
         The name is one property or two, `firstname` and `lastname`.
         """
         whole = account.connection.field_map.whole_name
-        names = {WHOLE_NAME: whole_name_fault if whole else name_fault}
-        properties, refused = usable(self.properties, {**PHONES, **names})
+        names = dict.fromkeys(_PARTS, name_part_fault)
+        names[WHOLE_NAME] = whole_name_fault if whole else name_fault
+        properties, refused = usable(self.properties, {**PHONE_FAULTS, **names})
         if not account.switches.blank_clears:
             properties = {name: value for name, value in properties.items() if value.strip()}
+        properties, bad = canonical_phones(properties, account.switches.region)
+        refused += bad
         if WHOLE_NAME in properties:
             properties = named_for(account, properties.pop(WHOLE_NAME)) | properties
         return Mapped(properties, tuple(refused))
@@ -252,6 +260,8 @@ class SetProperties(Action):
         def write(rest: Mapping[str, str]) -> Saved:
             written.clear()
             written.update(newest(hub, account, entry, contact_id, rest))
+            for name in self._present_phones(adapter, contact_id, written):
+                del written[name]
             if not written:
                 return Saved(contact_id, "unchanged")
             written.update(_joined(account, adapter, contact_id, written))
@@ -276,6 +286,21 @@ class SetProperties(Action):
             refused=stored.refused,
             values={n: v for n, v in _without_added(written).items() if n not in names},
         )
+
+    def _present_phones(
+        self, adapter: Adapter, contact_id: str, properties: Mapping[str, str]
+    ) -> list[str]:
+        """Return the names of the phones that the contact already has in another notation.
+
+        Only a phone that may mean another number, or has a second form, is compared with the CRM's.
+        """
+        sent = phones_of(self.properties)
+        unsure = [n for n in PHONES if properties.get(n) and is_ambiguous(sent.get(n, ""))]
+        if not unsure:
+            return []
+        stored = adapter.get_contact(contact_id, unsure).properties
+        kept = keep_phones(stored, properties, sent)
+        return [name for name in unsure if kept[name] == stored.get(name)]
 
 
 def _joined(

@@ -11,6 +11,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import WHOLE_NAME
 from crmhub.adapter import Adapter, Problem, Rejected, Written
 from crmhub.adapter.matching import Lead
+from crmhub.adapter.phone_reading import line_of
 from crmhub.adapter.upserts import SavedLead, upsert_contact
 from crmhub.database.connection import Connection
 from crmhub.errors import Semantic, listed
@@ -18,12 +19,14 @@ from crmhub.helpers import dispatch
 from crmhub.helpers.attempts import Action, Done, Mapped, completed, named_for, newest
 from crmhub.helpers.crm_connection import lease
 from crmhub.helpers.inputs import (
-    PHONES,
+    PHONE_FAULTS,
     Sent,
+    canonical_phones,
     filled,
     key_fault,
     name_fault,
     phone_fault,
+    phones_of,
     usable,
     whole_name_fault,
 )
@@ -81,7 +84,7 @@ _NO_IDENTITY = "Neither email nor phone can be used."
 
 def lease_key(phone: str) -> str:
     """Return the key of the lease for attempts of leads that have this phone and no email."""
-    return f"phone {phone}"
+    return f"phone {line_of(phone)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +157,7 @@ class CreateLead(Action):
 
     def lead(self, hub: Hub, account: Account, entry: Entry, mapped: Mapped) -> Lead:
         """Return the lead as the adapter gets it, with the ids of the contacts that it may mean."""
-        phone = mapped.properties.get("phone", "")
+        phone = line_of(mapped.properties.get("phone", ""))
         with hub.database.reading() as connection:
             known = bindings.find_candidates(
                 connection, account, before=self.before, hub_id=entry.hub_id, phone=phone
@@ -175,6 +178,7 @@ class CreateLead(Action):
             by_phone_alone=not self.email and account.switches.lead_requires == "email_or_phone",
             phone_identifies=account.switches.phone_identifies,
             talked_by_phone=known.by_phone,
+            spellings=phones_of({**self.properties, "phone": self.phone}),
         )
 
     def done(self, adapter: Adapter, saved: SavedLead, refused: Sequence[Problem]) -> Done:
@@ -211,18 +215,20 @@ class CreateLead(Action):
         properties: dict[str, str] = {}
         sent = {"email": self.email, "phone": self.phone}
         said, refused = usable(sent, {"phone": phone_fault})
+        region = account.switches.region
+        said, bad = canonical_phones(said, region)
+        refused += bad
         for name, text in said.items():
-            if not text:
-                continue
             try:
-                region = account.switches.region or None
-                properties[name] = values.canonical(name, text, region=region)
+                if text:
+                    properties[name] = values.canonical(name, text)
             except values.InvalidValue as exc:
                 refused.append(Problem(name, str(exc)))
         named = named_for(account, self.name)
         properties |= {name: text for name, text in named.items() if text}
-        more, bad = usable(self.properties, PHONES)
-        refused += bad
+        more, bad = usable(self.properties, PHONE_FAULTS)
+        more, bad_phones = canonical_phones(more, region)
+        refused += [*bad, *bad_phones]
         properties |= {
             name: text for name, text in more.items() if text.strip() and name not in properties
         }

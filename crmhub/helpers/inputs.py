@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from crmhub.adapter import Problem
 from crmhub.adapter.coercion import Listed
+from crmhub.adapter.phones import PHONES
 from crmhub.errors import Semantic
 from crmhub.identity.placeholders import (
     filled_words,
@@ -14,6 +15,7 @@ from crmhub.identity.placeholders import (
     is_junk_phone,
     is_unfilled_id,
 )
+from crmhub.properties import values
 
 LONGEST_NAME = 100
 """The greatest number of characters of a property's name in a helper's call."""
@@ -125,6 +127,11 @@ def name_fault(text: str) -> str:
     return "" if not words or any(words) else unfilled(text.strip())
 
 
+def name_part_fault(text: str) -> str:
+    """Return the error message for a first or last name, "" if it is valid."""
+    return text_fault(text) or name_fault(text)
+
+
 def whole_name_fault(text: str) -> str:
     """Return the error message for a name that replaces the stored name, "" if it is valid.
 
@@ -133,8 +140,32 @@ def whole_name_fault(text: str) -> str:
     return "" if all(filled_words(text)) else unfilled(text.strip())
 
 
-PHONES: Mapping[str, Callable[[str], str]] = dict.fromkeys(("phone", "mobilephone"), phone_fault)
+PHONE_FAULTS: Mapping[str, Callable[[str], str]] = dict.fromkeys(PHONES, phone_fault)
 """The check functions of the contact properties with phone numbers, by property name."""
+
+
+def canonical_phones(
+    properties: Mapping[str, str], region: str
+) -> tuple[dict[str, str], list[Problem]]:
+    """Return a contact's properties with the phones in canonical form.
+
+    Return also a problem for each phone that has no canonical form; it is left out. `region`: the
+    account's two-letter country code, "" if it has none.
+    """
+    good, problems = dict(properties), list[Problem]()
+    for name in PHONES:
+        if text := good.get(name, "").strip():
+            try:
+                good[name] = values.canonical("phone", text, region=region or None)
+            except values.InvalidValue as exc:
+                del good[name]
+                problems.append(Problem(name, str(exc)))
+    return good, problems
+
+
+def phones_of(sent: Sent) -> dict[str, str]:
+    """Return the phones among the values that a bot sent, as they were sent."""
+    return {name: text for name in PHONES if isinstance(text := sent.get(name), str) and text}
 
 
 def split_name(name: str) -> dict[str, str]:

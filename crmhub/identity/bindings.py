@@ -20,6 +20,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
+from crmhub.adapter.phone_reading import line_of
 from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, param
 from crmhub.database.tables import account as account_table
@@ -258,7 +259,7 @@ def find_candidates(
     mine = of_hub_id(connection, account, before) if before else None
     theirs = of_hub_id(connection, account, hub_id) if hub_id != before else None
     phone_id: str | None = phone and connection.scalar(
-        _CONTACT_WITH_PHONE, connection_key(account) | {"phone": phone[:LONGEST]}
+        _CONTACT_WITH_PHONE, connection_key(account) | {"phone": line_of(phone)[:LONGEST]}
     )
     return Candidates(
         mine.crm_id if mine else "",
@@ -291,10 +292,11 @@ def with_phone(
     rows = connection.rows(
         _OTHERS_WITH_PHONE,
         connection_key(account)
-        | {"phone": phone[:LONGEST], "besides": besides, "most": _MOST_SHARING},
+        | {"phone": line_of(phone)[:LONGEST], "besides": besides, "most": _MOST_SHARING},
     )
     bindings = (as_binding(row) for row in rows)
-    return next((one for one in bindings if one.last_values.get("phone") == phone), None)
+    line = line_of(phone)
+    return next((b for b in bindings if line_of(b.last_values.get("phone", "")) == line), None)
 
 
 def last_accepted(tx: Connection, account: Account, person: str) -> int:

@@ -7,25 +7,23 @@ but a search tries all possible readings.
 
 from __future__ import annotations
 
-import re
-
-from crmhub.adapter.phones import former
+from crmhub.adapter.phone_reading import PhoneText, read_phone, with_extension
+from crmhub.adapter.phones import second_form
 from crmhub.properties import values
-
-_NOT_DIGITS = re.compile(r"[^0-9]+", re.ASCII)
-_MOST_DIGITS = 15
 
 
 def readings(text: str, region: str) -> list[str]:
     """Return the phone numbers that a text may mean, the likeliest first.
 
     The numbers are in E.164 (`+4915112345678`) if possible. `region`: the account's two-letter
-    country code, "" if it has none.
+    country code, "" if it has none. A text that is no phone number means only itself.
     """
-    text = values.number_of(text).strip()
+    phone = read_phone(text)
+    if phone is None:
+        return [text]
     stored = _stored(text, region)
-    plus = _with_country(_digits(text))
-    if not plus:
+    plus = with_extension(_with_country(phone), phone.extension)
+    if not plus.startswith("+"):
         return [stored]
     return list(dict.fromkeys([stored, plus] if stored.startswith("+") else [plus, stored]))
 
@@ -35,14 +33,16 @@ def forms(number: str, region: str) -> list[str]:
 
     `region`: the account's two-letter country code, "" if it has none.
     """
-    plus = _with_country(_digits(number))
-    if not plus:
+    phone = read_phone(number)
+    plus = _with_country(phone) if phone else ""
+    if phone is None or not plus:
         return [number]
     found = [number]
-    for e164 in filter(None, (plus, former(plus))):
+    for e164 in filter(None, (plus, second_form(plus))):
         digits = e164[1:]
         # The last form results from bare digits that were read as a national number.
-        found += [e164, digits, f"00{digits}", _stored(digits, region)]
+        notations = (e164, digits, f"00{digits}", _stored(digits, region))
+        found += [with_extension(each, phone.extension) for each in notations]
     return list(dict.fromkeys(found))
 
 
@@ -50,15 +50,11 @@ def _stored(text: str, region: str) -> str:
     return values.for_search("phone", text, region=region or None)
 
 
-def _digits(text: str) -> str:
-    return _NOT_DIGITS.sub("", text).removeprefix("00")
-
-
-def _with_country(digits: str) -> str:
-    """Return digits that begin with a country code as an E.164 number, "" if that is impossible."""
-    if not digits or len(digits) > _MOST_DIGITS:
+def _with_country(phone: PhoneText) -> str:
+    """Return the digits of a number that begin with a country code in E.164, "" if impossible."""
+    if not phone.international:
         return ""
-    number = _stored(f"+{digits}", "")
+    number = _stored(f"+{phone.international}", "")
     # Imported here, since the module is large and many calls have no phone.
     import phonenumbers
 

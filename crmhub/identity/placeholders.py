@@ -8,7 +8,8 @@ as empty depends on the value:
   word for a missing value in any case, `0`, `-`, `N/A`, and a bare `@x`, `[x]` or `<x>`.
 - email, contactnumber and numbers (`find_in_key`): a text that contains a variable, and a word for
   a missing value.
-- name (`filled_words`): each word that is a variable or a word for a missing value.
+- name (`filled_words`): each word that is a variable or a word for a missing value, at its ends
+  also `-` and `N/A`, at its beginning `0`, and the whole name if it has no letter.
 - phone and mobilephone (`is_junk_phone`): any text that cannot be a phone number.
 - any other property (`find_in_text`): a text of variables only, a word for a missing value, and a
   longer text with a variable that cannot be anything else.
@@ -20,11 +21,12 @@ are bounded and not nested, so that the longest value takes milliseconds.
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from crmhub.adapter.phone_reading import read_phone
 from crmhub.adapter.phones import current
-from crmhub.properties import values
 
 # The name of a variable begins with a letter of any alphabet or _.
 _NAME = r"[^\W\d][\w.\-]{0,99}"
@@ -193,10 +195,14 @@ _WORDS_FOR_NO_ID = frozenset({"undefined", "null", "none", "nan"})
 # Words of JavaScript for a missing value never occur in a real id, not even as a part:
 # channel:undefined.
 _PRINTED_IN_ID = re.compile(r"(?<![^\W_])undefined(?![^\W_])|\[object Object\]")
+# A whole name; in another case than `_NOTHING` only as a whole, since "Null" is a surname.
+_NO_NAME = frozenset({"undefined", "null", "none", "n/a", "n.a.", "#n/a"})
+_DUMMY_WORDS = frozenset({"n/a", "#n/a"})
 _SEPARATORS = re.compile(r"[\W_]+")
 
 _FEWEST_DIGITS, _MOST_DIGITS = 7, 15
-_PLUS = re.compile(r"[^\d+\uff0b]{0,20}[+\uff0b]")
+# National numbers have fewer digits, unless they begin with a 0 and a carrier's digits.
+_LONGEST_NATIONAL = 14
 
 
 def find_in_text(text: str) -> str:
@@ -243,14 +249,35 @@ def is_unfilled_id(text: str) -> bool:
 def filled_words(name: str) -> list[str]:
     """Return the words of a person's name.
 
-    The list has "" in place of each unreplaced variable and of each word for a missing value.
+    The list has "" in place of each unreplaced variable and of each word for a missing value. It
+    has only "" for a text that is nobody's name, such as `0`, `-` or `N/A`.
     """
     # U+0000 cannot occur in the text of a helper call.
     marked = _IN_KEY.sub("\0", name.replace(_OBJECT, "\0"))
-    return [
+    words = [
         "" if "\0" in word or word in _NOTHING or _WHOLE.fullmatch(word) else word
         for word in marked.split()
     ]
+    if name.strip().casefold() in _NO_NAME or not any(map(_is_name, words)):
+        return [""] * len(words)
+    # "Person 0" may be a name, "0 Smith" is a last name.
+    for places, dummies in ((range(len(words)), "0"), (range(len(words) - 1, -1, -1), "")):
+        for place in places:
+            word = words[place]
+            if _is_name(word) or (word[:1].isdecimal() and word != dummies):
+                break
+            words[place] = ""
+    return words
+
+
+def _is_name(word: str) -> bool:
+    """Return whether a word can be a part of a name: it has a letter, or a symbol such as a heart.
+
+    Messengers' names may consist of symbols.
+    """
+    if word.casefold() in _DUMMY_WORDS:
+        return False
+    return any(c.isalpha() or unicodedata.category(c) == "So" for c in word)
 
 
 def is_junk_phone(text: str) -> bool:
@@ -258,9 +285,10 @@ def is_junk_phone(text: str) -> bool:
 
     A number is not refused for lacking a country code, since it may be a national number.
     """
-    number = values.number_of(text.strip())
-    digits = _digits(number)
-    with_plus = _PLUS.match(number) is not None
+    phone = read_phone(text)
+    if phone is None:
+        return True
+    with_plus, digits = phone.plus, phone.digits
     if not with_plus and digits.startswith("00"):
         digits = digits[2:]
     if not _FEWEST_DIGITS <= len(digits) <= _MOST_DIGITS or len(set(digits)) == 1:
@@ -277,17 +305,6 @@ def is_junk_phone(text: str) -> bool:
         return repeated or not phonenumbers.is_possible_number(parsed)
     # Without a plus the number may lack a country code, so only a full-length number is checked.
     reason = phonenumbers.is_possible_number_with_reason(parsed)
+    if reason == phonenumbers.ValidationResult.TOO_LONG:
+        return len(digits) >= _LONGEST_NATIONAL and not digits.startswith("0")
     return repeated and reason == phonenumbers.ValidationResult.IS_POSSIBLE
-
-
-def _digits(number: str) -> str:
-    """Return the digits of a phone number before its extension, at most the first 18."""
-    digits = ""
-    for character in number:
-        if character.isdecimal():
-            digits += str(int(character))
-        elif len(digits) >= _FEWEST_DIGITS and (character.isalpha() or character in "#;,"):
-            break
-        if len(digits) > _MOST_DIGITS + len("00"):
-            break
-    return digits

@@ -16,6 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
+from crmhub.adapter.phone_reading import read_phone
 from crmhub.database import tables
 from crmhub.database.connection import Connection
 from crmhub.database.several_accounts import rows_of_several
@@ -137,8 +138,8 @@ def phone_forms(phone: str, account: Account | None) -> list[str]:
 
 
 def _is_phone(text: str) -> bool:
-    digits = sum(map(str.isdigit, text))
-    return digits >= _SHORTEST_PHONE and not any(map(str.isalpha, text))
+    phone = read_phone(text)
+    return phone is not None and len(phone.digits) >= _SHORTEST_PHONE
 
 
 def _is_name(text: str) -> bool:

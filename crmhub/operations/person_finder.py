@@ -18,6 +18,7 @@ from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import WHOLE_NAME
 from crmhub.adapter import BadConfig, is_record_id
+from crmhub.adapter.phone_reading import read_phone
 from crmhub.database import tables
 from crmhub.database.connection import Connection, containing
 from crmhub.database.statements import Statement, in_list, param
@@ -204,7 +205,8 @@ class PersonFinder:
         return found + [Person(frozenset({id})) for id in sorted(ids)]
 
     def _by_phone(self, text: str) -> list[Person]:
-        if not any(c.isdigit() for c in text) or "@" in text or text.startswith(HUB_ID):
+        is_phone = read_phone(text) is not None or ("@" not in text and any(map(str.isdigit, text)))
+        if not is_phone or text.startswith(HUB_ID):
             return []
         return self._with_phones(set(readings(text, self._account.switches.region)))
 

@@ -22,6 +22,7 @@ from decimal import Decimal
 from itertools import groupby
 from typing import Any, Literal
 
+from crmhub.adapter.phone_reading import PhoneText, read_phone, with_extension
 from crmhub.adapter.phones import current
 from crmhub.bounds import MAX_TEXT_LENGTH
 
@@ -70,26 +71,10 @@ _PLAIN_EMAIL = re.compile(
 )
 _MAX_EMAIL = 320
 
-# phonenumbers reads letters as digits (030 12345 Home → …4663), drops what follows a number it
-# found, and joins two numbers written with a slash; none of these may be made into one number.
-_INVISIBLE = r"\u00ad\u200b-\u200f\u202a-\u202e\u2060\u2066-\u2069"
 # Invisible characters that are copied along with an address.
 _UNSEEN = (
     " \t\r\n\u00a0\u00ad\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060"
     "\u2066\u2067\u2068\u2069\ufeff"
-)
-_PHONE_FILL = rf"\d\s().\[\]~\-\u2010-\u2015\u2212\uff0d\uff08\uff09{_INVISIBLE}"
-# The first class is a part of the second: without the plus behind it, each text that does not
-# match would be tried with every split between them.
-_PHONE = re.compile(
-    rf"(?:[\s(\[\uff08{_INVISIBLE}]*[+\uff0b])?[{_PHONE_FILL}]+(?:/(?!\s*0)[{_PHONE_FILL}]+)*"
-)
-_PLUS = re.compile(r"[+\uff0b]")
-_DIGIT = re.compile(r"\d")
-# As tel: links and messengers hand a number over: whatsapp:+…, or …@c.us with a device's number.
-_SCHEME = re.compile(r"\s*(?:tel|sms|whatsapp):", re.IGNORECASE)
-_OF_WHATSAPP = re.compile(
-    r"([0-9]{7,15})(?::[0-9]{1,5})?@(?:c\.us|s\.whatsapp\.net)", re.IGNORECASE
 )
 # Shorter ones are what is left of a national number whose first digits look like its country's.
 _FEWEST_WITH_COUNTRY = 10
@@ -595,67 +580,60 @@ def _email(value: str) -> str:
 
 
 def _phone(value: str, region: str | None) -> str:
-    """Return a possible phone number in the format E.164, any other text unchanged.
+    """Return a possible phone number in the format E.164, any other number as it is written.
 
     `region` is the country, such as "DE", of numbers without a country code. Numbers that can only
-    be dialled locally and numbers with an extension stay unchanged, because E.164 cannot express
-    them. Raises InvalidValue for a text without digits.
+    be dialled locally stay unchanged. An extension is kept behind the number (`with_extension`).
+    Raises InvalidValue for a text that is anything but one phone number.
     """
     text = _trimmed(value)
-    if not _DIGIT.search(text):
-        raise InvalidValue(f"{_shown(text)} is not a phone number; send one such as +12025550123")
-    dialled = number_of(text)
-    if not _PHONE.fullmatch(dialled):
-        return text
-    number = _e164(dialled, region)
+    phone = read_phone(text)
+    if phone is None:
+        raise InvalidValue(f"{_shown(text)} is not one phone number; send one such as +12025550123")
+    number = _e164(phone, region)
     # Parsing must be stable: a number that parses differently again is not trusted.
-    if number is None or (number != text and _e164(number, region) != number):
-        return text
-    return number
+    if number and number != phone.number and _e164(read_phone(number), region) != number:
+        number = ""
+    return with_extension(number or phone.number, phone.extension)
 
 
-def number_of(text: str) -> str:
-    """Return the phone number in a link or in a messenger's user id.
-
-    For example, `12025550123@c.us` and `whatsapp:+12025550123` give `+12025550123`. From any other
-    text only the scheme of a link, if there is one, is removed.
-    """
-    scheme = _SCHEME.match(text)
-    text = text[scheme.end() :] if scheme else text
-    match = _OF_WHATSAPP.fullmatch(text.strip())
-    return f"+{match[1]}" if match else text
-
-
-def _e164(text: str, region: str | None) -> str | None:
+def _e164(phone: PhoneText | None, region: str | None) -> str:
+    """Return a phone number in the format E.164, "" if it is not possible."""
     import phonenumbers
 
-    number = _parsed(text, region)
-    if region and not _PLUS.search(text):
-        number = _with_country(phonenumbers.normalize_digits_only(text), number) or number
-    if number is None:
-        return None
-    reason = phonenumbers.is_possible_number_with_reason(number)
-    if reason != phonenumbers.ValidationResult.IS_POSSIBLE:
-        return None
+    if phone is None:
+        return ""
+    number = None
+    if phone.plus or phone.digits.startswith("00"):
+        # 00 stands for the plus, also where another prefix is dialled.
+        number = _parsed(f"+{phone.international}", None)
+    if not phone.plus and not _is_possible(number):
+        national = _parsed(phone.digits, region)
+        number = _with_country(phone.digits, national) or national if region else None
+    if number is None or not _is_possible(number):
+        return ""
     return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
+
+
+def _is_possible(number: Any) -> bool:
+    import phonenumbers
+
+    if number is None:
+        return False
+    reason = phonenumbers.is_possible_number_with_reason(number)
+    return bool(reason == phonenumbers.ValidationResult.IS_POSSIBLE)
 
 
 def _with_country(digits: str, number: Any) -> Any:
     """Return `digits` parsed as a number that begins with a country code, if `number` is wrong.
 
-    `number` is the result of parsing `digits` in the caller's region. `number` may be wrong in two
-    cases: if the digits begin with 00 and the region dials another prefix, and if a messenger sent
-    a mobile number and national numbers of the region (such as DE or ID) may begin with the same
-    digits as the country code. Returns None if `number` may be right.
+    `number` is the result of parsing `digits` in the caller's region. It may be wrong if a
+    messenger sent a mobile number, and national numbers of the region (such as DE or ID) may begin
+    with the same digits as the country code. Returns None if `number` may be right.
     """
     import phonenumbers
     from phonenumbers import PhoneNumberType
 
-    if digits.startswith("00"):
-        if number is not None and phonenumbers.is_valid_number(number):
-            return None
-        whole = _parsed(f"+{digits[2:]}", None)
-        return whole if whole is not None and phonenumbers.is_valid_number(whole) else None
     if (
         number is None
         or len(digits) < _FEWEST_WITH_COUNTRY

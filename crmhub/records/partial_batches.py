@@ -184,7 +184,7 @@ class Update(PartialBatch[Change]):
         for index, each in enumerate(self._changes):
             with refusals.of(index):
                 clean = _clean(self.account, catalogue, each.path, each.properties)
-                valid[index] = Change(each.id, clean, each.path)
+                valid[index] = Change(each.id, clean, each.path, sent=each.properties)
         return Checked(valid, refusals.all())
 
     def resolve(
@@ -221,8 +221,7 @@ class Upserting(PartialBatch[upserts.Prepared]):
         writes: dict[int, Change | NewRecord] = {}
         for index, each in checked.valid.items():
             if (id := held.get(keys[index])) is not None:
-                path, name = each.new.path, each.by.name
-                writes[index] = Change(id, each.new.properties, path, found_by=name)
+                writes[index] = each.change_of(id)
                 continue
             with refusals.of(index):
                 [writes[index]] = writing.finish(catalogue, [each.new])

@@ -346,7 +346,7 @@ class RecordStore:
                     path=each.path,
                     reading=reading,
                 )
-                inputs.append(Change(each.id, good, each.path, each.if_match))
+                inputs.append(Change(each.id, good, each.path, each.if_match, sent=each.properties))
                 problems += bad
             if problems:
                 raise InvalidProperties(problems)

@@ -30,6 +30,11 @@ class Prepared:
     value: str
     new: NewRecord
 
+    def change_of(self, id: int) -> Change:
+        """Return the change of the existing record `id`."""
+        new = self.new
+        return Change(id, new.properties, new.path, found_by=self.by.name, sent=new.sent)
+
 
 def prepare(account: Account, catalogue: Catalogue, inputs: Sequence[Upsert]) -> list[Prepared]:
     """Validate upserts against the catalogue and return them ready to be written.
@@ -56,7 +61,7 @@ def prepare(account: Account, catalogue: Catalogue, inputs: Sequence[Upsert]) ->
             reason = f"differs from {each.path}id; send the same value or leave it out"
             problems.append(Problem(index, each.property_name, path, reason))
         else:
-            new = NewRecord(clean, path=each.path)
+            new = NewRecord(clean, path=each.path, sent=sent)
             prepared.append(Prepared(by, value, new))
     if problems:
         raise InvalidProperties(problems)
@@ -112,9 +117,7 @@ def write(
     held = writing.holders(tx, catalogue.account_id, keys)
     existing = [held.get(key) for key in keys]
     changes = [
-        Change(id, each.new.properties, each.new.path, found_by=each.by.name)
-        for id, each in zip(existing, prepared, strict=True)
-        if id is not None
+        each.change_of(id) for id, each in zip(existing, prepared, strict=True) if id is not None
     ]
     fresh = [each.new for id, each in zip(existing, prepared, strict=True) if id is None]
     writing.same_record_twice([(each.id, each.path) for each in changes])

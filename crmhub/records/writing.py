@@ -15,6 +15,7 @@ from typing import NoReturn
 import orjson
 import sqlalchemy as sa
 
+from crmhub.adapter.phones import is_no_change
 from crmhub.database.bulk import Increment, Row, Rows
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Deadlocked
@@ -82,12 +83,13 @@ class NewRecord:
     """A record to create.
 
     `associations` maps the name of a kind, such as `deals`, to the ids to link to. `path` is the
-    JSON path of the input, for example `inputs[3].`.
+    JSON path of the input, for example `inputs[3].`. `sent` are the values as the caller sent them.
     """
 
     properties: Mapping[str, str]
     associations: Mapping[str, Sequence[int]] = field(default_factory=dict)
     path: str = ""
+    sent: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ class Change:
     `path` is the JSON path of the input, for example `inputs[3].`. If `if_match` is given, the
     record's version must be one of these numbers. If `found_by` is given, it names the unique
     property by which the record was found; the record must still have the value that `properties`
-    contains for it.
+    contains for it. `sent` are the values as the caller sent them.
     """
 
     id: int
@@ -105,6 +107,7 @@ class Change:
     path: str = ""
     if_match: frozenset[int] | None = None
     found_by: str = ""
+    sent: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,7 +463,11 @@ def merged(
     Appends to `problems` what makes the change impossible, such as a required value that it clears.
     `index` is the position of the change in its batch.
     """
-    both = {**old.properties, **with_added(catalogue, change.properties, old.properties)}
+    both = {
+        **old.properties,
+        **with_added(catalogue, change.properties, old.properties),
+        **_same_phones(catalogue, old, change),
+    }
     new = {name: value for name, value in both.items() if value}
     if new == old.properties:
         return new
@@ -473,6 +480,19 @@ def merged(
         Problem(index, name, property_path(change.path, name), reason) for name, reason in wrong
     ]
     return new
+
+
+def _same_phones(catalogue: Catalogue, old: Record, change: Change) -> dict[str, str]:
+    """Return the phones of the record `old` that a change only writes in another notation."""
+    return {
+        name: stored
+        for name, value in change.properties.items()
+        if value
+        and (stored := old.properties.get(name, "")).startswith("+")
+        and (known := catalogue.get(name)) is not None
+        and known.type == "phone"
+        and (is_no_change(stored, value) or is_no_change(stored, change.sent.get(name, "")))
+    }
 
 
 def archive(

@@ -720,8 +720,6 @@ BAD_FORMS = {
     "nothing": b"",
     "not UTF-8": b"contactToken=\xff&min=\xfe",
     "percent-encoded, not UTF-8": b"contactToken=%FF&min=%FE",
-    "NUL": b"contactToken=%00&contactnumber=%00&min=%00&contactId=%00",
-    "a surrogate": b"contactToken=%ED%A0%80&min=%ED%A0%80",
     "the same key twice": b"contactToken=a&contactToken=b&contactnumber=1&contactnumber=2"
     b"&min=1&min=2&contactId=1&contactId=2",
     "too many fields": b"&".join(b"x%d=1" % i for i in range(5000)),

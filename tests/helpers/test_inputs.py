@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crmhub.helpers.inputs import (
-    PHONES,
+    PHONE_FAULTS,
     join_name,
     name_fault,
     split_name,
@@ -60,7 +60,7 @@ def test_a_name_needs_one_word_and_a_whole_name_all_of_them() -> None:
 
 def test_each_property_is_checked_by_itself() -> None:
     sent = {"city": "{{city}}", "zip": "0", "phone": "0", "mobilephone": "", "tags": None}
-    good, problems = usable(sent, PHONES)
+    good, problems = usable(sent, PHONE_FAULTS)
     assert good == {"zip": "0", "mobilephone": ""}
     assert {one.name: one.reason.split(";")[0] for one in problems} == {
         "city": "the builder sent {{city}} instead of its value",
@@ -79,6 +79,9 @@ def test_each_property_is_checked_by_itself() -> None:
         ("whatsapp:+12025550100", ""),
         ("(202) 555-0100", "US"),
         ("12025550100", "DE"),
+        ("https://wa.me/12025550100", "DE"),
+        ("12025550100@s.whatsapp.net", ""),
+        ("١٢٠٢٥٥٥٠١٠٠", ""),
     ],
 )
 def test_every_common_notation_of_a_number_is_read(text: str, region: str) -> None:
@@ -90,7 +93,7 @@ def test_an_older_form_of_a_number_is_read_as_todays() -> None:
     assert "+5531987654321" in readings("553187654321", "")
 
 
-@pytest.mark.parametrize("text", ["abc", "112", "", "9" * 400, "٤٩١٥١١٢٣٤٥٦٧٨", "+", "00"])
+@pytest.mark.parametrize("text", ["abc", "112", "", "9" * 400, "+", "00"])
 def test_what_is_no_number_is_read_as_it_is(text: str) -> None:
     assert readings(text, "") == [text]
     assert forms(text, "") == [text]
@@ -106,3 +109,12 @@ def test_a_number_is_looked_for_in_the_forms_it_may_be_stored_in() -> None:
     assert set(forms("+12025550100", "")) == {"+12025550100", "12025550100", "0012025550100"}
     assert {"+525512345678", "+5215512345678", "5215512345678"} < set(forms("+525512345678", ""))
     assert {"+5531987654321", "+553187654321"} < set(forms("+5531987654321", ""))
+    assert {"+541166773399", "+5491166773399"} < set(forms("+541166773399", ""))
+    assert {"+541166773399", "+5491166773399"} < set(forms("+5491166773399", ""))
+
+
+def test_an_extension_is_never_joined_to_its_number() -> None:
+    for text in ["+49 30 12345678 ext. 12", "0049 30 12345678x12", "493012345678;ext=12"]:
+        for number in readings(text, ""):
+            assert "+493012345678 ext. 12" in forms(number, "")
+            assert all(form.endswith(" ext. 12") for form in forms(number, ""))

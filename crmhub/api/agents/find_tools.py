@@ -25,7 +25,7 @@ from crmhub.api.schemas import ORDERS, SORTS
 from crmhub.errors import BadRequest, NotFound, Semantic
 from crmhub.helpers import read_crm
 from crmhub.helpers.inputs import key_fault, phone_fault
-from crmhub.identity.phones import forms
+from crmhub.identity.phones import forms, readings
 from crmhub.properties import values
 from crmhub.properties.kinds import CONTACTS, KINDS, Kind
 from crmhub.properties.values import from_json
@@ -59,9 +59,14 @@ def _find_contacts(agent: Agent, arguments: Arguments) -> Answer:
 
 def _by_identity(agent: Agent, way: str, text: str, names: Sequence[str]) -> Contact | None:
     """Return the contact with this email or phone, by the account's adapter."""
-    canonical = _canonical(agent, way, text)
+    meant = [_canonical(agent, way, text)]
+    if way == "phone":
+        meant = readings(text, agent.account.switches.region)
     asked = list(names or DEFAULT_NAMES)
-    return read_crm.find_contact(agent.hub, agent.account, **{way: canonical}, names=asked)
+    found = (
+        read_crm.find_contact(agent.hub, agent.account, **{way: one}, names=asked) for one in meant
+    )
+    return next(filter(None, found), None)
 
 
 def _canonical(agent: Agent, way: str, text: str) -> str:

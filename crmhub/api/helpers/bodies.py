@@ -19,7 +19,7 @@ import marshmallow as ma
 from marshmallow import fields
 
 from crmhub.api.field_types import scalar
-from crmhub.api.http.reading import problems_of, read_json
+from crmhub.api.http.reading import problems_of, read_json, whole_characters
 from crmhub.errors import BadRequest, listed
 from crmhub.helpers.inputs import Sent, filled, short_name
 from crmhub.helpers.random_int import LARGEST
@@ -73,11 +73,15 @@ def _form(raw: bytes) -> dict[str, Any]:
     `props=a,b` and `props[]=a&props[]=b` become lists, `props[x]=1` becomes an object; JSON in
     `props` stays a text. A repeated
     key with different values (tick boxes) becomes a list; a field for a single value refuses it
-    later. Raises BadRequest for invalid UTF-8, too many fields or U+0000.
+    later. Keys and values lose U+0000 and half surrogate pairs. Raises BadRequest for invalid UTF-8
+    and for too many fields.
     """
     try:
         pairs = parse_qsl(
-            raw.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS
+            raw.decode(errors="surrogatepass"),
+            keep_blank_values=True,
+            errors="surrogatepass",
+            max_num_fields=_MOST_FIELDS,
         )
     except UnicodeDecodeError:
         raise BadRequest("body: the form is not UTF-8.") from None
@@ -85,8 +89,7 @@ def _form(raw: bytes) -> dict[str, Any]:
         raise BadRequest(f"body: the form has more than {_MOST_FIELDS} fields.") from None
     form: dict[str, Any] = {}
     for key, value in pairs:
-        if "\0" in key + value:
-            raise BadRequest("body: holds the character U+0000; leave it out.")
+        key, value = whole_characters(key), whole_characters(value)
         match = _NESTED.fullmatch(key)
         if key == "props" and not value.lstrip().startswith(("{", "[")):
             _inside(form, key, list).extend(_words(value))
@@ -193,9 +196,7 @@ class Phone(_Field[str | None]):
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str | None:
         if isinstance(value, list | dict):
             return None
-        text = scalar(value)
-        # The JSON number 12025550100.0 is the phone number 12025550100.
-        return text.removesuffix(".0") if isinstance(value, Decimal) else text
+        return scalar(value)
 
 
 def _parsed(value: Any) -> Any:

@@ -36,6 +36,15 @@ BODY = "crmhub.body"
 _HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~%!$&'()*+;=-]+)(?::[0-9]{0,5})?")
 
 
+_HALF_OR_NUL = re.compile(r"[\0\ud800-\udfff]")
+# A text without these has no such character: JSON may escape it.
+_BROKEN = re.compile(r"\\u|[\0\ud800-\udfff]")
+# Of the values of one key: comparing each with all others would take long.
+_MOST_KEPT = 10
+# Python refuses to convert integers of more than 4,300 digits.
+_MOST_DIGITS = 4000
+
+
 _View = TypeVar("_View", bound=Callable[..., Any])
 
 
@@ -49,12 +58,16 @@ class UnsupportedMediaType(HubError):
 def read_json(raw: bytes, *, strict: bool = True) -> Any:
     """Return the parsed JSON text; numbers with a fraction or exponent become Decimal.
 
-    Unless `strict`, strings may contain unescaped control characters such as line breaks. Raises
-    BadRequest for invalid JSON or UTF-8, an empty text, duplicate keys, NaN and Infinity, too many
-    levels, U+0000, and half surrogate pairs.
+    Raises BadRequest for invalid JSON or UTF-8, an empty text, duplicate keys, NaN and Infinity,
+    numbers that are too large, too many levels, U+0000, and half surrogate pairs.
+
+    Unless `strict`, only a text that is no JSON is refused, since a caller may post values that
+    nobody reads. Strings may contain unescaped control characters such as line breaks, and lose
+    U+0000 and half surrogate pairs. A key that stands twice with different values gets a list of
+    them. NaN, Infinity and a number that is too large become text.
     """
     try:
-        text = raw.decode()
+        text = raw.decode(errors="strict" if strict else "surrogatepass")
     except UnicodeDecodeError as exc:
         right = "send JSON in UTF-8, uncompressed"
         raise BadRequest(f"body: byte {exc.start} is not UTF-8; {right}.") from None
@@ -70,6 +83,8 @@ def read_json(raw: bytes, *, strict: bool = True) -> Any:
     except ValueError:
         # Python limits the digits of an integer.
         raise BadRequest("body: holds a number of too many digits.") from None
+    if not strict:
+        return whole_characters(value) if _BROKEN.search(text) else value
     # Only a text with this many brackets can be too deep, only an escape can hide a bad character.
     if text.count("[") + text.count("{") > MAX_JSON_DEPTH:
         _check_depth(value)
@@ -90,30 +105,71 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
+def _object_with_lists(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        several: dict[str, list[Any]] = {}
+        for key, value in pairs:
+            values = several.setdefault(key, [])
+            if len(values) < _MOST_KEPT and value not in values:
+                values.append(value)
+        result = {key: each[0] if len(each) == 1 else each for key, each in several.items()}
+    return result
+
+
 def _decimal(text: str) -> Decimal:
+    number = _decimal_or_text(text)
+    if isinstance(number, str):
+        raise BadRequest(f"body: {text[:40]} is beyond the numbers that can be read.")
+    return number
+
+
+def _decimal_or_text(text: str) -> Decimal | str:
     try:
         number = Decimal(text)
     except InvalidOperation:
-        number = None
-    if number is None or abs(number.adjusted()) > LARGEST_POWER:
-        raise BadRequest(f"body: {text[:40]} is beyond the numbers that can be read.")
-    return number
+        return text
+    return text if abs(number.adjusted()) > LARGEST_POWER else number
+
+
+def _integer_or_text(text: str) -> int | str:
+    return int(text) if len(text) <= _MOST_DIGITS else text
 
 
 def _no_number(name: str) -> NoReturn:
     raise BadRequest(f"body: {name} is not JSON; send a number or null.")
 
 
-def _decoder(*, strict: bool) -> json.JSONDecoder:
-    return json.JSONDecoder(
-        strict=strict,
-        parse_float=_decimal,
-        parse_constant=_no_number,
-        object_pairs_hook=_object,
-    )
+_STRICT = json.JSONDecoder(
+    parse_float=_decimal, parse_constant=_no_number, object_pairs_hook=_object
+)
+_LENIENT = json.JSONDecoder(
+    strict=False,
+    parse_float=_decimal_or_text,
+    parse_int=_integer_or_text,
+    parse_constant=str,
+    object_pairs_hook=_object_with_lists,
+)
 
 
-_STRICT, _LENIENT = _decoder(strict=True), _decoder(strict=False)
+def whole_characters(value: Any, levels: int = MAX_JSON_DEPTH) -> Any:
+    """Return a JSON value, or a text, without U+0000 and half surrogate pairs.
+
+    Two halves beside each other become their character. `levels`: how deep the value is cleaned;
+    values further inside stay as they are, because no helper reads them.
+    """
+    if isinstance(value, str) and _HALF_OR_NUL.search(value):
+        # UTF-16 joins the halves of a pair.
+        units = value.replace("\0", "").encode("utf-16-le", "surrogatepass")
+        return units.decode("utf-16-le", "ignore")
+    if isinstance(value, dict) and levels:
+        return {
+            whole_characters(key): whole_characters(child, levels - 1)
+            for key, child in value.items()
+        }
+    if isinstance(value, list) and levels:
+        return [whole_characters(child, levels - 1) for child in value]
+    return value
 
 
 def _too_deep() -> str:

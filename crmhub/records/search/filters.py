@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from crmhub.adapter.phones import second_form
 from crmhub.bounds import MAX_FILTER_VALUE_LENGTH, MAX_FILTER_VALUES, MAX_FILTERS, MAX_PART_LENGTH
 from crmhub.durations import iso
 from crmhub.errors import BadRequest, Semantic, listed
@@ -180,6 +181,9 @@ def _texts(known: Property, operator: str, given: Sequence[str], *, region: str)
     """
     if operator == "CONTAINS_TOKEN":
         return [values.fold(given[0])]
+    if operator == "IN" and known.type == "phone":
+        numbers = [values.for_search("phone", value, region=region or None) for value in given]
+        return list(dict.fromkeys([*numbers, *filter(None, map(second_form, numbers))]))
     if operator == "IN":
         return [values.for_search(known.type, value, region=region or None) for value in given]
     return [value.lower() if known.type == "email" else value for value in given]

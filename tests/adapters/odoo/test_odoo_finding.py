@@ -70,6 +70,21 @@ def test_a_further_address_belongs_to_the_contact_of_the_conversation(
     assert adapter.has_email(adapter.get_contact(id, adapter.email_names), EMAIL)
 
 
+def test_a_corrected_email_replaces_the_first_address_only(adapter: Adapter, crm: OdooCrm) -> None:
+    for stored, corrected in [
+        ("a.lee@example.org; lee@example.org", f"{EMAIL}; lee@example.org"),
+        ("Ann <a.lee@example.org>, lee@example.org", f"Ann <{EMAIL}>, lee@example.org"),
+        (f"a.lee@example.org; {EMAIL}; lee@example.org", f"{EMAIL}; lee@example.org"),
+        ("a.lee@example.org", EMAIL),
+    ]:
+        first, second = (crm.add_contact({"lastname": "Lee", "email": stored}) for _ in range(2))
+        adapter.update_contact(first, {"email": EMAIL})
+        changes = adapter.changes(adapter.get_contact(second, ["email"]), {"email": EMAIL})
+        adapter.update_contact(second, changes.properties)
+        for id in (first, second):
+            assert adapter.get_contact(id, ["email"]).properties["email"] == corrected
+
+
 def test_a_mobile_number_is_found_where_the_field_is(adapter: Adapter, fake: FakeOdoo) -> None:
     if fake.options.version < 19:
         id = fake.add("contacts", {"name": "Ann", "mobile": "+49 1512 3456789"})

@@ -127,8 +127,6 @@ def test_numbers_come_as_text_in_a_form(client: Client) -> None:
 def test_a_form_that_cannot_be_read_is_400(client: Client) -> None:
     for form in [
         "contactToken=t&contactToken=u&name=Ann&email=ann%40x.org",
-        "contactToken=%00&name=Ann&email=ann%40x.org",
-        "%00=1&contactToken=t&name=Ann&email=ann%40x.org",
         "contactToken=%ff&name=Ann&email=ann%40x.org",
         "&".join(f"a{i}=1" for i in range(1001)),
         b"contactToken=\xff",
@@ -155,20 +153,64 @@ def test_a_body_that_is_no_object_is_400(client: Client) -> None:
             b'[{"contactToken": "t"}]',
             b"{",
             b'{"a": 1,}',
-            b'{"contactToken": NaN}',
             b'{"contactToken": "a", "contactToken": "b"}',
-            b'{"contactToken": "a\\u0000b"}',
-            b'{"contactToken": "a\x00b"}',
-            b'{"a\x00b": 1}',
-            b'{"contactToken": "\\ud800"}',
             b'{"contactToken": "\xff"}',
-            b'{"a":' * 25 + b"1" + b"}" * 25,
             b"[" * 100_000,
             b'{"contactToken": ' + b"9" * 5000 + b"}",
         ]:
             answer = _post(client, path, raw, "application/json")
             assert answer.status_code == 400, (path, raw)
             assert set(answer.json) == {"category", "message", "timestamp", "status"}, (path, raw)  # type: ignore[arg-type]
+
+
+HALVES = [
+    (b"Ana \\ud83d", "Ana"),
+    (b"An\\ude00a Li\\u0000ma", "Ana Lima"),
+    (b"Ana\x00 Lima \xed\xa0\xbd", "Ana Lima"),
+    (b"Ana \\ud83d\\ude00", "Ana \U0001f600"),
+    (b"Ana \xed\xa0\xbd\xed\xb8\x80", "Ana \U0001f600"),
+]
+
+
+def test_half_characters_and_nul_are_dropped_from_values(client: Client) -> None:
+    for i, (raw, name) in enumerate(HALVES):
+        body = b'{"contactToken": "t%d", "name": "%s", "email": "t%d@x.org"}' % (i, raw, i)
+        answer = _post(client, CREATE_LEAD, body, "application/json")
+        assert answer.status_code == 200, answer.text
+        kept = stored(client, answer.json["contactId"])  # type: ignore[index]
+        assert f"{kept['firstname']} {kept.get('lastname', '')}".strip() == name, raw
+    properties = b'{"contactToken": "t0", "props": {"ci\\ud83dty": "Ro\\u0000me\\udfff"}}'
+    assert _post(client, SET_PROPERTIES, properties, "application/json").status_code == 200
+    names = b'{"contactToken": "t0", "props": ["city\\ud83d"]}'
+    answer = _post(client, GET_PROPERTIES, names, "application/json")
+    assert answer.json["city"] == "Rome"  # type: ignore[index]
+
+
+def test_half_characters_and_nul_are_dropped_from_a_form(client: Client) -> None:
+    form = "contactToken=t%00&name=Ana+%ED%A0%BD&email=ana%40x.org&last%00=%ED%B8%80"
+    answer = _post(client, CREATE_LEAD, form)
+    assert answer.status_code == 200, answer.text
+    assert stored(client, answer.json["contactId"])["firstname"] == "Ana"  # type: ignore[index]
+
+
+def test_a_key_that_the_helper_does_not_know_may_hold_anything(client: Client) -> None:
+    for i, odd in enumerate(
+        [
+            b'"ok \\ud83d"',
+            b'"\\u0000"',
+            b'"\x00\xed\xa0\xbd"',
+            b"[" * 200 + b"]" * 200,
+            b'{"\\udc00": {"a": 1, "a": 2}}',
+            b"NaN",
+            b"-Infinity",
+            b"1e9999999",
+            b"9" * 5000,
+            b'1, "last": 2',
+        ]
+    ):
+        body = b'{"contactToken": "t%d", "name": "Ana", "email": "t%d@x.org", "last": %s}'
+        answer = _post(client, CREATE_LEAD, body % (i, i, odd), "application/json")
+        assert (answer.status_code, answer.json["status"]) == (200, "created"), odd  # type: ignore[index]
 
 
 def test_a_body_over_1_mib_is_413(client: Client) -> None:

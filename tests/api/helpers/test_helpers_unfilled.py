@@ -129,10 +129,30 @@ def test_a_lead_by_phone_alone_needs_a_possible_number(app: flask.Flask, client:
         ("{{first}} Smith", {"lastname": "Smith"}),
         ("Jennifer Null", {"firstname": "Jennifer", "lastname": "Null"}),
         ("@ada", {"firstname": "@ada"}),
+        ("Ada -", {"firstname": "Ada"}),
+        ("N/A Smith", {"lastname": "Smith"}),
+        ("Ada & Bob", {"firstname": "Ada", "lastname": "& Bob"}),
+        ("Person 0", {"firstname": "Person", "lastname": "0"}),
+        ("\u2764", {"firstname": "\u2764"}),
     ],
 )
 def test_half_a_name_keeps_its_good_half(client: Client, name: str, kept: dict[str, str]) -> None:
     assert stored(client, known(client, name=name)) == {"email": "ann@x.org", **kept}
+
+
+DUMMIES = ["0", "-", "N/A", "n/a", ".", "--", "???", "null", "none", "NONE", "12345", "0 0", "- -"]
+
+
+def test_a_dummy_is_no_name(client: Client) -> None:
+    contact_id = known(client, name="Ada King")
+    for text in DUMMIES:
+        answer = lead(client, name=text)
+        assert answer.status_code == 422, text
+        assert f"name: the builder sent {text} instead" in answer.json["message"]  # type: ignore[index]
+        for key in ("name", "firstname", "lastname"):
+            assert _set(client, **{key: text}, city="Rome")["refused"] == key, text
+    kept = stored(client, contact_id)
+    assert (kept["firstname"], kept["lastname"]) == ("Ada", "King")
 
 
 def test_half_a_name_leaves_the_other_half_as_it_was(client: Client) -> None:

@@ -1,0 +1,149 @@
+"""Read a text that is one phone number, and nothing else.
+
+Digits are never joined across two numbers, a number and its extension, or a number and words. So a
+text with anything beside one number, such as `4915112345678@lid` or `3.46E+11`, is no phone number.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+INVISIBLE = r"\u00ad\u200b-\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff"
+"""Characters that are copied along with a number, as the inside of a regular expression's class."""
+
+# Argentina dials a mobile with a 9 from abroad, and any line without it: +54 9 11 …, +54 11 ….
+ARGENTINE = re.compile(r"\+54(9?)([1-8][0-9]{9})", re.ASCII)
+"""An Argentine number in E.164."""
+
+# A longer text is no number; this also bounds the time of the expressions below.
+_LONGEST = 100
+_MOST_DIGITS = 15
+_BLANK = rf" \t\u00a0\u2000-\u200a\u202f\u205f\u3000{INVISIBLE}"
+_DASH = r"\-\u2010-\u2015\u2212\uff0d"
+_FILL = rf"\d{_BLANK}{_DASH}.()\[\]\uff08\uff09"
+_NUMBER = re.compile(rf"[{_BLANK}(\[\uff08]*([+\uff0b]?)([{_FILL}]+(?:/[{_FILL}]+)?)")
+_EXTENSION = re.compile(
+    rf"[{_BLANK},;]*(?:,,|(?:ext(?:n|ensi[oóô]n|ens[aã]o)?|int(?:erno)?|anexo|ramal|poste|durchwahl"
+    rf"|доб|x|[#~\uff03\uff5e])[.:=]?)[{_BLANK}]*(\d{{1,9}})#?\)?",
+    re.IGNORECASE,
+)
+_BEFORE_EXTENSION = " ext. "
+_SCHEME = re.compile(r"(?:tel|sms|whatsapp):", re.IGNORECASE)
+# With the number of a device: 12025550123:7@s.whatsapp.net.
+_OF_WHATSAPP = re.compile(
+    r"\+?([0-9]{7,15})(?:[._][0-9]{1,3})?(?::[0-9]{1,5})?@(?:c\.us|s\.whatsapp\.net)",
+    re.IGNORECASE,
+)
+_LINK = re.compile(r"(?:https?://)?(?:www\.)?wa\.me/\+?([0-9]{7,15})/?", re.IGNORECASE)
+# As programs write a number that they take for a decimal one: 12025550123.0, 1.2025550123.
+_WHOLE_DECIMAL = re.compile(r"(\+?\d{7,15})\.0")
+_DECIMAL = re.compile(r"[1-9]\.\d{5,}|.*\d{7,}\.\d{1,2}")
+_SEPARATOR = re.compile(r"[/(\[\uff08]")
+_LONG_RUN = re.compile(r"\d{7,}")
+_FEWEST_BEFORE_EXTENSION = 5
+# The most digits, without and with a country code, that a slash or a bracket may follow.
+_AREA, _AREA_WITH_COUNTRY = 6, 9
+
+
+@dataclass(frozen=True, slots=True)
+class PhoneText:
+    """A text that is one phone number.
+
+    - `number`: the number as the text has it, without link, messenger and extension.
+    - `digits`: the digits of `number` in ASCII.
+    - `plus`: whether the digits begin with a country code for sure.
+    - `extension`: the digits of the extension, "" for none.
+    """
+
+    number: str
+    digits: str
+    plus: bool
+    extension: str = ""
+
+    @property
+    def international(self) -> str:
+        """The digits after a plus or 00, or bare digits; "" if they cannot be international.
+
+        They begin with a country code if that is possible at all: `00` stands for the plus in every
+        region.
+        """
+        digits = self.digits if self.plus else self.digits.removeprefix("00")
+        return digits if len(digits) <= _MOST_DIGITS and not digits.startswith("0") else ""
+
+
+def read_phone(text: str) -> PhoneText | None:
+    """Return the phone number that a text is; None if the text is anything but one number.
+
+    Links (`tel:`, `whatsapp:`, `wa.me/`) and WhatsApp's ids of people (`…@c.us`) are one number.
+    The number need not be possible.
+    """
+    text = text.strip()
+    if len(text) > _LONGEST:
+        return None
+    if whatsapp := _LINK.fullmatch(text):
+        return PhoneText(f"+{whatsapp[1]}", whatsapp[1], plus=True)
+    scheme = _SCHEME.match(text)
+    text = text[scheme.end() :].strip() if scheme else text
+    if whatsapp := _OF_WHATSAPP.fullmatch(text):
+        return PhoneText(f"+{whatsapp[1]}", whatsapp[1], plus=True)
+    if decimal := _WHOLE_DECIMAL.fullmatch(text):
+        text = decimal[1]
+    match = _NUMBER.match(text)
+    if match is None:
+        return None
+    plus, number, rest = bool(match[1]), match[2], text[match.end() :]
+    digits = _digits(number)
+    if not digits or _DECIMAL.fullmatch(text) or _may_be_two(number, plus=plus):
+        return None
+    if not rest:
+        return PhoneText(text, digits, plus)
+    extension = _EXTENSION.fullmatch(rest)
+    if extension is None or len(digits) < _FEWEST_BEFORE_EXTENSION:
+        return None
+    return PhoneText(match[0].rstrip(" \t\u00a0-("), digits, plus, _digits(extension[1]))
+
+
+def _may_be_two(number: str, *, plus: bool) -> bool:
+    """Return whether digits and separators may be two numbers, such as `0301234/0305678`."""
+    digits = _digits(number)
+    with_country = plus or digits.startswith("00")
+    # "+49 (0) 30 …" has a digit more than the number.
+    most = _MOST_DIGITS + (1 if plus else 3 if with_country else 0)
+    if len(digits) > most or len(_LONG_RUN.findall(number)) > 1:
+        return True
+    area = _AREA_WITH_COUNTRY if with_country else _AREA
+    parts = ((one, _digits(number[one.end() :])) for one in _SEPARATOR.finditer(number))
+    return any(
+        len(_digits(number[: one.start()])) > area or (one[0] == "/" and after.startswith("0"))
+        for one, after in parts
+        if after
+    )
+
+
+def _digits(text: str) -> str:
+    return "".join(str(int(character)) for character in text if character.isdecimal())
+
+
+def with_extension(number: str, extension: str) -> str:
+    """Return a phone number with its extension, as the hub stores both; "" is no extension."""
+    return f"{number}{_BEFORE_EXTENSION}{extension}" if extension else number
+
+
+def split_extension(number: str) -> tuple[str, str]:
+    """Return a phone number without its extension, and the extension, "" for none.
+
+    `number` is in the form that `with_extension` returns.
+    """
+    before, _, extension = number.partition(_BEFORE_EXTENSION)
+    return before, extension
+
+
+def line_of(number: str) -> str:
+    """Return the form of a phone number that is the same for both forms of an Argentine number.
+
+    Any other text is returned unchanged. `number` is in E.164, maybe with an extension.
+    """
+    e164, extension = split_extension(number)
+    argentine = ARGENTINE.fullmatch(e164)
+    return with_extension(f"+54{argentine[2]}", extension) if argentine else number
