@@ -7,6 +7,7 @@ with the fields of another CRM.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import flask
@@ -18,9 +19,9 @@ from crmhub.console.access import needs
 from crmhub.console.account import account_context, installed
 from crmhub.console.blueprint import PREFIX, blueprint
 from crmhub.console.pages import done, page, refused, see
-from crmhub.console.sessions import author
+from crmhub.console.sessions import author, signed_in
 from crmhub.errors import HubError, NotFound, Semantic
-from crmhub.operations import crm_secrets, queue_statistics, set_crm, switch_crm
+from crmhub.operations import connect_crm, crm_secrets, queue_statistics, set_crm, switch_crm
 from crmhub.operations.set_crm import Crm, Fault
 from crmhub.operations.switch_crm import DECISIONS, Decision
 
@@ -35,9 +36,12 @@ def crm(client_id: str) -> flask.Response:
     """Show the form with the settings of the account's CRM.
 
     If the query parameter `adapter` names another adapter, show the form for that adapter instead;
-    with `restore`, the id of a former connection, show its settings.
+    with `restore`, the id of a former connection, show its settings; with `typed`, the id of a
+    failed visit to the CRM, show what the user typed for it.
     """
     name = flask.request.args.get("adapter", "")
+    if not name and (typed := _typed_before(client_id, "")):
+        name = typed.adapter
     return page("account/crm.html", **crm_page(client_id, name))
 
 
@@ -60,7 +64,7 @@ def crm_save(client_id: str) -> flask.Response:
         set_crm.set_crm(
             hub(),
             client_id,
-            given_crm(name),
+            given_crm(client_id, name),
             test=test,
             queued=given_decision(),
             by=author(),
@@ -78,18 +82,19 @@ def crm_check(client_id: str) -> flask.Response:
     """Test a connection with the submitted CRM settings; nothing is saved."""
     name = flask.request.form.get("adapter", "")
     try:
-        fault = set_crm.check_crm(hub(), client_id, given_crm(name))
+        fault = set_crm.check_crm(hub(), client_id, given_crm(client_id, name))
     except HubError as exc:
         return refused(exc, "account/crm.html", **crm_page(client_id, name, error=exc))
     shown = crm_page(client_id, name, typed=True, fault=fault)
     return page("account/crm.html", tested=True, **shown)
 
 
-def given_crm(adapter: str) -> Crm:
+def given_crm(client_id: str, adapter: str) -> Crm:
     """Return the CRM settings of the submitted form, for the adapter with the name `adapter`.
 
-    A secret whose field is empty stays unchanged, unless the form says to remove the secret. Raises
-    Semantic if the form has the fields of another adapter.
+    A secret whose field is empty stays unchanged, unless the form says to remove the secret; if it
+    was typed for a visit to the CRM that failed, that text counts. Raises Semantic if the form has
+    the fields of another adapter, and if it names another address than the visit did.
     """
     form = flask.request.form
     if form.get("shown", adapter) != adapter:
@@ -105,10 +110,35 @@ def given_crm(adapter: str) -> Crm:
 
     secrets = {name: value for name, value in fields(_SECRET).items() if value}
     removed = dict.fromkeys(fields(_REMOVED), "")
-    past = _past_id(form.get("restore", ""))
-    return Crm(
-        adapter, fields(_SETTING), {**removed, **secrets}, whole=True, guarded=True, past=past
-    )
+    past, settings = _past_id(form.get("restore", "")), fields(_SETTING)
+    if typed := _typed_before(client_id, adapter):
+        missing = {name: text for name, text in typed.credentials.items() if name not in secrets}
+        _require_same_addresses(adapter, settings, typed, missing)
+        secrets |= missing
+    return Crm(adapter, settings, {**removed, **secrets}, whole=True, guarded=True, past=past)
+
+
+def _typed_before(client_id: str, adapter: str) -> Crm | None:
+    """Return what the user typed for the failed visit that the form or the URL names, if any."""
+    visit_id = flask.request.form.get("typed", "") or flask.request.args.get("typed", "")
+    if not visit_id:
+        return None
+    account = hub().load_account(client_id)
+    typed = connect_crm.typed_crm(hub(), account, visit_id, user_id=signed_in().user_id)
+    return typed if typed and adapter in ("", typed.adapter) else None
+
+
+def _require_same_addresses(
+    adapter: str, settings: Mapping[str, str], typed: Crm, secrets: Mapping[str, str]
+) -> None:
+    """Raise Semantic if secrets that were typed for one address would be sent to another one."""
+    declared = installed(adapter).settings
+    labels = ", ".join(one.label for one in declared if one.name in secrets)
+    for one in declared:
+        before, after = (given.get(one.name) or one.default for given in (typed.settings, settings))
+        if labels and one.type == "url" and before != after:
+            reason = f"For another address, enter again: {labels}."
+            raise Semantic(f"settings.{one.name}: {reason}", fields=[(one.name, reason)])
 
 
 def given_decision() -> Decision | None:
@@ -154,6 +184,16 @@ def crm_page(
     same = adapter.name == base.connection.adapter
     removed = {field.removeprefix(_REMOVED) for field in form if field.startswith(_REMOVED)}
     stored = crm_secrets.secret_names(hub(), base) if same else ()
+    given: Mapping[str, str] = base.connection.settings if same else {}
+    before = _typed_before(client_id, adapter.name)
+    if typed:
+        given = {
+            field.removeprefix(_SETTING): text.strip()
+            for field, text in form.items()
+            if field.startswith(_SETTING)
+        }
+    elif before:
+        given = before.settings
     with hub().database.reading() as db:
         queued = switch_crm.count_queued(db, account)
     faults = _faults(error, fault)
@@ -168,9 +208,9 @@ def crm_page(
         "adapters": [
             (choice.name, choice.title or choice.name) for choice in hub().registry.installed()
         ],
-        "given": dict(
-            given_crm(adapter.name).settings if typed else base.connection.settings if same else {}
-        ),
+        "given": given,
+        "visit": (form.get("typed") or flask.request.args.get("typed")) if before else "",
+        "entered": before.credentials if before else (),
         "removed": removed if typed else set(),
         # None: the stored secrets cannot be decrypted.
         "stored": stored or (),
