@@ -26,15 +26,17 @@ from typing import ClassVar
 class HubError(Exception):
     """An error whose `message` is sent to the caller.
 
-    The message is sent unchanged, so it must never contain secrets.
+    The message is sent unchanged, so it must never contain secrets. `fields` are pairs of a field's
+    name and what is wrong with it; a form shows them there.
     """
 
     status: ClassVar[int] = 500
     category: ClassVar[str] = "InternalError"
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, *, fields: Sequence[tuple[str, str]] = ()) -> None:
         super().__init__(message)
         self.message = message
+        self.fields = tuple(fields)
         # True if this repeats the answer of an earlier call with the same Idempotency-Key.
         self.replayed = False
         # The path of the record with which the request conflicts.
@@ -80,14 +82,8 @@ class Conflict(HubError):
 
 
 class Semantic(HubError):
-    """`fields` are pairs of a field's name and what is wrong with it; a form shows them there."""
-
     status = 422
     category = "SemanticError"
-
-    def __init__(self, message: str, *, fields: Sequence[tuple[str, str]] = ()) -> None:
-        super().__init__(message)
-        self.fields = tuple(fields)
 
 
 class _ComeBack(HubError):

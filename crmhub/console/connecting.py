@@ -19,6 +19,7 @@ from crmhub.console.connection import (
     given_crm,
     given_decision,
     redirect_address,
+    refused_crm,
 )
 from crmhub.console.pages import done, page, refused
 from crmhub.console.sessions import author
@@ -43,7 +44,7 @@ def crm_connect(client_id: str) -> flask.Response:
             expected=flask.request.form.get("seen"),
         )
     except HubError as exc:
-        return refused(exc, "account/crm.html", **crm_page(client_id, name, error=exc))
+        return refused_crm(exc, client_id, name)
     return _leave(address)
 
 
@@ -63,7 +64,7 @@ def crm_link(client_id: str) -> flask.Response:
             expected=flask.request.form.get("seen"),
         )
     except HubError as exc:
-        return refused(exc, "account/crm.html", **crm_page(client_id, name, error=exc))
+        return refused_crm(exc, client_id, name)
     url = link.url(address.removesuffix(CALLBACK))
     shown = crm_page(client_id, name, typed=True)
     return page("account/crm_link.html", 201, link=url, expires_at=link.expires_at, **shown)

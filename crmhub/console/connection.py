@@ -18,6 +18,7 @@ from crmhub.api.http.authentication import hub
 from crmhub.console.access import needs
 from crmhub.console.account import account_context, installed
 from crmhub.console.blueprint import PREFIX, blueprint
+from crmhub.console.field_faults import set_faults
 from crmhub.console.pages import done, page, refused, see
 from crmhub.console.sessions import author, signed_in
 from crmhub.errors import HubError, NotFound, Semantic
@@ -71,7 +72,7 @@ def crm_save(client_id: str) -> flask.Response:
             expected=form.get("seen"),
         )
     except HubError as exc:
-        return refused(exc, "account/crm.html", **crm_page(client_id, name, error=exc))
+        return refused_crm(exc, client_id, name)
     message = "Saved. Connection test passed." if test else "Saved without testing."
     return done(message, "console.crm", client_id=client_id)
 
@@ -84,9 +85,17 @@ def crm_check(client_id: str) -> flask.Response:
     try:
         fault = set_crm.check_crm(hub(), client_id, given_crm(client_id, name))
     except HubError as exc:
-        return refused(exc, "account/crm.html", **crm_page(client_id, name, error=exc))
+        return refused_crm(exc, client_id, name)
+    if fault and fault.setting:
+        set_faults({form_fields(name).get(fault.setting, ""): fault.message})
     shown = crm_page(client_id, name, typed=True, fault=fault)
     return page("account/crm.html", tested=True, **shown)
+
+
+def refused_crm(error: HubError, client_id: str, name: str) -> flask.Response:
+    """Return the CRM page with the refused form; `name` is the adapter's."""
+    context = crm_page(client_id, name, typed=True)
+    return refused(error, "account/crm.html", at=form_fields(name), **context)
 
 
 def given_crm(client_id: str, adapter: str) -> Crm:
@@ -157,14 +166,13 @@ def crm_page(
     name: str,
     *,
     typed: bool = False,
-    error: HubError | None = None,
     fault: Fault | None = None,
 ) -> dict[str, Any]:
     """Return the template variables of the CRM page for the adapter `name`.
 
     An empty name means the account's present adapter. The form shows the submitted settings if
-    `typed` is true or there is an `error`, else the stored settings. `error` is why the form was
-    refused, `fault` what a connection test has found. Raises NotFound for an unknown adapter.
+    `typed` is true, else the stored settings. `fault` is what a connection test has found. Raises
+    NotFound for an unknown adapter.
     """
     shared = account_context(client_id)
     account: Account = shared["account"]
@@ -174,7 +182,7 @@ def crm_page(
         raise NotFound(f"There is no adapter {name[:60]!r} here.")
     form = flask.request.form
     # The fields of another adapter tell nothing about this one.
-    typed = (typed or error is not None) and form.get("shown", adapter.name) == adapter.name
+    typed = typed and form.get("shown", adapter.name) == adapter.name
     past = _past_id(form.get("restore", "") or flask.request.args.get("restore", ""))
     kept = [one for one in shared["detail"].past if one.adapter == adapter.name != current]
     restored = next((one for one in kept if one.id == past), None)
@@ -196,8 +204,6 @@ def crm_page(
         given = before.settings
     with hub().database.reading() as db:
         queued = switch_crm.count_queued(db, account)
-    faults = _faults(error, fault)
-    shown = {one.name for one in adapter.settings}
     present = installed(current)
     return {
         **shared,
@@ -221,28 +227,17 @@ def crm_page(
         "queued": 0 if adapter.name == current else queued,
         "fates": _fates(present.title or current),
         "fate": form.get("queued", "finish"),
-        "faults": {name: text for name, text in faults.items() if name in shown},
         "fault": fault,
-        # What stands at no field.
-        "headline": _headline(error, shown),
         "redirect": redirect_address(),
     }
 
 
-def _faults(error: HubError | None, fault: Fault | None) -> dict[str, str]:
-    """Return what is wrong with each field, by the name of its setting."""
-    fields = error.fields if isinstance(error, Semantic) else ()
-    tested = [(fault.setting, fault.message)] if fault else []
-    return {name: text[:1].upper() + text[1:] for name, text in (*fields, *tested) if name}
-
-
-def _headline(error: HubError | None, shown: set[str]) -> str:
-    """Return the message above a refused form: the error's own, unless fields show all of it."""
-    if error is None:
-        return ""
-    fields = [name for name, _ in error.fields] if isinstance(error, Semantic) else []
-    is_at_fields = bool(fields) and shown >= {*fields}
-    return "Not saved. Correct the marked fields." if is_at_fields else error.message
+def form_fields(adapter: str) -> dict[str, str]:
+    """Return the form fields of an adapter's settings and secrets, by their names."""
+    return {
+        one.name: f"{_SECRET if one.secret else _SETTING}{one.name}"
+        for one in installed(adapter).settings
+    }
 
 
 def _fates(former: str) -> dict[Decision, str]:

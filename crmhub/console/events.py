@@ -21,6 +21,8 @@ from crmhub.operations import event_subscriptions
 _ALL = "/accounts/<client_id>/events"
 _ONE = f"{_ALL}/<subscription_id>"
 _EVERY_TYPE = "all"
+# The form fields of what errors name otherwise.
+_FIELDS = {"types": "type"}
 _Settable = Literal["active", "disabled"]
 _DONE = {
     "active": "The subscription is active.",
@@ -43,7 +45,8 @@ def events_add(client_id: str) -> flask.Response:
     try:
         made = event_subscriptions.add(hub(), client_id, url=url, types=types, by=author())
     except HubError as exc:
-        return refused(exc, "account/events.html", **_listed(client_id, url, types))
+        context = _listed(client_id, url, types)
+        return refused(exc, "account/events.html", at=_FIELDS, **context)
     return page("account/event_secret.html", 201, **account_context(client_id), made=made)
 
 
@@ -68,7 +71,8 @@ def events_change(client_id: str, subscription_id: str) -> flask.Response:
         )
     except HubError as exc:
         context = {"url": url, "types": types, "subscription": found}
-        return refused(exc, "account/event_change.html", **_form(client_id), **context)
+        context |= _form(client_id)
+        return refused(exc, "account/event_change.html", at=_FIELDS, **context)
     of = {"client_id": client_id, "subscription_id": subscription_id}
     return done("Saved. The secret stays the same.", "console.events_one", **of)
 

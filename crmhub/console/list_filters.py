@@ -9,7 +9,7 @@ import flask
 from crmhub import durations
 from crmhub.accounts.accounts import Account
 from crmhub.console import sessions
-from crmhub.errors import BadRequest
+from crmhub.errors import BadRequest, NotFound
 
 _MAX_LENGTH = 500
 # The end of the year 4999, which the ids of actions can express.
@@ -39,7 +39,8 @@ def age(given: dict[str, str], name: str, label: str) -> int:
         return 0
     milliseconds = durations.milliseconds(given[name])
     if milliseconds is None:
-        raise BadRequest(f"{label}: {given[name][:40]!r} is not {durations.FORM}.")
+        reason = f"{given[name][:40]!r} is not {durations.FORM}."
+        raise BadRequest(f"{label}: {reason}", fields=[(name, reason)])
     return milliseconds
 
 
@@ -57,9 +58,8 @@ def moment(given: dict[str, str], name: str, label: str) -> int:
     except (ValueError, OverflowError):
         milliseconds = -1
     if not 0 < milliseconds < _LATEST_MS:
-        raise BadRequest(
-            f"{label}: {given[name][:40]!r} is no time; write 2026-11-26 14:00, in UTC."
-        )
+        reason = f"{given[name][:40]!r} is not a time. Write 2026-11-26 14:00, in UTC."
+        raise BadRequest(f"{label}: {reason}", fields=[(name, reason)])
     return milliseconds
 
 
@@ -81,7 +81,13 @@ def account(given: dict[str, str]) -> Account | None:
     `given` are query parameters. Returns None without this parameter. Raises NotFound for an
     unknown account, and for one that the user does not see.
     """
-    return sessions.load_account(given["account"]) if "account" in given else None
+    if "account" not in given:
+        return None
+    try:
+        return sessions.load_account(given["account"])
+    except NotFound as exc:
+        exc.fields = (("account", exc.message),)
+        raise
 
 
 def parse_id(given: str) -> int | None:

@@ -130,9 +130,10 @@ def edit_action(action_id: str) -> flask.Response:
     try:
         count = correct_action.correct(hub(), action_id, changed, by=author(), seen=seen)
     except HubError as exc:
-        return refused(
-            exc, "activity/one.html", **{**_action_context(action_id), "typed": values, **added}
-        )
+        context = {**_action_context(action_id), "typed": values, **added}
+        at = {name: f"value-{index}" for index, name in enumerate(values, 1)}
+        at.setdefault(added["new_name"], "new_value")
+        return refused(exc, "activity/one.html", at=at, **context)
     return done(
         _retry_message("Corrected: this action", count), "console.action", action_id=action_id
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -15,7 +16,7 @@ from werkzeug.exceptions import NotFound as WrongPath
 from crmhub.api.http import flask_proxies
 from crmhub.api.http.answers import failure
 from crmhub.api.http.authentication import hub
-from crmhub.console import banner, sessions
+from crmhub.console import banner, field_faults, sessions
 from crmhub.console.access import may_open
 from crmhub.console.blueprint import PREFIX, is_ours
 from crmhub.console.sessions import NotSignedIn
@@ -133,15 +134,22 @@ def see(address: str) -> flask.Response:
     return flask.Response(status=303, headers={"Location": address})
 
 
-def refused(error: HubError, template: str, **context: Any) -> flask.Response:
-    """Return the page with a refused form again; the page shows the message of `error`.
+def refused(
+    error: HubError, template: str, /, at: Mapping[str, str] | None = None, **context: Any
+) -> flask.Response:
+    """Return the page with a refused form again; each fault stands at its field.
 
-    `template` and `context` are those of the page. Raises the error if the client does not prefer
-    HTML.
+    `template` and `context` are those of the page; `at` has form fields by the names in the error
+    that differ. What stands at no field is in the message above the form. Raises the error if the
+    client does not prefer HTML.
     """
     if not wants_html():
         raise error
+    field_faults.set_error(error, at or {})
     response = page(template, error.status, error=error.message, **context)
+    # Only the page knows its fields.
+    if (message := field_faults.headline(error)) != error.message:
+        response = page(template, error.status, error=message, **context)
     if "Retry-After" in error.headers:
         response.headers["Retry-After"] = error.headers["Retry-After"]
     return response

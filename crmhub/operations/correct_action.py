@@ -128,7 +128,7 @@ class _Correction:
             fault = f"createLead has no such value; known are {', '.join(_LEAD_VALUES)}"
             faults += [(name, fault) for name in values if name not in _LEAD_VALUES]
         if faults:
-            raise Semantic(listed(faults))
+            raise Semantic(listed(faults), fields=faults)
         if not self._is_update:
             values = {name: text.strip() for name, text in values.items()}
         before = values_of(self._action.summary.kind, self._action.request)
@@ -171,7 +171,7 @@ class _Correction:
             if problem.name in self._values or not mapped.properties
         ]
         if faults:
-            raise Semantic(listed(faults))
+            raise Semantic(listed(faults), fields=faults)
         return mapped.properties
 
     def apply(self, tx: Connection, by: Author) -> int:

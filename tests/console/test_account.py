@@ -16,7 +16,7 @@ from crmhub.console import snippets
 from crmhub.database.connection import now_ms
 from crmhub.operations import change_account
 from tests.clients import TESTS
-from tests.consoles import text_of, value_of
+from tests.consoles import fault_of, text_of, value_of
 
 pytestmark = pytest.mark.databases("postgresql")
 
@@ -66,8 +66,11 @@ def test_settings_that_cannot_be_are_shown_again_and_nothing_is_saved(hub, clien
     form = settings(hub, client, region="XX", deadline_s="99", name="Other", strict="true")
     answer = operator.send(path, form)
     assert answer.status_code == 422
-    assert "region: 'XX' is not a region" in text_of(answer)
-    assert "deadline_s: '99' is not a number of seconds" in text_of(answer)
+    assert fault_of(answer, "region").startswith("'XX' is not a region")
+    assert fault_of(answer, "deadline_s").startswith("'99' is not a number of seconds")
+    assert "Not saved. Correct the marked fields." in text_of(answer)
+    # The first of them has the cursor.
+    assert re.findall(r'id="f-(\w+)"[^>]* autofocus', answer.text) == ["deadline_s"]
     assert 'value="99"' in answer.text
     assert re.search(r'id="f-strict"[^>]* checked', answer.text)
     assert present(hub, client).name != "Other"
@@ -165,7 +168,7 @@ def test_a_key_is_made_from_its_form_alone(operator, path, key_id):
 def test_a_key_needs_a_name_and_ends_after_a_year_unless_chosen(hub, client, operator, path):
     answer = operator.send(f"{path}/keys", {"key_id": new_id(), "name": " "})
     assert answer.status_code == 422
-    assert "name: say what the key is for" in text_of(answer)
+    assert fault_of(answer, "name").startswith("Say what the key is for")
     assert '<option value="365" selected>' in operator.get(f"{path}/keys").text
     for life in ("365", "tomorrow", ""):
         form = {"key_id": new_id(), "name": f"life {life}", "life": life}

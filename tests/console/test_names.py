@@ -10,7 +10,7 @@ import pytest
 from tests.api.helpers.helper_calls import CREATE_DEAL, known
 from tests.clients import open_client
 from tests.console.past import HOUR, put
-from tests.consoles import text_of
+from tests.consoles import fault_of, text_of
 from tests.journal.working import change, rows
 
 # The queries behind the pages are tested on each database.
@@ -67,10 +67,10 @@ def test_numbers_of_charts_lead_to_their_actions(hub, client, operator):
 
 @pytest.mark.parametrize("name", ["acceptedFrom", "acceptedUntil", "endedFrom", "endedUntil"])
 @pytest.mark.parametrize("given", ["soon", "0001-01-01", "9999-12-31", "2026-13-01", "-1"])
-def test_a_time_that_is_none_is_said_so_above_the_form(operator, name, given):
+def test_the_error_of_a_time_stands_at_its_field(operator, name, given):
     answer = operator.get("/activity", query_string={name: given})
     assert answer.status_code == 400
-    assert "is no time; write 2026-11-26 14:00, in UTC." in text_of(answer)
+    assert "is not a time. Write 2026-11-26 14:00, in UTC." in fault_of(answer, name)
 
 
 def test_a_time_may_name_its_zone(hub, client, operator):

@@ -49,6 +49,15 @@ function enableCopy(button) {
 
 enableCopying(document);
 
+// The field with the first error has the cursor, also where it is folded away.
+const wrong = document.querySelector("main [aria-invalid=true]");
+if (wrong) {
+  for (let fold = wrong.closest("details"); fold; fold = fold.parentElement.closest("details")) {
+    fold.open = true;
+  }
+  wrong.focus();
+}
+
 // A button whose answer is shown in its place on this page, so that what was typed stays.
 // Without this file the answer is a page of its own.
 document.addEventListener("click", async (event) => {
@@ -127,9 +136,14 @@ function showFaults(page) {
   for (const fault of document.querySelectorAll("[data-fault]")) {
     const text = page.getElementById(fault.id)?.textContent ?? "";
     const field = document.getElementById(fault.dataset.fault);
+    if (!field || fault.textContent === text) {
+      continue;
+    }
     fault.textContent = text;
     field.classList.toggle("is-invalid", text !== "");
     field.setAttribute("aria-invalid", String(text !== ""));
+    const others = (field.getAttribute("aria-describedby") ?? "").split(" ").filter((id) => id && id !== fault.id);
+    field.setAttribute("aria-describedby", [...(text ? [fault.id] : []), ...others].join(" "));
     if (text && field.closest("details")) {
       field.closest("details").open = true;
     }
