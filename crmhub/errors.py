@@ -7,6 +7,7 @@ HubError
   Forbidden         403  ForbiddenError       the caller lacks a permission
   NotFound          404  NotFoundError        nothing exists there that the caller may see
   Conflict          409  ConflictError        conflicts with stored data
+    ChangedMeanwhile     ConflictError        the caller has seen an older state than the stored one
   Semantic          422  SemanticError        valid form, but not possible for this account
   TooManyRequests   429  ManyRequestError     retry after the seconds in `Retry-After`
   Internal          500  InternalError        a bug of the hub
@@ -79,6 +80,10 @@ class NotFound(HubError):
 class Conflict(HubError):
     status = 409
     category = "ConflictError"
+
+
+class ChangedMeanwhile(Conflict):
+    pass
 
 
 class Semantic(HubError):

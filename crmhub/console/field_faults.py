@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import flask
 
-from crmhub.errors import HubError
+from crmhub.errors import ChangedMeanwhile, HubError
 
 _ALL_SHOWN = {True: "Correct the marked fields.", False: "Not saved. Correct the marked fields."}
 _NAMED = re.compile(r"([A-Za-z_][\w.\[\]]{0,60}): (.+)", re.DOTALL)
@@ -37,11 +37,25 @@ def set_error(error: HubError, at: Mapping[str, str]) -> None:
     set_faults({at.get(name, name): text for name, text in reversed(pairs)})
 
 
+def set_differences(
+    error: ChangedMeanwhile, given: Mapping[str, str], present: Mapping[str, str]
+) -> None:
+    """Let `error` say at each field what the older form said, where that is not the present value.
+
+    `given` and `present` are values by form field: those of the older form, and those stored now.
+    """
+    error.fields = tuple(
+        (name, f"Your form said: {text or 'nothing'}. The present value is shown.")
+        for name, text in given.items()
+        if text.split() != present.get(name, "").split()
+    )
+
+
 def headline(error: HubError) -> str:
     """Return the message above the form, once the page was made: it omits what fields show."""
     shown, faults = set(flask.g.shown_faults), flask.g.faults
     flask.g.shown_faults = []
-    if not faults or not shown >= faults.keys():
+    if isinstance(error, ChangedMeanwhile) or not faults or not shown >= faults.keys():
         return error.message
     return _ALL_SHOWN[flask.request.method == "GET"]
 

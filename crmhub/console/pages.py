@@ -20,7 +20,7 @@ from crmhub.console import banner, field_faults, sessions
 from crmhub.console.access import may_open
 from crmhub.console.blueprint import PREFIX, is_ours
 from crmhub.console.sessions import NotSignedIn
-from crmhub.errors import HubError, Unauthorized
+from crmhub.errors import ChangedMeanwhile, HubError, Unauthorized
 from crmhub.secrets import derive, same, sign
 
 HEAD = (
@@ -146,6 +146,7 @@ def refused(
     if not wants_html():
         raise error
     field_faults.set_error(error, at or {})
+    context["changed"] = isinstance(error, ChangedMeanwhile)
     response = page(template, error.status, error=error.message, **context)
     # Only the page knows its fields.
     if (message := field_faults.headline(error)) != error.message:

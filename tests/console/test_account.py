@@ -76,20 +76,6 @@ def test_settings_that_cannot_be_are_shown_again_and_nothing_is_saved(hub, clien
     assert present(hub, client).name != "Other"
 
 
-def test_what_another_changes_meanwhile_stays(hub, client, operator, path):
-    fields = re.findall(r'name="(shown\.[^"]+)" value="([^"]*)"', operator.get(path).text)
-    other = {"require_secret": "true", "region": "DE", "deadline_s": "2.5"}
-    change_account.change(hub, client.account.client_id, other, by=TESTS)
-    form = settings(hub, client, rotation="round_robin", deadline_s="0") | dict(fields)
-    # What was wrong is corrected in the page that says so, which showed nothing newer.
-    fields = re.findall(r'name="(shown\.[^"]+)" value="([^"]*)"', operator.send(path, form).text)
-    form |= {"deadline_s": "4", **dict(fields)}
-    assert operator.send(path, form).status_code == 303
-    switches = present(hub, client).switches
-    assert (switches.rotation, switches.deadline_s) == ("round_robin", 4.0)
-    assert (switches.require_secret, switches.region) == (True, "DE")
-
-
 def test_an_account_is_disabled_and_enabled(hub, client, operator, path):
     operator.send(f"{path}/disabled", {"disabled": "true"}, at=path)
     assert "Its API keys and webhook URLs work again" in text_of(operator.get(path))
@@ -199,8 +185,6 @@ def test_the_form_of_answers_decides_which_snippets_name_it(hub, client, operato
     form = {
         "answer_format": "chatfuel",
         "allowed_origins": "https://a.example",
-        "shown.answer_format": "flat",
-        "shown.allowed_origins": "",
     }
     operator.send(f"{path}/bots/answers", form, at=f"{path}/bots")
     account = hub.directory.by_client_id(client.account.client_id)
@@ -211,15 +195,6 @@ def test_the_form_of_answers_decides_which_snippets_name_it(hub, client, operato
     # An HTTP block, n8n and Node-RED read the flat answer.
     assert page.text.count("?format=flat") == 3
     assert page.text.count("?format=manychat") == 1
-
-
-def test_only_what_was_edited_is_saved(hub, client, operator, path):
-    change_account.change(hub, client.account.client_id, {"answer_format": "manychat"}, by=TESTS)
-    form = {"answer_format": "flat", "shown.answer_format": "flat", "allowed_origins": ""}
-    form["shown.allowed_origins"] = ""
-    operator.send(f"{path}/bots/answers", form, at=f"{path}/bots")
-    account = hub.directory.by_client_id(client.account.client_id)
-    assert account.switches.answer_format == "manychat"
 
 
 def test_a_test_call_finds_its_action_in_each_form(hub, client, operator, path):
