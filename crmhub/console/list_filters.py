@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 import flask
 
 from crmhub import durations
+from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
+from crmhub.api.http.authentication import hub
 from crmhub.console import sessions
 from crmhub.errors import BadRequest, NotFound
 
@@ -76,7 +78,7 @@ def one_of(given: dict[str, str], name: str, allowed: tuple[str, ...]) -> tuple[
 
 
 def account(given: dict[str, str]) -> Account | None:
-    """Return the account whose client id is in `given["account"]`.
+    """Return the account whose client id or name is in `given["account"]`.
 
     `given` are query parameters. Returns None without this parameter. Raises NotFound for an
     unknown account, and for one that the user does not see.
@@ -86,6 +88,13 @@ def account(given: dict[str, str]) -> Account | None:
     try:
         return sessions.load_account(given["account"])
     except NotFound as exc:
+        with hub().database.reading() as db:
+            matches = accounts.search_accounts(
+                db, hub().plans, given["account"], limit=2, among=sessions.visible_accounts()
+            )
+        named = [one for one in matches if one.name.casefold() == given["account"].casefold()]
+        if len(named) == 1:
+            return named[0]
         exc.fields = (("account", exc.message),)
         raise
 

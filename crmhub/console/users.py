@@ -159,6 +159,7 @@ def _user_context(user: User) -> dict[str, Any]:
     }
     return {
         "person": user,
+        "client_ids": client_ids,
         "seen": operating.access_version(user),
         "given": given,
         "roles": _role_choices(),

@@ -76,9 +76,9 @@ def change(
     `values` holds texts or JSON values by name; an empty `portal_alias` removes the alias.
     `disabled` disables (True) or enables (False) the account; None leaves this unchanged. `path` is
     written before the name of a switch in error messages. `expected` is the `settings_version` of
-    the values named by `shown` that the caller saw; None skips this comparison. Raises NotFound if there is no
-    account with this client id; Semantic with all faults of the values; Conflict if another account
-    has the alias, or if the values differ from `expected`.
+    the values named by `shown` that the caller saw; None skips this comparison. Raises NotFound if
+    there is no account with this client id; Semantic with all faults of the values; Conflict if
+    another account has the alias, or if the values differ from `expected`.
     """
     account = changes.locked(tx, hub.load_account(client_id).id, hub.plans)
     before, id = changeable(tx, account), account.id

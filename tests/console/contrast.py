@@ -25,7 +25,9 @@ _FAINT = """() => {
     return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
   };
   const canvas = matchMedia("(prefers-color-scheme: dark)").matches &&
-    getComputedStyle(document.documentElement).colorScheme.includes("dark") ? [18, 18, 18] : [255, 255, 255];
+    getComputedStyle(document.documentElement).colorScheme.includes("dark")
+      ? [18, 18, 18]
+      : [255, 255, 255];
   const opacity = (element) =>
     element ? getComputedStyle(element).opacity * opacity(element.parentElement) : 1;
   const behind = (element) =>
@@ -42,7 +44,8 @@ _FAINT = """() => {
     const style = getComputedStyle(element), size = parseFloat(style.fontSize);
     return size >= 24 || (size >= 18.66 && style.fontWeight >= 700) ? 3 : 4.5;
   };
-  const isControl = (one) => one.matches("a[href], button, summary, input, select, textarea, [role=button]");
+  const isControl = (one) => one.matches(
+    "a[href], button, summary, input:not([type=checkbox], [type=radio]), select, textarea");
   const isShown = (one) => {
     const box = one.getBoundingClientRect();
     // What only screen readers read is one pixel large.
@@ -51,7 +54,8 @@ _FAINT = """() => {
   return [...document.querySelectorAll("body *")]
     .filter((one) => isControl(one) || [...one.childNodes].some(
       (node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim()))
-    .filter((one) => isShown(one) && !one.matches(":disabled, option, script, style, template, svg *"))
+    .filter(isShown)
+    .filter((one) => !one.matches(":disabled, option, script, style, template, svg *"))
     .filter((one) => contrast(one) < needed(one))
     .map((one) => `${one.outerHTML.slice(0, 120)} ${contrast(one).toFixed(2)}`);
 }"""

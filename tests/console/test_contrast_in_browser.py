@@ -12,8 +12,9 @@ from tests.console.screenshots import Camera, photograph, sampled
 
 pytestmark = [pytest.mark.databases("sqlite"), pytest.mark.browser]
 
-PAGE = """<style>body {{ background: #fff; color: #1f2733 }} .panel {{ background: #eee }} {style}</style>
-<div class="panel"><p>Read me</p><a href="#">Next</a> <button class="it">Connect</button></div>"""
+PAGE = """<style>body {{ background: #fff; color: #1f2733 }} .panel {{ background: #eee }}
+{style}</style><div class="panel"><p>Read me</p><a href="#">Next</a>
+<button>Connect</button></div>"""
 
 
 def test_an_invisible_button_or_link_is_found(browser: Browser) -> None:

@@ -49,6 +49,19 @@ function enableCopy(button) {
 
 enableCopying(document);
 
+// Shows other content in a place. The focus stays on the element that has the same id there, or
+// that stands where the focused one stood.
+function replaceContent(place, content) {
+  const controls = () => [...place.querySelectorAll("a[href], button, input, select, textarea, summary")];
+  const focused = document.activeElement;
+  const index = controls().indexOf(focused);
+  place.replaceChildren(...content);
+  if (index >= 0) {
+    const same = focused.id && document.getElementById(focused.id);
+    (same || controls()[index] || place.closest("main"))?.focus({ preventScroll: true });
+  }
+}
+
 // The field with the first error has the cursor, also where it is folded away.
 const wrong = document.querySelector("main [aria-invalid=true]");
 if (wrong) {
@@ -64,9 +77,13 @@ document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-into]");
   if (button) {
     event.preventDefault();
+    if (button.getAttribute("aria-disabled") === "true") {
+      return;
+    }
     const place = document.getElementById(button.dataset.into);
     const label = button.textContent;
-    button.disabled = true;
+    // A disabled button would lose the focus.
+    button.setAttribute("aria-disabled", "true");
     button.textContent = "Waiting …";
     try {
       const answer = await fetch(button.hasAttribute("formaction") ? button.formAction : button.form.action, {
@@ -81,13 +98,14 @@ document.addEventListener("click", async (event) => {
         location.reload();
         return;
       }
-      place.replaceChildren(...told.children);
+      replaceContent(place, told.children);
+      enableCopying(place);
       showFaults(page);
       place.scrollIntoView({ block: "nearest" });
     } catch {
       place.textContent = "The hub is unreachable. Try again.";
     }
-    button.disabled = false;
+    button.removeAttribute("aria-disabled");
     button.textContent = label;
   }
 });
@@ -122,7 +140,7 @@ for (const part of document.querySelectorAll("[data-refresh]")) {
         location.reload();
         return;
       }
-      part.replaceChildren(...fresh.childNodes);
+      replaceContent(part, fresh.childNodes);
     } catch {
       // The hub cannot be reached just now; the next time may succeed.
     }
@@ -177,7 +195,7 @@ for (const select of document.querySelectorAll("[data-follow]")) {
         return;
       }
       places.forEach((place, i) => {
-        place.replaceChildren(...found[i].childNodes);
+        replaceContent(place, found[i].childNodes);
         enableCopying(place);
       });
       document.getElementById("outcome")?.replaceChildren();
@@ -288,7 +306,7 @@ for (const place of document.querySelectorAll("[data-live]")) {
             [...place.querySelectorAll("input[name=id]:checked")].map((box) => box.value),
           );
           shown = part.innerHTML;
-          place.replaceChildren(...part.childNodes);
+          replaceContent(place, part.childNodes);
           for (const box of place.querySelectorAll("input[name=id]")) {
             box.checked = checked.has(box.value);
           }
