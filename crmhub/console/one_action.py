@@ -71,7 +71,7 @@ def contact() -> flask.Response:
     given = params("account", "contact")
     after = params("after").get("after", "")
     if given.keys() != {"account", "contact"}:
-        raise BadRequest("A timeline is of a contact of an account; come here from one of theirs.")
+        raise BadRequest("Open a contact from the activity list.")
     account = list_filters.account(given)
     selection = Wanted(
         account=account, contact=given["contact"], after=after, account_ids=visible_accounts()

@@ -42,7 +42,7 @@ NO_ADDRESS = (
 # In place of the refresh token that only the CRM can give.
 _TO_COME = "to come"
 _APP = ("client_id", "client_secret")
-_ASK = "Ask whoever sent it for a new one."
+_ASK = "Ask the sender for a new one."
 _LINK_USED = f"This link was used already. {_ASK}"
 _VISIT_OVER = "You took longer than ten minutes. Nothing was changed. Connect again."
 _VISIT_USED = "This approval was used already. Nothing was changed."

@@ -39,7 +39,7 @@ from crmhub.journal.schedule import LONGEST_MS
 CORRECTED = ("dead", "parked")
 CONTACT_ID = "contactId"
 _LEAD_VALUES = ("name", "email", "phone")
-_CHANGED_MEANWHILE = "The action was changed by somebody else meanwhile; look at it again."
+_CHANGED_MEANWHILE = "The action was changed by somebody else meanwhile; open it again."
 
 _action = action_table.c
 _IS_ACTION = sa.and_(_action.account_id == param("account_id"), _action.id == param("id"))

@@ -331,7 +331,7 @@ def _require_own_secrets(hub: Hub, account: Account, crm: Crm) -> None:
             where = "secrets" if setting.secret else "settings"
             reason = (
                 "it is another address than before, to which stored secrets are not sent; send"
-                f" {', '.join(stored)} anew, or null to remove it"
+                f" {', '.join(stored)} again, or null to remove it"
             )
             labels = ", ".join(
                 one.label for one in load_adapter(hub, crm.adapter).settings if one.name in stored

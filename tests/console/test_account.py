@@ -139,7 +139,7 @@ def test_a_form_that_is_sent_twice_makes_one_key(hub, client, operator, path):
     form["name"] = "Import job"
     answers = [operator.open("POST", f"{path}/keys", data=form) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [201, 409]
-    assert f"The key {form['key_id']} was made already" in text_of(answers[1])
+    assert f"The key {form['key_id']} exists already; it was shown once" in text_of(answers[1])
     with hub.database.reading() as db:
         made = [one.key_id for one in list_keys(db, client.account.id)]
     assert made.count(form["key_id"]) == 1

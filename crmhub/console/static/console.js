@@ -94,7 +94,7 @@ document.addEventListener("click", async (event) => {
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       const told = page.getElementById(button.dataset.into);
       if (!told) {
-        // Another page than this one: the session is over, or the hub is away.
+        // Another page than this one: the session is over, or the hub is unavailable.
         location.reload();
         return;
       }
@@ -128,7 +128,7 @@ for (const button of document.querySelectorAll("[data-add]")) {
   });
 }
 
-// A part of the page that goes on changing is fetched anew, until it says that it is complete.
+// A part of the page that goes on changing is fetched again, until it says that it is complete.
 // Without this file a link leads to the page again.
 for (const part of document.querySelectorAll("[data-refresh]")) {
   const refresh = async () => {
@@ -319,7 +319,7 @@ for (const place of document.querySelectorAll("[data-live]")) {
           return;
         }
       } catch {
-        // The hub is away for a moment; the next time it may answer.
+        // The hub is unavailable; the next time it may answer.
       }
       took = Date.now() - began;
     }
