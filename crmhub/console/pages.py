@@ -192,7 +192,11 @@ def _error_page(failure: flask.Response) -> flask.Response:
     # For an unknown path the JSON message names /openapi.json, which describes no page.
     unknown_path = isinstance(flask.request.routing_exception, WrongPath)
     message = "Check the address." if unknown_path else body["message"]
-    response = page("error.html", failure.status_code, heading=heading, message=message)
+    if flask.request.path.startswith(f"{PREFIX}/connect/"):
+        # A customer has no user, and knows no other page.
+        response = page("connect/failed.html", failure.status_code, error=message)
+    else:
+        response = page("error.html", failure.status_code, heading=heading, message=message)
     for name in ("Allow", "Retry-After"):
         if name in failure.headers:
             response.headers[name] = failure.headers[name]

@@ -7,8 +7,9 @@ import re
 
 import pytest
 
+from crmhub.operations import change_account
 from tests.api.helpers.helper_calls import CREATE_DEAL, known
-from tests.clients import open_client
+from tests.clients import TESTS, open_client
 from tests.console.past import HOUR, put
 from tests.consoles import fault_of, text_of
 from tests.journal.working import change, rows
@@ -52,6 +53,22 @@ def test_a_contact_without_a_name_is_shown_by_what_there_is(hub, client, operato
         change(hub, client, "last_values = :it", "binding", it=values)
         page = operator.get("/activity", query_string={"account": client.account.client_id})
         assert shown in text_of(page)
+
+
+def test_accounts_are_read_and_found_by_their_names(hub, client, operator):
+    name = f"Bäckerei {client.account.client_id}"
+    change_account.change(hub, client.account.client_id, {"name": name}, by=TESTS)
+    known(client, name="Ann Lee")
+    (action_id,) = rows(hub, client, "id")[0]
+    put(hub, client.account, (2 * HOUR, HOUR, "dead"))
+    for path in ("/activity", "/audit", "/activity/charts"):
+        page = operator.get(path, query_string={"account": name.upper()})
+        assert page.status_code == 200, path
+    assert f"Account {name}" in text_of(operator.get(f"/activity/{action_id}"))
+    query = {"account": client.account.client_id, "state": "dead"}
+    confirm = text_of(operator.get("/activity/discard", query_string=query))
+    assert f"Account {name} State failed" in confirm
+    assert name in text_of(operator.get("/audit", query_string={"account": name}))
 
 
 def test_numbers_of_charts_lead_to_their_actions(hub, client, operator):
