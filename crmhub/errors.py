@@ -7,6 +7,7 @@ HubError
   Forbidden         403  ForbiddenError       the caller lacks a permission
   NotFound          404  NotFoundError        nothing exists there that the caller may see
   Conflict          409  ConflictError        conflicts with stored data
+    ChangedMeanwhile     ConflictError        the caller has seen an older state than the stored one
   Semantic          422  SemanticError        valid form, but not possible for this account
   TooManyRequests   429  ManyRequestError     retry after the seconds in `Retry-After`
   Internal          500  InternalError        a bug of the hub
@@ -26,15 +27,17 @@ from typing import ClassVar
 class HubError(Exception):
     """An error whose `message` is sent to the caller.
 
-    The message is sent unchanged, so it must never contain secrets.
+    The message is sent unchanged, so it must never contain secrets. `fields` are pairs of a field's
+    name and what is wrong with it; a form shows them there.
     """
 
     status: ClassVar[int] = 500
     category: ClassVar[str] = "InternalError"
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, *, fields: Sequence[tuple[str, str]] = ()) -> None:
         super().__init__(message)
         self.message = message
+        self.fields = tuple(fields)
         # True if this repeats the answer of an earlier call with the same Idempotency-Key.
         self.replayed = False
         # The path of the record with which the request conflicts.
@@ -79,15 +82,13 @@ class Conflict(HubError):
     category = "ConflictError"
 
 
-class Semantic(HubError):
-    """`fields` are pairs of a field's name and what is wrong with it; a form shows them there."""
+class ChangedMeanwhile(Conflict):
+    pass
 
+
+class Semantic(HubError):
     status = 422
     category = "SemanticError"
-
-    def __init__(self, message: str, *, fields: Sequence[tuple[str, str]] = ()) -> None:
-        super().__init__(message)
-        self.fields = tuple(fields)
 
 
 class _ComeBack(HubError):

@@ -280,7 +280,7 @@ class Vault:
         if key_id not in self._ciphers:
             raise SealBroken(
                 f"{column}: sealed with the key {key_id!r}, which encryption_keys does not name. "
-                "Put that key back behind the active one, or set the value anew."
+                "Put that key back behind the active one, or set the value again."
             )
         try:
             blob = base64.b64decode(encoded, validate=True)
@@ -290,7 +290,7 @@ class Vault:
         except (ValueError, InvalidTag) as exc:
             raise SealBroken(
                 f"{column}: the stored value was changed, was sealed for another account or "
-                f"column, or the key {key_id!r} is another one than it was. Set the value anew."
+                f"column, or the key {key_id!r} is another one than it was. Set the value again."
             ) from exc
         return plain.decode()
 

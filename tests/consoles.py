@@ -85,6 +85,17 @@ def start_session(hub: Hub, email: str) -> str:
     return hub.database.transact(work)
 
 
+def fault_of(answer: TestResponse, name: str) -> str:
+    """Return the error at a field of the page; the field says that it is wrong, and names it."""
+    field = re.search(rf'<\w+ [^>]*id="f-{re.escape(name)}"[^>]*>', answer.text)
+    assert field is not None, name
+    fault = re.search(rf'id="([ew]-{re.escape(name)})"[^>]*>(.*?)</div>', answer.text, re.DOTALL)
+    text = html.unescape(fault[2]).strip() if fault else ""
+    marks = ('aria-invalid="true"' in field[0], bool(fault and fault[1] in field[0]))
+    assert marks == (bool(text), bool(text)), field[0]
+    return text
+
+
 def text_of(answer: TestResponse) -> str:
     """Return what a page says, without its tags."""
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", answer.text)).split())

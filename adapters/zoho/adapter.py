@@ -217,7 +217,7 @@ class ZohoAdapter(Writing):
         if missing:
             scopes = ", ".join(f"ZohoCRM.{scope}" for scope in dict.fromkeys(missing))
             raise LacksRight(
-                f"The connection lacks rights in Zoho: {scopes}. Connect the account anew with"
+                f"The connection lacks rights in Zoho: {scopes}. Connect the account again with"
                 " these scopes, as a user whose profile may do this."
             )
         if problems:

@@ -83,7 +83,7 @@ def token_failure(answer: Answer) -> AdapterError | None:
     if "too many requests" in description.lower():
         return Throttled(f"Zoho gives no more tokens now: {description}", retry_after=_TOKENS_S)
     if error in ("server_error", "general_error", "temporarily_unavailable"):
-        return Unavailable(f"Zoho's login server is out of order ({error}).")
+        return Unavailable(f"Zoho's login server answered {error}.")
     if answer.status >= 500 or answer.status == 429:
         return None
     reason = f" ({error[:_SHOWN]})"
@@ -94,7 +94,7 @@ def token_failure(answer: Answer) -> AdapterError | None:
         )
     return Denied(
         f"Zoho refuses the refresh token{reason}. It was revoked, or belongs to another data"
-        " centre; connect the account anew."
+        " centre; connect the account again."
     )
 
 
@@ -141,7 +141,7 @@ def _error(answer: Answer, row: Mapping[str, Any]) -> AdapterError:
             return Denied(f"Zoho refuses the access token: {message} ({code}).")
         case "OAUTH_SCOPE_MISMATCH":
             return LacksRight(
-                "The refresh token lacks a scope in Zoho for this call. Connect the account anew"
+                "The refresh token lacks a scope in Zoho for this call. Connect the account again"
                 " with all scopes."
             )
         case "NO_PERMISSION" | "AUTHORIZATION_FAILED":
@@ -167,8 +167,8 @@ def _error(answer: Answer, row: Mapping[str, Any]) -> AdapterError:
 
 def _doubt(answer: Answer, why: str) -> AdapterError:
     if answer.reads:
-        return Unavailable(f"Zoho is out of order: {why}.")
-    return Uncertain(f"Zoho is out of order: {why}; it may have stored this all the same.")
+        return Unavailable(f"Zoho is unavailable: {why}.")
+    return Uncertain(f"Zoho is unavailable: {why}; it may have stored this all the same.")
 
 
 def _several(answer: Answer, words: str, listed: Any) -> AdapterError:

@@ -93,10 +93,11 @@ def create(
     """
     name = " ".join(name.split())
     if not 1 <= len(name) <= _LONGEST_NAME or not name.isprintable():
-        raise Semantic(
+        message = (
             f"{name[:_LONGEST_NAME]!r} cannot be the name of a token;"
             f" give 1 to {_LONGEST_NAME} printable characters."
         )
+        raise Semantic(message, fields=[("name", message)])
     stored = scope_names.to_store(scopes, SCOPES)
     scope_names.check_end(expires_at)
     token = new_admin_token()

@@ -131,17 +131,20 @@ def _insert(tx: Connection, *, name: str, client_id: str | None, plan: str) -> i
         )
         if account_id is not None:
             return account_id
-    raise Conflict(f"The client id {client_id!r} is taken; choose another one.")
+    message = f"The client id {client_id!r} is taken; choose another one."
+    raise Conflict(message, fields=[("client_id", message)])
 
 
 def _client_id(text: str) -> str:
     if not CLIENT_ID.fullmatch(text):
-        raise Semantic(
+        message = (
             f"{text!r} is not a client id; give 1 to 63 lower-case letters, digits, - and _, "
             "the first a letter or a digit."
         )
+        raise Semantic(message, fields=[("client_id", message)])
     if text in RESERVED:
-        raise Semantic(f"The client id {text!r} is a path of the service itself; choose another.")
+        message = f"The client id {text!r} is a path of the service itself; choose another."
+        raise Semantic(message, fields=[("client_id", message)])
     return text
 
 
@@ -168,7 +171,8 @@ def _ids_from(name: str) -> Iterator[str]:
 def _name(text: str) -> str:
     name = _as_name(text)
     if name is None:
-        raise Semantic(f"{text[:_LONGEST_NAME]!r} {_NAME_FORM}.")
+        message = f"{text[:_LONGEST_NAME]!r} {_NAME_FORM}."
+        raise Semantic(message, fields=[("name", message)])
     return name
 
 
@@ -276,7 +280,7 @@ def set_switches(
     if alias and not is_alias(alias):
         problems.append((f"{under}portal_alias", ALIAS_FORM))
     if problems:
-        raise Semantic(listed(problems))
+        raise Semantic(listed(problems), fields=problems)
     tx.run(
         _SET_SWITCHES,
         {

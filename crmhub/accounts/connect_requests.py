@@ -24,7 +24,9 @@ _IS_REQUEST = sa.and_(_request.account_id == param("account_id"), _request.id ==
 _ADD = Statement(
     sa.insert(connect_request).values(params("account_id", "id", "request", "expires_at"))
 )
-_LOAD = Statement(sa.select(_request.request, _request.used_at).where(_IS_REQUEST))
+_LOAD = Statement(
+    sa.select(_request.request, _request.used_at, _request.expires_at).where(_IS_REQUEST)
+)
 _USE = Statement(
     sa.update(connect_request)
     .where(_IS_REQUEST, _request.used_at.is_(None))
@@ -34,10 +36,11 @@ _USE = Statement(
 
 @dataclass(frozen=True, slots=True)
 class StoredRequest:
-    """A stored request: its `content`, and whether it was used."""
+    """A stored request: its `content`, whether it was used, and its end in ms since 1970."""
 
     content: Mapping[str, Any]
     is_used: bool
+    expires_at: int
 
 
 def add(
@@ -67,7 +70,7 @@ def load(db: Connection, vault: Vault, account_id: int, request_id: str) -> Stor
     if row is None:
         return None
     opened = vault.open(row.request, account_id=account_id, column=_COLUMN)
-    return StoredRequest(json.loads(opened), row.used_at is not None)
+    return StoredRequest(json.loads(opened), row.used_at is not None, row.expires_at)
 
 
 def use(tx: Connection, account_id: int, request_id: str) -> bool:

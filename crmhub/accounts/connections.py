@@ -154,4 +154,4 @@ def _stored(
     except SealBroken as exc:
         if {one.name for one in adapter.settings if one.secret and not one.kept} <= given.keys():
             return {}
-        raise Semantic(f"{exc} Give every secret of the adapter anew.") from exc
+        raise Semantic(f"{exc} Give every secret of the adapter again.") from exc

@@ -128,7 +128,7 @@ def create(
             f" {LONGEST_NAME} printable characters."
         )
     if key_id is not None and not _ID.fullmatch(key_id):
-        raise BadRequest("The id of the key to be made is missing or is none.")
+        raise BadRequest("The id of the new key is missing or invalid.")
     secret = new_api_key()
     key_id = key_id or new_id()
     made = tx.run(
@@ -146,8 +146,8 @@ def create(
     )
     if not made:
         raise Conflict(
-            f"The key {key_id} was made already, and shown then."
-            " If nobody has copied it, revoke it and make another one."
+            f"The key {key_id} exists already; it was shown once."
+            " If nobody has copied it, revoke it and create another one."
         )
     return IssuedKey(key_id, name, secret, scopes_of(stored), expires_at)
 

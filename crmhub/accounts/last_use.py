@@ -62,7 +62,7 @@ class LastUse(Generic[K]):
         try:
             self._database.transact(lambda tx: self._write(tx, used))
         except Unavailable:
-            _log.warning("The last use of keys was not written: the database is away.")
+            _log.warning("The last use of keys was not written: the database is unavailable.")
             with self._lock:
                 self._used = {**used, **self._used}
 

@@ -233,7 +233,7 @@ class Breaker:
         except self._failures as exc:
             if not self._unavailable_until:
                 # Only the type: the text may contain the address and a password.
-                _log.warning("Redis is away (%s); %s.", type(exc).__name__, self._without)
+                _log.warning("Redis is unavailable (%s); %s.", type(exc).__name__, self._without)
             self._unavailable_until = time.monotonic() + _RETRY_SECONDS
             return None
         if self._unavailable_until:

@@ -42,7 +42,8 @@ def parse_role(text: str) -> Role:
     for role in ROLES:
         if role == text:
             return role
-    raise Semantic(f"There is no role {text[:40]!r}; choose {', '.join(ROLES)}.")
+    message = f"There is no role {text[:40]!r}; choose {', '.join(ROLES)}."
+    raise Semantic(message, fields=[("role", message)])
 
 
 def parse_accounts(stored: str | None) -> frozenset[int] | None:

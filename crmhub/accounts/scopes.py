@@ -26,7 +26,8 @@ def to_store(names: Iterable[str], known: Sequence[str]) -> str:
     chosen = set(names)
     unknown = sorted(chosen - set(known))
     if unknown:
-        raise Semantic(f"There is no scope {', '.join(unknown)}; known are {', '.join(known)}.")
+        message = f"There is no scope {', '.join(unknown)}; known are {', '.join(known)}."
+        raise Semantic(message, fields=[("scope", message)])
     return " ".join(scope for scope in known if scope in chosen) or _ALL
 
 

@@ -144,9 +144,8 @@ def create(
     """
     email = normal(email)
     if not _EMAIL.fullmatch(email) or not email.isprintable():
-        raise Semantic(
-            f"{email[:100]!r} is not an email address; give one such as ops@example.com."
-        )
+        message = f"{email[:100]!r} is not an email address; give one such as ops@example.com."
+        raise Semantic(message, fields=[("email", message)])
     user = {
         "id": f"usr_{token(64)}",
         "email": email,
@@ -157,13 +156,17 @@ def create(
     }
     # ON CONFLICT: on PostgreSQL the error of a unique key would end the transaction.
     if not tx.run(_CREATE, user):
-        raise Conflict(f"There is a user {email} already; `crmhub admin user list` shows them.")
+        raise Conflict(
+            f"There is a user {email} already; `crmhub admin user list` shows them.",
+            fields=[("email", f"There is a user {email} already.")],
+        )
     return load(tx, email)
 
 
 def _role_to_store(role: str, accounts: Collection[int] | None) -> dict[str, str | None]:
     if parse_role(role) == "owner" and accounts is not None:
-        raise Semantic("An owner sees all accounts; choose another role to limit the accounts.")
+        message = "An owner sees all accounts; choose another role to limit the accounts."
+        raise Semantic(message, fields=[("role", message)])
     stored = None if accounts is None else json.dumps(sorted(set(accounts)))
     return {"role": role, "accounts": stored}
 

@@ -141,7 +141,7 @@ def usual_failure(answer: Answer) -> AdapterError:
     if 300 <= status < 500 and status not in (303, 304, 408, 499):
         return _refusal(answer, reason)
     if status >= 500 or status in (408, 499):
-        message = f"{crm} is out of order ({status})"
+        message = f"{crm} answered {status}"
         if answer.reads:
             return Unavailable(f"{message}.", retry_after=answer.seconds())
         return Uncertain(f"{message}; it may have stored this all the same.")

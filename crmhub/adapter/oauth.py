@@ -265,7 +265,7 @@ class Grant:
             # RFC 6749, 5.2: refused credentials are a 400; others use 403, or 200 with the code.
             refused, remedy = "the credentials", "correct them"
             if stored.get(_REFRESH_TOKEN):
-                refused, remedy = "the refresh token", "connect the account anew"
+                refused, remedy = "the refresh token", "connect the account again"
             raise Denied(f"{self._crm} refuses {refused}; {remedy}. {exc.message}") from None
         except (NotFound, Conflict) as exc:
             raise BadConfig(f"{self._crm} gives no tokens at this address: {exc.message}") from None

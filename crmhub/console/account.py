@@ -12,10 +12,11 @@ from crmhub.adapter.registry import Installed
 from crmhub.api.http.authentication import hub
 from crmhub.console.access import may_open, needs
 from crmhub.console.blueprint import blueprint
+from crmhub.console.field_faults import set_differences
 from crmhub.console.pages import done, page, refused
 from crmhub.console.people import visible_states
 from crmhub.console.sessions import author, signed_in
-from crmhub.errors import HubError
+from crmhub.errors import ChangedMeanwhile, HubError
 from crmhub.identity import possible_duplicates
 from crmhub.operations import change_account as operating
 from crmhub.operations import crm_states, queue_statistics
@@ -88,8 +89,7 @@ _OTHERS = (
     "rotation",
     "portal_alias",
 )
-# Prefix of hidden fields: the values as the page showed them, to tell which were edited.
-_SHOWN = "shown."
+_SETTINGS = (*_OTHERS, *(name for name, _, _ in SWITCHES))
 _LEAD = (("email", "an email"), ("email_or_phone", "an email or a phone"))
 
 
@@ -138,21 +138,20 @@ def account(client_id: str) -> flask.Response:
 @blueprint.post("/accounts/<client_id>")
 @needs("change")
 def change_account(client_id: str) -> flask.Response:
-    """Save those values of the overview form that the user has edited.
-
-    Values that the user has not edited are not saved, since other people may have changed them
-    meanwhile.
-    """
+    """Save the overview form, unless somebody else changed the settings since it was shown."""
     form = flask.request.form
     values: dict[str, Any] = {name: form.get(name, "").strip() for name in _OTHERS if name in form}
     values |= {name: "true" if name in form else "false" for name, _, _ in SWITCHES}
-    shown = {name: form[f"{_SHOWN}{name}"] for name in values if f"{_SHOWN}{name}" in form}
-    changed = {name: value for name, value in values.items() if value != shown.get(name)}
     try:
-        operating.change(hub(), client_id, changed, by=author())
+        operating.change(
+            hub(), client_id, values, by=author(), shown=_SETTINGS, expected=form.get("seen")
+        )
+    except ChangedMeanwhile as exc:
+        context = _overview(client_id)
+        set_differences(exc, values, context["given"])
+        return refused(exc, "account/overview.html", **context)
     except HubError as exc:
-        edited = {"given": values, "shown": shown}
-        return refused(exc, "account/overview.html", **{**_overview(client_id), **edited})
+        return refused(exc, "account/overview.html", **{**_overview(client_id), "given": values})
     return done(
         "Saved. The change takes effect within a second.", "console.account", client_id=client_id
     )
@@ -190,7 +189,7 @@ def _overview(client_id: str) -> dict[str, Any]:
             (name, counts.get(kind.code, 0), plan.quotas.get(name)) for name, kind in KINDS.items()
         ],
         "given": given,
-        "shown": given,
+        "seen": operating.settings_version(hub(), detail.account, _SETTINGS),
         "switches": SWITCHES,
         "lead": _LEAD,
         "plans": [(name, name) for name in sorted(hub().plans)],

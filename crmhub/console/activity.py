@@ -232,8 +232,8 @@ def _selection(given: dict[str, str], *, after: str = "") -> Wanted:
         contact=given.get("contact", ""),
         phone=given.get("phone", ""),
         reason=given.get("reason", ""),
-        older_than_ms=list_filters.age(given, "olderThan", "Older than"),
-        newer_than_ms=list_filters.age(given, "newerThan", "Newer than"),
+        older_than_ms=list_filters.age(given, "olderThan", "Accepted before the last"),
+        newer_than_ms=list_filters.age(given, "newerThan", "Accepted within the last"),
         accepted=(
             list_filters.moment(given, "acceptedFrom", "Accepted from"),
             list_filters.moment(given, "acceptedUntil", "Accepted before"),

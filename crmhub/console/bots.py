@@ -13,10 +13,11 @@ from crmhub.console import test_call
 from crmhub.console.access import needs
 from crmhub.console.account import account_context
 from crmhub.console.blueprint import blueprint
+from crmhub.console.field_faults import set_differences
 from crmhub.console.pages import done, page, refused
 from crmhub.console.sessions import author
 from crmhub.console.snippets import BUILDERS, HELPERS, Helper, with_format
-from crmhub.errors import BadRequest, HubError
+from crmhub.errors import BadRequest, ChangedMeanwhile, HubError
 from crmhub.operations import change_account, crm_states
 from crmhub.operations.change_account import Detail
 
@@ -50,12 +51,17 @@ def bots(client_id: str) -> flask.Response:
 @blueprint.post("/accounts/<client_id>/bots/answers")
 @needs("change")
 def bots_answers(client_id: str) -> flask.Response:
-    """Save the form of the answers and the allowed origins, where the user has edited them."""
+    """Save the form of the answers and the allowed origins, unless it shows an older state."""
     form = flask.request.form
     given = {name: form.get(name, "").strip() for name in _ANSWER_SWITCHES}
-    edited = {name: text for name, text in given.items() if text != form.get(f"shown.{name}")}
     try:
-        change_account.change(hub(), client_id, edited, by=author())
+        change_account.change(
+            hub(), client_id, given, by=author(), shown=_ANSWER_SWITCHES, expected=form.get("seen")
+        )
+    except ChangedMeanwhile as exc:
+        context = _context(client_id, "")
+        set_differences(exc, given, context["given"])
+        return refused(exc, "account/bots.html", **context)
     except HubError as exc:
         return refused(exc, "account/bots.html", **{**_context(client_id, ""), "given": given})
     return done(
@@ -102,7 +108,7 @@ def _context(client_id: str, helper_name: str) -> dict[str, Any]:
         ],
         formats=_FORMATS,
         given=shown,
-        shown=shown,
+        seen=change_account.settings_version(hub(), detail.account, _ANSWER_SWITCHES),
         ids=[(_ROTATABLE_LABELS[what], _ids(detail, what)) for what in get_args(Rotatable)[:2]],
         alias=_ids(detail, "alias"),
         what=list(_ROTATABLE_LABELS.items()),

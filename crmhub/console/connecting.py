@@ -19,6 +19,7 @@ from crmhub.console.connection import (
     given_crm,
     given_decision,
     redirect_address,
+    refused_crm,
 )
 from crmhub.console.pages import done, page, refused
 from crmhub.console.sessions import author
@@ -35,7 +36,7 @@ def crm_connect(client_id: str) -> flask.Response:
         address = connect_crm.start(
             hub(),
             client_id,
-            given_crm(name),
+            given_crm(client_id, name),
             by=author(),
             browser=flask.g.cookie,
             redirect_uri=_required_address(),
@@ -43,7 +44,7 @@ def crm_connect(client_id: str) -> flask.Response:
             expected=flask.request.form.get("seen"),
         )
     except HubError as exc:
-        return refused(exc, "account/crm.html", **crm_page(client_id, name, error=exc))
+        return refused_crm(exc, client_id, name)
     return _leave(address)
 
 
@@ -57,13 +58,13 @@ def crm_link(client_id: str) -> flask.Response:
         link = connect_crm.make_link(
             hub(),
             client_id,
-            given_crm(name),
+            given_crm(client_id, name),
             by=author(),
             queued=given_decision(),
             expected=flask.request.form.get("seen"),
         )
     except HubError as exc:
-        return refused(exc, "account/crm.html", **crm_page(client_id, name, error=exc))
+        return refused_crm(exc, client_id, name)
     url = link.url(address.removesuffix(CALLBACK))
     shown = crm_page(client_id, name, typed=True)
     return page("account/crm_link.html", 201, link=url, expires_at=link.expires_at, **shown)
@@ -134,9 +135,14 @@ def _leave(address: str) -> flask.Response:
 def _failed(error: HubError) -> flask.Response:
     """Return the page that says why an account was not connected.
 
-    For an operator, it leads back to the account's CRM page.
+    It leads an operator back to the account's CRM page with what was typed, and a customer back to
+    the link.
     """
-    client_id = flask.request.args.get("state", "").partition(".")[0]
+    state = flask.request.args.get("state", "")
+    origin = connect_crm.origin_of(hub(), state, browser=flask.g.cookie)
+    client_id, typed = state.partition(".")[0], origin.visit_id if origin else ""
     is_operator = flask.g.signed_in is not None and CLIENT_ID.fullmatch(client_id)
-    back = flask.url_for("console.crm", client_id=client_id) if is_operator else ""
-    return refused(error, "connect/failed.html", back=back)
+    back = ""
+    if is_operator:
+        back = flask.url_for("console.crm", client_id=client_id, typed=typed or None)
+    return refused(error, "connect/failed.html", back=back, link=origin.link if origin else "")

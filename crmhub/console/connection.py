@@ -7,6 +7,7 @@ with the fields of another CRM.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import flask
@@ -17,10 +18,12 @@ from crmhub.api.http.authentication import hub
 from crmhub.console.access import needs
 from crmhub.console.account import account_context, installed
 from crmhub.console.blueprint import PREFIX, blueprint
+from crmhub.console.field_faults import set_faults
 from crmhub.console.pages import done, page, refused, see
-from crmhub.console.sessions import author
+from crmhub.console.sessions import author, signed_in
 from crmhub.errors import HubError, NotFound, Semantic
 from crmhub.operations import (
+    connect_crm,
     crm_secrets,
     mappable_properties,
     queue_statistics,
@@ -41,9 +44,12 @@ def crm(client_id: str) -> flask.Response:
     """Show the form with the settings of the account's CRM.
 
     If the query parameter `adapter` names another adapter, show the form for that adapter instead;
-    with `restore`, the id of a former connection, show its settings.
+    with `restore`, the id of a former connection, show its settings; with `typed`, the id of a
+    failed visit to the CRM, show what the user typed for it.
     """
     name = flask.request.args.get("adapter", "")
+    if not name and (typed := _typed_before(client_id, "")):
+        name = typed.adapter
     return page("account/crm.html", **crm_page(client_id, name))
 
 
@@ -66,14 +72,14 @@ def crm_save(client_id: str) -> flask.Response:
         set_crm.set_crm(
             hub(),
             client_id,
-            given_crm(name),
+            given_crm(client_id, name),
             test=test,
             queued=given_decision(),
             by=author(),
             expected=form.get("seen"),
         )
     except HubError as exc:
-        return refused(exc, "account/crm.html", **crm_page(client_id, name, error=exc))
+        return refused_crm(exc, client_id, name)
     message = "Saved. Connection test passed." if test else "Saved without testing."
     return done(message, "console.crm", client_id=client_id)
 
@@ -84,9 +90,11 @@ def crm_check(client_id: str) -> flask.Response:
     """Test a connection with the submitted CRM settings; nothing is saved."""
     name = flask.request.form.get("adapter", "")
     try:
-        fault = set_crm.check_crm(hub(), client_id, given_crm(name))
+        fault = set_crm.check_crm(hub(), client_id, given_crm(client_id, name))
     except HubError as exc:
-        return refused(exc, "account/crm.html", **crm_page(client_id, name, error=exc))
+        return refused_crm(exc, client_id, name)
+    if fault and fault.setting:
+        set_faults({form_fields(name).get(fault.setting, ""): fault.message})
     shown = crm_page(client_id, name, typed=True, fault=fault)
     account = hub().load_account(client_id)
     is_tested = fault is None and name == account.connection.adapter
@@ -94,11 +102,18 @@ def crm_check(client_id: str) -> flask.Response:
     return page("account/crm.html", tested=True, warnings=warnings, **shown)
 
 
-def given_crm(adapter: str) -> Crm:
+def refused_crm(error: HubError, client_id: str, name: str) -> flask.Response:
+    """Return the CRM page with the refused form; `name` is the adapter's."""
+    context = crm_page(client_id, name, typed=True)
+    return refused(error, "account/crm.html", at=form_fields(name), **context)
+
+
+def given_crm(client_id: str, adapter: str) -> Crm:
     """Return the CRM settings of the submitted form, for the adapter with the name `adapter`.
 
-    A secret whose field is empty stays unchanged, unless the form says to remove the secret. Raises
-    Semantic if the form has the fields of another adapter.
+    A secret whose field is empty stays unchanged, unless the form says to remove the secret; if it
+    was typed for a visit to the CRM that failed, that text counts. Raises Semantic if the form has
+    the fields of another adapter, and if it names another address than the visit did.
     """
     form = flask.request.form
     if form.get("shown", adapter) != adapter:
@@ -114,10 +129,35 @@ def given_crm(adapter: str) -> Crm:
 
     secrets = {name: value for name, value in fields(_SECRET).items() if value}
     removed = dict.fromkeys(fields(_REMOVED), "")
-    past = _past_id(form.get("restore", ""))
-    return Crm(
-        adapter, fields(_SETTING), {**removed, **secrets}, whole=True, guarded=True, past=past
-    )
+    past, settings = _past_id(form.get("restore", "")), fields(_SETTING)
+    if typed := _typed_before(client_id, adapter):
+        missing = {name: text for name, text in typed.credentials.items() if name not in secrets}
+        _require_same_addresses(adapter, settings, typed, missing)
+        secrets |= missing
+    return Crm(adapter, settings, {**removed, **secrets}, whole=True, guarded=True, past=past)
+
+
+def _typed_before(client_id: str, adapter: str) -> Crm | None:
+    """Return what the user typed for the failed visit that the form or the URL names, if any."""
+    visit_id = flask.request.form.get("typed", "") or flask.request.args.get("typed", "")
+    if not visit_id:
+        return None
+    account = hub().load_account(client_id)
+    typed = connect_crm.typed_crm(hub(), account, visit_id, user_id=signed_in().user_id)
+    return typed if typed and adapter in ("", typed.adapter) else None
+
+
+def _require_same_addresses(
+    adapter: str, settings: Mapping[str, str], typed: Crm, secrets: Mapping[str, str]
+) -> None:
+    """Raise Semantic if secrets that were typed for one address would be sent to another one."""
+    declared = installed(adapter).settings
+    labels = ", ".join(one.label for one in declared if one.name in secrets)
+    for one in declared:
+        before, after = (given.get(one.name) or one.default for given in (typed.settings, settings))
+        if labels and one.type == "url" and before != after:
+            reason = f"For another address, enter again: {labels}."
+            raise Semantic(f"settings.{one.name}: {reason}", fields=[(one.name, reason)])
 
 
 def given_decision() -> Decision | None:
@@ -136,14 +176,13 @@ def crm_page(
     name: str,
     *,
     typed: bool = False,
-    error: HubError | None = None,
     fault: Fault | None = None,
 ) -> dict[str, Any]:
     """Return the template variables of the CRM page for the adapter `name`.
 
     An empty name means the account's present adapter. The form shows the submitted settings if
-    `typed` is true or there is an `error`, else the stored settings. `error` is why the form was
-    refused, `fault` what a connection test has found. Raises NotFound for an unknown adapter.
+    `typed` is true, else the stored settings. `fault` is what a connection test has found. Raises
+    NotFound for an unknown adapter.
     """
     shared = account_context(client_id)
     account: Account = shared["account"]
@@ -153,7 +192,7 @@ def crm_page(
         raise NotFound(f"There is no adapter {name[:60]!r} here.")
     form = flask.request.form
     # The fields of another adapter tell nothing about this one.
-    typed = (typed or error is not None) and form.get("shown", adapter.name) == adapter.name
+    typed = typed and form.get("shown", adapter.name) == adapter.name
     past = _past_id(form.get("restore", "") or flask.request.args.get("restore", ""))
     kept = [one for one in shared["detail"].past if one.adapter == adapter.name != current]
     restored = next((one for one in kept if one.id == past), None)
@@ -163,10 +202,18 @@ def crm_page(
     same = adapter.name == base.connection.adapter
     removed = {field.removeprefix(_REMOVED) for field in form if field.startswith(_REMOVED)}
     stored = crm_secrets.secret_names(hub(), base) if same else ()
+    given: Mapping[str, str] = base.connection.settings if same else {}
+    before = _typed_before(client_id, adapter.name)
+    if typed:
+        given = {
+            field.removeprefix(_SETTING): text.strip()
+            for field, text in form.items()
+            if field.startswith(_SETTING)
+        }
+    elif before:
+        given = before.settings
     with hub().database.reading() as db:
         queued = switch_crm.count_queued(db, account)
-    faults = _faults(error, fault)
-    shown = {one.name for one in adapter.settings}
     present = installed(current)
     return {
         **shared,
@@ -177,9 +224,9 @@ def crm_page(
         "adapters": [
             (choice.name, choice.title or choice.name) for choice in hub().registry.installed()
         ],
-        "given": dict(
-            given_crm(adapter.name).settings if typed else base.connection.settings if same else {}
-        ),
+        "given": given,
+        "visit": (form.get("typed") or flask.request.args.get("typed")) if before else "",
+        "entered": before.credentials if before else (),
         "removed": removed if typed else set(),
         # None: the stored secrets cannot be decrypted.
         "stored": stored or (),
@@ -190,28 +237,17 @@ def crm_page(
         "queued": 0 if adapter.name == current else queued,
         "fates": _fates(present.title or current),
         "fate": form.get("queued", "finish"),
-        "faults": {name: text for name, text in faults.items() if name in shown},
         "fault": fault,
-        # What stands at no field.
-        "headline": _headline(error, shown),
         "redirect": redirect_address(),
     }
 
 
-def _faults(error: HubError | None, fault: Fault | None) -> dict[str, str]:
-    """Return what is wrong with each field, by the name of its setting."""
-    fields = error.fields if isinstance(error, Semantic) else ()
-    tested = [(fault.setting, fault.message)] if fault else []
-    return {name: text[:1].upper() + text[1:] for name, text in (*fields, *tested) if name}
-
-
-def _headline(error: HubError | None, shown: set[str]) -> str:
-    """Return the message above a refused form: the error's own, unless fields show all of it."""
-    if error is None:
-        return ""
-    fields = [name for name, _ in error.fields] if isinstance(error, Semantic) else []
-    is_at_fields = bool(fields) and shown >= {*fields}
-    return "Not saved. Correct the marked fields." if is_at_fields else error.message
+def form_fields(adapter: str) -> dict[str, str]:
+    """Return the form fields of an adapter's settings and secrets, by their names."""
+    return {
+        one.name: f"{_SECRET if one.secret else _SETTING}{one.name}"
+        for one in installed(adapter).settings
+    }
 
 
 def _fates(former: str) -> dict[Decision, str]:

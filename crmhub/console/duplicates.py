@@ -150,8 +150,12 @@ def _preview_again(
 
 def _pair_context(account: Account, preview: Preview) -> dict[str, Any]:
     kept, other = preview.sides
+    names = {side.id: side.title for side in preview.sides}
+    if not all(names.get(id) for id in preview.pair.ids):
+        names |= compare_contacts.titles(hub(), account, [preview.pair])
     return {
         **_list_context(account),
+        "names": names,
         "found": preview,
         "pair": preview.pair,
         "kept": kept,

@@ -51,7 +51,9 @@ def events_replay(client_id: str, subscription_id: str) -> flask.Response:
         since = list_filters.moment(given, "since", "From")
         until = list_filters.moment(given, "until", "Until")
         if not since or not until:
-            raise BadRequest("From, Until: enter both times.")
+            missing = [name for name, at in (("since", since), ("until", until)) if not at]
+            message = "Enter a time."
+            raise BadRequest(message, fields=[(name, message) for name in missing])
         count = event_subscriptions.replay(
             hub(), client_id, subscription_id, since=since, until=until, by=author()
         )

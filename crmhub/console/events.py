@@ -11,16 +11,19 @@ from crmhub.console.access import needs
 from crmhub.console.account import account_context
 from crmhub.console.blueprint import blueprint
 from crmhub.console.event_words import TONES, gets_all_types, grouped_types, state_of, visible_url
+from crmhub.console.field_faults import set_differences
 from crmhub.console.pages import done, page, refused
 from crmhub.console.people import visible_text
 from crmhub.console.sessions import author
-from crmhub.errors import BadRequest, HubError
+from crmhub.errors import BadRequest, ChangedMeanwhile, HubError
 from crmhub.events.event_types import TYPES, expand
 from crmhub.operations import event_subscriptions
 
 _ALL = "/accounts/<client_id>/events"
 _ONE = f"{_ALL}/<subscription_id>"
 _EVERY_TYPE = "all"
+# The form fields of what errors name otherwise.
+_FIELDS = {"types": "type"}
 _Settable = Literal["active", "disabled"]
 _DONE = {
     "active": "The subscription is active.",
@@ -43,7 +46,8 @@ def events_add(client_id: str) -> flask.Response:
     try:
         made = event_subscriptions.add(hub(), client_id, url=url, types=types, by=author())
     except HubError as exc:
-        return refused(exc, "account/events.html", **_listed(client_id, url, types))
+        context = _listed(client_id, url, types)
+        return refused(exc, "account/events.html", at=_FIELDS, **context)
     return page("account/event_secret.html", 201, **account_context(client_id), made=made)
 
 
@@ -51,24 +55,32 @@ def events_add(client_id: str) -> flask.Response:
 @needs("change")
 def events_form(client_id: str, subscription_id: str) -> flask.Response:
     """Show the form with the address and the types of a subscription."""
-    found = event_subscriptions.find(hub(), client_id, subscription_id)
-    context = {"url": found.url, "types": expand(found.types), "subscription": found}
-    return page("account/event_change.html", **_form(client_id), **context)
+    return page("account/event_change.html", **_change_context(client_id, subscription_id))
 
 
 @blueprint.post(f"{_ONE}/change")
 @needs("change")
 def events_change(client_id: str, subscription_id: str) -> flask.Response:
     """Save the address and the types of a subscription."""
-    found = event_subscriptions.find(hub(), client_id, subscription_id)
     url, types = _given()
     try:
         event_subscriptions.change(
-            hub(), client_id, subscription_id, url=url, types=types, by=author()
+            hub(),
+            client_id,
+            subscription_id,
+            url=url,
+            types=types,
+            by=author(),
+            expected=flask.request.form.get("seen"),
         )
+    except ChangedMeanwhile as exc:
+        context = _change_context(client_id, subscription_id)
+        given = {"url": url, "type": ", ".join(types)}
+        set_differences(exc, given, {"url": context["url"], "type": ", ".join(context["types"])})
+        return refused(exc, "account/event_change.html", **context)
     except HubError as exc:
-        context = {"url": url, "types": types, "subscription": found}
-        return refused(exc, "account/event_change.html", **_form(client_id), **context)
+        context = _change_context(client_id, subscription_id) | {"url": url, "types": types}
+        return refused(exc, "account/event_change.html", at=_FIELDS, **context)
     of = {"client_id": client_id, "subscription_id": subscription_id}
     return done("Saved. The secret stays the same.", "console.events_one", **of)
 
@@ -112,6 +124,17 @@ def _listed(client_id: str, url: str = "", types: tuple[str, ...] = ()) -> dict[
         "tones": TONES,
         "url": url,
         "types": types,
+    }
+
+
+def _change_context(client_id: str, subscription_id: str) -> dict[str, Any]:
+    found = event_subscriptions.find(hub(), client_id, subscription_id)
+    return {
+        **_form(client_id),
+        "subscription": found,
+        "url": found.url,
+        "types": expand(found.types),
+        "seen": event_subscriptions.target_version(found),
     }
 
 

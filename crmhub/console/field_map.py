@@ -137,14 +137,16 @@ def _parse_json(text: str) -> FieldMap:
     try:
         given = orjson.loads(text)
     except orjson.JSONDecodeError as exc:
-        raise BadRequest(f"This is not JSON: {exc}") from exc
+        message = f"This is not JSON: {exc}"
+        raise BadRequest(message, fields=[("json", message)]) from exc
     return field_map_reading.read(given)
 
 
 def _parse_sample(text: str) -> dict[str, str]:
     sample, faults = pairs(text)
     if faults:
-        raise Semantic(listed([("Properties", fault) for fault in faults]))
+        message = listed([("Properties", fault) for fault in faults])
+        raise Semantic(message, fields=[("sample", "; ".join(faults))])
     return sample
 
 
@@ -173,16 +175,20 @@ def _shown(
         draft.attach_notes(notes)
     faults: Sequence[tuple[str, str]] = error.faults if isinstance(error, Faulty) else ()
     draft.attach_faults(faults)
+    adapter = installed(account.connection.adapter)
+    is_remote = bool(adapter.error) or hub().registry.load(adapter.name).remote
+    crm = (adapter.title or adapter.name) if is_remote else "crmhub"
+    located = draft.locate(faults, crm)
+    if isinstance(error, Faulty):
+        error.fields = tuple((id, words) for _, id, words in located if id)
     if focus is not None:
         draft.focus(*focus)
     draft.open_unsaved(Draft.of(stored))
-    adapter = installed(account.connection.adapter)
-    is_remote = bool(adapter.error) or hub().registry.load(adapter.name).remote
     return {
         **shared,
         "adapter": adapter,
         "is_remote": is_remote,
-        "crm": (adapter.title or adapter.name) if is_remote else "crmhub",
+        "crm": crm,
         "seen": map_fields.fingerprint(account),
         "sections": [_section(kind, draft.rows[kind.kind]) for kind in kinds],
         "new_row": Row(open=True),
@@ -190,7 +196,7 @@ def _shown(
         "untold": list(dict.fromkeys(kind.unknown for kind in kinds if kind.unknown)),
         # The rule that is opened shows its own note.
         "notes": notes if focus is None else [],
-        "faults": faults[:_MAX_FAULTS],
+        "faults": located[:_MAX_FAULTS],
         "more_faults": len(faults) - _MAX_FAULTS,
         "has_rules": any(draft.rows.values()),
         "json": form.get("json") or json.dumps(stored.plain(), indent=2, ensure_ascii=False),

@@ -16,6 +16,7 @@ from crmhub.api.http.authentication import hub
 from crmhub.console.access import needs
 from crmhub.console.account import account_context
 from crmhub.console.blueprint import MAX_UPLOAD_BYTES, blueprint
+from crmhub.console.field_faults import set_faults
 from crmhub.console.list_filters import text
 from crmhub.console.pages import done, page, refused
 from crmhub.console.sessions import author
@@ -43,6 +44,8 @@ _NAMES = ("id", "email", "phone", "name", "domain", "dealname", "subject")
 _SKIP = ""
 # With more options on the page, properties are typed, with one list of suggestions for all.
 _MOST_OPTIONS = 20_000
+# An option of the command in a message that has a form field.
+_OPTION = re.compile(r"--(encoding|delimiter|decimal|dates|timezone|by)\b")
 # The options of the command in messages, and the fields of the form that replace them.
 _FORM_WORDS = (
     (r" Name one with --column 'TITLE=NAME'.*?--ignore-unknown\)", " Choose one, or skip it"),
@@ -76,10 +79,11 @@ def imports_upload(client_id: str) -> flask.Response:
     file = flask.request.files.get("file")
     try:
         if file is None or not file.filename:
-            raise BadRequest("Choose a file.")
+            raise BadRequest("Choose a file.", fields=[("file", "Choose a file.")])
         kind = KINDS.get(form.get("kind", ""))
         if kind is None:
-            raise BadRequest(f"Choose what the rows are: {', '.join(KINDS)}.")
+            message = f"Choose what the rows are: {', '.join(KINDS)}."
+            raise BadRequest(message, fields=[("kind", message)])
         with closing(file):
             job = import_jobs.upload(
                 hub(), account, kind, file.stream, file_name=text(file.filename), by=author()
@@ -115,9 +119,9 @@ def imports_start(client_id: str, id: str) -> flask.Response:
         else:
             import_jobs.save(hub(), account, id, settings)
     except HubError as exc:
-        return refused(
-            _in_form_words(exc), "account/import.html", **_shown(client_id, id, settings)
-        )
+        context = _shown(client_id, id, settings)
+        exc.fields = tuple(_faults_of(exc.message, context.get("columns", ())).items())
+        return refused(_in_form_words(exc), "account/import.html", **context)
     said = {"dry-run": "The dry run has started.", "import": "The import has started."}
     message = said.get(action, "The preview is up to date.")
     return done(message, "console.imports_job", client_id=client_id, id=id)
@@ -212,6 +216,7 @@ def _shown(client_id: str, id: str, settings: JobSettings | None = None) -> dict
         preview = import_jobs.preview(hub(), account, job, replace(settings, choices=given))
     except HubError as exc:
         fault = _words(exc.message)
+        set_faults(_faults_of(exc.message, ()))
     catalogue = hub().records.catalogue(account, job.kind)
     return {
         **shown,
@@ -307,6 +312,13 @@ def _words(message: str) -> str:
     for pattern, words in _FORM_WORDS:
         message = re.sub(pattern, words, message)
     return message
+
+
+def _faults_of(message: str, columns: Sequence[tuple[Column, Sequence[str]]]) -> dict[str, str]:
+    """Return the faults of columns by form field, or that of the option that `message` names."""
+    faults = {f"column.{i}": column.fault for i, (column, _) in enumerate(columns) if column.fault}
+    option = _OPTION.search(message)
+    return faults or ({option[1]: _words(message)} if option else {})
 
 
 def _in_form_words(error: HubError) -> HubError:

@@ -7,9 +7,11 @@ from datetime import UTC, datetime
 import flask
 
 from crmhub import durations
+from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
+from crmhub.api.http.authentication import hub
 from crmhub.console import sessions
-from crmhub.errors import BadRequest
+from crmhub.errors import BadRequest, NotFound
 
 _MAX_LENGTH = 500
 # The end of the year 4999, which the ids of actions can express.
@@ -39,7 +41,8 @@ def age(given: dict[str, str], name: str, label: str) -> int:
         return 0
     milliseconds = durations.milliseconds(given[name])
     if milliseconds is None:
-        raise BadRequest(f"{label}: {given[name][:40]!r} is not {durations.FORM}.")
+        reason = f"{given[name][:40]!r} is not {durations.FORM}."
+        raise BadRequest(f"{label}: {reason}", fields=[(name, reason)])
     return milliseconds
 
 
@@ -57,9 +60,8 @@ def moment(given: dict[str, str], name: str, label: str) -> int:
     except (ValueError, OverflowError):
         milliseconds = -1
     if not 0 < milliseconds < _LATEST_MS:
-        raise BadRequest(
-            f"{label}: {given[name][:40]!r} is no time; write 2026-11-26 14:00, in UTC."
-        )
+        reason = f"{given[name][:40]!r} is not a time. Write 2026-11-26 14:00, in UTC."
+        raise BadRequest(f"{label}: {reason}", fields=[(name, reason)])
     return milliseconds
 
 
@@ -76,12 +78,25 @@ def one_of(given: dict[str, str], name: str, allowed: tuple[str, ...]) -> tuple[
 
 
 def account(given: dict[str, str]) -> Account | None:
-    """Return the account whose client id is in `given["account"]`.
+    """Return the account whose client id or name is in `given["account"]`.
 
     `given` are query parameters. Returns None without this parameter. Raises NotFound for an
     unknown account, and for one that the user does not see.
     """
-    return sessions.load_account(given["account"]) if "account" in given else None
+    if "account" not in given:
+        return None
+    try:
+        return sessions.load_account(given["account"])
+    except NotFound as exc:
+        with hub().database.reading() as db:
+            matches = accounts.search_accounts(
+                db, hub().plans, given["account"], limit=2, among=sessions.visible_accounts()
+            )
+        named = [one for one in matches if one.name.casefold() == given["account"].casefold()]
+        if len(named) == 1:
+            return named[0]
+        exc.fields = (("account", exc.message),)
+        raise
 
 
 def parse_id(given: str) -> int | None:

@@ -23,6 +23,13 @@ from crmhub.errors import BadRequest
 
 PARTS = ("name", "to", "values", "constant", "set", "remove")
 _FIELD = re.compile(rf"({'|'.join(KINDS)})\.([0-9]{{1,6}})\.({'|'.join(PARTS)})", re.ASCII)
+_LABELS = {
+    "name": "Bot's property",
+    "to": "{} property",
+    "values": "Values",
+    "constant": "Constant",
+    "set": "When the constant is sent",
+}
 # Per kind: the maximum of rules, and as many empty rows.
 _MOST_ROWS = 2 * MOST_RULES
 _QUOTED = re.compile(r'\A"(?:[^"\\]|\\.)*"')
@@ -143,6 +150,28 @@ class Draft:
             if place in places:
                 row, part = places[place]
                 row.wrong.setdefault(part, []).append(_name_value(path, place, words))
+
+    def locate(self, faults: Iterable[tuple[str, str]], crm: str) -> list[tuple[str, str, str]]:
+        """Return each fault as (label, id of the form field, message).
+
+        The label is that of the form field, which names the CRM as `crm`. Without a form field, the
+        label is the path of the fault, and the id is "".
+        """
+        places, fields = self._places(), {}
+        for kind, rows in self.rows.items():
+            for index, row in enumerate(rows):
+                fields[id(row)] = (kind, index)
+        found = []
+        for path, words in faults:
+            place = _part_path(path, places)
+            if place not in places:
+                found.append((path, "", words))
+                continue
+            row, part = places[place]
+            kind, index = fields[id(row)]
+            label = f"{kind.capitalize()}, rule {index + 1}, {_LABELS[part].format(crm)}"
+            found.append((label, f"{kind}.{index}.{part}", _name_value(path, place, words)))
+        return found
 
     def attach_notes(self, notes: Iterable[tuple[str, str]]) -> None:
         """Store each warning, a pair of path and message, in the row that its path names.

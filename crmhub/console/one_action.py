@@ -71,7 +71,7 @@ def contact() -> flask.Response:
     given = params("account", "contact")
     after = params("after").get("after", "")
     if given.keys() != {"account", "contact"}:
-        raise BadRequest("A timeline is of a contact of an account; come here from one of theirs.")
+        raise BadRequest("Open a contact from the activity list.")
     account = list_filters.account(given)
     selection = Wanted(
         account=account, contact=given["contact"], after=after, account_ids=visible_accounts()
@@ -130,9 +130,10 @@ def edit_action(action_id: str) -> flask.Response:
     try:
         count = correct_action.correct(hub(), action_id, changed, by=author(), seen=seen)
     except HubError as exc:
-        return refused(
-            exc, "activity/one.html", **{**_action_context(action_id), "typed": values, **added}
-        )
+        context = {**_action_context(action_id), "typed": values, **added}
+        at = {name: f"value-{index}" for index, name in enumerate(values, 1)}
+        at.setdefault(added["new_name"], "new_value")
+        return refused(exc, "activity/one.html", at=at, **context)
     return done(
         _retry_message("Corrected: this action", count), "console.action", action_id=action_id
     )

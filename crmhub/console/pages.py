@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -15,11 +16,11 @@ from werkzeug.exceptions import NotFound as WrongPath
 from crmhub.api.http import flask_proxies
 from crmhub.api.http.answers import failure
 from crmhub.api.http.authentication import hub
-from crmhub.console import banner, sessions
+from crmhub.console import banner, field_faults, sessions
 from crmhub.console.access import may_open
 from crmhub.console.blueprint import PREFIX, is_ours
 from crmhub.console.sessions import NotSignedIn
-from crmhub.errors import HubError, Unauthorized
+from crmhub.errors import ChangedMeanwhile, HubError, Unauthorized
 from crmhub.secrets import derive, same, sign
 
 HEAD = (
@@ -133,15 +134,23 @@ def see(address: str) -> flask.Response:
     return flask.Response(status=303, headers={"Location": address})
 
 
-def refused(error: HubError, template: str, **context: Any) -> flask.Response:
-    """Return the page with a refused form again; the page shows the message of `error`.
+def refused(
+    error: HubError, template: str, /, at: Mapping[str, str] | None = None, **context: Any
+) -> flask.Response:
+    """Return the page with a refused form again; each fault stands at its field.
 
-    `template` and `context` are those of the page. Raises the error if the client does not prefer
-    HTML.
+    `template` and `context` are those of the page; `at` has form fields by the names in the error
+    that differ. What stands at no field is in the message above the form. Raises the error if the
+    client does not prefer HTML.
     """
     if not wants_html():
         raise error
+    field_faults.set_error(error, at or {})
+    context["changed"] = isinstance(error, ChangedMeanwhile)
     response = page(template, error.status, error=error.message, **context)
+    # Only the page knows its fields.
+    if (message := field_faults.headline(error)) != error.message:
+        response = page(template, error.status, error=message, **context)
     if "Retry-After" in error.headers:
         response.headers["Retry-After"] = error.headers["Retry-After"]
     return response
@@ -183,7 +192,11 @@ def _error_page(failure: flask.Response) -> flask.Response:
     # For an unknown path the JSON message names /openapi.json, which describes no page.
     unknown_path = isinstance(flask.request.routing_exception, WrongPath)
     message = "Check the address." if unknown_path else body["message"]
-    response = page("error.html", failure.status_code, heading=heading, message=message)
+    if flask.request.path.startswith(f"{PREFIX}/connect/"):
+        # A customer has no user, and knows no other page.
+        response = page("connect/failed.html", failure.status_code, error=message)
+    else:
+        response = page("error.html", failure.status_code, heading=heading, message=message)
     for name in ("Allow", "Retry-After"):
         if name in failure.headers:
             response.headers[name] = failure.headers[name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -50,7 +51,7 @@ _COLUMNS = {
 _PAGE_SIZE = 20
 # The most links that a record page shows to records of one kind.
 _MAX_LINKS = 50
-_FILTER_INDEX = re.compile(r"filters\[(\d+)\]\.?")
+_FILTER = re.compile(r"filters\[(\d+)\]\.?(\w*)")
 
 
 @blueprint.get("/records/<client_id>")
@@ -90,7 +91,8 @@ def records_of(client_id: str, kind: str) -> flask.Response:
             request = replace(request, after=hub().records.cursor(account, record_kind, cursor))
         result = hub().records.page(account, record_kind, request, search_limit())
     except HubError as exc:
-        return refused(_in_form_words(exc), "records/list.html", records=[], **context)
+        exc.fields = tuple(_fields_of(exc))
+        return refused(exc, "records/list.html", records=[], **context)
     return page(
         "records/list.html",
         total=result.total,
@@ -168,10 +170,12 @@ def filter_of(row: tuple[str, str, str]) -> Filter:
     return Filter(name, operator, value)
 
 
-def _in_form_words(error: HubError) -> HubError:
-    """Return the error with a message that says "Filter 1" instead of `filters[0]`."""
-    error.message = _FILTER_INDEX.sub(lambda match: f"Filter {int(match[1]) + 1}, ", error.message)
-    return error
+def _fields_of(error: HubError) -> Iterator[tuple[str, str]]:
+    """Yield the form field and the reason of each fault: `value-1` for `filters[0].value`."""
+    for path, reason in error.fields:
+        if match := _FILTER.match(path):
+            part = {"propertyName": "property", "operator": "operator"}.get(match[2], "value")
+            yield f"{part}-{int(match[1]) + 1}", reason
 
 
 def _columns(catalogue: Catalogue, given: list[tuple[str, str, str]]) -> list[tuple[str, str]]:

@@ -24,6 +24,7 @@ from crmhub.console import (
     event_deliveries,
     events,
     exports,
+    field_faults,
     field_map,
     front_page,
     imports,
@@ -83,6 +84,7 @@ def register(app: flask.Flask) -> None:
     Bootstrap5(app)
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     template_filters.register(app)
+    field_faults.register(app)
     banner.register(app)
     app.register_blueprint(blueprint)
     app.add_url_rule("/", view_func=front_page.front_page)

@@ -33,7 +33,8 @@ def create_by_link(token: str) -> flask.Response:
     email, password = form.get("email", "")[:300], form.get("password", "")
     try:
         if password != form.get("again", ""):
-            raise Semantic("The two passwords differ. Type the same password twice.")
+            message = "The two passwords differ. Type the same password twice."
+            raise Semantic(message, fields=[("again", message)])
         session = setup_link.create_user(hub(), token, email, password)
     except NotFound as exc:
         return _invalid_link(exc)

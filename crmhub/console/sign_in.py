@@ -7,6 +7,7 @@ have a second factor.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import flask
 
@@ -51,7 +52,7 @@ def let_in() -> flask.Response:
     return _go_on(result, back)
 
 
-def _choices() -> dict[str, bool]:
+def _choices() -> dict[str, Any]:
     """Return the template variable that says whether a provider is configured."""
     return {"provider": hub().openid is not None}
 

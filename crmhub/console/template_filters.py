@@ -15,6 +15,7 @@ import flask
 from markupsafe import Markup
 
 from crmhub.accounts.plans import Rate
+from crmhub.api.http.authentication import hub
 from crmhub.records.search.filters import iso
 
 
@@ -33,6 +34,8 @@ def register(app: flask.Flask) -> None:
     app.add_template_filter(points)
     app.add_template_filter(coded)
     app.add_template_filter(spaced)
+    app.add_template_filter(account_name)
+    app.add_template_filter(one_line)
 
 
 def when(milliseconds: int | None, never: str = "never") -> Markup:
@@ -135,6 +138,23 @@ def coded(message: str) -> Markup:
     # Escaping adds no backtick and removes none. A Markup would escape what is put into it.
     escaped = str(Markup.escape(message))
     return Markup(_CODE.sub(r"<code>\1</code>", escaped))
+
+
+_EMAIL = re.compile(r"[^\s<>&,;:()\"']+@[^\s<>&,;:()\"']+\.[^\s<>&,;:()\"']+")
+
+
+def one_line(text: str) -> Markup:
+    """Return a text as HTML, in which no email is broken over lines; a longer one is cut short."""
+    escaped = str(Markup.escape(text))
+    return Markup(
+        _EMAIL.sub(lambda m: f'<span class="unbroken" title="{m[0]}">{m[0]}</span>', escaped)
+    )
+
+
+def account_name(client_id: str) -> str:
+    """Return the name of the account with this client id, or the client id if there is none."""
+    account = hub().directory.by_client_id(client_id)
+    return account.name if account else client_id
 
 
 _HUMP = re.compile("(?<=[a-z])(?=[A-Z])")

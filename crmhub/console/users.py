@@ -12,10 +12,11 @@ from crmhub.accounts.users import User
 from crmhub.api.http.authentication import hub
 from crmhub.console.access import needs
 from crmhub.console.blueprint import blueprint
+from crmhub.console.field_faults import set_differences
 from crmhub.console.pages import done, page, refused
 from crmhub.console.sessions import author
 from crmhub.console.sign_in import absolute
-from crmhub.errors import HubError
+from crmhub.errors import ChangedMeanwhile, HubError
 from crmhub.operations import users as operating
 
 _SEPARATORS = re.compile(r"[\s,;]+")
@@ -61,7 +62,18 @@ def users_change(user_id: str) -> flask.Response:
     user, form = operating.load_user(hub(), user_id), flask.request.form
     given = {name: form.get(name, "").strip() for name in ("role", "scope", "accounts")}
     try:
-        operating.set_role(hub(), user.email, given["role"], _client_ids(given), by=author())
+        operating.set_role(
+            hub(),
+            user.email,
+            given["role"],
+            _client_ids(given),
+            by=author(),
+            expected=form.get("seen"),
+        )
+    except ChangedMeanwhile as exc:
+        context = _user_context(operating.load_user(hub(), user_id))
+        set_differences(exc, given, context["given"])
+        return refused(exc, "users/one.html", **context)
     except HubError as exc:
         return refused(exc, "users/one.html", **{**_user_context(user), "given": given})
     return done("Saved. The user signs in again.", "console.users_one", user_id=user_id)
@@ -147,6 +159,8 @@ def _user_context(user: User) -> dict[str, Any]:
     }
     return {
         "person": user,
+        "client_ids": client_ids,
+        "seen": operating.access_version(user),
         "given": given,
         "roles": _role_choices(),
         "explained": EXPLAINED,

@@ -75,7 +75,7 @@ def demand(account: Account, lead: CreateLead) -> None:
         blank = [(where, f"it is blank; {right}") for where, text in fields.items() if not text]
         faults += [*blank, ("phone", bad_phone)] if blank and bad_phone else blank
     if faults:
-        raise Semantic(listed(faults))
+        raise Semantic(listed(faults), fields=faults)
 
 
 _LEASE_S = 60.0

@@ -212,7 +212,7 @@ def as_hub_errors(account: Account) -> Iterator[None]:
     except (contract.BadConfig, contract.Denied) as exc:
         raise errors.Unavailable(
             f"This account's connection to its CRM ({name}) does not work:"
-            f" {exc.message} The operator of this service must mend it.",
+            f" {exc.message} The operator of this service must fix it.",
             retry_after=_LATER,
         ) from exc
     except contract.Throttled as exc:
@@ -222,7 +222,7 @@ def as_hub_errors(account: Account) -> Iterator[None]:
         ) from exc
     except contract.Unavailable as exc:
         raise errors.Unavailable(
-            f"The account's CRM ({name}) is away; nothing was written: {exc.message}",
+            f"The account's CRM ({name}) is unavailable; nothing was written: {exc.message}",
             retry_after=exc.retry_after or _SOON,
         ) from exc
     except contract.Uncertain as exc:

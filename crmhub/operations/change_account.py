@@ -6,7 +6,7 @@ changes made in other processes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from crmhub.events import subscriptions
 from crmhub.events.subscriptions import Subscription
 from crmhub.hub import Hub, in_transaction
 from crmhub.operations import crm_secrets, switch_crm
+from crmhub.operations.form_versions import require_version, version_of
 from crmhub.operations.switch_crm import FormerCrm
 from crmhub.records.search.filters import iso
 
@@ -69,17 +70,21 @@ def change(
     by: Author,
     disabled: bool | None = None,
     path: str = "",
+    shown: Collection[str] = (),
+    expected: str | None = None,
 ) -> Account:
     """Set switches, `name`, `plan` and `portal_alias` of an account, and return the account.
 
     `values` holds texts or JSON values by name; an empty `portal_alias` removes the alias.
     `disabled` disables (True) or enables (False) the account; None leaves this unchanged. `path` is
-    written before the name of a switch in error messages. Raises NotFound if there is no account
-    with this client id; Semantic with all faults of the values; Conflict if another account has the
-    alias.
+    written before the name of a switch in error messages. `expected` is the `settings_version` of
+    the values named by `shown` that the caller saw; None skips this comparison. Raises NotFound if
+    there is no account with this client id; Semantic with all faults of the values; Conflict if
+    another account has the alias, or if the values differ from `expected`.
     """
     account = changes.locked(tx, hub.load_account(client_id).id, hub.plans)
     before, id = changeable(tx, account), account.id
+    require_version({name: before[name] for name in shown}, expected, "These settings were")
     account = changes.set_switches(tx, id, values, hub.plans, under=path)
     if disabled is not None and disabled != account.disabled:
         (changes.disable if disabled else changes.enable)(tx, id)
@@ -88,6 +93,13 @@ def change(
     audit.note(tx, by, "change", "account", client_id, account_id=id, before=before, after=after)
     hub.forget_after_commit(id)
     return account
+
+
+def settings_version(hub: Hub, account: Account, names: Collection[str]) -> str:
+    """Return the version of the values with these names that `change` can set."""
+    with hub.database.reading() as db:
+        present = changeable(db, account)
+    return version_of({name: present[name] for name in names})
 
 
 def changeable(db: Connection, account: Account) -> dict[str, Any]:

@@ -16,8 +16,9 @@ from crmhub.database.statements import Statement, param
 from crmhub.database.tables import binding, enrolment
 from crmhub.errors import Conflict, Semantic
 from crmhub.helpers.crm_connection import ask
+from crmhub.helpers.deadlines import within
 from crmhub.hub import Hub
-from crmhub.identity import possible_duplicates
+from crmhub.identity import contact_names, possible_duplicates
 from crmhub.identity.possible_duplicates import Pair
 from crmhub.properties.kinds import CONTACTS
 from crmhub.records.merging import combined
@@ -25,6 +26,10 @@ from crmhub.records.writing import Record
 
 COMPARED = ("firstname", "lastname", "email", "phone")
 """The properties that `preview` reads from contacts in another CRM."""
+
+# The most contacts of which a list asks the CRM for the names, and for how long.
+_MOST_ASKED = 20
+_ASK_S = 3.0
 
 _COUNT_CONVERSATIONS = Statement(
     sa.select(sa.func.count())
@@ -140,11 +145,11 @@ def is_mergeable(hub: Hub, account: Account) -> bool:
 def titles(hub: Hub, account: Account, pairs: Sequence[Pair]) -> dict[str, str]:
     """Return the titles of the contacts in `pairs`, by contact id.
 
-    The title is the name, email or phone. Deleted contacts are left out. The result is empty if the
-    account's contacts are in another CRM.
+    The title is the name, email or phone. Deleted contacts are left out. Contacts in another CRM
+    have the name and the email that bots sent; the CRM is asked for up to `_MOST_ASKED` others.
     """
     if not is_mergeable(hub, account):
-        return {}
+        return _titles_in_crm(hub, account, list(dict.fromkeys(id for p in pairs for id in p.ids)))
     records = _records(hub, account, (id for pair in pairs for id in pair.ids))
     return {id: _side(records, id).title for id in records}
 
@@ -292,6 +297,30 @@ def _preview_in_crm(hub: Hub, account: Account, pair: Pair) -> Preview:
     deleted = [side.id for side in sides if not side.exists]
     obstacle = _dismiss(deleted[0]) if deleted else _obstacle_of_crm(hub, account)
     return Preview(pair, sides, obstacle)
+
+
+def _titles_in_crm(hub: Hub, account: Account, ids: Sequence[str]) -> dict[str, str]:
+    keys = {(account.id, account.connection.id, id): id for id in ids}
+    with hub.database.reading() as db:
+        names = contact_names.names_of(db, keys)
+    titles = {keys[key]: _words(name.title, name.detail) for key, name in names.items()}
+    unknown = [id for id in ids if id not in titles][:_MOST_ASKED]
+    if not unknown or hub.journal.outage_reason(account):
+        return titles
+
+    def read(crm: Adapter) -> None:
+        for id in unknown:
+            side = _get(crm, id)
+            titles[id] = _words(side.title, side.properties.get("email") or "")
+
+    # Contacts that the CRM does not return in time are shown by their ids.
+    with suppress(AdapterError), within(_ASK_S):
+        ask(hub, account, read)
+    return titles
+
+
+def _words(title: str, detail: str) -> str:
+    return title if detail in ("", title) else f"{title}, {detail}"
 
 
 def _ask_crm(hub: Hub, account: Account, pair: Pair) -> tuple[Side, Side]:

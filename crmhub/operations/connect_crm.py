@@ -17,10 +17,11 @@ from typing import Any
 from crmhub import audit
 from crmhub.accounts import connect_requests
 from crmhub.accounts.accounts import Account
+from crmhub.accounts.connect_requests import StoredRequest
 from crmhub.adapter import Adapter, OAuth
 from crmhub.audit import Author
 from crmhub.database.connection import Connection, now_ms
-from crmhub.errors import Conflict, Forbidden, NotFound, Semantic
+from crmhub.errors import Conflict, Forbidden, HubError, NotFound, Semantic
 from crmhub.hub import Hub, in_transaction
 from crmhub.operations import crm_secrets, oauth_code, set_crm, switch_crm
 from crmhub.operations.set_crm import Crm, load_adapter
@@ -41,7 +42,7 @@ NO_ADDRESS = (
 # In place of the refresh token that only the CRM can give.
 _TO_COME = "to come"
 _APP = ("client_id", "client_secret")
-_ASK = "Ask whoever sent it for a new one."
+_ASK = "Ask the sender for a new one."
 _LINK_USED = f"This link was used already. {_ASK}"
 _VISIT_OVER = "You took longer than ten minutes. Nothing was changed. Connect again."
 _VISIT_USED = "This approval was used already. Nothing was changed."
@@ -103,6 +104,18 @@ class Connected:
     account_name: str
     crm: str
     by_link: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a visit began: in an account's form, or from a link.
+
+    `visit_id` is the id of a visit from a form, else "". `link` is the token of the link, "" for a
+    form and for a link that no longer works.
+    """
+
+    visit_id: str
+    link: str
 
 
 # --- beginning ---------------------------------------------------------------------------------
@@ -352,6 +365,37 @@ def _use(hub: Hub, tx: Connection, account: Account, request_id: str) -> bool:
     return connect_requests.use(tx, account.id, request_id)
 
 
+# --- after a failure ---------------------------------------------------------------------------
+
+
+def origin_of(hub: Hub, state: str, *, browser: str) -> Origin | None:
+    """Return where the visit with this `state` began; None unless this browser made the visit."""
+    try:
+        account, visit_id = open_request(
+            hub, state, f"visit {browser}", Forbidden(_FOREIGN), over=None
+        )
+        visit = _stored(hub, account, visit_id)
+        if visit is None:
+            return None
+        link_id = _Request.of(visit.content).link
+        link = _stored(hub, account, link_id) if link_id else None
+    except HubError:
+        return None
+    if link is None or link.is_used or link.expires_at <= now_ms():
+        return Origin("" if link_id else visit_id, "")
+    return Origin("", sign_request(hub, account, link_id, link.expires_at, "link"))
+
+
+def typed_crm(hub: Hub, account: Account, visit_id: str, *, user_id: str) -> Crm | None:
+    """Return the settings and secrets that a user typed for a visit; None if they are not kept."""
+    stored = _stored(hub, account, visit_id) if visit_id else None
+    visit = _Request.of(stored.content) if stored else None
+    if visit is None or visit.link or not visit.redirect_uri or visit.by.id != user_id:
+        return None
+    typed = {name: text for name in _APP if (text := visit.crm.credentials.get(name))}
+    return replace(visit.crm, credentials=typed)
+
+
 # --- stored requests ---------------------------------------------------------------------------
 
 
@@ -364,13 +408,18 @@ def _opened_link(hub: Hub, token: str) -> tuple[Account, str, _Request]:
     return account, link_id, _load(hub, account, link_id, _LINK_USED)
 
 
-def _load(hub: Hub, account: Account, request_id: str, used: str) -> _Request:
-    """Return a stored request; raises Conflict with the message `used` if it was used."""
+def _stored(hub: Hub, account: Account, request_id: str) -> StoredRequest | None:
+    """Return a stored request; raises Conflict if it cannot be decrypted."""
     try:
         with hub.database.reading() as db:
-            stored = connect_requests.load(db, hub.vault, account.id, request_id)
+            return connect_requests.load(db, hub.vault, account.id, request_id)
     except SealBroken as exc:
         raise Conflict("The encryption key was changed meanwhile. Begin again.") from exc
+
+
+def _load(hub: Hub, account: Account, request_id: str, used: str) -> _Request:
+    """Return a stored request; raises Conflict with the message `used` if it was used."""
+    stored = _stored(hub, account, request_id)
     if stored is None or stored.is_used:
         raise Conflict(used)
     return _Request.of(stored.content)

@@ -40,7 +40,7 @@ from crmhub.journal.schedule import LONGEST_MS
 CORRECTED = ("dead", "parked")
 CONTACT_ID = "contactId"
 _LEAD_VALUES = ("name", "email", "phone")
-_CHANGED_MEANWHILE = "The action was changed by somebody else meanwhile; look at it again."
+_CHANGED_MEANWHILE = "The action was changed by somebody else meanwhile; open it again."
 
 _action = action_table.c
 _IS_ACTION = sa.and_(_action.account_id == param("account_id"), _action.id == param("id"))
@@ -130,7 +130,7 @@ class _Correction:
             fault = f"createLead has no such value; known are {', '.join(_LEAD_VALUES)}"
             faults += [(name, fault) for name in values if name not in _LEAD_VALUES]
         if faults:
-            raise Semantic(listed(faults))
+            raise Semantic(listed(faults), fields=faults)
         if not self._is_update:
             values = {name: text.strip() for name, text in values.items()}
         before = values_of(self._action.summary.kind, self._action.request)
@@ -173,7 +173,7 @@ class _Correction:
             if problem.name in self._values or not mapped.properties
         ]
         if faults:
-            raise Semantic(listed(faults))
+            raise Semantic(listed(faults), fields=faults)
         return mapped.properties
 
     def apply(self, tx: Connection, by: Author) -> int:

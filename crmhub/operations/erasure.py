@@ -39,7 +39,7 @@ from crmhub.records.search.filters import iso
 
 # Shorter texts occur in texts about anybody.
 _SHORTEST_TEXT = 3
-_NEW_OUTAGE_REASON = "The CRM is away."
+_NEW_OUTAGE_REASON = "The CRM is unavailable."
 _NEW_DISCARD_REASON = "The reason named a person who was erased."
 
 _ACTIONS_OF_PERSON = sa.select(

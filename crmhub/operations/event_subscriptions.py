@@ -24,6 +24,7 @@ from crmhub.events.event_types import TEST, check_scopes, check_types
 from crmhub.events.sending import Attempt
 from crmhub.events.subscriptions import Subscription
 from crmhub.hub import Hub, in_transaction
+from crmhub.operations.form_versions import require_version, version_of
 from crmhub.secrets import SealBroken
 
 _LONGEST_URL = 2048
@@ -106,14 +107,17 @@ def change(
     state: Literal["active", "disabled"] | None = None,
     by: Author,
     caller: Caller | None = None,
+    expected: str | None = None,
 ) -> Subscription:
     """Set the URL, the types or the state of a subscription, and return it.
 
     None leaves a value unchanged. With the state "disabled", events that were not delivered yet
     fail; they can be replayed. "active" also activates a subscription that has ended or was
     switched off. `caller` is the API key that makes the change, if one does: a subscription whose
-    address or types it sets, or that it activates, ends with this key. Raises NotFound, Semantic if
-    a value is invalid, and Forbidden if the key lacks a scope of the types.
+    address or types it sets, or that it activates, ends with this key. `expected` is the
+    `target_version` that the caller saw; None skips this comparison. Raises NotFound, Semantic if a
+    value is invalid, Forbidden if the key lacks a scope of the types, and Conflict if the address
+    or the types differ from `expected`.
     """
     chosen = None if types is None else check_types(types)
     if url is not None:
@@ -126,6 +130,7 @@ def change(
         before, after = subscriptions.change(
             tx, account_id, id, url=url, types=chosen, state=state, caller=caller
         )
+        require_version(_target(before), expected, "The subscription was")
         was, became = _loggable(before), _loggable(after)
         if before.url != after.url and was["url"] == became["url"]:
             became["url"] += " (another path)"
@@ -134,6 +139,15 @@ def change(
         return after
 
     return hub.database.transact(work)
+
+
+def target_version(subscription: Subscription) -> str:
+    """Return the version of a subscription's address and types."""
+    return version_of(_target(subscription))
+
+
+def _target(subscription: Subscription) -> list[Any]:
+    return [subscription.url, list(subscription.types)]
 
 
 @in_transaction

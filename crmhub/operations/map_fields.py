@@ -7,10 +7,9 @@ field map with the properties of the account and of its CRM.
 from __future__ import annotations
 
 import difflib
-import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from crmhub import audit
 from crmhub.accounts import changes
@@ -33,6 +32,7 @@ from crmhub.helpers.actions import HELPERS, action_of
 from crmhub.helpers.attempts import Action, Mapped
 from crmhub.hub import Hub, in_transaction
 from crmhub.journal import action_queries
+from crmhub.operations.form_versions import require_version, version_of
 from crmhub.operations.mappable_properties import crm_properties, hub_labels, is_identity
 
 _LEAD = ("name", "email", "phone")
@@ -144,8 +144,11 @@ def fingerprint(account: Account) -> str:
 
     The digest differs if the connection or the field map has changed.
     """
-    text = f"{account.connection.id} {account.connection.field_map.to_json()}"
-    return hashlib.sha256(text.encode()).hexdigest()
+    return version_of(_state(account))
+
+
+def _state(account: Account) -> list[Any]:
+    return [account.connection.id, account.connection.field_map.to_json()]
 
 
 def set_field_map(
@@ -194,11 +197,7 @@ def _store(
     before = changes.locked(tx, account.id, hub.plans)
     if before.connection.id != account.connection.id:
         raise Conflict("The account's CRM was changed meanwhile. Nothing was saved.")
-    if expected is not None and expected != fingerprint(before):
-        raise Conflict(
-            "The field map was changed by somebody else meanwhile. Nothing was saved."
-            " Look at theirs, or save again to replace it."
-        )
+    require_version(_state(before), expected, "The field map was")
     after = changes.set_field_map(tx, account.id, field_map, hub.plans)
     audit.note(
         tx,

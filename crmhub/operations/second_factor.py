@@ -50,7 +50,8 @@ def turn_on(hub: Hub, user_id: str, sealed: str, code: str) -> list[str]:
     _limit(hub, user_id)
     step = second_factors.matching_step(secret, code)
     if step is None:
-        raise Semantic("The code is wrong. Check the clock of your phone, and enter the next code.")
+        message = "The code is wrong. Check the clock of your phone, and enter the next code."
+        raise Semantic(message, fields=[("code", message)])
 
     def work(tx: Connection) -> list[str]:
         login = _login(tx, user_id)
@@ -106,7 +107,8 @@ def _require_code(hub: Hub, tx: Connection, user_id: str, code: str) -> Login:
     if not login.totp:
         raise Conflict("The second factor is off already.")
     if not accept_code(hub, tx, login, code):
-        raise Semantic("The code is wrong, or was used before. Wait for the next code.")
+        message = "The code is wrong, or was used before. Wait for the next code."
+        raise Semantic(message, fields=[("code", message)])
     return login
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -25,10 +23,11 @@ from crmhub.adapter import (
 from crmhub.audit import Author
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
-from crmhub.errors import Conflict, Semantic
+from crmhub.errors import Semantic
 from crmhub.helpers.crm_connection import check, in_words, try_out
 from crmhub.hub import Hub, in_transaction
 from crmhub.operations import crm_secrets, switch_crm
+from crmhub.operations.form_versions import require_version, version_of
 from crmhub.operations.switch_crm import Decision
 
 # The id of a connection that is only tested, for its leases and budgets; stored ids start at 1.
@@ -79,10 +78,12 @@ def fingerprint(account: Account) -> str:
 
     The digest differs if the connection or a setting has changed.
     """
+    return version_of(_state(account))
+
+
+def _state(account: Account) -> Any:
     # Without the credentials, which an adapter renews by itself.
-    connection = account.connection
-    text = f"{connection.id} {json.dumps(dict(connection.settings), sort_keys=True)}"
-    return hashlib.sha256(text.encode()).hexdigest()
+    return [account.connection.id, dict(account.connection.settings)]
 
 
 def set_crm(
@@ -212,11 +213,7 @@ def base_of(hub: Hub, account: Account, crm: Crm) -> Account:
 
 def require_unchanged(account: Account, expected: str | None) -> None:
     """Raise Conflict if the `fingerprint` of the account is not `expected`; None is any."""
-    if expected is not None and expected != fingerprint(account):
-        raise Conflict(
-            "The account's CRM was changed by somebody else meanwhile, and nothing was saved."
-            " Look at theirs, or save once more to replace it."
-        )
+    require_version(_state(account), expected, "The account's CRM was")
 
 
 def check_crm(hub: Hub, client_id: str, crm: Crm | None = None) -> Fault | None:
@@ -338,7 +335,7 @@ def _require_own_secrets(hub: Hub, account: Account, crm: Crm) -> None:
             where = "secrets" if setting.secret else "settings"
             reason = (
                 "it is another address than before, to which stored secrets are not sent; send"
-                f" {', '.join(stored)} anew, or null to remove it"
+                f" {', '.join(stored)} again, or null to remove it"
             )
             labels = ", ".join(
                 one.label for one in load_adapter(hub, crm.adapter).settings if one.name in stored

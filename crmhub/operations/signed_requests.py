@@ -20,19 +20,19 @@ def sign_request(hub: Hub, account: Account, request_id: str, expires_at: int, p
 
 
 def open_request(
-    hub: Hub, signed: str, purpose: str, foreign: HubError, over: str
+    hub: Hub, signed: str, purpose: str, foreign: HubError, over: str | None
 ) -> tuple[Account, str]:
     """Return the account and the id of the request that a signed text names.
 
     Raises `foreign` if it was not signed for this purpose, and Conflict with the message `over` if
-    it has ended. Unless a user is signed in, this thread then works for the account
-    (`Database.bind_account`).
+    it has ended; None opens a request that has ended, too. Unless a user is signed in, this thread
+    then works for the account (`Database.bind_account`).
     """
     text, _, signature = signed.rpartition(".")
     if not same(signature, _signature(hub, text, purpose)):
         raise foreign
     client_id, request_id, expires_at = text.split(".")
-    if now_ms() >= int(expires_at):
+    if over is not None and now_ms() >= int(expires_at):
         raise Conflict(over)
     with hub.database.across_accounts():
         account = hub.load_account(client_id)

@@ -159,7 +159,7 @@ def require_decision(account: Account, count: int, decision: Decision | None) ->
         actions = f"{count} action{' is' if count == 1 else 's are'} queued"
         raise Conflict(
             f"queued: {actions} for {account.connection.adapter}; say finish (there), move"
-            " (to the new CRM, where the former one was not told of the person yet) or drop."
+            " (to the new CRM, where the former one does not have the contact yet) or drop."
         )
 
 

@@ -15,6 +15,7 @@ from crmhub.audit import SET, Author
 from crmhub.database.connection import Connection
 from crmhub.errors import Conflict, NotFound, Semantic
 from crmhub.hub import Hub, in_transaction
+from crmhub.operations.form_versions import require_version, version_of
 from crmhub.records.search.filters import iso
 
 _MOST_ACCOUNTS = 1_000
@@ -105,7 +106,8 @@ def invite(
     if user is None:
         user = users.create(tx, email, "", role=role, accounts=ids, invited_until=until)
     elif user.invited_until is None or user.disabled_at is not None:
-        raise Conflict(f"There is a user {user.email} already.")
+        message = f"There is a user {user.email} already."
+        raise Conflict(message, fields=[("email", message)])
     else:
         users.set_role(tx, user, role, ids)
         users.set_invited(tx, user, until)
@@ -176,7 +178,8 @@ def _invalid_link() -> NotFound:
 def repeated(password: str, again: str) -> str:
     """Return a new password that was entered twice; raises Semantic if the two differ."""
     if password != again:
-        raise Semantic("The two passwords differ. Enter the new password twice.")
+        message = "The two passwords differ. Enter the new password twice."
+        raise Semantic(message, fields=[("again", message)])
     return password
 
 
@@ -197,6 +200,15 @@ def _store_password(tx: Connection, user: User, stored_password: str, by: Author
     audit.note(tx, by, "change", "user", user.user_id, before=before, after=after)
 
 
+def access_version(user: User) -> str:
+    """Return the version of a user's role and accounts."""
+    return version_of(_access_state(user))
+
+
+def _access_state(user: User) -> list[Any]:
+    return [user.role, None if user.accounts is None else sorted(user.accounts)]
+
+
 @in_transaction
 def set_role(
     hub: Hub,
@@ -206,15 +218,19 @@ def set_role(
     client_ids: Collection[str] | None,
     *,
     by: Author,
+    expected: str | None = None,
 ) -> None:
     """Set the role and the accounts of a console user, and end the user's sessions.
 
     `client_ids` are the client ids of the accounts that the user may see, None for all accounts.
-    Nothing happens if both are the user's already. Raises NotFound if no user has this email,
-    Semantic if the role or an account is invalid, and Conflict if nobody else is an owner who can
-    sign in.
+    Nothing happens if both are the user's already. `expected` is the `access_version` that the
+    caller saw; None skips this comparison. Raises NotFound if no user has this email, Semantic if
+    the role or an account is invalid, and Conflict if nobody else is an owner who can sign in, or
+    if the user's access differs from `expected`.
     """
-    user, ids = users.load(tx, email), _account_ids(hub, tx, client_ids)
+    user = users.load(tx, email)
+    require_version(_access_state(user), expected, f"The access of {email} was")
+    ids = _account_ids(hub, tx, client_ids)
     if (user.role, user.accounts) == (role, ids):
         return
     users.set_role(tx, user, role, ids)

@@ -93,7 +93,7 @@ def test_every_fault_is_named_and_nothing_is_stored(database, configure, account
 
 def test_credentials_of_a_lost_key_can_be_given_anew(configure):
     configure(credentials={"access_token": "tok-123", "refresh_token": "r"})
-    with pytest.raises(Semantic, match=r"k1.*Give every secret of the adapter anew"):
+    with pytest.raises(Semantic, match=r"k1.*Give every secret of the adapter again"):
         configure(settings={"pages": "5"}, vault=OTHER_VAULT)
     changed = configure(
         credentials={"access_token": "tok-456", "refresh_token": ""}, vault=OTHER_VAULT

@@ -339,7 +339,7 @@ def test_redis_going_away_and_coming_back_is_told_once_each(redis_url, gate, mon
     assert limits.hit(who).remaining == 5
     told = [record.message for record in caplog.records]
     assert told == [
-        "Redis is away (ConnectionError); limits are held locally.",
+        "Redis is unavailable (ConnectionError); limits are held locally.",
         "Redis is back; limits are shared again.",
     ]
 

@@ -274,7 +274,7 @@ def test_what_goes_wrong_with_the_token_says_nothing_of_a_record(
 
 
 def test_a_refused_refresh_token_says_what_to_do() -> None:
-    with pytest.raises(Denied, match="connect the account anew"):
+    with pytest.raises(Denied, match="connect the account again"):
         make_grant(make_vault(refresh_token="other"), Issuer().exchange).token()
 
 

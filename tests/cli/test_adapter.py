@@ -195,4 +195,4 @@ def test_doctor_names_accounts_whose_crm_cannot_work(acme):
     found = {one["name"]: one for one in acme.json("doctor", code=1)["checks"]}
     assert found["adapter broken"]["state"] == "fail"
     assert found["account acme"]["state"] == "fail"
-    assert "Set the value anew" in found["account acme"]["message"]
+    assert "Set the value again" in found["account acme"]["message"]

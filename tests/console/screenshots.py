@@ -1,18 +1,18 @@
 """Photographs every page of the console: `python -m tests.console.screenshots DIR`.
 
 At the width of a desktop and of a phone, light and dark, over a hub with a few accounts: to look
-at. With `--axe FILE`, the axe.min.js of the npm package axe-core, it prints what axe finds on each
-page, and ends with 1 if it finds anything. It also prints the pages that are taller than 1,500 px
-on a desktop.
+at. It prints texts, buttons and links that are too faint, and with `--axe FILE`, the axe.min.js of
+the npm package axe-core, what axe finds on each page; it ends with 1 if there is anything. It also
+prints the pages that are taller than 1,500 px on a desktop.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -40,10 +40,11 @@ from crmhub.operations.set_crm import Crm
 from crmhub.operations.users import create_token, create_user, invite
 from crmhub.settings import Settings
 from tests import databases
-from tests.adapters.hubspot.hubspot_crm import TOKEN, HubSpotCrm
+from tests.adapters.hubspot.hubspot_crm import OAUTH, TOKEN, HubSpotCrm
 from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known
 from tests.clients import TESTS, Client
 from tests.console.chromium import FLAGS
+from tests.console.contrast import faint_texts
 from tests.console.past import HOUR, busy_week, put
 from tests.consoles import PASSWORD
 from tests.duplicates import listed_pair, merge
@@ -141,10 +142,17 @@ class Camera:
     only: str = ""
     findings: list[str] = field(default_factory=list)
     tall: list[str] = field(default_factory=list)
+    look: Callable[[str, Camera], None] | None = None
 
     def shoot(self, name: str) -> None:
-        """Write a picture of the present page, and note what axe finds on it and its height."""
+        """Write a picture of the present page, and note its faint texts, its faults and its height.
+
+        With `look`, nothing is written: it looks at the page under this name.
+        """
         if self.only not in name:
+            return
+        if self.look:
+            self.look(name, self)
             return
         self.page.screenshot(path=self.directory / f"{name}-{self.width}.png", full_page=True)
         height: int = self.page.evaluate("document.documentElement.scrollHeight")
@@ -154,6 +162,8 @@ class Camera:
             self.page.evaluate(self.axe)
             found: list[Any] = self.page.evaluate(_AXE)
             self.findings.extend(f"{name}-{self.width}: {finding}" for finding in found)
+        faint = faint_texts(self.page)
+        self.findings.extend(f"{name}-{self.width}: too faint: {one}" for one in faint)
 
     def open(self, path: str) -> None:
         self.page.goto(f"/console{path}")
@@ -224,6 +234,7 @@ def photograph(camera: Camera, names: dict[str, str]) -> None:
     camera.shoot("account-key")
     photograph_events(camera, names)
     photograph_import(camera, names["local"])
+    photograph_connect(camera, names)
     camera.open("/users")
     page.get_by_label("Email").fill(f"new-{camera.width}@example.com")
     page.get_by_role("button", name="Create the invitation").click()
@@ -315,6 +326,76 @@ def photograph_import(camera: Camera, client_id: str) -> None:
     camera.shoot("account-imports")
 
 
+def photograph_connect(camera: Camera, names: dict[str, str]) -> None:
+    """Connect an account to HubSpot: by an operator whom HubSpot sends back, and by a customer."""
+    operator, crm = camera.page, names["hubspot"]
+    operator.goto(f"/console/accounts/{names['northwind']}/crm?adapter=hubspot")
+    fill_in_app(operator, crm)
+    operator.get_by_role("button", name="Connect HubSpot").click()
+    operator.get_by_role("button", name="Deny").click()
+    operator.get_by_role("heading", name="Not connected").wait_for()
+    camera.shoot("connect-denied-operator")
+    operator.get_by_role("link", name="Back to the CRM settings").click()
+    camera.shoot("account-crm-typed")
+    operator.get_by_role("button", name="Create a link for a customer").click()
+    camera.shoot("account-crm-link")
+    link = operator.get_by_label("Link", exact=True).input_value()
+    browser, viewport = operator.context.browser, operator.viewport_size
+    assert browser
+    scheme: Literal["light", "dark"] = "dark" if camera.width.endswith("dark") else "light"
+    context = browser.new_context(viewport=viewport, color_scheme=scheme)
+    customer = replace(camera, page=context.new_page())
+    photograph_customer(customer, link, crm)
+    context.close()
+
+
+def fill_in_app(page: Page, crm: str) -> None:
+    """Type what Connect needs into the form of HubSpot: an address and an app."""
+    address = page.get_by_label("API address")
+    if not address.is_visible():
+        page.get_by_text("More settings").click()
+    address.fill(crm)
+    page.get_by_label("OAuth client id", exact=True).fill(OAUTH["client_id"])
+    page.get_by_label("OAuth client secret", exact=True).fill(OAUTH["client_secret"])
+
+
+def photograph_customer(camera: Camera, link: str, crm: str) -> None:
+    """Follow a customer's link: to each page on which it fails, and to its end."""
+    page, origin = camera.page, link.partition("/connect/")[0]
+    page.goto(link)
+    camera.shoot("connect-link")
+    # An answer without content: the page that leads to HubSpot stays.
+    page.route(f"{crm}/**", lambda route: route.fulfill(status=204))
+    page.get_by_role("button", name="Connect HubSpot").click()
+    page.get_by_role("heading", name="One moment").wait_for()
+    camera.shoot("connect-leave")
+    page.unroute(f"{crm}/**")
+    page.get_by_role("link", name="continue here").click()
+    page.get_by_role("button", name="Deny").click()
+    page.get_by_role("heading", name="Not connected").wait_for()
+    denied = page.url
+    camera.shoot("connect-denied")
+    page.goto(denied)
+    camera.shoot("connect-approval-used")
+    page.get_by_role("link", name="Try again").click()
+    page.get_by_role("button", name="Connect HubSpot").click()
+    page.get_by_role("button", name="Connect app").click()
+    page.get_by_role("heading", name="Connected").wait_for()
+    camera.shoot("connect-connected")
+    for name, address in (
+        ("connect-link-used", link),
+        ("connect-link-invalid", f"{origin}/connect/link/nobody.knows.it"),
+        ("connect-foreign", f"{origin}/connect/callback?state=x&code=y"),
+    ):
+        page.goto(address)
+        camera.shoot(name)
+    page.goto(f"{origin}/sign-in")
+    page.get_by_label("Email").fill(EMAIL)
+    page.get_by_label("Password").fill("not the right one")
+    page.get_by_role("button", name="Sign in").click()
+    camera.shoot("sign-in-refused")
+
+
 @contextmanager
 def sampled() -> Iterator[tuple[str, dict[str, str]]]:
     """Serve a hub with something to see; give its address, and what stands in paths."""
@@ -355,8 +436,8 @@ def _samples(hub: Hub, crm: str) -> dict[str, str]:
     local, ids = _account(hub, "Bäckerei Müller")
     closed, _ = _account(hub, "A customer who has left")
     change_account.change(hub, closed.client_id, {}, disabled=True, by=TESTS)
-    for name in ("Northwind Traders", "A name that is much longer than anybody would have thought"):
-        _account(hub, name)
+    northwind, _ = _account(hub, "Northwind Traders")
+    _account(hub, "A name that is much longer than anybody would have thought")
     busy_week(hub, local)
     followed = _subscriptions(hub, local)
     bot = Client(create_app(hub.settings), local, ids)
@@ -372,6 +453,7 @@ def _samples(hub: Hub, crm: str) -> dict[str, str]:
         "setup": link.path.removeprefix("/console"),
         "acme": acme.client_id,
         "local": local.client_id,
+        "northwind": northwind.client_id,
         "user": one.user_id,
         "link": invitation,
         **calls,

@@ -15,7 +15,7 @@ from crmhub.operations import alerts
 from crmhub.operations.queue_statistics import QueueGauges
 from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known
 from tests.clients import TESTS
-from tests.consoles import text_of
+from tests.consoles import fault_of, text_of
 from tests.journal.working import change, rows, states, work_off
 
 HOSTILE = "<script>alert(1)</script>\u202e🦊" + "x" * 65_000
@@ -106,15 +106,17 @@ def test_the_list_is_narrowed(client, hub, operator, given, count):
     ("given", "words"),
     [
         ({"account": "nobody"}, "nobody"),
-        ({"state": "lost"}, "state: 'lost' is not known; use running, queued"),
-        ({"helper": "x,createLead"}, "helper: 'x' is not known; use createLead"),
-        ({"olderThan": "soon"}, "Older than: 'soon' is not a number and s, m, h, d or w"),
+        ({"state": "lost"}, "'lost' is not known; use running, queued"),
+        ({"helper": "x,createLead"}, "'x' is not known; use createLead"),
+        ({"olderThan": "soon"}, "'soon' is not a number and s, m, h, d or w"),
     ],
 )
-def test_a_filter_that_cannot_be_is_said_so_above_the_form(operator, given, words):
+def test_the_error_of_a_filter_stands_at_its_field(operator, given, words):
     answer = operator.get("/activity", query_string=given)
     assert answer.status_code in (400, 404)
-    assert words in text_of(answer)
+    (name,) = given
+    assert words in fault_of(answer, name)
+    assert answer.text.count(" autofocus") == 1
     assert 'name="reason"' in answer.text
 
 
@@ -359,7 +361,7 @@ def test_another_property_is_added_to_a_deal(client, hub, operator):
     ("changed", "status", "words"),
     [
         ({}, 422, "No value differs"),
-        ({"email": "<b>nobody</b>"}, 422, "email: "),
+        ({"email": "<b>nobody</b>"}, 422, "Correct the marked fields."),
         ({"name": "Bea", "seen": "7"}, 409, "somebody else"),
     ],
 )
@@ -373,6 +375,7 @@ def test_a_correction_that_cannot_be_keeps_what_was_typed(
     assert words in text_of(answer)
     if "email" in changed:
         assert 'value="&lt;b&gt;nobody&lt;/b&gt;"' in answer.text
+        assert fault_of(answer, "value-2")
     assert states(hub, client) == ["dead"]
 
 

@@ -13,7 +13,7 @@ from werkzeug.test import TestResponse
 
 from tests.adapters.hubspot.hubspot_crm import OAUTH, HubSpotCrm
 from tests.clients import Client
-from tests.consoles import Operator, text_of, value_of
+from tests.consoles import Operator, fault_of, open_console, text_of, value_of
 
 pytestmark = pytest.mark.databases("sqlite")
 PUBLIC = "https://hub.example.com"
@@ -107,6 +107,42 @@ def test_what_is_no_link_and_no_approval_is_told(app: flask.Flask, place: str) -
     page = Operator(app).get(place)
     assert page.status_code in (403, 404)
     assert "Not connected" in text_of(page)
+
+
+def test_a_customer_whose_form_is_refused_sees_the_customers_page(app: flask.Flask) -> None:
+    page = Operator(app).open("POST", "/connect/link/x")
+    assert page.status_code == 403
+    assert "Not connected" in text_of(page)
+    assert "theme.css" in page.text
+    assert "/console/accounts" not in page.text
+
+
+def test_what_was_typed_stays_after_a_failed_visit(
+    app: flask.Flask, operator: Operator, path: str
+) -> None:
+    with HubSpotCrm() as crm:
+        state = target(operator.send(f"{path}/connect", form(crm.url), at=path))["state"]
+        denied = {"state": state, "error": "access_denied"}
+        page = operator.get("/connect/callback", query_string=denied)
+        back = re.search(r'href="/console(/accounts/[^"]+typed=[^"]+)"', page.text)
+        assert back is not None
+        page = operator.get(html.unescape(back[1]))
+        assert f'value="{crm.url}"' in page.text
+        # Secrets are kept, and shown nowhere.
+        assert OAUTH["client_secret"] not in page.text
+        visit = re.search(r'name="typed" value="([^"]+)"', page.text)
+        assert visit is not None
+        again = {**form(crm.url), "typed": visit[1]}
+        again |= {"secret.client_id": "", "secret.client_secret": ""}
+        page = operator.send(f"{path}/connect", again, at=path)
+        assert target(page)["client_id"] == OAUTH["client_id"]
+        elsewhere = again | {"setting.base_url": "https://thief.example"}
+        page = operator.send(f"{path}/connect", elsewhere, at=path)
+        assert "For another address, enter again" in fault_of(page, "setting.base_url")
+        # Nobody else gets them.
+        other = open_console(app)
+        page = other.send(f"{path}/connect", again, at=path)
+        assert fault_of(page, "secret.client_secret")
 
 
 def test_a_form_without_its_token_connects_nothing(operator: Operator, path: str) -> None:

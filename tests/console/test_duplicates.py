@@ -7,6 +7,7 @@ import re
 import pytest
 
 from crmhub.hub import Hub
+from tests.api.helpers.helper_calls import known as create_lead
 from tests.consoles import open_console, text_of
 from tests.duplicates import PHONE, dismiss, listed_pair, merge, pair_of, two_contacts
 from tests.fakes import FAKE, FakeAdapter, adapters, fake_client
@@ -198,6 +199,25 @@ def test_contacts_of_another_crm_lead_to_their_pages(elsewhere):
     assert answer.status_code == 303
     assert pair_of(hub, client, "c-1", "c-2").state == "merged"
     assert "merged" in text_of(operator.get(path(client, "c-1", "c-2")))
+
+
+def test_contacts_of_another_crm_are_listed_by_name(elsewhere):
+    operator, client, hub = elsewhere
+    hub_id = create_lead(client, "t-1", name="Bea Berg", email="bea@example.com")
+    listed_pair(hub, client, "c-1", hub_id)
+    page = text_of(operator.get(path(client)))
+    # The hub knows the lead's name; the CRM tells the others'.
+    assert f"Bea Berg, bea@example.com {hub_id}" in page
+    assert "Ann c-1" in page
+    assert "b@x.org c-2" in page
+    pair = text_of(operator.get(path(client, "c-1", "c-2")))
+    assert "Ann c-1 and b@x.org c-2" in pair
+    # Without an answer of the CRM, the ids remain.
+    hub.journal.open_circuit(client.account, "It answered 503.")
+    page = text_of(operator.get(path(client)))
+    assert "Bea Berg" in page
+    assert "Ann" not in page
+    assert "c-1" in page
 
 
 def test_a_crm_that_is_away_and_one_that_has_merged_them_are_told(elsewhere, monkeypatch):

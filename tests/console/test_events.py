@@ -16,7 +16,7 @@ from tests.api.helpers.helper_calls import known
 from tests.clients import TESTS, Client
 from tests.clocks import next_ms
 from tests.console.test_roles import signed_in
-from tests.consoles import Operator, text_of, value_of
+from tests.consoles import Operator, fault_of, text_of, value_of
 from tests.events.receivers import HOOK, receiving, subscribe
 
 # The queries behind the pages are tested on each database.
@@ -92,7 +92,7 @@ def test_every_type_can_be_ticked(hub: Hub, client: Client, operator: Operator) 
     ("url", "types", "words"),
     [
         ("http://10.0.0.1/<x>", ["deal.updated"], "10.0.0.1"),
-        (HOOK, [], "name at least one type"),
+        (HOOK, [], "Name at least one type"),
         (HOOK, ["deal.lost"], "no type 'deal.lost'"),
     ],
     ids=["private", "none", "unknown"],
@@ -121,7 +121,10 @@ def test_a_subscription_is_changed(hub: Hub, client: Client, operator: Operator)
     found = event_subscriptions.find(hub, client.account.client_id, id)
     assert (found.url, found.types) == (f"{HOOK}2", ("ticket.created",))
     refused = operator.send(path(client, id, "change"), {"url": HOOK, "type": []})
-    assert (refused.status_code, "name at least one type" in text_of(refused)) == (422, True)
+    assert (refused.status_code, "Name at least one type" in fault_of(refused, "type")) == (
+        422,
+        True,
+    )
 
 
 def test_a_subscription_is_disabled_activated_and_removed(

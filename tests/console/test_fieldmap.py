@@ -15,7 +15,7 @@ from crmhub.operations import map_fields, set_crm
 from crmhub.operations.set_crm import Crm
 from tests.api.helpers.helper_calls import lead
 from tests.clients import TESTS
-from tests.consoles import open_console, text_of
+from tests.consoles import fault_of, open_console, text_of
 from tests.fakes import FAKE, adapters, fake_client, hubspot_client
 
 pytestmark = pytest.mark.databases("sqlite")
@@ -169,8 +169,9 @@ def test_a_fault_stands_with_its_rule_and_keeps_what_was_typed(
 def test_two_rules_of_one_name_are_a_fault_of_the_second(operator, path):
     twice = rule(name="x", to="city") | rule(number=1, name="x", to="jobtitle")
     answer = operator.send(path, twice)
-    assert "contacts, rule 2.name : two rules have this name" in text_of(answer)
-    assert 'id="w-contacts.1.name"' in answer.text
+    assert "Contacts, rule 2, Bot's property : two rules have this name" in text_of(answer)
+    assert fault_of(answer, "contacts.1.name") == "two rules have this name; remove one"
+    assert answer.text.count(" autofocus") == 1
 
 
 def test_names_that_look_like_paths_are_told_apart(hub, client):
@@ -278,8 +279,8 @@ def test_a_preview_of_the_newest_call(client, operator, path):
 @pytest.mark.parametrize(
     ("form", "status", "said"),
     [
-        ({"helper": "getRandomInt"}, 400, "must be one of createLead"),
-        ({"sample": "city"}, 422, "Properties: line 1: write"),
+        ({"helper": "getRandomInt"}, 400, "Must be one of createLead"),
+        ({"sample": "city"}, 422, "Line 1: write"),
         ({"sample": "city = 1"}, 422, "createLead takes name, email, phone"),
         ({**rule(name="x", to="email")}, 422, "email already goes to the CRM's email"),
     ],

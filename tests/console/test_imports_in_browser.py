@@ -12,7 +12,7 @@ from crmhub.records.search.query import Query
 from crmhub.secrets import BASE36, token
 from tests.clients import TESTS
 from tests.console.conftest import Served, signed_in
-from tests.console.test_in_browser import FAINT
+from tests.console.contrast import faint_texts
 
 pytestmark = pytest.mark.databases("sqlite")
 
@@ -26,7 +26,7 @@ def _file(rows: int, width: int) -> FilePayload:
 
 def assert_readable(page: Page) -> None:
     """Text stands out by 4.5 to 1, and nothing is wider than a phone."""
-    assert page.evaluate(FAINT) == []
+    assert faint_texts(page) == []
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.set_viewport_size({"width": 1280, "height": 720})

@@ -28,7 +28,8 @@ def test_one_signs_in_opens_an_account_and_signs_out(
     page.get_by_label("Password").fill("not the right one")
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("alert")).to_have_text("The email or the password is wrong.")
-    page.get_by_label("Password").fill(PASSWORD)
+    expect(page.get_by_label("Password")).to_be_focused()
+    page.keyboard.type(PASSWORD)
     page.keyboard.press("Enter")
     page.get_by_label("Name").fill(name)
     page.get_by_role("button", name="Create account").click()
@@ -55,10 +56,9 @@ def test_a_double_click_shows_the_one_key_it_makes(page: Page, served: Served) -
     expect(page.locator("tbody tr")).to_have_count(2)
 
 
-def test_no_page_is_faint_or_too_tall_or_wider_than_a_phone_or_complained_of(
+def test_no_page_is_too_tall_or_wider_than_a_phone_or_complained_of(
     page: Page, served: Served
 ) -> None:
-    """Text stands out by 4.5 to 1, which WCAG 2.2 demands (1.4.3), light and dark."""
     complaints: list[str] = []
 
     def hear(message: ConsoleMessage) -> None:
@@ -66,8 +66,6 @@ def test_no_page_is_faint_or_too_tall_or_wider_than_a_phone_or_complained_of(
         if message.type in ("error", "warning"):
             complaints.append(message.text)
 
-    # Colours change at once.
-    page.emulate_media(reduced_motion="reduce")
     page.on("console", hear)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     asked: list[str] = []
@@ -77,10 +75,6 @@ def test_no_page_is_faint_or_too_tall_or_wider_than_a_phone_or_complained_of(
     for shown, path in PAGES:
         page.set_viewport_size({"width": 1280, "height": 720})
         page.goto(f"/console{path.format(acme=account.client_id, local=account.client_id)}")
-        assert page.evaluate(FAINT) == [], path
-        page.emulate_media(color_scheme="dark")
-        assert page.evaluate(FAINT) == [], f"{path}, dark"
-        page.emulate_media(color_scheme="light")
         # How tall lists are follows from what other tests have left in them.
         if shown.startswith("account-"):
             assert page.evaluate("document.documentElement.scrollHeight") <= TALLEST, path
@@ -90,31 +84,6 @@ def test_no_page_is_faint_or_too_tall_or_wider_than_a_phone_or_complained_of(
         assert complaints == [] or shown == "error"
     origin = page.url.partition("/console")[0]
     assert [url for url in asked if not url.startswith((f"{origin}/", "data:"))] == []
-
-
-FAINT = """() => {
-  const parts = (color) => color.match(/[\\d.]+/g).map(Number);
-  const over = ([r, g, b, a = 1], below) =>
-    [r, g, b].map((part, i) => part * a + below[i] * (1 - a));
-  const light = (color) => {
-    const [r, g, b] = color.map((part) => ((part / 255 + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
-  };
-  const behind = (element) =>
-    element
-      ? over(parts(getComputedStyle(element).backgroundColor), behind(element.parentElement))
-      : [255, 255, 255];
-  const contrast = (element) => {
-    const ground = behind(element);
-    const [one, other] = [over(parts(getComputedStyle(element).color), ground), ground].map(light);
-    return Math.max(one, other) / Math.min(one, other);
-  };
-  return [...document.querySelectorAll("main *, header *")]
-    .filter((one) => one.offsetParent && [...one.childNodes].some(
-      (node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim()))
-    .filter((one) => contrast(one) < 4.5)
-    .map((one) => `${one.outerHTML.slice(0, 80)} ${contrast(one).toFixed(2)}`);
-}"""
 
 
 def test_the_keyboard_alone_is_enough(page: Page) -> None:

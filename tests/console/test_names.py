@@ -7,10 +7,11 @@ import re
 
 import pytest
 
+from crmhub.operations import change_account
 from tests.api.helpers.helper_calls import CREATE_DEAL, known
-from tests.clients import open_client
+from tests.clients import TESTS, open_client
 from tests.console.past import HOUR, put
-from tests.consoles import text_of
+from tests.consoles import fault_of, text_of
 from tests.journal.working import change, rows
 
 # The queries behind the pages are tested on each database.
@@ -54,6 +55,22 @@ def test_a_contact_without_a_name_is_shown_by_what_there_is(hub, client, operato
         assert shown in text_of(page)
 
 
+def test_accounts_are_read_and_found_by_their_names(hub, client, operator):
+    name = f"Bäckerei {client.account.client_id}"
+    change_account.change(hub, client.account.client_id, {"name": name}, by=TESTS)
+    known(client, name="Ann Lee")
+    (action_id,) = rows(hub, client, "id")[0]
+    put(hub, client.account, (2 * HOUR, HOUR, "dead"))
+    for path in ("/activity", "/audit", "/activity/charts"):
+        page = operator.get(path, query_string={"account": name.upper()})
+        assert page.status_code == 200, path
+    assert f"Account {name}" in text_of(operator.get(f"/activity/{action_id}"))
+    query = {"account": client.account.client_id, "state": "dead"}
+    confirm = text_of(operator.get("/activity/discard", query_string=query))
+    assert f"Account {name} State failed" in confirm
+    assert name in text_of(operator.get("/audit", query_string={"account": name}))
+
+
 def test_numbers_of_charts_lead_to_their_actions(hub, client, operator):
     put(hub, client.account, *[(2 * HOUR, HOUR, "done")] * 3, (2 * HOUR, HOUR, "refused"))
     put(hub, client.account, (2 * HOUR, HOUR, "dead"), (26 * HOUR, HOUR, "done"))
@@ -67,10 +84,10 @@ def test_numbers_of_charts_lead_to_their_actions(hub, client, operator):
 
 @pytest.mark.parametrize("name", ["acceptedFrom", "acceptedUntil", "endedFrom", "endedUntil"])
 @pytest.mark.parametrize("given", ["soon", "0001-01-01", "9999-12-31", "2026-13-01", "-1"])
-def test_a_time_that_is_none_is_said_so_above_the_form(operator, name, given):
+def test_the_error_of_a_time_stands_at_its_field(operator, name, given):
     answer = operator.get("/activity", query_string={name: given})
     assert answer.status_code == 400
-    assert "is no time; write 2026-11-26 14:00, in UTC." in text_of(answer)
+    assert "is not a time. Write 2026-11-26 14:00, in UTC." in fault_of(answer, name)
 
 
 def test_a_time_may_name_its_zone(hub, client, operator):

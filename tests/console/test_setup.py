@@ -110,7 +110,7 @@ def test_a_commands_link_works_beside_other_users_and_replaces_the_former_link(n
     ("email", "password", "again", "status", "words"),
     [
         ("nobody", PASSWORD, PASSWORD, 422, "is not an email address"),
-        ("a@example.com", "short", "short", 422, "it has 5 characters; give 12"),
+        ("a@example.com", "short", "short", 422, "It has 5 characters; give 12"),
         ("a@example.com", PASSWORD, "another password", 422, "The two passwords differ."),
         ("taken", PASSWORD, PASSWORD, 409, ""),
     ],

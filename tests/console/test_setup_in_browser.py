@@ -11,7 +11,7 @@ from crmhub.database.connection import now_ms
 from crmhub.operations import setup_link
 from tests.clients import TESTS
 from tests.console.conftest import Served
-from tests.console.test_in_browser import FAINT
+from tests.console.contrast import faint_texts
 from tests.consoles import PASSWORD, unused_email
 
 pytestmark = pytest.mark.databases("sqlite")
@@ -30,7 +30,7 @@ def test_a_newcomer_creates_their_user_with_the_keyboard_and_lands_in_the_consol
             page.goto(path)
             expect(page.get_by_role("heading", level=1)).to_have_text(heading)
             assert page.evaluate("document.documentElement.scrollWidth") <= width
-            assert page.evaluate(FAINT) == []
+            assert faint_texts(page) == []
     for text in (email, PASSWORD, PASSWORD):
         page.keyboard.type(text)
         page.keyboard.press("Tab")

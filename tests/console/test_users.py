@@ -77,7 +77,7 @@ def test_an_invited_user_joins_by_a_link_with_the_role_that_was_set(app, hub, op
         ({"email": "nobody", "role": "reader"}, "is not an email address"),
         ({"email": "a@example.com", "role": "emperor"}, "There is no role 'emperor'"),
         ({"email": "a@example.com", "role": "owner", "scope": "some", "accounts": "demo"}, "demo"),
-        ({"email": "a@example.com", "role": "reader", "scope": "some"}, "choose 1 to"),
+        ({"email": "a@example.com", "role": "reader", "scope": "some"}, "Choose 1 to"),
     ],
 )
 def test_an_invitation_that_cannot_be_is_shown_again(operator, form, words):

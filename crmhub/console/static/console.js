@@ -49,15 +49,41 @@ function enableCopy(button) {
 
 enableCopying(document);
 
+// Shows other content in a place. The focus stays on the element that has the same id there, or
+// that stands where the focused one stood.
+function replaceContent(place, content) {
+  const controls = () => [...place.querySelectorAll("a[href], button, input, select, textarea, summary")];
+  const focused = document.activeElement;
+  const index = controls().indexOf(focused);
+  place.replaceChildren(...content);
+  if (index >= 0) {
+    const same = focused.id && document.getElementById(focused.id);
+    (same || controls()[index] || place.closest("main"))?.focus({ preventScroll: true });
+  }
+}
+
+// The field with the first error has the cursor, also where it is folded away.
+const wrong = document.querySelector("main [aria-invalid=true]");
+if (wrong) {
+  for (let fold = wrong.closest("details"); fold; fold = fold.parentElement.closest("details")) {
+    fold.open = true;
+  }
+  wrong.focus();
+}
+
 // A button whose answer is shown in its place on this page, so that what was typed stays.
 // Without this file the answer is a page of its own.
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-into]");
   if (button) {
     event.preventDefault();
+    if (button.getAttribute("aria-disabled") === "true") {
+      return;
+    }
     const place = document.getElementById(button.dataset.into);
     const label = button.textContent;
-    button.disabled = true;
+    // A disabled button would lose the focus.
+    button.setAttribute("aria-disabled", "true");
     button.textContent = "Waiting …";
     try {
       const answer = await fetch(button.hasAttribute("formaction") ? button.formAction : button.form.action, {
@@ -68,17 +94,18 @@ document.addEventListener("click", async (event) => {
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       const told = page.getElementById(button.dataset.into);
       if (!told) {
-        // Another page than this one: the session is over, or the hub is away.
+        // Another page than this one: the session is over, or the hub is unavailable.
         location.reload();
         return;
       }
-      place.replaceChildren(...told.children);
+      replaceContent(place, told.children);
+      enableCopying(place);
       showFaults(page);
       place.scrollIntoView({ block: "nearest" });
     } catch {
       place.textContent = "The hub is unreachable. Try again.";
     }
-    button.disabled = false;
+    button.removeAttribute("aria-disabled");
     button.textContent = label;
   }
 });
@@ -101,7 +128,7 @@ for (const button of document.querySelectorAll("[data-add]")) {
   });
 }
 
-// A part of the page that goes on changing is fetched anew, until it says that it is complete.
+// A part of the page that goes on changing is fetched again, until it says that it is complete.
 // Without this file a link leads to the page again.
 for (const part of document.querySelectorAll("[data-refresh]")) {
   const refresh = async () => {
@@ -113,7 +140,7 @@ for (const part of document.querySelectorAll("[data-refresh]")) {
         location.reload();
         return;
       }
-      part.replaceChildren(...fresh.childNodes);
+      replaceContent(part, fresh.childNodes);
     } catch {
       // The hub cannot be reached just now; the next time may succeed.
     }
@@ -127,9 +154,14 @@ function showFaults(page) {
   for (const fault of document.querySelectorAll("[data-fault]")) {
     const text = page.getElementById(fault.id)?.textContent ?? "";
     const field = document.getElementById(fault.dataset.fault);
+    if (!field || fault.textContent === text) {
+      continue;
+    }
     fault.textContent = text;
     field.classList.toggle("is-invalid", text !== "");
     field.setAttribute("aria-invalid", String(text !== ""));
+    const others = (field.getAttribute("aria-describedby") ?? "").split(" ").filter((id) => id && id !== fault.id);
+    field.setAttribute("aria-describedby", [...(text ? [fault.id] : []), ...others].join(" "));
     if (text && field.closest("details")) {
       field.closest("details").open = true;
     }
@@ -163,7 +195,7 @@ for (const select of document.querySelectorAll("[data-follow]")) {
         return;
       }
       places.forEach((place, i) => {
-        place.replaceChildren(...found[i].childNodes);
+        replaceContent(place, found[i].childNodes);
         enableCopying(place);
       });
       document.getElementById("outcome")?.replaceChildren();
@@ -274,7 +306,7 @@ for (const place of document.querySelectorAll("[data-live]")) {
             [...place.querySelectorAll("input[name=id]:checked")].map((box) => box.value),
           );
           shown = part.innerHTML;
-          place.replaceChildren(...part.childNodes);
+          replaceContent(place, part.childNodes);
           for (const box of place.querySelectorAll("input[name=id]")) {
             box.checked = checked.has(box.value);
           }
@@ -287,7 +319,7 @@ for (const place of document.querySelectorAll("[data-live]")) {
           return;
         }
       } catch {
-        // The hub is away for a moment; the next time it may answer.
+        // The hub is unavailable; the next time it may answer.
       }
       took = Date.now() - began;
     }

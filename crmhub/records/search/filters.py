@@ -73,7 +73,7 @@ def parse(filters: Sequence[Filter], catalogue: Catalogue, *, region: str) -> li
         for place, why in _shape(search_filter)
     ]
     if malformed:
-        raise BadRequest(listed(malformed))
+        raise BadRequest(listed(malformed), fields=malformed)
     conditions = []
     problems = []
     for i, search_filter in enumerate(filters):
@@ -98,7 +98,7 @@ def parse(filters: Sequence[Filter], catalogue: Catalogue, *, region: str) -> li
                 except values.InvalidValue as invalid:
                     problems.append((f"filters[{i}].values[{j}]", str(invalid)))
     if problems:
-        raise Semantic(listed(problems))
+        raise Semantic(listed(problems), fields=problems)
     return combine(conditions) if len(conditions) > 1 else conditions
 
 

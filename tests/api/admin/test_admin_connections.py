@@ -135,7 +135,7 @@ def test_a_stored_secret_is_sent_to_no_other_address(
         ):
             message = refused(answer, 422)
             assert message.startswith("settings.base_url: it is another address than before")
-            assert "send access_token anew" in message
+            assert "send access_token again" in message
         assert stored(admin, client)["settings"] == {"base_url": fake.url}
         anew = {**elsewhere, "secrets": {"access_token": thief.token}}
         assert put(admin, client, anew).status_code == 200
@@ -158,7 +158,7 @@ def test_a_stored_secret_is_sent_to_no_other_address_that_is_a_secret(
         assert put(admin, client, {**body, "secrets": both}).status_code == 200
         message = refused(put(admin, client, {**body, "secrets": {"webhook_url": theirs}}), 422)
         assert message.startswith("secrets.webhook_url: it is another address than before")
-        assert "send access_token anew" in message
+        assert "send access_token again" in message
         astray = {"crm": "x", "webhook_url": theirs}
         message = refused(put(admin, client, {**body, "settings": astray}), 422)
         assert "webhook_url: Fake has no such setting" in message

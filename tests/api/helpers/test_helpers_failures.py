@@ -62,8 +62,8 @@ FAILURES = [
     (BadConfig("the address is wrong"), "60", "connection to its CRM (fake) does not work"),
     (Denied("the token is revoked"), "60", "the token is revoked"),
     (Throttled("burst", retry_after=7.2, scope="burst"), "8", "wants fewer calls"),
-    (Unavailable("no route"), "5", "is away; nothing was written"),
-    (Unavailable("moving", retry_after=3600), "3600", "is away"),
+    (Unavailable("no route"), "5", "is unavailable; nothing was written"),
+    (Unavailable("moving", retry_after=3600), "3600", "is unavailable"),
     (Uncertain("read timeout"), "5", "is not known"),
 ]
 failing = pytest.mark.parametrize(

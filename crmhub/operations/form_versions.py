@@ -1,0 +1,26 @@
+"""Versions of what a form shows, so that an older form does not overwrite a newer state."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from crmhub.errors import ChangedMeanwhile
+
+
+def version_of(state: Any) -> str:
+    """Return a digest of a state, made of JSON values; it differs if the state differs."""
+    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
+
+
+def require_version(state: Any, expected: str | None, what: str) -> None:
+    """Raise ChangedMeanwhile if the state is not the `expected` version; None is any.
+
+    `what` names the state at the beginning of the message.
+    """
+    if expected is not None and expected != version_of(state):
+        raise ChangedMeanwhile(
+            f"{what} changed by somebody else meanwhile, and nothing was saved. Check the present"
+            " values, and save again."
+        )
