@@ -49,6 +49,7 @@ endpoints of `/_control`. A subclass says what its CRM does:
 - `authorizing`: `Authorizations`, the OAuth page with its codes and PKCE
 - `faults`: `Fault`, and which calls it strikes
 - `control`: the endpoints of `/_control` and the settings that they change
+- `records_page`: the page at `/`, on which a person reads the records
 - `command`: the options and the serving loop of `crmhub fake NAME`, found by the entry point group
   `crmhub.fakes`
 

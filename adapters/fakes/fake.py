@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar, Self
 
-from adapters.fakes import control
+from adapters.fakes import control, records_page
 from adapters.fakes.answers import Answer, Refused
 from adapters.fakes.faults import Fault, Faults
 from adapters.fakes.limits import AtOnce, RetryAfter, Window
@@ -132,6 +132,10 @@ class Fake(ABC):
     def linked(self, kind: str, id_: str, to: str) -> list[str]:
         """Return the ids of the records of the kind `to` that are linked to a given record."""
 
+    def readable(self, kind: str, record: Record) -> Mapping[str, Any]:
+        """Return a record's properties under names that a person can read, for the page at `/`."""
+        return record.properties
+
     def costs(self, received: Received) -> Sequence[tuple[Window, int]]:
         """Return the rate limits under which a call counts, each with the call's cost."""
         return ()
@@ -248,6 +252,8 @@ class Fake(ABC):
     def _responded(self, server: Server, received: Received) -> Sent:
         if received.path.startswith(control.PREFIX):
             return Sent(control.answer(self, received.method, received.path, received.body))
+        if received.path == records_page.PATH and received.method in ("GET", "HEAD"):
+            return Sent(records_page.answer(self))
         came = time.monotonic()
         sent = self._sent(server, received)
         nothing = sent.fault is not None and sent.fault.kind in ("reset", "close")

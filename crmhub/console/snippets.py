@@ -1,7 +1,8 @@
 """Snippets that call a webhook helper, to be copied by bot builders.
 
 They are for curl, for a bot builder's HTTP block, for n8n and for Node-RED. The snippets for n8n
-and Node-RED chain: each hands the bot's variables on, with the contactId that it was answered.
+and Node-RED chain: each hands the bot's variables on, with the ids that the helpers answered and
+the names of the helpers that failed. A failed call does not end the chain.
 The pages under docs/builders print the same snippets.
 """
 
@@ -13,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+RESULTS = ("contactId", "dealId", "ticketId", "failed")
+"""The results of a chain for n8n or Node-RED; `failed` is names of helpers, joined by commas."""
 SECRET_HEADER = "X-Webhook-Secret"
 _SECRET = "the webhook secret"
 
@@ -75,6 +78,10 @@ HELPERS = (
         {"min": 1, "max": 3},
     ),
 )
+# A bot's former results are not those of a new chain.
+_NOTHING_YET = "{ dealId: '', ticketId: '', failed: '' }"
+# How JavaScript goes on after a variable that a bot may not have, so that the hub takes the body.
+_IF_MISSING = {"city": " ?? null", "contactnumber": " || '-'"}
 _SAMPLES = {
     "contactToken": "chat-17",
     "name": "Katherine Johnson",
@@ -122,16 +129,16 @@ def n8n(helper: Helper, url: str, *, secret: bool) -> str:
 
     The first node takes the bot's variables: those of the snippet before, the body that a Webhook
     node received, or else the whole item. The second one calls the helper. The last one returns the
-    answer, and under `bot` the variables for the next snippet. With `secret`, the nodes send a
-    placeholder for the webhook secret.
+    answer and the RESULTS, and under `bot` the variables for the next snippet. With `secret`, the
+    nodes send a placeholder for the webhook secret.
     """
     return json.dumps(_n8n_nodes(helper, url, secret), indent=2, ensure_ascii=False)
 
 
 def n8n_workflow(calls: Sequence[tuple[Helper, str]], *, secret: bool) -> str:
-    """Return the JSON of an n8n workflow: a Webhook node, then the snippets of `calls` in a row.
+    """Return the JSON of an n8n workflow: a Webhook node, the snippets of `calls`, the answer.
 
-    `calls` are helpers with their URLs.
+    `calls` are helpers with their URLs. The workflow answers with the RESULTS.
     """
     parts = [_n8n_nodes(helper, url, secret) for helper, url in calls]
     webhook = {
@@ -155,35 +162,44 @@ def n8n_workflow(calls: Sequence[tuple[Helper, str]], *, secret: bool) -> str:
         connections.update(part["connections"])
         connections[last] = _n8n_wire(part["nodes"][0]["name"])
         last = part["nodes"][-1]["name"]
+    answer = _n8n_set("Answer", f"{{ {_ids('$json')} }}", 660)
+    nodes.append({**answer, "position": [660, 180 * (len(parts) - 1)]})
+    connections[last] = _n8n_wire(answer["name"])
     return json.dumps({"nodes": nodes, "connections": connections}, indent=2, ensure_ascii=False)
 
 
 def _n8n_nodes(helper: Helper, url: str, secret: bool) -> dict[str, Any]:
     variables, answer = f"{helper.name} variables", f"{helper.name} answer"
-    sent = f"$('{variables}').item.json"
+    new_chain = f"Object.assign({{}}, $json.body || $json, {_NOTHING_YET})"
+    merged = "Object.assign({}, $json, results, { bot: Object.assign({}, bot, results) })"
+    results = _results(helper, "$json", "bot")
     parameters: dict[str, Any] = {
         "method": "POST",
         "url": url,
         "sendBody": True,
         "specifyBody": "json",
         "jsonBody": f"={{{{ JSON.stringify({javascript(helper.body, '$json')}) }}}}",
-        "options": {"timeout": 30_000},
+        # The answer to a refused call has the reason.
+        "options": {"timeout": 30_000, "response": {"response": {"neverError": True}}},
     }
     if secret:
         parameters["sendHeaders"] = True
         parameters["headerParameters"] = {"parameters": [{"name": SECRET_HEADER, "value": _SECRET}]}
     nodes = [
-        _n8n_set(variables, "$json.bot || $json.body || $json", 0),
+        _n8n_set(variables, f"$json.bot || {new_chain}", 0),
         {
             "parameters": parameters,
             "type": "n8n-nodes-base.httpRequest",
             "typeVersion": 4.2,
             "position": [220, 0],
             "name": helper.name,
+            # Without an answer from the hub, the item has `error` instead.
+            "onError": "continueRegularOutput",
         },
+        # n8n 2.8 cannot evaluate `...$json`.
         _n8n_set(
             answer,
-            f"{{ ...$json, bot: {{ ...{sent}, contactId: $json.contactId || {sent}.contactId }} }}",
+            f"(bot => (results => {merged})({results}))($('{variables}').item.json)",
             440,
         ),
     ]
@@ -206,6 +222,26 @@ def _n8n_set(name: str, expression: str, x: int) -> dict[str, Any]:
     }
 
 
+def _ids(source: str) -> str:
+    """Return the members of a JavaScript object with the results that `source` has."""
+    return ", ".join(f"{name}: {source}.{name}" for name in RESULTS)
+
+
+def _results(helper: Helper, answer: str, bot: str) -> str:
+    """Return the JavaScript object of a chain's results after a call of `helper`.
+
+    `answer` and `bot` are the JavaScript expressions of the helper's answer and of the variables
+    before the call. A lead that failed has no contactId: a former one may be another person's.
+    """
+    former = "''" if helper.name == "createLead" else f"{bot}.contactId || ''"
+    return (
+        f"{{ contactId: {answer}.contactId || {former}, dealId: {answer}.dealId || {bot}.dealId,"
+        f" ticketId: {answer}.ticketId || {bot}.ticketId, failed: [{bot}.failed,"
+        f" {answer}.status && {answer}.status !== 'error' ? '' : '{helper.name}']"
+        f".filter(Boolean).join(',') }}"
+    )
+
+
 def _n8n_wire(target: str) -> dict[str, Any]:
     return {"main": [[{"node": target, "type": "main", "index": 0}]]}
 
@@ -214,9 +250,9 @@ def node_red(helper: Helper, url: str, *, secret: bool) -> str:
     """Return the JSON of a Node-RED flow that calls the helper at `url`.
 
     The first node takes the bot's variables: those of the snippet before, else the payload. The
-    second one calls the helper. The third one returns the answer as payload, and the variables for
-    the next snippet in `msg.bot`; a debug node shows the answer. With `secret`, the flow sends a
-    placeholder for the webhook secret.
+    second one calls the helper. The third one returns the answer and the RESULTS as payload, and
+    the variables for the next snippet in `msg.bot`; a debug node shows the answer. With `secret`,
+    the flow sends a placeholder for the webhook secret.
     """
     return json.dumps(_node_red_nodes(helper, url, secret, 80), indent=2, ensure_ascii=False)
 
@@ -224,7 +260,7 @@ def node_red(helper: Helper, url: str, *, secret: bool) -> str:
 def node_red_flow(calls: Sequence[tuple[Helper, str]], *, secret: bool) -> str:
     """Return the JSON of a Node-RED flow: an HTTP input, the snippets of `calls`, the response.
 
-    `calls` are helpers with their URLs.
+    `calls` are helpers with their URLs. The flow answers with the RESULTS.
     """
     nodes: list[dict[str, Any]] = [
         {
@@ -244,14 +280,23 @@ def node_red_flow(calls: Sequence[tuple[Helper, str]], *, secret: bool) -> str:
         last["wires"] = [[*(last["wires"] or [[]])[0], part[0]["id"]]]
         nodes += part
         last = part[2]
-    last["wires"][0].append("crmhub.out")
+    last["wires"][0].append("crmhub.answer")
+    y = 80 + 60 * len(calls)
+    # The status and headers of the last helper's answer are not those of this response.
+    answer = (
+        f"msg.payload = {{ {_ids('msg.bot')} }};\n"
+        "msg.statusCode = 200;\n"
+        "delete msg.headers;\n"
+        "return msg;"
+    )
+    nodes.append(_node_red_function("crmhub.answer", "answer", answer, "crmhub.out", (140, y)))
     nodes.append(
         {
             "id": "crmhub.out",
             "type": "http response",
-            "name": "answer",
-            "x": 140,
-            "y": 80 + 60 * len(calls),
+            "name": "response",
+            "x": 340,
+            "y": y,
             "wires": [],
         }
     )
@@ -264,28 +309,21 @@ def _node_red_nodes(helper: Helper, url: str, secret: bool, y: int) -> list[dict
     ids = [f"crmhub.{helper.name}.{part}" for part in ("body", "call", "answer", "shown")]
     # The headers of the former answer would be sent as headers of this request.
     body = (
-        "msg.bot = msg.bot || msg.payload;\n"
+        f"msg.bot = msg.bot || Object.assign({{}}, msg.payload, {_NOTHING_YET});\n"
         f"msg.payload = {javascript(helper.body, 'msg.bot')};\n"
         "delete msg.headers;\n"
         "return msg;"
     )
+    # Without JSON from the hub, the payload is a text.
     answer = (
-        "if (msg.payload.contactId) {\n"
-        "  msg.bot = { ...msg.bot, contactId: msg.payload.contactId };\n"
-        "}\n"
+        'const answer = typeof msg.payload === "object" ? msg.payload : { message: msg.payload };\n'
+        f"const results = {_results(helper, 'answer', 'msg.bot')};\n"
+        "msg.bot = { ...msg.bot, ...results };\n"
+        "msg.payload = { ...answer, ...results };\n"
         "return msg;"
     )
     return [
-        {
-            "id": ids[0],
-            "type": "function",
-            "name": f"{helper.name}: body",
-            "func": body,
-            "outputs": 1,
-            "x": 140,
-            "y": y,
-            "wires": [[ids[1]]],
-        },
+        _node_red_function(ids[0], f"{helper.name}: body", body, ids[1], (140, y)),
         {
             "id": ids[1],
             "type": "http request",
@@ -299,16 +337,7 @@ def _node_red_nodes(helper: Helper, url: str, secret: bool, y: int) -> list[dict
             "y": y,
             "wires": [[ids[2]]],
         },
-        {
-            "id": ids[2],
-            "type": "function",
-            "name": f"{helper.name}: answer",
-            "func": answer,
-            "outputs": 1,
-            "x": 540,
-            "y": y,
-            "wires": [[ids[3]]],
-        },
+        _node_red_function(ids[2], f"{helper.name}: answer", answer, ids[3], (540, y)),
         {
             "id": ids[3],
             "type": "debug",
@@ -321,6 +350,22 @@ def _node_red_nodes(helper: Helper, url: str, secret: bool, y: int) -> list[dict
             "wires": [],
         },
     ]
+
+
+def _node_red_function(
+    id_: str, name: str, code: str, target: str, position: tuple[int, int]
+) -> dict[str, Any]:
+    x, y = position
+    return {
+        "id": id_,
+        "type": "function",
+        "name": name,
+        "func": code,
+        "outputs": 1,
+        "x": x,
+        "y": y,
+        "wires": [[target]],
+    }
 
 
 def fill(value: Any, variable: Any) -> Any:
@@ -337,7 +382,10 @@ def javascript(value: Any, source: str) -> str:
     Variables of the bot are read from the JavaScript object whose name is `source`.
     """
     if isinstance(value, dict):
-        pairs = (f"{name}: {javascript(member, source)}" for name, member in value.items())
+        pairs = (
+            f"{name}: {javascript(member, source)}{_IF_MISSING.get(name, '')}"
+            for name, member in value.items()
+        )
         return f"{{ {', '.join(pairs)} }}"
     if isinstance(value, str) and value.startswith("$"):
         return f"{source}.{value[1:]}"

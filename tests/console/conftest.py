@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -24,7 +25,8 @@ from tests.server.servers import HASTY, serving
 # A page is there when it is there, however busy the machine is.
 expect.set_options(timeout=60_000)
 
-_PACKAGES = ("node-red", "typescript@5", "@types/node@20", "axe-core")
+_N8N = "n8n@2.8"
+_PACKAGES = ("node-red@4", "typescript@5", "@types/node@20", "axe-core")
 
 
 @pytest.fixture(autouse=True)
@@ -78,14 +80,35 @@ def npm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if reason := databases.left_out("npm"):
         pytest.skip(f"npm left out: {reason}")
     base = tmp_path_factory.getbasetemp()
-    # Of all workers of xdist, the first one installs them.
     root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "npm"
-    root.mkdir(exist_ok=True)
+    return _installed(root, *_PACKAGES)
+
+
+@pytest.fixture(scope="session")
+def n8n() -> Path:
+    """The packages of n8n, over 2 GB, which are kept for later runs; skips as `npm` does.
+
+    They are in the directory that CRMHUB_TEST_N8N names, else in the user's cache directory.
+    """
+    for needed in ("npm", "postgresql"):
+        if reason := databases.left_out(needed):
+            pytest.skip(f"{needed} left out: {reason}")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    root = Path(os.environ.get("CRMHUB_TEST_N8N") or cache / "crmhub-tests" / _N8N)
+    # n8n takes xlsx from an address outside of the registry. Scripts would compile SQLite.
+    return _installed(root, "--ignore-scripts", _N8N, overrides={"xlsx": "0.18.5"})
+
+
+def _installed(root: Path, *words: str, **manifest: object) -> Path:
+    """Return the packages that `npm install` with `words` puts into a directory, once."""
+    root.mkdir(parents=True, exist_ok=True)
+    # Of all workers of xdist, the first one installs them.
     with (root / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (root / "installed").exists():
-            (root / "package.json").write_text('{"name": "tests", "private": true}')
-            command = ["npm", "install", "--no-audit", "--no-fund", "--prefer-offline", *_PACKAGES]
+            package = {"name": "tests", "private": True, **manifest}
+            (root / "package.json").write_text(json.dumps(package))
+            command = ["npm", "install", "--no-audit", "--no-fund", "--prefer-offline", *words]
             subprocess.run(command, cwd=root, check=True, capture_output=True)
             (root / "installed").touch()
     return root / "node_modules"

@@ -221,6 +221,12 @@ class FakeOdoo(fake.Fake):
             partner = self.data.get(model, int(id_)).properties["partner_id"]
             return [str(partner)] if partner and target == "res.partner" else []
 
+    def readable(self, kind: str, record: Record) -> Mapping[str, Any]:
+        """Return a record's values, and its external id, which the hub makes of its mark."""
+        place = (self.models[kind], int(record.id))
+        named = [key for key, (*found, _) in self.data.external.items() if tuple(found) == place]
+        return {**record.properties, **({"external id (crmhub)": named[0]} if named else {})}
+
     def delete(self, kind: str, id_: str) -> None:
         """Delete a record, as a person in Odoo would."""
         with self.lock:

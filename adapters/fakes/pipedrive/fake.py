@@ -173,6 +173,13 @@ class FakePipedrive(fake.Fake):
                 one for one, deal in deals.items() if deal.properties["person_id"] == int(id_)
             ] * (to == "deals")
 
+    def readable(self, kind: str, record: Record) -> Mapping[str, Any]:
+        """Return a record's properties, its custom fields under their names instead of keys."""
+        properties = dict(record.properties)
+        fields = self.company.fields[_KINDS[kind]]
+        custom = properties.pop("custom_fields")
+        return properties | {fields[key]["field_name"]: value for key, value in custom.items()}
+
     # Credentials and limits.
 
     def costs(self, received: Received) -> list[tuple[Window, int]]:

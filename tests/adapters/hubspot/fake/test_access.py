@@ -108,7 +108,7 @@ def test_reading_needs_no_scope_to_write(api: Api) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/",
+        "/crm",
         "/crm/objects/2025-01/contacts",
         "/crm/v4/objects/contacts",
         "/crm/v3/associations/deals/contacts/labels",
