@@ -9,8 +9,8 @@ part of these; `make test-all` (CRMHUB_TEST_ALL=1) takes them all:
 - the essential tests of the adapter of Tryton, not all of them on a running Tryton;
 - the benchmark whose findings are faults of the hub, not all benchmarks.
 
-Programs that tests install from npm and PyPI (generators of clients, linters, axe, n8n,
-Node-RED, clients of other makers) run with `make test-all` only: `make test` needs what is installed.
+Programs that tests install from npm and PyPI (generators of clients, linters, axe, n8n, Node-RED,
+clients of other makers) run with `make test-all` only: `make test` needs what is installed.
 """
 
 from __future__ import annotations

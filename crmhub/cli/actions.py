@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from crmhub.journal.action_queries import Summary, Wanted
 
 # Copied from the journal, so that `--help` does not import it.
-_STATES = ("running", "queued", "done", "refused", "dead", "parked", "discarded")
+_WORDS = {"running": "in-progress", "dead": "failed", "parked": "blocked"}
+_STATES = ("queued", "done", "refused", "discarded", *_WORDS.values(), *_WORDS)
 # The most actions shown before the question whether to discard them.
 _PREVIEW_ROWS = 20
 # Seconds between two queries of `crmhub actions tail`.
@@ -35,6 +36,11 @@ def actions() -> None:
     """List, follow, show, retry, edit and discard the actions that helpers accepted."""
 
 
+def _wire_states(ctx: click.Context, param: click.Parameter, words: Any) -> tuple[str, ...]:
+    states = {word: state for state, word in _WORDS.items()}
+    return tuple(states.get(word, word) for word in words)
+
+
 def _filter_options(command: Callable[..., Any], *, reason: str = "--reason") -> Callable[..., Any]:
     for option in reversed(
         (
@@ -44,6 +50,7 @@ def _filter_options(command: Callable[..., Any], *, reason: str = "--reason") ->
                 "states",
                 multiple=True,
                 type=click.Choice(_STATES),
+                callback=_wire_states,
                 help="Only actions in this state; repeatable.",
             ),
             click.option(
@@ -110,7 +117,7 @@ def _print_actions(actions: Sequence[Summary]) -> None:
                 iso(action.created_at) or "",
                 action.client_id,
                 action.kind,
-                action.state,
+                _WORDS.get(action.state, action.state),
                 str(action.attempts),
                 action.reason[:60],
             )
@@ -160,7 +167,7 @@ def tail(lines: int, as_json: bool, **filters: Any) -> None:
 
 
 def _action_line(action: Summary) -> str:
-    words = [action.id, action.client_id, action.kind, action.state]
+    words = [action.id, action.client_id, action.kind, _WORDS.get(action.state, action.state)]
     if action.attempts:
         words.append(f"{action.attempts} attempt{'s' if action.attempts > 1 else ''}")
     if action.reason:
@@ -187,6 +194,8 @@ def show(action_id: str, as_json: bool) -> None:
     for name, value in shown_action.items():
         if name == "blocked":
             click.echo(f"{name:>12}  {', '.join(value)}".rstrip())
+        elif name == "state":
+            click.echo(f"{name:>12}  {_WORDS.get(value, value)}")
         elif name != "attempts":
             click.echo(f"{name:>12}  {value}")
     for attempt in shown_action["attempts"]:

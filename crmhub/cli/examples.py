@@ -36,7 +36,7 @@ EXAMPLES = {
     "events remove": "crmhub events remove acme sub_5t0v7qk2 --yes",
     "adapters": "crmhub adapters hubspot",
     "adapter new": "crmhub adapter new acme --to crmhub-acme",
-    "actions list": "crmhub actions list --state dead --newer-than 1d",
+    "actions list": "crmhub actions list --state failed --newer-than 1d",
     "actions tail": "crmhub actions tail --account acme",
     "actions show": "crmhub actions show act-0mwvlbwdp03a4x8qmqdb8w4u",
     "actions retry": "crmhub actions retry --account acme",

@@ -24,7 +24,7 @@ from crmhub.journal import action_queries, attention
 from crmhub.journal import discard_action as discarding
 from crmhub.journal import retry_action as retrying
 from crmhub.journal.action_batches import Chosen
-from crmhub.journal.action_queries import KINDS, STATES, Summary, Wanted
+from crmhub.journal.action_queries import KINDS, STATE_WORDS, STATES, Summary, Wanted
 from crmhub.journal.action_search import MOST_NAMES
 from crmhub.journal.attention import Attention
 from crmhub.journal.models import is_id
@@ -52,7 +52,7 @@ _MAX_SELECTED = 50
 @needs("activity")
 def activity() -> flask.Response:
     """Show a page of the list of actions, the newest action first."""
-    given = params(*FILTERS)
+    given = _filters()
     after = params("after").get("after", "")
     choices: dict[str, Any] = {
         "given": given,
@@ -83,9 +83,18 @@ def activity() -> flask.Response:
 @needs("activity")
 def activity_rows() -> flask.Response:
     """Return the rows of the first page of the list, by which an open page updates itself."""
-    given = params(*FILTERS)
+    given = _filters()
     shown, _ = _page_of(_selection(given))
     return fragment("activity/rows.html", given=given, **_rows_context(given, shown))
+
+
+def _filters() -> dict[str, str]:
+    """Return the filters in the URL; a state may have its word for people, such as `failed`."""
+    given = params(*FILTERS)
+    if "state" in given:
+        states = {word: state for state, word in STATE_WORDS.items()}
+        given["state"] = ",".join(states.get(word, word) for word in given["state"].split(","))
+    return given
 
 
 def _page_of(selection: Wanted) -> tuple[list[Summary], bool]:
@@ -192,7 +201,7 @@ def _given() -> dict[str, Any]:
 
     `id` is missing if the request does not come from checkboxes.
     """
-    given: dict[str, Any] = params(*FILTERS)
+    given: dict[str, Any] = _filters()
     if "selected" in flask.request.args:
         ids = filter(is_id, flask.request.args.getlist("id"))
         given |= {"id": list(ids)[:_MAX_SELECTED], "selected": "1"}

@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from crmhub.accounts.plans import Rate
 from crmhub.api.http.authentication import hub
+from crmhub.journal.action_queries import STATE_WORDS
 from crmhub.records.search.filters import iso
 
 
@@ -165,12 +166,9 @@ def spaced(name: str) -> str:
     return _HUMP.sub(" ", name).lower()
 
 
-_STATE_LABELS = {"running": "in progress", "dead": "failed", "parked": "blocked"}
-
-
 def label(state: str) -> str:
     """Return the name that the console uses for an action's state; "dead" is shown as `failed`."""
-    return _STATE_LABELS.get(state, state)
+    return STATE_WORDS.get(state, state)
 
 
 _WIRE_NAMES = {"contact_token": "contactToken", "contact_id": "contactId"}

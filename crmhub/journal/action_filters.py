@@ -18,6 +18,8 @@ from crmhub.journal.action_search import actions_of, phone_forms
 from crmhub.journal.models import earliest_id, is_id
 
 STATES = ("running", "queued", "done", "refused", "dead", "parked", "discarded")
+STATE_WORDS = {"running": "in progress", "dead": "failed", "parked": "blocked"}
+"""The words for people of the states that have another name on the wire."""
 KINDS = ("createLead", "setProperties", "createDeal", "createTicket")
 # These must equal the conditions of the partial indexes, or no database uses them.
 STOPPED = ("refused", "dead", "parked", "discarded")

@@ -18,6 +18,7 @@ from crmhub.database.statements import Statement, in_list, one_of, param
 from crmhub.errors import NotFound
 from crmhub.journal.action_filters import ACTION, conditions_of
 from crmhub.journal.action_filters import KINDS as KINDS
+from crmhub.journal.action_filters import STATE_WORDS as STATE_WORDS
 from crmhub.journal.action_filters import STATES as STATES
 from crmhub.journal.action_filters import Wanted as Wanted
 

@@ -218,7 +218,7 @@ class Alert:
             return f"the oldest of {actions} waits {since}."
         return (
             f"actions for {self.adapter}: {Attention(self.count, self.blocked)}, the first {since};"
-            f" `crmhub actions list --state dead --account {self.client_id}` tells why. Retry or"
+            f" `crmhub actions list --state failed --account {self.client_id}` tells why. Retry or"
             " discard them."
         )
 

@@ -71,6 +71,20 @@ def test_the_command_narrows_by_contact_and_age_like_the_admin_api(
     assert "1 action" in crmhub("actions", "retry", "--newer-than", "1h").stdout
 
 
+def test_a_state_has_the_word_of_the_console_and_the_one_on_the_wire(
+    crmhub: CommandLine, bot: Client, hub: Hub
+) -> None:
+    name = bot.account.client_id
+    for state, word in (("dead", "failed"), ("parked", "blocked"), ("running", "in-progress")):
+        change(hub, bot, f"state = '{state}'")
+        for given in (state, word):
+            filters = ("actions", "list", "--account", name, "--state", given)
+            [listed] = crmhub.json(*filters)
+            assert listed["state"] == state
+            assert f"  {word}  " in crmhub(*filters).stdout
+        assert f"state  {word}\n" in crmhub("actions", "show", listed["actionId"]).stdout
+
+
 def test_retry_brings_back_what_is_dead(crmhub: CommandLine, bot: Client, hub: Hub) -> None:
     change(hub, bot, "state = 'dead'")
     assert "Give action ids" in crmhub("actions", "retry", code=2).stderr

@@ -429,6 +429,18 @@ def test_a_decision_from_elsewhere_changes_nothing(client, hub, operator):
     assert states(hub, client) == ["dead"]
 
 
+def test_a_state_may_have_its_word_in_the_url(client, hub, operator):
+    failed(client, hub)
+    for given, chosen in (("failed", "dead"), ("failed,blocked", "dead,parked")):
+        page = operator.get("/activity", query_string=of(client, state=given)).text
+        assert "/console/activity/act-" in page
+        assert f'<option value="{chosen}" selected>' in page
+    assert (
+        "/console/activity/act-"
+        not in operator.get("/activity", query_string=of(client, state="blocked")).text
+    )
+
+
 def test_buttons_stand_where_there_is_something_to_decide(client, hub, operator):
     failed(client, hub)
     for state, retry, discard in (
