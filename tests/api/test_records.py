@@ -385,7 +385,7 @@ CANONICAL = [
     ("bool", "FALSE", "false"),
     ("email", " Ada@Example.COM ", "ada@example.com"),
     ("phone", "+49 (30) 12 34 56", "+4930123456"),
-    ("phone", "ext. 12", "ext. 12"),
+    ("phone", "030 12 ext. 12", "030 12 ext. 12"),
     ("url", " https://example.com/a ", "https://example.com/a"),
     ("string", 12.50, "12.5"),
     ("string", True, "true"),
