@@ -136,12 +136,14 @@ class Inner(fields.Nested):
 class Scalar(fields.Field[str]):
     """Field for a JSON string, number, boolean or null, loaded as text; null becomes "".
 
-    The OpenAPI document says string. Booleans are refused if the metadata's `type` names numbers.
+    The OpenAPI document says string. Booleans and null are refused if the metadata's `type` names
+    numbers.
     """
 
     default_error_messages: Messages = {
         "required": "is missing",
         "boolean": "must be a string or a number",
+        "null": "must be a string or a number",
     }
 
     def __init__(self, **kwargs: Any) -> None:
@@ -154,7 +156,9 @@ class Scalar(fields.Field[str]):
         return scalar(value)
 
     def deserialize(self, value: Any, attr: Any = None, data: Any = None, **kwargs: Any) -> Any:
-        return "" if value is None else super().deserialize(value, attr, data, **kwargs)
+        if value is None and "number" not in self.metadata["type"]:
+            return ""
+        return super().deserialize(value, attr, data, **kwargs)
 
 
 def scalar(value: Any) -> str:

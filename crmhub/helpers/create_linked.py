@@ -19,6 +19,7 @@ from crmhub.adapter import (
     Written,
     hold_back_create,
 )
+from crmhub.adapter.coercion import Listed
 from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import HubError, NotFound
 from crmhub.helpers import dispatch
@@ -135,7 +136,9 @@ class CreateForContact(Action):
         own = adapter.own_titles.get(self.linked, title) if adapter else title
         titles = {title, own, rules.hub_name(title), rules.hub_name(own)}
         refused = {one.name for one in mapped.refused}
-        if not titles & mapped.properties.keys():
+        # A list is no title: only options can be several.
+        texts = {n for n, value in mapped.properties.items() if not isinstance(value, Listed)}
+        if not titles & texts:
             missing = Problem(rules.hub_name(title), "it is blank or missing; send a value")
             raise refusal((*mapped.refused, *(() if titles & refused else (missing,))))
         if (account.switches.strict and refused) or refused & {*_places(account, self.linked)}:

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from crmhub import audit
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
+from crmhub.adapter import Rejected
 from crmhub.adapter.coercion import sent_text
 from crmhub.audit import Author
 from crmhub.bounds import MAX_ASKED_PROPERTIES, MAX_TEXT_LENGTH
@@ -174,6 +175,11 @@ class _Correction:
         ]
         if faults:
             raise Semantic(listed(faults), fields=faults)
+        if not mapped.properties:
+            try:
+                action.check(self._account, None, mapped)
+            except Rejected as exc:
+                raise Semantic(str(exc)) from exc
         return mapped.properties
 
     def apply(self, tx: Connection, by: Author) -> int:

@@ -295,6 +295,9 @@ def test_a_field_of_a_wrong_type_is_400_and_named(wire: Wire) -> None:
                 if endpoint.of_helper and answer.status_code < 300:
                     # Builders send numbers and null for texts: helpers read what they can.
                     continue
+                if path[0] == "filters" and path[-1] == "value" and answer.status_code == 422:
+                    # A filter's value may be a number or a boolean; its text is compared.
+                    continue
                 found = faults(answer, *((400, 404, 422) if endpoint.of_helper else (400,)))
                 if not found and str(path[0]) not in answer.text and not endpoint.of_helper:
                     found = [f"not named: {answer.text[:200]}"]
@@ -593,7 +596,9 @@ def test_a_query_parameter_of_a_wrong_value_is_400_and_named(wire: Wire) -> None
                 name = parameter["name"]
                 options: dict[str, Any] = {}
                 if endpoint.body_schema is not None:
-                    options["json"] = {"filters": []}
+                    is_search = "filters" in endpoint.body_schema["properties"]
+                    least = example(endpoint.body_schema, endpoint.document)
+                    options["json"] = {"filters": []} if is_search else least
                 answer = wire.send(
                     endpoint, environ_overrides={"QUERY_STRING": f"{name}={value}"}, **options
                 )

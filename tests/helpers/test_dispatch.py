@@ -158,7 +158,8 @@ def test_a_final_refusal_that_nobody_waits_for_is_a_dead_letter(
     hurry(hub, bot)
     work_off(hub, bot)
     assert states(hub, bot) == ["dead", "parked"]
-    assert rows(hub, bot, "reason")[0] == ("city: it is required",)
+    remedy = "Set a constant for city in the field map, or send a value"
+    assert rows(hub, bot, "reason")[0] == (f"city: it is required. {remedy}",)
     assert crm.linked == []
 
 

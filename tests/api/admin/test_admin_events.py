@@ -63,6 +63,7 @@ def test_a_new_subscription_is_shown_with_its_secret_this_once(
         "reason": "",
         "failures": 0,
         "failingSince": None,
+        "keyId": None,
     }
 
 

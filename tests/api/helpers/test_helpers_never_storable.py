@@ -63,7 +63,7 @@ def test_a_call_for_a_waiting_lead_is_refused_at_once(app: flask.Flask, hub: Hub
         ):
             answer = create(client, path, contact_id, **properties)
             assert answer.status_code == 422, (path, properties, answer.text)
-    for props in ({"city": "{{city}}"}, {"city": ["Rome"]}):
+    for props in ({"city": "{{city}}"}, {"city": {"it": "Rome"}}):
         answer = client.helper(SET_PROPERTIES, {"contactToken": "t", "props": props})
         assert (answer.status_code, "city" in answer.json["message"]) == (422, True)  # type: ignore[index]
     assert len(rows(hub, client, "id")) == before
