@@ -156,7 +156,7 @@ class Scalar(fields.Field[str]):
         return scalar(value)
 
     def deserialize(self, value: Any, attr: Any = None, data: Any = None, **kwargs: Any) -> Any:
-        if value is None and "number" not in self.metadata["type"]:
+        if value is None and (self.allow_none or "number" not in self.metadata["type"]):
             return ""
         return super().deserialize(value, attr, data, **kwargs)
 
