@@ -342,6 +342,27 @@ def test_a_row_with_the_character_zero_is_refused(acme):
     assert refused(acme) == [("6002", "it contains the character U+0000; delete it")]
 
 
+@both_databases
+def test_an_import_makes_no_known_phone_worse(acme):
+    titles = ["email", "phone"]
+    write(acme, [titles, ["ada@example.com", "+12025550199"]])
+    acme("import", "acme", "contacts", "people.csv")
+    for region in ("", "DE"):
+        acme("account", "set", "acme", f"region={region}")
+        for phone in ("12025550199", "0012025550199", "12025550199.0", "12025550199@c.us"):
+            write(acme, [titles, ["ada@example.com", phone]])
+            acme("import", "acme", "contacts", "people.csv", "--by", "email", "--again")
+            assert exported(acme)[0]["phone"].lstrip("'") == "+12025550199", (region, phone)
+
+
+@both_databases
+def test_a_row_with_more_than_a_phone_number_is_refused(acme):
+    texts = ["5E+11", "+3.51912E+11", "3.51912E11", "12025550199@lid", "Mobile: +12025550199"]
+    write(acme, [["firstname", "phone"], *([f"P{n}", text] for n, text in enumerate(texts))])
+    acme("import", "acme", "contacts", "people.csv", code=1)
+    assert exported(acme) == []
+
+
 def test_utf_16_with_bad_rows_goes_on_where_it_was_stopped(acme):
     rows = [[f"p{n}@example.com" if n % 33 else "bad", f"Größe {n}", "日本"] for n in range(700)]
     write(acme, [["Email", "First name", "City"], *rows], encoding="utf-16", delimiter="\t")
