@@ -22,7 +22,7 @@ _MOST_DIGITS = 15
 _BLANK = rf" \t\u00a0\u2000-\u200a\u202f\u205f\u3000{INVISIBLE}"
 _DASH = r"\-\u2010-\u2015\u2212\uff0d"
 _FILL = rf"\d{_BLANK}{_DASH}.()\[\]\uff08\uff09"
-_NUMBER = re.compile(rf"[{_BLANK}(\[\uff08]*([+\uff0b]?)([{_FILL}]+(?:/[{_FILL}]+)?)")
+_NUMBER = re.compile(rf"[{_BLANK}(\[\uff08]*+([+\uff0b]?)([{_FILL}]++(?:/[{_FILL}]++)?)")
 _EXTENSION = re.compile(
     rf"[{_BLANK},;]*(?:,,|(?:ext(?:n|ensi[oóô]n|ens[aã]o)?|int(?:erno)?|anexo|ramal|poste|durchwahl"
     rf"|доб|x|[#~\uff03\uff5e])[.:=]?)[{_BLANK}]*(\d{{1,9}})#?\)?",
@@ -38,7 +38,7 @@ _OF_WHATSAPP = re.compile(
 _LINK = re.compile(r"(?:https?://)?(?:www\.)?wa\.me/\+?([0-9]{7,15})/?", re.IGNORECASE)
 # As programs write a number that they take for a decimal one: 12025550123.0, 1.2025550123.
 _WHOLE_DECIMAL = re.compile(r"(\+?\d{7,15})\.0")
-_DECIMAL = re.compile(r"[1-9]\.\d{5,}|.*\d{7,}\.\d{1,2}")
+_DECIMAL = re.compile(r"[1-9]\.\d{5,}|.*\d{7}\.\d{1,2}")
 _SEPARATOR = re.compile(r"[/(\[\uff08]")
 _LONG_RUN = re.compile(r"\d{7,}")
 _FEWEST_BEFORE_EXTENSION = 5

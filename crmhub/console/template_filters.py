@@ -141,7 +141,9 @@ def coded(message: str) -> Markup:
     return Markup(_CODE.sub(r"<code>\1</code>", escaped))
 
 
-_EMAIL = re.compile(r"[^\s<>&,;:()\"']+@[^\s<>&,;:()\"']+\.[^\s<>&,;:()\"']+")
+_EMAIL = re.compile(
+    r"(?<![^\s<>&,;:()\"'])[^\s<>&,;:()\"'@]++@[^\s<>&,;:()\"']+\.[^\s<>&,;:()\"']+"
+)
 
 
 def one_line(text: str) -> Markup:

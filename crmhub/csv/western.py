@@ -72,7 +72,7 @@ _CAPITALS = re.compile(
     r"(?:[a-zäéáúüåøíâãõèêàñß]|(?<![aeiou])ó|ë(?=l)|ö(?=h|r[gnt]|ll|t[tz]|w|der|sch)|(?<=[bs]j)ö)+"
 )
 _MIXED_CASE = re.compile(
-    r".[À-ÞŒŠŽŸ]|[A-Z].*[À-Þ]|[A-Z][ß-ÿ][A-Z]|[A-Z]{2}[ß-ÿ]|[ß-ÿ][A-Z]{2}|^[A-Z](?!á)[ß-ÿ]$"
+    r".[À-ÞŒŠŽŸ]|^[^A-Z]*+[A-Z].*[À-Þ]|[A-Z][ß-ÿ][A-Z]|[A-Z]{2}[ß-ÿ]|[ß-ÿ][A-Z]{2}|^[A-Z](?!á)[ß-ÿ]$"
 )
 # A capital of another encoding may look like a small letter.
 _SMALL_INITIAL = re.compile(

@@ -76,7 +76,7 @@ def test_a_state_has_the_word_of_the_console_and_the_one_on_the_wire(
 ) -> None:
     name = bot.account.client_id
     for state, word in (("dead", "failed"), ("parked", "blocked"), ("running", "in-progress")):
-        change(hub, bot, f"state = '{state}'")
+        change(hub, bot, f"state = '{state}', finished_at = created_at")
         for given in (state, word):
             filters = ("actions", "list", "--account", name, "--state", given)
             [listed] = crmhub.json(*filters)

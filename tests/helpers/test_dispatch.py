@@ -256,7 +256,7 @@ def test_leads_that_go_in_together_bring_back_what_waited(app: flask.Flask, hub:
         bot = hubspot_client(app, fake)
         fake.fail(400, times=1)
         assert lead(bot).status_code == 422
-        change(hub, bot, "state = 'dead'")
+        change(hub, bot, "state = 'dead', finished_at = created_at")
         hub.journal.open_circuit(bot.account, "away")
         (hub_id,) = rows(hub, bot, "hub_id")[0]
         assert status(deal(bot, hub_id)) == (202, "queued")

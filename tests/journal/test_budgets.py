@@ -388,7 +388,7 @@ def test_while_redis_is_away_the_database_keeps_the_budget(
     here.pause(3000)
     assert refused(there).retry_after > 2500
     assert {record.message for record in caplog.records} == {
-        "Redis is away (ConnectionError); budgets of calls to CRMs are kept in the database."
+        "Redis is unavailable (ConnectionError); budgets of calls to CRMs are kept in the database."
     }
     database.close()
 

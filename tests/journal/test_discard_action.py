@@ -158,7 +158,7 @@ def test_who_lost_the_lease_creates_nothing_of_a_discarded_action(hub: Hub, clie
     )
     slow = accepted.entry
     assert isinstance(slow, Entry)
-    change(hub, client, "state = 'dead', lease = null where id = :it", it=slow.id)
+    change(hub, client, "state = 'dead', finished_at = created_at, lease = null where id = :it", it=slow.id)
     discard_one(hub.database, slow.id, reason=WHY, by=TESTS)
     assert attempt(hub, client.account, slow, action, waits=False).done is None
     assert total(client, "deals") == 0
@@ -175,7 +175,7 @@ def test_a_discarded_call_is_refused_under_its_key_and_accepted_under_another(
         return client.helper(CREATE_DEAL, body, headers={"Idempotency-Key": key})
 
     assert call("k").status_code == 200
-    change(hub, client, "state = 'dead', result = null where kind = 'createDeal'")
+    change(hub, client, "state = 'dead', finished_at = created_at, result = null where kind = 'createDeal'")
     discard(hub.database, of(client), reason=WHY, by=TESTS)
     answer = call("k")
     assert (answer.status_code, WHY in answer.text) == (409, False)
@@ -185,7 +185,7 @@ def test_a_discarded_call_is_refused_under_its_key_and_accepted_under_another(
 
 def test_a_discarded_lead_leaves_nobody_to_change(hub: Hub, client: Client) -> None:
     known(client)
-    change(hub, client, "state = 'dead'")
+    change(hub, client, "state = 'dead', finished_at = created_at")
     change(hub, client, "crm_id = null", "binding")
     discard(hub.database, of(client), reason=WHY, by=TESTS)
     (hub_id,) = rows(hub, client, "hub_id")[0]
