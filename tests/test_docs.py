@@ -84,7 +84,7 @@ def test_every_request_of_operators_is_answered_as_printed(
     change(
         hub,
         client,
-        "state = 'dead', reason = 'dealstage: there is no such stage'",
+        "state = 'dead', finished_at = created_at, reason = 'dealstage: there is no such stage'",
     )
     shift = Author("token", "night shift", "adm_5t0v7qk2")
     change_account.change(hub, client.account.client_id, {"region": "DE"}, by=shift)

@@ -220,7 +220,7 @@ def test_the_gauges_tell_what_waits(
     assert 90 <= found.of("oldest_queued_action_age_seconds") < 300
     assert found.of("connections_away") == 1
     for state in ("running", "dead", "parked"):
-        change(hub, bot, f"state = '{state}' where state <> 'done'")
+        change(hub, bot, f"state = '{state}', finished_at = created_at where state <> 'done'")
         # A look that took long is kept for a while.
         soon(lambda state=state: scraped(app).of("actions", state=state) == 2)
     found = scraped(app)

@@ -449,7 +449,8 @@ def test_buttons_stand_where_there_is_something_to_decide(client, hub, operator)
         ("refused", True, False),
         ("done", False, False),
     ):
-        change(hub, client, f"state = '{state.partition(',')[0] or 'dead'}'")
+        wire = state.partition(",")[0] or "dead"
+        change(hub, client, f"state = '{wire}', finished_at = created_at")
         page = operator.get("/activity", query_string=of(client, state=state)).text
         assert ("/console/activity/retry?" in page) is retry, state
         assert ("/console/activity/discard?" in page) is discard, state

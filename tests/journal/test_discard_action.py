@@ -158,7 +158,12 @@ def test_who_lost_the_lease_creates_nothing_of_a_discarded_action(hub: Hub, clie
     )
     slow = accepted.entry
     assert isinstance(slow, Entry)
-    change(hub, client, "state = 'dead', finished_at = created_at, lease = null where id = :it", it=slow.id)
+    change(
+        hub,
+        client,
+        "state = 'dead', finished_at = created_at, lease = null where id = :it",
+        it=slow.id,
+    )
     discard_one(hub.database, slow.id, reason=WHY, by=TESTS)
     assert attempt(hub, client.account, slow, action, waits=False).done is None
     assert total(client, "deals") == 0
@@ -175,7 +180,11 @@ def test_a_discarded_call_is_refused_under_its_key_and_accepted_under_another(
         return client.helper(CREATE_DEAL, body, headers={"Idempotency-Key": key})
 
     assert call("k").status_code == 200
-    change(hub, client, "state = 'dead', finished_at = created_at, result = null where kind = 'createDeal'")
+    change(
+        hub,
+        client,
+        "state = 'dead', finished_at = created_at, result = null where kind = 'createDeal'",
+    )
     discard(hub.database, of(client), reason=WHY, by=TESTS)
     answer = call("k")
     assert (answer.status_code, WHY in answer.text) == (409, False)
