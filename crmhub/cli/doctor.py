@@ -129,7 +129,7 @@ def _check_directories(settings: Settings) -> Finding:
 def _adapters(hub: Hub) -> Iterator[Finding]:
     installed = hub.registry.installed()
     if not installed:
-        yield Finding("adapters", "fail", "none is installed, not even local: install crmhub anew.")
+        yield Finding("adapters", "fail", "none is installed, not even local: reinstall crmhub.")
     for adapter in installed:
         state: State = "fail" if adapter.error else "ok"
         message = adapter.error or f"{adapter.title} {adapter.version}"
