@@ -19,8 +19,8 @@ import rich_click as click
 def mcp(client_id: str, scopes: tuple[str, ...]) -> None:
     """Serve the tools of agents for one account over standard input and output.
 
-    A local agent starts this command and speaks the Model Context Protocol with it. Whoever may run
-    it needs no API key. Queued actions are finished by the service's worker.
+    A local agent starts this command and speaks the Model Context Protocol with it. The command
+    needs no API key. Queued actions are finished by the service's worker.
     """
     from crmhub import logs
     from crmhub.accounts import scopes as scope_names
