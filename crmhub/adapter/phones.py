@@ -19,6 +19,8 @@ _BRAZILIAN_MOBILE = re.compile(r"[1-9][1-9][6-9][0-9]{7}", re.ASCII)
 _BRAZILIAN_E164 = re.compile(r"\+55([1-9][1-9])9([6-9][0-9]{7})", re.ASCII)
 _MEXICAN_E164 = re.compile(r"\+52([2-9][0-9]{9})", re.ASCII)
 _E164 = re.compile(r"\+[0-9]{1,15}", re.ASCII)
+# Fewer digits are what is left of a national number.
+_BARE = re.compile(r"[1-9][0-9]{9,14}", re.ASCII)
 _MARKS = (" ext. ", " ext ", " x", "x", ";ext=")
 _WORDS_BEFORE = re.compile(r"\A[^\d+\uff0b]+")
 
@@ -26,9 +28,11 @@ _WORDS_BEFORE = re.compile(r"\A[^\d+\uff0b]+")
 def notations(number: str) -> list[str]:
     """Return the notations in which a CRM may store this phone number, the likeliest first.
 
-    `number` is in E.164, with ` ext. ` and the extension if it has one. If it is not, the list
-    contains only `number`.
+    `number` is in E.164, with ` ext. ` and the extension if it has one. Bare digits may begin with
+    a country code. For any other text, the list contains only `number`.
     """
+    if (plus := with_plus(number)) != number:
+        return list(dict.fromkeys([number, *notations(plus)]))
     e164, extension = split_extension(number)
     parsed = _parsed(e164, None)
     if parsed is None or not _E164.fullmatch(e164):
@@ -83,6 +87,29 @@ def second_form(number: str) -> str:
     return f"+55{brazilian[1]}{brazilian[2]}" if brazilian else ""
 
 
+def with_plus(number: str) -> str:
+    """Return bare digits that may begin with a country code in E.164, any other text unchanged.
+
+    Messengers write numbers so; without a region, the hub stores them as they came.
+    """
+    if not _BARE.fullmatch(number):
+        return number
+    import phonenumbers
+
+    parsed = _parsed(f"+{number}", None)
+    if parsed is None or not phonenumbers.is_possible_number(parsed):
+        return number
+    return str(phonenumbers.format_number(parsed, phonenumbers.PhoneNumberFormat.E164))
+
+
+def identity_of(number: str) -> str:
+    """Return the form of a phone number that is the same for all notations in which it is stored.
+
+    `number` is in E.164, maybe with an extension, or bare digits. Any other text is unchanged.
+    """
+    return line_of(with_plus(number))
+
+
 def _with_national(parsed: Any, digits: int) -> Any:
     from phonenumbers import PhoneNumber
 
@@ -93,8 +120,10 @@ def nationals(number: str) -> list[str]:
     """Return the digits of an E.164 number without its country code, in one or two formats.
 
     The first item is in the present format of the country; the second, if there is one, in its
-    second form. The list is empty if `number` is not in E.164, or has an extension.
+    second form. Bare digits may begin with a country code. The list is empty for any other text
+    than these, and for a number with an extension.
     """
+    number = with_plus(number)
     parsed = _parsed(number, None) if _E164.fullmatch(number) else None
     if parsed is None:
         return []
@@ -108,13 +137,14 @@ def nationals(number: str) -> list[str]:
 def same(number: str, stored: str) -> bool:
     """Return whether `stored`, in any notation, is the phone number `number`.
 
-    `number` is in E.164, maybe with an extension, which `stored` must then have, too. If `stored`
-    has no country code, two readings are tried: a number of the same country as `number`, and an
-    international number without its leading plus or 00. Words before the number are skipped.
+    `number` is in E.164, maybe with an extension, which `stored` must then have, too; bare digits
+    may begin with a country code. If `stored` has no country code, two readings are tried: a number
+    of the same country as `number`, and an international number without its leading plus or 00.
+    Words before the number are skipped.
     """
     if number == stored:
         return True
-    known = read_phone(number)
+    known = read_phone(with_plus(number))
     text = read_phone(stored) or read_phone(_WORDS_BEFORE.sub("", stored))
     if known is None or not known.plus or text is None or text.extension != known.extension:
         return False

@@ -12,6 +12,7 @@ from crmhub.accounts.field_maps import WHOLE_NAME
 from crmhub.adapter import Adapter, Problem, Rejected, Written
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.phone_reading import line_of
+from crmhub.adapter.phones import identity_of
 from crmhub.adapter.upserts import SavedLead, upsert_contact
 from crmhub.database.connection import Connection
 from crmhub.errors import Semantic, listed
@@ -84,7 +85,7 @@ _NO_IDENTITY = "Neither email nor phone can be used."
 
 def lease_key(phone: str) -> str:
     """Return the key of the lease for attempts of leads that have this phone and no email."""
-    return f"phone {line_of(phone)}"
+    return f"phone {identity_of(phone)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from crmhub import adapter as contract
 from crmhub.accounts.accounts import Account
 from crmhub.adapter import Adapter, Contact
-from crmhub.adapter.phone_reading import line_of
+from crmhub.adapter.phones import identity_of
 from crmhub.database.connection import now_ms
 from crmhub.database.drivers import Unwritable
 from crmhub.database.statements import Statement, in_list, one_of, param
@@ -158,7 +158,7 @@ def _of_waiting_lead(hub: Hub, account: Account, asked: _Asked) -> ActiveWorkflo
     Return None if there is no unfinished lead with this phone.
     """
     with hub.database.reading() as connection:
-        phones = [line_of(one) for one in readings(asked.number, account.switches.region)]
+        phones = [identity_of(one) for one in readings(asked.number, account.switches.region)]
         waits = connection.row(_LEAD_WAITS, connection_key(account) | {"phones": phones})
     if waits is None:
         return None

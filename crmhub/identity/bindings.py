@@ -20,7 +20,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
-from crmhub.adapter.phone_reading import line_of
+from crmhub.adapter.phones import identity_of
 from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, param
 from crmhub.database.tables import account as account_table
@@ -259,7 +259,7 @@ def find_candidates(
     mine = of_hub_id(connection, account, before) if before else None
     theirs = of_hub_id(connection, account, hub_id) if hub_id != before else None
     phone_id: str | None = phone and connection.scalar(
-        _CONTACT_WITH_PHONE, connection_key(account) | {"phone": line_of(phone)[:LONGEST]}
+        _CONTACT_WITH_PHONE, connection_key(account) | {"phone": identity_of(phone)[:LONGEST]}
     )
     return Candidates(
         mine.crm_id if mine else "",
@@ -292,11 +292,11 @@ def with_phone(
     rows = connection.rows(
         _OTHERS_WITH_PHONE,
         connection_key(account)
-        | {"phone": line_of(phone)[:LONGEST], "besides": besides, "most": _MOST_SHARING},
+        | {"phone": identity_of(phone)[:LONGEST], "besides": besides, "most": _MOST_SHARING},
     )
     bindings = (as_binding(row) for row in rows)
-    line = line_of(phone)
-    return next((b for b in bindings if line_of(b.last_values.get("phone", "")) == line), None)
+    line = identity_of(phone)
+    return next((b for b in bindings if identity_of(b.last_values.get("phone", "")) == line), None)
 
 
 def last_accepted(tx: Connection, account: Account, person: str) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
-from crmhub.adapter.phone_reading import line_of
+from crmhub.adapter.phones import identity_of
 from crmhub.database import tables
 from crmhub.database.advisory_locks import hold_all
 from crmhub.database.connection import Connection
@@ -75,7 +75,7 @@ def correct(
     person, so that their actions run in order. This also applies to a binding with the same phone
     if neither has an email.
     """
-    said = {n: (line_of(text) if n == "phone" else text)[:LONGEST] for n, text in said.items()}
+    said = {n: (identity_of(text) if n == "phone" else text)[:LONGEST] for n, text in said.items()}
     hold_all(tx, [(account.id, account.connection.id, *one) for one in said.items() if one[1]])
     binding = of_hub_id(tx, account, hub_id)
     if binding is None:

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
-from crmhub.adapter.phone_reading import line_of
+from crmhub.adapter.phones import identity_of
 from crmhub.database import tables
 from crmhub.database.advisory_locks import hold, hold_all
 from crmhub.database.connection import Connection, now_ms
@@ -173,7 +173,7 @@ def resolve_binding(
     CRM can decide. In this case the conversation gets another binding, and its former binding stays
     unchanged.
     """
-    said = {"token": token, "email": email[:LONGEST], "phone": line_of(phone)[:LONGEST]}
+    said = {"token": token, "email": email[:LONGEST], "phone": identity_of(phone)[:LONGEST]}
     said = {name: text for name, text in said.items() if text}
     # Without these locks, parallel calls for one person would each create a binding.
     hold_all(tx, [(account.id, account.connection.id, *one) for one in said.items()])
@@ -329,7 +329,7 @@ def set_contact_of_others(
     `values`: the lead's properties. The further bindings have no contact of the CRM yet, and the
     same email as the lead. If neither has an email, they have the same phone.
     """
-    email, phone = values.get("email", "")[:LONGEST], line_of(values.get("phone", ""))[:LONGEST]
+    email, phone = values.get("email", "")[:LONGEST], identity_of(values.get("phone", ""))[:LONGEST]
     if not (email or phone):
         return
     others = tx.rows(
@@ -347,7 +347,7 @@ def lock_phone(tx: Connection, account: Account, phone: str) -> None:
 
     While the phone is locked, other transactions wait before they record an outcome with it.
     """
-    hold(tx, account.id, account.connection.id, "outcome of phone", line_of(phone)[:LONGEST])
+    hold(tx, account.id, account.connection.id, "outcome of phone", identity_of(phone)[:LONGEST])
 
 
 def set_crm_id(tx: Connection, account: Account, hub_id: str, crm_id: str) -> bool:

@@ -122,6 +122,31 @@ def test_a_known_number_is_never_made_worse(crm: Crm) -> None:
     assert crm.contact(contact_id)["phone"] == "+4934600111222"
 
 
+def test_bare_digits_are_the_number_that_a_contact_has_with_its_country(crm: Crm) -> None:
+    switch(crm.app, crm.bot, lead_requires="email_or_phone")
+    for i, (known, bare) in enumerate(
+        (
+            (NUMBER, "34600111222"),
+            ("+525512345678", "5215512345678"),
+            ("+525512345679", "525512345679"),
+            ("+5511987654321", "551187654321"),
+            ("+5491166773388", "541166773388"),
+        )
+    ):
+        owner = crm.enter({"firstname": "Owner", "phone": known})
+        answer = crm.lead(f"t{i}", email="", phone=bare)
+        assert answer["contactId"] == owner, bare
+        assert crm.contact(owner)["phone"] == known, bare
+
+
+def test_bare_digits_are_found_as_they_were_stored(crm: Crm) -> None:
+    switch(crm.app, crm.bot, lead_requires="email_or_phone")
+    for i, bare in enumerate(("34600111222", "2025550123", "600111222")):
+        first = crm.lead(f"a{i}", phone=bare)["contactId"]
+        again = crm.lead(f"b{i}", email="", phone=bare)
+        assert (again["contactId"], again["status"]) == (first, "unchanged"), bare
+
+
 def test_a_number_without_its_country_is_made_better(crm: Crm) -> None:
     contact_id = crm.lead("t", phone="34600111222")["contactId"]
     assert crm.contact(contact_id)["phone"] == "34600111222"
