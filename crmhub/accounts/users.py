@@ -96,6 +96,7 @@ _CREATE = Statement(
 )
 _LIST = Statement(_SELECT.order_by(_user.email))
 _LOAD = Statement(_SELECT.where(_HAS_EMAIL))
+_LOCK = Statement(_SELECT.where(_HAS_EMAIL).with_for_update())
 _LOAD_BY_ID = Statement(_SELECT.where(_IS_USER))
 _LOGIN = Statement(_SELECT_LOGIN.where(_HAS_EMAIL))
 _LOGIN_BY_ID = Statement(_SELECT_LOGIN.where(_IS_USER))
@@ -176,10 +177,13 @@ def list_users(db: Connection) -> list[User]:
     return [_user_of(row) for row in db.rows(_LIST)]
 
 
-def load(db: Connection, email: str) -> User:
-    """Return the user with this email; raises NotFound if there is none."""
+def load(db: Connection, email: str, *, lock: bool = False) -> User:
+    """Return the user with this email, locked until the end of the transaction with `lock`.
+
+    Raises NotFound if there is none.
+    """
     # PostgreSQL refuses NUL, and no email contains it.
-    row = None if "\0" in email else db.row(_LOAD, {"email": normal(email)})
+    row = None if "\0" in email else db.row(_LOCK if lock else _LOAD, {"email": normal(email)})
     if row is None:
         raise NotFound(f"There is no user {email[:100]!r}; `crmhub admin user list` shows them.")
     return _user_of(row)

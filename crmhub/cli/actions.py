@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from crmhub.hub import Hub
     from crmhub.journal.action_queries import Summary, Wanted
 
-# Copied from the journal, so that `--help` does not import it.
+# `STATE_WORDS` of the journal with hyphens; copied, so that `--help` does not import it.
 _WORDS = {"running": "in-progress", "dead": "failed", "parked": "blocked"}
 _STATES = ("queued", "done", "refused", "discarded", *_WORDS.values(), *_WORDS)
 # The most actions shown before the question whether to discard them.

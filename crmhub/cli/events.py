@@ -286,9 +286,9 @@ def remove(client_id: str, subscription_id: str, yes: bool) -> None:
 
 
 def _all_types(types: tuple[str, ...]) -> tuple[str, ...]:
-    from crmhub.events.event_types import TYPES
+    from crmhub.events.event_types import EVERY_TYPE
 
-    return TYPES if _ALL in types else types
+    return (EVERY_TYPE,) if _ALL in types else types
 
 
 def _set_state(

@@ -12,13 +12,14 @@ from typing import Any
 
 import flask
 
-from crmhub.accounts.accounts import Account
+from crmhub.accounts.accounts import Account, ConnectionInfo
 from crmhub.api.http.addresses import public_url
 from crmhub.api.http.authentication import hub
 from crmhub.console.access import needs
 from crmhub.console.account import account_context, installed
 from crmhub.console.blueprint import PREFIX, blueprint
 from crmhub.console.field_faults import set_faults
+from crmhub.console.list_filters import text
 from crmhub.console.pages import done, page, refused, see
 from crmhub.console.sessions import author, signed_in
 from crmhub.errors import HubError, NotFound, Semantic
@@ -90,16 +91,30 @@ def crm_check(client_id: str) -> flask.Response:
     """Test a connection with the submitted CRM settings; nothing is saved."""
     name = flask.request.form.get("adapter", "")
     try:
-        fault = set_crm.check_crm(hub(), client_id, given_crm(client_id, name))
+        crm = given_crm(client_id, name)
+        fault = set_crm.check_crm(hub(), client_id, crm)
     except HubError as exc:
         return refused_crm(exc, client_id, name)
     if fault and fault.setting:
         set_faults({form_fields(name).get(fault.setting, ""): fault.message})
     shown = crm_page(client_id, name, typed=True, fault=fault)
     account = hub().load_account(client_id)
-    is_tested = fault is None and name == account.connection.adapter
-    warnings = mappable_properties.unfilled(hub(), account) if is_tested else []
+    # The warnings are about the stored connection.
+    is_stored = fault is None and _is_stored(crm, account.connection)
+    warnings = mappable_properties.unfilled(hub(), account) if is_stored else []
     return page("account/crm.html", tested=True, warnings=warnings, **shown)
+
+
+def _is_stored(crm: Crm, connection: ConnectionInfo) -> bool:
+    """Return whether submitted CRM settings, without a new secret, are those of the connection."""
+    if crm.adapter != connection.adapter or any(crm.credentials.values()):
+        return False
+    return all(
+        (crm.settings.get(one.name) or one.default)
+        == (connection.settings.get(one.name) or one.default)
+        for one in installed(crm.adapter).settings
+        if not one.secret
+    )
 
 
 def refused_crm(error: HubError, client_id: str, name: str) -> flask.Response:
@@ -139,7 +154,7 @@ def given_crm(client_id: str, adapter: str) -> Crm:
 
 def _typed_before(client_id: str, adapter: str) -> Crm | None:
     """Return what the user typed for the failed visit that the form or the URL names, if any."""
-    visit_id = flask.request.form.get("typed", "") or flask.request.args.get("typed", "")
+    visit_id = text(flask.request.form.get("typed", "") or flask.request.args.get("typed", ""))
     if not visit_id:
         return None
     account = hub().load_account(client_id)

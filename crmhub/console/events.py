@@ -16,7 +16,7 @@ from crmhub.console.pages import done, page, refused
 from crmhub.console.people import visible_text
 from crmhub.console.sessions import author
 from crmhub.errors import BadRequest, ChangedMeanwhile, HubError
-from crmhub.events.event_types import TYPES, expand
+from crmhub.events.event_types import EVERY_TYPE, expand
 from crmhub.operations import event_subscriptions
 
 _ALL = "/accounts/<client_id>/events"
@@ -63,13 +63,15 @@ def events_form(client_id: str, subscription_id: str) -> flask.Response:
 def events_change(client_id: str, subscription_id: str) -> flask.Response:
     """Save the address and the types of a subscription."""
     url, types = _given()
+    present = event_subscriptions.find(hub(), client_id, subscription_id).types
     try:
         event_subscriptions.change(
             hub(),
             client_id,
             subscription_id,
             url=url,
-            types=types,
+            # The form shows the types of a pattern one by one.
+            types=None if expand(types) == expand(present) else types,
             by=author(),
             expected=flask.request.form.get("seen"),
         )
@@ -110,7 +112,7 @@ def _given() -> tuple[str, tuple[str, ...]]:
     """Return the address and the types of the form."""
     form = flask.request.form
     types = tuple(form.getlist("type"))
-    return form.get("url", "").strip(), TYPES if _EVERY_TYPE in types else types
+    return form.get("url", "").strip(), (EVERY_TYPE,) if _EVERY_TYPE in types else types
 
 
 def _listed(client_id: str, url: str = "", types: tuple[str, ...] = ()) -> dict[str, Any]:

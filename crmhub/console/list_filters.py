@@ -90,7 +90,7 @@ def account(given: dict[str, str]) -> Account | None:
     except NotFound as exc:
         with hub().database.reading() as db:
             matches = accounts.search_accounts(
-                db, hub().plans, given["account"], limit=2, among=sessions.visible_accounts()
+                db, hub().plans, given["account"], among=sessions.visible_accounts()
             )
         named = [one for one in matches if one.name.casefold() == given["account"].casefold()]
         if len(named) == 1:

@@ -10,8 +10,9 @@ from crmhub.console import sessions
 from crmhub.console.access import open_to_all
 from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import page, refused, see
-from crmhub.errors import HubError, NotFound, Semantic
+from crmhub.errors import HubError, NotFound
 from crmhub.operations import setup_link
+from crmhub.operations.users import repeated
 
 
 @blueprint.get("/setup/<token>")
@@ -32,9 +33,7 @@ def create_by_link(token: str) -> flask.Response:
     form = flask.request.form
     email, password = form.get("email", "")[:300], form.get("password", "")
     try:
-        if password != form.get("again", ""):
-            message = "The two passwords differ. Type the same password twice."
-            raise Semantic(message, fields=[("again", message)])
+        repeated(password, form.get("again", ""))
         session = setup_link.create_user(hub(), token, email, password)
     except NotFound as exc:
         return _invalid_link(exc)

@@ -8,14 +8,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 import flask
 from markupsafe import Markup
 
+from crmhub.accounts.accounts import Unreadable
 from crmhub.accounts.plans import Rate
 from crmhub.api.http.authentication import hub
+from crmhub.errors import Unavailable
 from crmhub.journal.action_queries import STATE_WORDS
 from crmhub.records.search.filters import iso
 
@@ -155,9 +158,12 @@ def one_line(text: str) -> Markup:
 
 
 def account_name(client_id: str) -> str:
-    """Return the name of the account with this client id, or the client id if there is none."""
-    account = hub().directory.by_client_id(client_id)
-    return account.name if account else client_id
+    """Return the name of the account with this client id, or the client id if it cannot be read."""
+    # The banner and the error page name accounts, too: a broken account must not break them.
+    with suppress(Unavailable, Unreadable):
+        if account := hub().directory.by_client_id(client_id):
+            return account.name
+    return client_id
 
 
 _HUMP = re.compile("(?<=[a-z])(?=[A-Z])")

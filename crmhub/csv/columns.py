@@ -214,7 +214,7 @@ def _column_fault(
     `before` are the properties of the earlier columns. The reason says what to do.
     """
     prop = catalogue.get(name)
-    leave_out = f"leave it out with --column '{title}='"
+    leave_out = f"leave it out with --column '{title[:100]}='"
     if name in before:
         return f"an earlier column holds {name} already; {leave_out}"
     if prop is not None:

@@ -1,7 +1,7 @@
-"""The unique values of the rows that a dry run has accepted, in a temporary file.
+"""The unique values of the rows that a dry run has accepted.
 
-A dry run stores no records, so the database does not refuse a value that two rows have. A file of a
-million rows does not fill the memory.
+A dry run stores no records, so the database does not refuse a value that two rows have. The values
+stand in a temporary file; after a pause of the dry run, they are in memory.
 """
 
 from __future__ import annotations

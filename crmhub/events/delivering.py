@@ -48,11 +48,8 @@ _Key = tuple[int, str]
 class Deliveries:
     """Delivers the events of all accounts, from `run` until `stopping` is set."""
 
-    def __init__(
-        self, database: Database, egress: Egress, vault: Vault, *, threads: int = THREADS
-    ) -> None:
+    def __init__(self, database: Database, egress: Egress, vault: Vault) -> None:
         self._database, self._egress, self._vault = database, egress, vault
-        self._threads = threads
         self._busy: Counter[_Key] = Counter()
         # How long the answers of a subscription's address take.
         self._took_s: dict[_Key, float] = {}
@@ -68,7 +65,7 @@ class Deliveries:
 
     def run(self, stopping: threading.Event) -> None:
         """Deliver due events until `stopping` is set; return when all calls have ended."""
-        with ThreadPoolExecutor(self._threads, thread_name_prefix="events") as pool:
+        with ThreadPoolExecutor(THREADS, thread_name_prefix="events") as pool:
             while not stopping.is_set():
                 self._news.clear()
                 try:
@@ -87,14 +84,14 @@ class Deliveries:
     def _start_due(self, pool: ThreadPoolExecutor) -> float:
         """Start to send due deliveries in free threads; return how many seconds to pause then."""
         due, later_ms = claiming.find_due(self._database)
+        for account_id, key_end in {(one.account_id, one.key_end) for one in due if one.key_end}:
+            self._end_of_key(account_id, *key_end)
+        due = [one for one in due if not one.key_end]
         behind = [self._stands_behind(each) for each in due]
         counts = Counter(behind)
         for is_behind, subscription in sorted(
             zip(behind, due, strict=True), key=lambda pair: pair[0]
         ):
-            if subscription.key_end:
-                self._end_of_key(subscription.account_id, *subscription.key_end)
-                continue
             if (most := self._free_threads(subscription, is_behind, counts[is_behind])) <= 0:
                 continue
             found = claiming.claim(self._database, subscription, most=most)
@@ -127,14 +124,14 @@ class Deliveries:
             busy = dict(self._busy)
             alike = {each: n for each, n in busy.items() if not is_behind or each in self._behind}
             is_known = key in self._took_s
-        room = self._threads // 2 if is_behind else self._threads
+        room = THREADS // 2 if is_behind else THREADS
         share = math.ceil(room / count) if is_known and not due.is_failing else 1
         return min(
             share - busy.get(key, 0),
-            self._threads // 2 - _of_account(busy, due.account_id),
+            THREADS // 2 - _of_account(busy, due.account_id),
             room // 2 - _of_account(alike, due.account_id),
             room - sum(alike.values()),
-            self._threads - sum(busy.values()),
+            THREADS - sum(busy.values()),
         )
 
     def _run_job(self, row: Any, claimed: Claimed, until: float) -> None:

@@ -335,9 +335,9 @@ class Erasure:
         return {text for text in texts if len(text) >= _SHORTEST_TEXT}
 
     def _identifying(self, others: Iterable[Person]) -> set[str]:
-        """Return the person's texts that are nobody else's: emails, phones, tokens and whole names.
+        """Return the person's emails, phones, tokens and whole names, without those of `others`.
 
-        `others`: people with the same phone.
+        `others`: people with the same phone. A namesake with another phone is not among them.
         """
         person = self._person
         texts = {*person.emails, *person.phones, *person.whole_names}

@@ -14,13 +14,13 @@ def version_of(state: Any) -> str:
     return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
 
 
-def require_version(state: Any, expected: str | None, what: str) -> None:
+def require_version(state: Any, expected: str | None, subject_was: str) -> None:
     """Raise ChangedMeanwhile if the state is not the `expected` version; None is any.
 
-    `what` names the state at the beginning of the message.
+    `subject_was` begins the message, such as `The field map was`.
     """
     if expected is not None and expected != version_of(state):
         raise ChangedMeanwhile(
-            f"{what} changed by somebody else meanwhile, and nothing was saved. Check the present"
-            " values, and save again."
+            f"{subject_was} changed by somebody else meanwhile, and nothing was saved. Check the"
+            " present values, and save again."
         )

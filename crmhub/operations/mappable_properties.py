@@ -85,23 +85,25 @@ def unfilled(hub: Hub, account: Account) -> list[str]:
     left out.
     """
     warnings: list[str] = []
-    for kind in KINDS:
-        rules = account.connection.field_map.of(kind)
-        filled = {rules.crm_name(name) for name in _SENT[kind]}
-        filled |= {rule.to for rule in rules.rules.values() if rule.constant}
-        try:
-            described = ask(hub, account, lambda adapter: adapter.describe(kind))  # noqa: B023
-        # A connection test has its own errors.
-        except AdapterError:
-            continue
-        needed = [one.name for one in described if one.required and not one.read_only]
-        how = "" if kind == "contacts" else ", or let the bot send it"
-        warnings += [
-            f"The CRM requires {name} of new {kind}."
-            f" Set a constant for {name} in the field map{how}."
-            for name in needed
-            if name not in filled
-        ]
+    with within(_ASK_S):
+        for kind in KINDS:
+            rules = account.connection.field_map.of(kind)
+            filled = {rules.crm_name(name) for name in _SENT[kind]}
+            filled |= {rule.to for rule in rules.rules.values() if rule.constant}
+            try:
+                described = ask(hub, account, lambda adapter: adapter.describe(kind))  # noqa: B023
+            # A connection test has its own errors.
+            except AdapterError as exc:
+                if isinstance(exc, AWAY) and not isinstance(exc, LacksRight):
+                    break
+                continue
+            how = "" if kind == "contacts" else ", or let the bot send it"
+            warnings += [
+                f"The CRM requires {one.name} of new {kind}."
+                f" Set a constant for {one.name} in the field map{how}."
+                for one in described
+                if one.required and not one.read_only and one.name not in filled
+            ]
     return warnings
 
 

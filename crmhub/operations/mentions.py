@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,6 +16,8 @@ from crmhub.operations.personal_data import hide_values
 # Rows that are read at once.
 _MOST = 500
 _Column = sa.Column[Any]
+# Of an event's data; a conversation's token may look like the id of another record.
+_IDS = frozenset(("id", "contactId", "actionId", "changed"))
 
 
 class _Texts:
@@ -43,12 +45,12 @@ class _Texts:
 
     def rows(self, tx: Connection, account_id: int) -> Iterator[Any]:
         """Yield all rows of the account."""
-        of: dict[str, Any] = {"account_id": account_id}
-        rows = tx.rows(self.first, of)
+        account: dict[str, Any] = {"account_id": account_id}
+        rows = tx.rows(self.first, account)
         while rows:
             yield from rows
             after = {f"after_{each.name}": getattr(rows[-1], each.name) for each in self.key}
-            rows = tx.rows(self.next, of | after) if len(rows) == _MOST else []
+            rows = tx.rows(self.next, account | after) if len(rows) == _MOST else []
 
 
 _REASONS = _Texts(action.c.reason, action.c.reason != sa.literal_column("''"))
@@ -68,24 +70,24 @@ def hide(tx: Connection, account_id: int, values: Collection[str]) -> tuple[int,
         return hide_values(text, values)
 
     def hide_in_json(text: str) -> str:
-        return json.dumps(_walk(json.loads(text)), ensure_ascii=False, separators=(",", ":"))
+        data = json.loads(text)
+        hidden = {name: data[name] if name in _IDS else walk(data[name]) for name in data}
+        return json.dumps(hidden, ensure_ascii=False, separators=(",", ":"))
 
-    def _walk(value: Any) -> Any:
+    def walk(value: Any) -> Any:
         if isinstance(value, str):
             return hide_in(value)
         if isinstance(value, list):
-            return [_walk(each) for each in value]
-        return (
-            {name: _walk(each) for name, each in value.items()}
-            if isinstance(value, dict)
-            else value
-        )
+            return [walk(each) for each in value]
+        if isinstance(value, dict):
+            return {name: walk(each) for name, each in value.items()}
+        return value
 
     notes = sum(_replace(tx, account_id, texts, hide_in) for texts in (_REASONS, _MESSAGES))
     return notes, _replace(tx, account_id, _EVENTS, hide_in_json)
 
 
-def _replace(tx: Connection, account_id: int, texts: _Texts, change: Any) -> int:
+def _replace(tx: Connection, account_id: int, texts: _Texts, change: Callable[[str], str]) -> int:
     count = 0
     for row in texts.rows(tx, account_id):
         if (changed := change(row.text)) != row.text:

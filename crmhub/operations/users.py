@@ -228,7 +228,7 @@ def set_role(
     the role or an account is invalid, and Conflict if nobody else is an owner who can sign in, or
     if the user's access differs from `expected`.
     """
-    user = users.load(tx, email)
+    user = users.load(tx, email, lock=True)
     require_version(_access_state(user), expected, f"The access of {email} was")
     ids = _account_ids(hub, tx, client_ids)
     if (user.role, user.accounts) == (role, ids):

@@ -200,7 +200,7 @@ def test_a_liar_is_caught(
 WRONG_SECRET = "test_a_wrong_secret_is_told_from_a_missing_right"
 
 
-def test_a_wrong_secret_must_be_recognized_by_whatever_status_the_crm_has_for_it(
+def test_a_wrong_secret_is_recognized_at_any_status(
     pytester: pytest.Pytester,
 ) -> None:
     lines = ["from tests.adapter import liars, test_kit", "from tests.adapter.small_crm import KEY"]
@@ -315,7 +315,7 @@ class WritesNumbersAnew(SmallCrm):
         return super()._insert(kind, kept, *more, **options)
 
 
-def test_what_the_crm_needs_is_compared_as_a_number(pytester: pytest.Pytester) -> None:
+def test_required_numbers_are_compared_as_numbers(pytester: pytest.Pytester) -> None:
     path = pytester.makepyfile(
         """
         import pytest

@@ -231,8 +231,8 @@ def has_scalar_values(body: Any) -> bool:
         return any(map(has_scalar_values, body))
     if not isinstance(body, dict):
         return False
-    values = [body.get("id"), body.get("value")]
-    for name in ("properties", "values"):
+    values = [body[name] for name in ("id", "value") if name in body]
+    for name in ("properties", "props", "values"):
         inner = body.get(name)
         values += inner.values() if isinstance(inner, dict) else []
         values += inner if isinstance(inner, list) else []

@@ -104,7 +104,7 @@ def test_check_says_what_is_wrong_and_exits_with_1(acme):
     assert broken.stderr == ("crmhub: fake: The token was refused; make a new one in the CRM.\n")
 
 
-def test_check_warns_of_what_the_crm_requires_and_nothing_fills(acme, monkeypatch):
+def test_check_warns_of_required_properties_that_nothing_fills(acme, monkeypatch):
     def describe(self, kind):
         if kind != "tickets":
             raise Unsupported("It describes no others.")

@@ -357,7 +357,7 @@ def test_an_import_makes_no_known_phone_worse(acme):
 
 @both_databases
 def test_a_row_with_more_than_a_phone_number_is_refused(acme):
-    texts = ["5E+11", "+3.51912E+11", "3.51912E11", "12025550199@lid", "Mobile: +12025550199"]
+    texts = ["12025550199@lid", "Mobile: +12025550199", "+12025550199, +12025550198"]
     write(acme, [["firstname", "phone"], *([f"P{n}", text] for n, text in enumerate(texts))])
     acme("import", "acme", "contacts", "people.csv", code=1)
     assert exported(acme) == []

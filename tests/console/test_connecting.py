@@ -117,7 +117,7 @@ def test_a_customer_whose_form_is_refused_sees_the_customers_page(app: flask.Fla
     assert "/console/accounts" not in page.text
 
 
-def test_what_was_typed_stays_after_a_failed_visit(
+def test_a_form_keeps_its_values_after_a_failed_visit(
     app: flask.Flask, operator: Operator, path: str
 ) -> None:
     with HubSpotCrm() as crm:

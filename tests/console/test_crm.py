@@ -73,7 +73,7 @@ def buttons(page):
     return [label for attributes, label in shown if "hidden" not in attributes]
 
 
-def test_a_test_warns_of_what_the_crm_requires_and_nothing_fills(
+def test_a_test_warns_of_required_properties_that_nothing_fills(
     operator, on_hubspot, hubspot, form, path
 ):
     hubspot.fake.require("deals", "amount")

@@ -80,8 +80,3 @@ def test_shortened_numbers_have_lost_digits():
         assert not has_lost_digits(cell), cell
     for cell in ["1.5E+1", "1.234E+3", "1.5E-3", "12"]:
         assert not has_lost_digits(cell, is_number=True), cell
-
-
-def test_long_cells_are_read_in_proportion_to_their_length():
-    for text in ["'" * 100_000, '="' + '""' * 50_000, "\t" * 100_000, "1" * 100_000, " '" * 50_000]:
-        escape_formula(text + "x")

@@ -401,9 +401,9 @@ def test_what_operators_noted_of_them_on_actions_of_others_goes(hub: Hub, client
     for token in ("one", "two"):
         known(client, token, name="Bob", email=f"{token}@x.org")
     (first,), (second,) = rows(hub, client, "id")
-    change(hub, client, "state = 'dead'")
+    change(hub, client, "state = 'dead', finished_at = created_at")
     correct(hub, first, {"email": EMAIL}, by=TESTS)
-    change(hub, client, "state = 'dead'")
+    change(hub, client, "state = 'dead', finished_at = created_at")
     correct(hub, first, {"email": "right@x.org"}, by=TESTS)
     discard_one(hub.database, second, reason=f"The same as {EMAIL.upper()}", by=TESTS)
     known(client, TOKEN, email=EMAIL)
@@ -425,8 +425,8 @@ def test_messages_and_reasons_on_actions_of_others_name_the_person_no_more(
     crm.failure = None
     for state in ("queued", "dead", "parked", "refused"):
         lead(client, state, name="Bob", email=f"{state}@x.org", phone="")
-        change(hub, client, "state = :now, reason = :text where person = person and reason = ''",
-               now=state, text=f"The same as {EMAIL}, says bobby@x.org")  # fmt: skip
+        ended = "state = :now, reason = :text, finished_at = created_at where reason = ''"
+        change(hub, client, ended, now=state, text=f"The same as {EMAIL}, says bobby@x.org")
     lead(client, TOKEN, name=f"{FIRST} {LAST}", email=EMAIL, phone=PHONE)
     assert erase(hub, client, EMAIL).notes > 4
     assert left(hub, PLANTED, client.account.id) == []
@@ -454,7 +454,7 @@ def test_events_of_others_name_the_person_no_more(hub: Hub, client: Client) -> N
 def test_notes_on_an_action_go_with_it(hub: Hub, client: Client) -> None:
     known(client, TOKEN, name=FIRST, email=EMAIL)
     ((id,),) = rows(hub, client, "id")
-    change(hub, client, "state = 'dead'")
+    change(hub, client, "state = 'dead', finished_at = created_at")
     correct(hub, id, {"name": LAST}, by=TESTS)
     discard_one(hub.database, id, reason=f"{FIRST} asked for it", by=TESTS)
     assert erase(hub, client, EMAIL).actions == {"discarded": 1}

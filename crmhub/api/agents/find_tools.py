@@ -181,7 +181,7 @@ def _search_records(agent: Agent, arguments: Arguments) -> Answer:
     part = read_part(agent, listing, limit=arguments.get("limit", 10), after=after, room=ROOM)
     words = elsewhere(agent, kind).strip()
     if words and not part.total:
-        raise Semantic(f"resource: no {kind.name} of the hub's own match. {words}")
+        raise Semantic(f"resource: the hub itself stores no {kind.name} that match. {words}")
     shown = {"total": part.total, **_page(agent, "search_records", arguments, part)}
     message = {"message": f"These are the hub's own {kind.name}. {words}"} if words else {}
     return {**shown, "source": "hub", **message}

@@ -268,7 +268,7 @@ def test_a_link_for_a_customer_needs_the_public_address(
     assert "days" in refused(admin.post(path, body | {"days": 31}), 400)
 
 
-def test_a_test_warns_of_what_the_crm_requires_and_nothing_fills(
+def test_a_test_warns_of_required_properties_that_nothing_fills(
     admin: Admin, client: Client, fake: FakeHubSpot
 ) -> None:
     fake.require("contacts", "email", "jobtitle", "city")

@@ -154,7 +154,7 @@ def test_contacts_of_another_crm_are_read_and_written_there(app: flask.Flask) ->
         assert "email or phone" in agent.call("find_contacts", query="Ada").message
 
 
-def test_what_the_hub_cannot_know_of_another_crm_is_an_error_that_names_the_crm(
+def test_records_of_another_crm_are_an_error_that_names_the_crm(
     app: flask.Flask,
 ) -> None:
     with adapters(app, FAKE):

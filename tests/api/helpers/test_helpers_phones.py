@@ -78,7 +78,7 @@ def crm(app: flask.Flask, request: pytest.FixtureRequest) -> Iterator[Crm]:
         yield Crm(app, hubspot_client(app, fake), lambda id: fake.contacts[id], enter)
 
 
-def test_a_text_with_more_than_a_number_is_refused_and_nobodys(crm: Crm) -> None:
+def test_a_text_with_more_than_a_number_is_refused_and_finds_no_contact(crm: Crm) -> None:
     owner = crm.enter({"firstname": "Owner", "phone": OWNER, "address": "Hidden Street 1"})
     for i, text in enumerate(NO_NUMBER):
         answer = crm.lead(f"t{i}", phone=text)

@@ -212,7 +212,7 @@ def test_name_sets_first_and_last_name(client: Client) -> None:
     assert _get(client, "name")["name"] == "Ada Lovelace"
 
 
-def test_no_option_is_refused_with_the_values_to_send_and_the_rest_is_stored(
+def test_an_unknown_option_is_refused_with_the_values_to_send_and_the_rest_is_stored(
     client: Client,
 ) -> None:
     contact_id = known(client)
