@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import pkgutil
@@ -29,6 +30,7 @@ ATOMS = (
     *("a@", "@a", "a.", "1.", "1 ", "1,", "a-", '"a', "'a", "{{", "[[", "<<", "<a", '\\"', "+1"),
     *("http://", "%7B", "\u0301", "\u00a0", "a\u0301", "1e", "-1", "á", "\r\n", "a b "),
 )
+FUNCTIONS = ("search", "match", "fullmatch", "sub", "split", "findall")
 # They read files of this installation or code, and no text of a caller.
 NOT_OF_CALLERS = ("skeleton", "__main__", "migrations", "testing", "fakes", "fake")
 
@@ -55,6 +57,8 @@ def patterns() -> dict[re.Pattern[str], str]:
                 collect(place, each)
 
     for module in modules():
+        for name, pattern in inline_patterns(module):
+            named.setdefault(pattern, f"{module.__name__}.{name}")
         for name, value in list(vars(module).items()):
             place = f"{module.__name__}.{name}"
             collect(place, value)
@@ -62,6 +66,19 @@ def patterns() -> dict[re.Pattern[str], str]:
                 for attribute in list(vars(value).values()):
                     collect(place, attribute)
     return named
+
+
+def inline_patterns(module: ModuleType) -> Iterator[tuple[str, re.Pattern[str]]]:
+    """Yield the patterns that a module hands to functions of `re` as texts, with a name."""
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        function = node.func
+        if ast.unparse(function.value) == "re" and function.attr in FUNCTIONS and node.args:
+            given = node.args[0]
+            if isinstance(given, ast.Constant) and isinstance(given.value, str):
+                is_whole = function.attr.endswith("match")
+                yield f"{'_' * is_whole}{given.value.replace('.', '·')}", re.compile(given.value)
 
 
 def texts(pattern: re.Pattern[str], length: int) -> Iterator[tuple[str, str]]:
@@ -77,7 +94,7 @@ def is_searched(place: str) -> bool:
     """Return whether a pattern is looked for inside of texts, not only matched with whole ones."""
     module, _, name = place.rpartition(".")
     source = inspect.getsource(sys.modules[module])
-    calls = rf"{name}(\[\w+\])?\.(search|sub|subn|finditer|findall|split)\("
+    calls = rf"{re.escape(name)}(\[\w+\])?\.(search|sub|subn|finditer|findall|split)\("
     return not name.startswith("_") or re.search(calls, source) is not None
 
 

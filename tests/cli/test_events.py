@@ -9,7 +9,6 @@ import flask
 import pytest
 
 from crmhub.app import create_app
-from crmhub.events.event_types import TYPES
 from crmhub.secrets import EncryptionKey, parse_webhook_secret
 from crmhub.settings import Settings
 from tests.cli.conftest import CommandLine

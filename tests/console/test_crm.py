@@ -78,11 +78,17 @@ def test_a_test_warns_of_required_properties_that_nothing_fills(
 ):
     hubspot.fake.require("deals", "amount")
     try:
-        tested = text_of(operator.send(f"{path}/check", form, at=path))
+        stored, other = (
+            text_of(operator.send(f"{path}/check", form | {"secret.access_token": text}, at=path))
+            for text in ("", TOKEN["access_token"])
+        )
     finally:
         hubspot.fake.require("deals")
-    assert "Connection test passed." in tested
-    assert "The CRM requires amount of new deals." in tested
+    assert "Connection test passed." in stored
+    assert "The CRM requires amount of new deals." in stored
+    # A new token may be of another portal, which is not asked.
+    assert "Connection test passed." in other
+    assert "The CRM requires" not in other
 
 
 def test_a_crm_without_settings_has_nothing_to_test(operator, on_hubspot, path):
