@@ -88,7 +88,10 @@ def test_times_are_relative_and_local_and_tell_utc(
 
 def test_a_test_call_is_answered_on_the_page(page: Page, account: Account) -> None:
     page.goto(f"/console/accounts/{account.client_id}/bots")
-    page.get_by_role("button", name="Send test call").click()
+    button = page.get_by_role("button", name="Send test call")
+    button.focus()
+    page.keyboard.press("Enter")
     expect(page.locator("#test-answer")).to_contain_text('"status": "created"')
+    expect(button).to_be_focused()
     page.get_by_role("link", name="See what happened").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("createLead of Crmhub Test")

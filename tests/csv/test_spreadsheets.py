@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,21 @@ def test_more_than_a_thousand_columns_are_refused(tmp_path, delimiter):
             with pytest.raises(BadRequest, match="has more than 1,000 columns; delete those"):
                 _sheet(tmp_path, before + delimiter.join(head) + "\nx\n")
     assert len(_sheet(tmp_path, delimiter.join(["x"] * 1000) + "\n").header) == 1000
+
+
+def test_a_million_titles_are_refused_in_little_memory(tmp_path):
+    for titles in ([""] * 1_000_001, [f"title {n}" for n in range(1_000_000)]):
+        content = (",".join(titles) + "\nx\n").encode()
+        tracemalloc.start()
+        try:
+            path = tmp_path / "people.csv"
+            path.write_bytes(content)
+            before, _ = tracemalloc.get_traced_memory()
+            with pytest.raises(BadRequest):
+                Sheet(path)
+            assert tracemalloc.get_traced_memory()[1] - before < 20 * 2**20
+        finally:
+            tracemalloc.stop()
 
 
 def test_a_repeated_title_has_a_number(tmp_path):
