@@ -28,6 +28,8 @@ from typing import Any
 # Texts of one letter, and a part whose beginning fits everywhere in them and its end nowhere.
 LONG_TEXT = "a" * 65_000
 PART = "a" * 199 + "b"
+_HOSTILE = 128_000
+_ATOMS = (*"a1 \n@.-+(\"'<{[$%=", "a@", "1.", "1 ", "{{", "+1", "\u0301", "http://", "ext. ", "e+1")
 _FILTERS = 50
 _SEARCHES = 40
 _LISTS = 16
@@ -195,6 +197,37 @@ def bodies(attack: Attack) -> None:
     attack.repeat(_CALLERS, lambda n: attack.target.call("POST", "/contacts", sent[n % len(sent)]))
 
 
+def hostile_texts(attack: Attack) -> None:
+    """Send values and names of 128 kB that make careless expressions slow."""
+    target = attack.target
+
+    def send(number: int) -> int:
+        atom = random.choice(_ATOMS)
+        text = (atom * _HOSTILE)[:_HOSTILE]
+        short = text[:65_000]
+        api = (
+            ("/contacts", {"properties": {"firstname": short, "phone": short, "email": short}}),
+            ("/contacts", {"properties": {text: "1"}}),
+            ("/contacts/search", {"filters": [_equal("city", short), _equal(text, "1")]}),
+        )
+        helpers = (
+            ("getProperties", {"contactToken": "t", "props": [text]}),
+            ("setProperties", {"contactToken": "t", "props": {"phone": text, text: text}}),
+        )
+        at = number % (len(api) + len(helpers))
+        if at < len(api):
+            return target.call("POST", *api[at])
+        path, body = helpers[at - len(api)]
+        headers = {"service-apikey": target.api_key, "Content-Type": "application/json"}
+        return target.raw("POST", f"/chatbot/{path}", json.dumps(body).encode(), headers)
+
+    attack.repeat(_CALLERS, send)
+
+
+def _equal(name: str, value: str) -> dict[str, str]:
+    return {"propertyName": name, "operator": "EQ", "value": value}
+
+
 def hammer(attack: Attack) -> None:
     """Call as often as possible, far beyond the plan's rate."""
     attack.repeat(_SEARCHES, lambda _: attack.target.call("GET", "/contacts?limit=1"))
@@ -341,6 +374,7 @@ ATTACKS: dict[str, Callable[[Attack], None]] = {
         reads,
         kept,
         bodies,
+        hostile_texts,
         hammer,
         wrong_keys,
         sign_ins,
