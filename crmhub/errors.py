@@ -28,16 +28,19 @@ class HubError(Exception):
     """An error whose `message` is sent to the caller.
 
     The message is sent unchanged, so it must never contain secrets. `fields` are pairs of a field's
-    name and what is wrong with it; a form shows them there.
+    name and what is wrong with it; a form shows them there. `field` is the one that `message` is
+    about.
     """
 
     status: ClassVar[int] = 500
     category: ClassVar[str] = "InternalError"
 
-    def __init__(self, message: str, *, fields: Sequence[tuple[str, str]] = ()) -> None:
+    def __init__(
+        self, message: str, *, field: str = "", fields: Sequence[tuple[str, str]] = ()
+    ) -> None:
         super().__init__(message)
         self.message = message
-        self.fields = tuple(fields)
+        self.fields = ((field, message),) if field else tuple(fields)
         # True if this repeats the answer of an earlier call with the same Idempotency-Key.
         self.replayed = False
         # The path of the record with which the request conflicts.

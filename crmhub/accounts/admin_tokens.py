@@ -97,7 +97,7 @@ def create(
             f"{name[:_LONGEST_NAME]!r} cannot be the name of a token;"
             f" give 1 to {_LONGEST_NAME} printable characters."
         )
-        raise Semantic(message, fields=[("name", message)])
+        raise Semantic(message, field="name")
     stored = scope_names.to_store(scopes, SCOPES)
     scope_names.check_end(expires_at)
     token = new_admin_token()

@@ -131,8 +131,7 @@ def _insert(tx: Connection, *, name: str, client_id: str | None, plan: str) -> i
         )
         if account_id is not None:
             return account_id
-    message = f"The client id {client_id!r} is taken; choose another one."
-    raise Conflict(message, fields=[("client_id", message)])
+    raise Conflict(f"The client id {client_id!r} is taken; choose another one.", field="client_id")
 
 
 def _client_id(text: str) -> str:
@@ -141,10 +140,10 @@ def _client_id(text: str) -> str:
             f"{text!r} is not a client id; give 1 to 63 lower-case letters, digits, - and _, "
             "the first a letter or a digit."
         )
-        raise Semantic(message, fields=[("client_id", message)])
+        raise Semantic(message, field="client_id")
     if text in RESERVED:
         message = f"The client id {text!r} is a path of the service itself; choose another."
-        raise Semantic(message, fields=[("client_id", message)])
+        raise Semantic(message, field="client_id")
     return text
 
 
@@ -171,8 +170,7 @@ def _ids_from(name: str) -> Iterator[str]:
 def _name(text: str) -> str:
     name = _as_name(text)
     if name is None:
-        message = f"{text[:_LONGEST_NAME]!r} {_NAME_FORM}."
-        raise Semantic(message, fields=[("name", message)])
+        raise Semantic(f"{text[:_LONGEST_NAME]!r} {_NAME_FORM}.", field="name")
     return name
 
 

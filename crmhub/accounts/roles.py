@@ -42,8 +42,7 @@ def parse_role(text: str) -> Role:
     for role in ROLES:
         if role == text:
             return role
-    message = f"There is no role {text[:40]!r}; choose {', '.join(ROLES)}."
-    raise Semantic(message, fields=[("role", message)])
+    raise Semantic(f"There is no role {text[:40]!r}; choose {', '.join(ROLES)}.", field="role")
 
 
 def parse_accounts(stored: str | None) -> frozenset[int] | None:

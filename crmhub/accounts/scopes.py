@@ -27,7 +27,7 @@ def to_store(names: Iterable[str], known: Sequence[str]) -> str:
     unknown = sorted(chosen - set(known))
     if unknown:
         message = f"There is no scope {', '.join(unknown)}; known are {', '.join(known)}."
-        raise Semantic(message, fields=[("scope", message)])
+        raise Semantic(message, field="scope")
     return " ".join(scope for scope in known if scope in chosen) or _ALL
 
 

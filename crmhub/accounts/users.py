@@ -146,7 +146,7 @@ def create(
     email = normal(email)
     if not _EMAIL.fullmatch(email) or not email.isprintable():
         message = f"{email[:100]!r} is not an email address; give one such as ops@example.com."
-        raise Semantic(message, fields=[("email", message)])
+        raise Semantic(message, field="email")
     user = {
         "id": f"usr_{token(64)}",
         "email": email,
@@ -167,7 +167,7 @@ def create(
 def _role_to_store(role: str, accounts: Collection[int] | None) -> dict[str, str | None]:
     if parse_role(role) == "owner" and accounts is not None:
         message = "An owner sees all accounts; choose another role to limit the accounts."
-        raise Semantic(message, fields=[("role", message)])
+        raise Semantic(message, field="role")
     stored = None if accounts is None else json.dumps(sorted(set(accounts)))
     return {"role": role, "accounts": stored}
 

@@ -138,7 +138,7 @@ def _parse_json(text: str) -> FieldMap:
         given = orjson.loads(text)
     except orjson.JSONDecodeError as exc:
         message = f"This is not JSON: {exc}"
-        raise BadRequest(message, fields=[("json", message)]) from exc
+        raise BadRequest(message, field="json") from exc
     return field_map_reading.read(given)
 
 

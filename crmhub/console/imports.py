@@ -79,11 +79,10 @@ def imports_upload(client_id: str) -> flask.Response:
     file = flask.request.files.get("file")
     try:
         if file is None or not file.filename:
-            raise BadRequest("Choose a file.", fields=[("file", "Choose a file.")])
+            raise BadRequest("Choose a file.", field="file")
         kind = KINDS.get(form.get("kind", ""))
         if kind is None:
-            message = f"Choose what the rows are: {', '.join(KINDS)}."
-            raise BadRequest(message, fields=[("kind", message)])
+            raise BadRequest(f"Choose what the rows are: {', '.join(KINDS)}.", field="kind")
         with closing(file):
             job = import_jobs.upload(
                 hub(), account, kind, file.stream, file_name=text(file.filename), by=author()

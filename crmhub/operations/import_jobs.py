@@ -67,7 +67,7 @@ def upload(
     """Store an uploaded file as a draft of an import; raises BadRequest for an empty file."""
     if not file.read(1):
         message = "The file is empty. Choose a CSV file whose first line names the columns."
-        raise BadRequest(message, fields=[("file", message)])
+        raise BadRequest(message, field="file")
     file.seek(0)
 
     def work(tx: Connection) -> ImportJob:

@@ -51,7 +51,7 @@ def turn_on(hub: Hub, user_id: str, sealed: str, code: str) -> list[str]:
     step = second_factors.matching_step(secret, code)
     if step is None:
         message = "The code is wrong. Check the clock of your phone, and enter the next code."
-        raise Semantic(message, fields=[("code", message)])
+        raise Semantic(message, field="code")
 
     def work(tx: Connection) -> list[str]:
         login = _login(tx, user_id)
@@ -108,7 +108,7 @@ def _require_code(hub: Hub, tx: Connection, user_id: str, code: str) -> Login:
         raise Conflict("The second factor is off already.")
     if not accept_code(hub, tx, login, code):
         message = "The code is wrong, or was used before. Wait for the next code."
-        raise Semantic(message, fields=[("code", message)])
+        raise Semantic(message, field="code")
     return login
 
 

@@ -93,8 +93,7 @@ def check_password(hub: Hub, email: str, password: str, browser: Browser) -> Non
     device = _known_device(hub, login, browser) if login else ""
     _check(hub.limits.sign_in(browser.address, users.normal(email), device), device)
     if not passwords.fits(password, login.password or None if login else None):
-        message = "The present password is wrong."
-        raise Semantic(message, fields=[("present", message)])
+        raise Semantic("The present password is wrong.", field="present")
 
 
 def first_step(hub: Hub, login: Login, browser: Browser) -> NewSession | CodeNeeded | None:
@@ -130,7 +129,7 @@ def enter_code(hub: Hub, token: str, code: str, browser: Browser) -> NewSession:
     session = hub.database.transact(lambda tx: _use_code(hub, tx, login, code))
     if session is None:
         message = "The code is wrong, or was used before. Wait for the next code."
-        raise Unauthorized(message, fields=[("code", message)])
+        raise Unauthorized(message, field="code")
     return session
 
 

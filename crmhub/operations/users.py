@@ -106,8 +106,7 @@ def invite(
     if user is None:
         user = users.create(tx, email, "", role=role, accounts=ids, invited_until=until)
     elif user.invited_until is None or user.disabled_at is not None:
-        message = f"There is a user {user.email} already."
-        raise Conflict(message, fields=[("email", message)])
+        raise Conflict(f"There is a user {user.email} already.", field="email")
     else:
         users.set_role(tx, user, role, ids)
         users.set_invited(tx, user, until)
@@ -178,8 +177,7 @@ def _invalid_link() -> NotFound:
 def repeated(password: str, again: str) -> str:
     """Return a new password that was entered twice; raises Semantic if the two differ."""
     if password != again:
-        message = "The two passwords differ. Enter the new password twice."
-        raise Semantic(message, fields=[("again", message)])
+        raise Semantic("The two passwords differ. Enter the new password twice.", field="again")
     return password
 
 
