@@ -25,6 +25,7 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 from crmhub.adapter import Written
+from crmhub.adapter.coercion import Listed
 
 When = Literal["always", "empty"]
 WHEN: tuple[When, ...] = get_args(When)
@@ -101,7 +102,10 @@ class KindMap:
         `name` is the name that bots use for the property.
         """
         rule = self.rules.get(name)
-        return _looked_up(rule.values, value) if rule is not None and rule.values else value
+        if rule is None or not rule.values:
+            return value
+        text = _looked_up(rule.values, value)
+        return Listed(text) if isinstance(value, Listed) else text
 
     def hub_value(self, name: str, value: str) -> str:
         """Convert a value of a property from the CRM's form to the bots' form.

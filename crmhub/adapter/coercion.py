@@ -83,7 +83,7 @@ class Misfit(ValueError):
 
 
 class Unclear(Misfit):
-    """A value that can be read in two ways; the message names them."""
+    """A value that must be refused, not passed on: it has two readings, or is a list."""
 
 
 class _Option(Protocol):

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-INVISIBLE = r"\u00ad\u200b-\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff"
-"""Characters that are copied along with a number, as the inside of a regular expression's class."""
+# Characters that are copied along with a number.
+_INVISIBLE = r"\u00ad\u200b-\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff"
 
 # Argentina dials a mobile with a 9 from abroad, and any line without it: +54 9 11 …, +54 11 ….
 ARGENTINE = re.compile(r"\+54(9?)([1-8][0-9]{9})", re.ASCII)
@@ -19,7 +19,7 @@ ARGENTINE = re.compile(r"\+54(9?)([1-8][0-9]{9})", re.ASCII)
 # A longer text is no number; this also bounds the time of the expressions below.
 _LONGEST = 100
 _MOST_DIGITS = 15
-_BLANK = rf" \t\u00a0\u2000-\u200a\u202f\u205f\u3000{INVISIBLE}"
+_BLANK = rf" \t\u00a0\u2000-\u200a\u202f\u205f\u3000{_INVISIBLE}"
 _DASH = r"\-\u2010-\u2015\u2212\uff0d"
 _FILL = rf"\d{_BLANK}{_DASH}.()\[\]\uff08\uff09"
 _NUMBER = re.compile(rf"[{_BLANK}(\[\uff08]*+([+\uff0b]?)([{_FILL}]++(?:/[{_FILL}]++)?)")

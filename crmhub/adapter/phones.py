@@ -19,7 +19,7 @@ _BRAZILIAN_MOBILE = re.compile(r"[1-9][1-9][6-9][0-9]{7}", re.ASCII)
 _BRAZILIAN_E164 = re.compile(r"\+55([1-9][1-9])9([6-9][0-9]{7})", re.ASCII)
 _MEXICAN_E164 = re.compile(r"\+52([2-9][0-9]{9})", re.ASCII)
 _E164 = re.compile(r"\+[0-9]{1,15}", re.ASCII)
-# Fewer digits are what is left of a national number.
+# Nine digits or fewer cannot hold a country code and a national number.
 _BARE = re.compile(r"[1-9][0-9]{9,14}", re.ASCII)
 _MARKS = (" ext. ", " ext ", " x", "x", ";ext=")
 _WORDS_BEFORE = re.compile(r"\A[^\d+\uff0b]+")
@@ -88,7 +88,7 @@ def second_form(number: str) -> str:
 
 
 def with_plus(number: str) -> str:
-    """Return bare digits that may begin with a country code in E.164, any other text unchanged.
+    """Return bare digits that are a valid number with its country in E.164, other texts unchanged.
 
     Messengers write numbers so; without a region, the hub stores them as they came.
     """
@@ -97,7 +97,7 @@ def with_plus(number: str) -> str:
     import phonenumbers
 
     parsed = _parsed(f"+{number}", None)
-    if parsed is None or not phonenumbers.is_possible_number(parsed):
+    if parsed is None or not phonenumbers.is_valid_number(parsed):
         return number
     return str(phonenumbers.format_number(parsed, phonenumbers.PhoneNumberFormat.E164))
 

@@ -54,6 +54,8 @@ class Remembered(Generic[T]):
         self._lock = threading.Lock()
         # The time of loading, by `time.monotonic`, and the value.
         self._held: tuple[float, T] | None = None
+        # Whether the held value is used only because the CRM is unavailable.
+        self._is_stale = False
 
     def get(self, *, newer_than: float = HOUR) -> T:
         """Return the cached value; reload it first if it is older than `newer_than` seconds.
@@ -89,7 +91,9 @@ class Remembered(Generic[T]):
                 self._take_over()
             finally:
                 self._lock.release()
-        return None if self._held is None or self._is_older_than(HOUR) else self._held[1]
+        if self._held is None or self._is_stale or self._is_older_than(HOUR):
+            return None
+        return self._held[1]
 
     def _is_older_than(self, seconds: float) -> bool:
         return self._held is None or time.monotonic() - self._held[0] >= seconds
@@ -104,6 +108,7 @@ class Remembered(Generic[T]):
             # Another version of the hub may have written a value in another form.
             with suppress(ValueError, TypeError, KeyError):
                 self._held = (loaded, json.loads(shared[1], object_hook=self._from_json))
+                self._is_stale = False
 
     def _reload(self) -> None:
         try:
@@ -114,8 +119,10 @@ class Remembered(Generic[T]):
                 raise
             # Delay the next reload, so that not every call waits for an unavailable CRM.
             self._held = (time.monotonic() - HOUR + _AGAIN, self._held[1])
+            self._is_stale = True
             return
         self._held = (time.monotonic(), value)
+        self._is_stale = False
         if self._name:
             self._context.shared.save(self._name, json.dumps(value, default=self._to_json))
 

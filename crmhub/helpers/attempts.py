@@ -133,7 +133,7 @@ class Action(Protocol):
         """
 
     def check(self, account: Account, adapter: Adapter | None, mapped: Mapped) -> None:
-        """Raise Rejected if no CRM would store the action, whatever its state is.
+        """Raise Rejected if every CRM would refuse the action, available or not.
 
         `adapter`: None while it cannot be connected.
         """

@@ -11,6 +11,7 @@ from crmhub import adapter as contract
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import WHOLE_NAME
 from crmhub.adapter import Adapter, Problem, Saved, Written, hold_back_update
+from crmhub.adapter.coercion import Listed
 from crmhub.adapter.matching import keep_phones
 from crmhub.adapter.phones import PHONES, is_ambiguous
 from crmhub.bounds import MAX_ASKED_PROPERTIES
@@ -18,6 +19,7 @@ from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
 from crmhub.errors import BadRequest, NotFound, Semantic, Unavailable
 from crmhub.helpers import dispatch
+from crmhub.helpers.added_options import with_held, without_added
 from crmhub.helpers.attempts import Action, Done, Mapped, crm_id_of, named_for, newest, note_failure
 from crmhub.helpers.crm_connection import AWAY, as_hub_errors, connect, sound
 from crmhub.helpers.deadlines import is_deferred, within
@@ -226,7 +228,7 @@ class SetProperties(Action):
         return New(self.kind, person, binding.hub_id, request)
 
     def _keep_values(self, tx: Connection, account: Account, binding: Binding) -> None:
-        values = _without_added(self.mapped(account).properties)
+        values = without_added(self.mapped(account).properties)
         resolution.keep_values(tx, account, binding, values)
 
     def mapped(self, account: Account) -> Mapped:
@@ -242,9 +244,17 @@ class SetProperties(Action):
             properties = {name: value for name, value in properties.items() if value.strip()}
         properties, bad = canonical_phones(properties, account.switches.region)
         refused += bad
+        if isinstance(properties.get(WHOLE_NAME), Listed):
+            del properties[WHOLE_NAME]
+            refused.append(Problem(WHOLE_NAME, "is an array or an object; send one value"))
         if WHOLE_NAME in properties:
             properties = named_for(account, properties.pop(WHOLE_NAME)) | properties
         return Mapped(properties, tuple(refused))
+
+    def check(self, account: Account, adapter: Adapter | None, mapped: Mapped) -> None:
+        # Blank values may change nothing in this account.
+        if mapped.properties or mapped.refused:
+            Action.check(self, account, adapter, mapped)
 
     def perform(
         self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
@@ -264,7 +274,7 @@ class SetProperties(Action):
                 del written[name]
             if not written:
                 return Saved(contact_id, "unchanged")
-            written.update(_joined(account, adapter, contact_id, written))
+            written.update(with_held(account, adapter, contact_id, written))
             return adapter.update_contact(contact_id, written)
 
         if not mapped.properties and not mapped.refused:
@@ -278,13 +288,16 @@ class SetProperties(Action):
             if self.contact_id:
                 raise NotFound(f"contactId: {exc.message}") from exc
             raise _gone(exc) from exc
-        names = {problem.name for problem in stored.refused}
+        # Of added options no order is kept: the later ones do not replace the earlier ones.
+        values = without_added({name: mapped.properties[name] for name in written})
+        for problem in stored.refused:
+            values.pop(problem.name, None)
         return Done(
             stored.saved.outcome,
             contact_id=contact_id,
             url=stored.saved.url if adapter.record_pages else None,
             refused=stored.refused,
-            values={n: v for n, v in _without_added(written).items() if n not in names},
+            values=values,
         )
 
     def _present_phones(
@@ -301,33 +314,6 @@ class SetProperties(Action):
         stored = adapter.get_contact(contact_id, unsure).properties
         kept = keep_phones(stored, properties, sent)
         return [name for name in unsure if kept[name] == stored.get(name)]
-
-
-def _joined(
-    account: Account, adapter: Adapter, contact_id: str, properties: Mapping[str, str]
-) -> dict[str, str]:
-    """Return the complete values of properties to which options are added in a CRM.
-
-    A value such as ";b" adds the option b to those that the contact has. The hub's own records join
-    them in the transaction of the write.
-    """
-    added = [name for name, value in properties.items() if _adds(value)]
-    if not added or not adapter.remote:
-        return {}
-    rules = account.connection.field_map.of("contacts")
-    several = {one.name for one in adapter.describe("contacts") if one.type == "multi_enumeration"}
-    names = [name for name in added if rules.crm_name(name) in several]
-    held = adapter.get_contact(contact_id, names).properties if names else {}
-    return {name: held.get(name, "") + properties[name].strip() for name in names}
-
-
-def _adds(value: str) -> bool:
-    return value.lstrip().startswith(";")
-
-
-def _without_added(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties without options to add, which are no complete values."""
-    return {name: value for name, value in properties.items() if not _adds(value)}
 
 
 def _of_conversation(connection: Connection, account: Account, token: str) -> Binding:

@@ -17,6 +17,7 @@ from crmhub.adapter.upserts import SavedLead, upsert_contact
 from crmhub.database.connection import Connection
 from crmhub.errors import Semantic, listed
 from crmhub.helpers import dispatch
+from crmhub.helpers.added_options import with_held, without_added
 from crmhub.helpers.attempts import Action, Done, Mapped, completed, named_for, newest
 from crmhub.helpers.crm_connection import lease
 from crmhub.helpers.inputs import (
@@ -122,7 +123,7 @@ class CreateLead(Action):
             token=self.contact_token,
             email=email,
             phone=phone,
-            values=mapped.properties,
+            values=without_added(mapped.properties),
         )
         if not (email or phone or resolved.before):
             # Without email and phone, the name cannot be assigned to a contact.
@@ -148,7 +149,9 @@ class CreateLead(Action):
             return upsert_contact(
                 adapter,
                 replace(lead, properties=properties),
-                approve=lambda _, id, values: newest(hub, account, entry, id, values),
+                approve=lambda _, id, values: with_held(
+                    account, adapter, id, newest(hub, account, entry, id, values)
+                ),
             )
 
         stored = write_accepted_properties(
@@ -197,7 +200,7 @@ class CreateLead(Action):
             url=saved.url if adapter.record_pages else None,
             refused=tuple(refused),
             message=message,
-            values=saved.values,
+            values=without_added(saved.values),
             duplicate=other,
         )
 
@@ -219,12 +222,13 @@ class CreateLead(Action):
         region = account.switches.region
         said, bad = canonical_phones(said, region)
         refused += bad
-        for name, text in said.items():
+        if phone := said.get("phone"):
+            properties["phone"] = phone
+        if email := said.get("email"):
             try:
-                if text:
-                    properties[name] = values.canonical(name, text)
+                properties["email"] = values.canonical("email", email)
             except values.InvalidValue as exc:
-                refused.append(Problem(name, str(exc)))
+                refused.append(Problem("email", str(exc)))
         named = named_for(account, self.name)
         properties |= {name: text for name, text in named.items() if text}
         more, bad = usable(self.properties, PHONE_FAULTS)

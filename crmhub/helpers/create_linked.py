@@ -128,9 +128,9 @@ class CreateForContact(Action):
         return completed(account, self.linked, properties, refused)
 
     def check(self, account: Account, adapter: Adapter | None, mapped: Mapped) -> None:
-        """Raise Rejected for a record without a title, or in a pipeline or stage that is no text.
+        """Raise Rejected if the title is missing or the pipeline or stage is unusable.
 
-        So it is where the account refuses a call with any bad property.
+        A strict account refuses every bad property here.
         """
         rules, title = account.connection.field_map.of(self.linked), _TITLES[self.linked]
         own = adapter.own_titles.get(self.linked, title) if adapter else title
@@ -138,10 +138,13 @@ class CreateForContact(Action):
         refused = {one.name for one in mapped.refused}
         # A list is no title: only options can be several.
         texts = {n for n, value in mapped.properties.items() if not isinstance(value, Listed)}
-        if not titles & texts:
+        # Without an adapter, a CRM's own name of the title is unknown.
+        is_known = adapter is not None or not mapped.properties
+        if is_known and not titles & texts:
             missing = Problem(rules.hub_name(title), "it is blank or missing; send a value")
             raise refusal((*mapped.refused, *(() if titles & refused else (missing,))))
-        if (account.switches.strict and refused) or refused & {*_places(account, self.linked)}:
+        indispensable = _indispensable(account, self.linked)
+        if (account.switches.strict and refused) or not refused.isdisjoint(indispensable):
             raise refusal(mapped.refused)
 
     def perform(
@@ -156,7 +159,7 @@ class CreateForContact(Action):
                 mapped.properties,
                 mapped.refused,
                 strict=account.switches.strict,
-                places=_places(account, self.linked),
+                places=_indispensable(account, self.linked),
             )
         except contract.NotFound as exc:
             raise NotFound(f"contactId: {exc.message}; {_RIGHT_ID}") from exc
@@ -232,7 +235,7 @@ class CreateForContact(Action):
             return found
 
 
-def _places(account: Account, kind: Linked) -> Collection[str]:
+def _indispensable(account: Account, kind: Linked) -> Collection[str]:
     """Return the names of the properties without which a record is not created.
 
     They are those of pipeline, stage and title. The result has the hub's names, and the names that

@@ -17,8 +17,7 @@ from crmhub.identity.placeholders import (
 )
 from crmhub.properties import values
 
-LONGEST_NAME = 100
-"""The greatest number of characters of a property's name in a helper's call."""
+_LONGEST_NAME = 100
 
 # Parameters that identify a person: an unreplaced variable would merge many people.
 _IDS = frozenset({"contactToken", "contactId"})
@@ -58,8 +57,8 @@ def shortened(text: str, room: int = 60) -> str:
 
 
 def short_name(name: str) -> str:
-    """Return a property name as the hub keeps and answers it; no property has a longer one."""
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+    """Return a property name, cut to the length that bots may use."""
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
 Sent = Mapping[str, str | list[str] | None]

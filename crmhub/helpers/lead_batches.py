@@ -15,6 +15,7 @@ from crmhub.adapter.calls import Recording, recording
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.upserts import SavedLead
 from crmhub.helpers.actions import action_of
+from crmhub.helpers.added_options import with_held
 from crmhub.helpers.attempts import (
     Done,
     Mapped,
@@ -70,8 +71,8 @@ def attempt_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:
             outcomes = upsert_contacts(
                 adapter,
                 [lead for *_, lead in batch],
-                approve=lambda lead, id, values: newest(
-                    hub, account, entry_of[lead.mark], id, values
+                approve=lambda lead, id, values: with_held(
+                    account, adapter, id, newest(hub, account, entry_of[lead.mark], id, values)
                 ),
             )
     # As in `attempt`: no exception of an adapter may lose the leads.

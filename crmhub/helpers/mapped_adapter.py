@@ -122,6 +122,10 @@ class Translated(Adapter):
         with _told(rules):
             found = self._inner.changes(held, _sent(rules, properties))
         changed = {n: v for n, v in properties.items() if rules.crm_name(n) in found.properties}
+        for name in changed:
+            # An adapter may keep further emails beside the one that was sent.
+            if (theirs := rules.crm_name(name)) == "email":
+                changed[name] = rules.hub_value(name, found.properties[theirs])
         return Changes(changed, tuple(_problem(rules, one) for one in found.refused))
 
     def has_email(self, contact: Contact, email: str) -> bool:

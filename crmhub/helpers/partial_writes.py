@@ -39,9 +39,10 @@ def write_accepted_properties(
     """Call `write` with the properties; if the CRM refuses some, call it again without them.
 
     `refused`: the properties that were left out before this call, with the reasons. `strict`:
-    whether every refused property is an error. Otherwise only the properties in `places` (pipeline
-    and stage) must not be left out. Return the saved record and all properties left out. Raises
-    Rejected with all reasons if a refused property must not be left out, or if no property remains.
+    whether every refused property is an error. Otherwise only the properties in `places` (pipeline,
+    stage and title) must not be left out. Return the saved record and all properties left out.
+    Raises Rejected with all reasons if a refused property must not be left out, or if no property
+    remains.
     """
     rest = dict(properties)
     left_out = list(refused)

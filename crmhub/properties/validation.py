@@ -144,8 +144,8 @@ def with_added(
 def _unknown_place(catalogue: Catalogue, name: str, value: str, sent: Mapping[str, str]) -> str:
     """Return the error message for a pipeline or stage that does not exist, "" for another value.
 
-    The message names the pipelines, or the stages of the pipeline that was sent. Nor is the message
-    for a label, or for an id in another case: `canonical` names the id to send instead.
+    The message names the pipelines, or the stages of the pipeline that was sent. Return "" also for
+    a label or an id in another case: for these, `canonical` names the id to send.
     """
     kind, folded = catalogue.kind, value.strip().casefold()
     if not kind.pipeline or name not in (kind.pipeline, kind.stage):

@@ -488,7 +488,7 @@ def _same_phones(catalogue: Catalogue, old: Record, change: Change) -> dict[str,
         name: stored
         for name, value in change.properties.items()
         if value
-        and (stored := old.properties.get(name, "")).startswith("+")
+        and (stored := old.properties.get(name, ""))
         and (known := catalogue.get(name)) is not None
         and known.type == "phone"
         and (is_no_change(stored, value) or is_no_change(stored, change.sent.get(name, "")))

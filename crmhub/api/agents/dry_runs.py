@@ -17,7 +17,7 @@ from crmhub.helpers.create_linked import CreateForContact
 from crmhub.helpers.partial_writes import PLACES
 from crmhub.operations.map_fields import Preview, preview_action
 from crmhub.properties.kinds import KINDS, Kind
-from crmhub.properties.validation import check, complete
+from crmhub.properties.validation import check, complete, with_added
 from crmhub.properties.validation import place as stage_problems
 from crmhub.records.writing import missing
 
@@ -77,6 +77,7 @@ def own_record(agent: Agent, kind: Kind, id: int, sent: Mapping[str, str]) -> di
     catalogue = agent.hub.records.catalogue(agent.account, kind)
     clean, problems = check(catalogue, sent, region=agent.account.switches.region)
     faults = [(one.path, one.reason) for one in problems]
+    clean = dict(with_added(catalogue, clean, stored[0].properties))
     after = {**stored[0].properties, **clean}
     after = {name: value for name, value in after.items() if value}
     faults += [(f"properties.{name}", why) for name, why in complete(catalogue, after)]

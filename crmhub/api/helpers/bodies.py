@@ -71,10 +71,9 @@ def _form(raw: bytes) -> dict[str, Any]:
     """Return a form's bytes as the JSON object that the form stands for.
 
     `props=a,b` and `props[]=a&props[]=b` become lists, `props[x]=1` becomes an object; JSON in
-    `props` stays a text. A repeated
-    key with different values (tick boxes) becomes a list; a field for a single value refuses it
-    later. Keys and values lose U+0000 and half surrogate pairs. Raises BadRequest for invalid UTF-8
-    and for too many fields.
+    `props` stays a text. A repeated key with different values (tick boxes) becomes a list; a field
+    for a single value refuses it later. Keys and values lose U+0000 and half surrogate pairs.
+    Raises BadRequest for invalid UTF-8 and for too many fields.
     """
     try:
         pairs = parse_qsl(

@@ -56,7 +56,7 @@ def _flattened(answer: dict[str, Any]) -> dict[str, Any]:
     taken = {
         f"{PREFIX}{name}": value
         for name, value in properties.items()
-        if name in RESERVED and answer.get(name) != value
+        if name in RESERVED and (name != "url" or answer.get(name) != value)
     }
     flat = {key: value for key, value in answer.items() if key != "properties"}
     return {**taken, **flat}

@@ -70,6 +70,19 @@ def test_a_call_for_a_waiting_lead_is_refused_at_once(app: flask.Flask, hub: Hub
     assert create(client, CREATE_DEAL, contact_id, dealname="D").json["status"] == "queued"
 
 
+def test_blank_values_of_a_waiting_lead_change_nothing_if_the_account_says_so(
+    app: flask.Flask,
+) -> None:
+    client, crm = fake_client(app)
+    crm.failure = Unavailable("no route")
+    lead(client)
+    switch(app, client, blank_clears=False)
+    answer = client.helper(SET_PROPERTIES, {"contactToken": "t", "props": {"city": ""}})
+    assert answer.status_code == 202
+    answer = client.helper(SET_PROPERTIES, {"contactToken": "t", "props": {"name": ["A", "B"]}})
+    assert (answer.status_code, "name" in answer.json["message"]) == (422, True)  # type: ignore[index]
+
+
 def test_a_strict_account_refuses_a_waiting_call_with_a_bad_property(app: flask.Flask) -> None:
     client, crm = fake_client(app)
     crm.failure = Unavailable("no route")

@@ -26,6 +26,7 @@ from crmhub.journal.action_queries import Wanted
 from crmhub.journal.retry_action import retry
 from crmhub.journal.slots import Slots
 from crmhub.settings import Settings
+from tests.api.agents.agent_calls import AgentCaller
 from tests.api.helpers.helper_calls import (
     CREATE_DEAL,
     CREATE_TICKET,
@@ -378,6 +379,10 @@ def test_values_are_read_as_on_the_hubs_own_records(
         answer = bot.helper(SET_PROPERTIES, {"contactToken": "t", "props": sent})
         assert answer.status_code == 200, answer.text
         assert fake.contacts[contact_id][next(iter(sent))] == stored
+    properties = {"interests": ";music"}
+    agent = AgentCaller(bot)
+    agent.call("create_or_update_lead", name="Ann Lee", email="ann@x.org", properties=properties)
+    assert fake.contacts[contact_id]["interests"] == "theater;music"
     switch(app, bot, region="")
     for sent in ({"born": "05/06/1990"}, {"city": ["Rome", "Bonn"]}):
         answer = bot.helper(SET_PROPERTIES, {"contactToken": "t", "props": {**sent, "zip": "1"}})

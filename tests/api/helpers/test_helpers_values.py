@@ -219,6 +219,10 @@ def test_a_property_with_a_reserved_name_is_never_blank_without_a_word(caller: C
     chatfuel = caller.helper(f"{GET_PROPERTIES}?format=chatfuel", call).json["set_attributes"]  # type: ignore[index]
     assert chatfuel["prop_message"] == "Hello there"
     assert (chatfuel["prop_status"], chatfuel["prop_missing"]) == ("vip", "m")
+    # Equal to the key's own value by chance.
+    _set(caller, status="ok")
+    chatfuel = caller.helper(f"{GET_PROPERTIES}?format=chatfuel", call).json["set_attributes"]  # type: ignore[index]
+    assert chatfuel["prop_status"] == "ok"
     path = f"{GET_PROPERTIES}?format=manychat&fields=prop_message,city"
     actions = caller.helper(path, call).json["content"]["actions"]  # type: ignore[index]
     assert {one["field_name"]: one["value"] for one in actions} == {

@@ -38,8 +38,11 @@ def upgrade() -> None:
         ).all()
         if not rows:
             return
-        changed = [row._asdict() | {"folded": _folded(row.value, row.whole)} for row in rows]
-        changed = [new for new, row in zip(changed, rows, strict=True) if _differs(new, row)]
+        changed = [
+            row._asdict() | {"folded": folded}
+            for row in rows
+            if (folded := _folded(row.value, row.whole)) != row.folded
+        ]
         if changed:
             connection.execute(_SET, changed)
         names = _KEY.split(", ")
@@ -54,7 +57,3 @@ def downgrade() -> None:
 def _folded(value: str, whole: str) -> str | None:
     folded = fold(whole)
     return folded if folded != value else None
-
-
-def _differs(new: dict[str, Any], row: Any) -> bool:
-    return bool(new["folded"] != row.folded)
