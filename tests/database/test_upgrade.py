@@ -19,8 +19,8 @@ from tests import databases
 from tests.api.helpers.helper_calls import GET_PROPERTIES
 from tests.cli.conftest import CommandLine
 from tests.clients import Client
-from tests.journal.working import states, try_due
 from tests.own_databases import KINDS
+from tests.queue.working import states, try_due
 
 FIRST = "0030"
 KEY = "crmhub_kkkkkkkkkkkkkkkkkkkkkkkkkkkkkk1EpiOw"

@@ -6,7 +6,7 @@ from typing import Any
 
 import requests
 
-from adapters.hubspot.fake import FakeHubSpot
+from adapters.fakes.hubspot import FakeHubSpot
 
 OBJECTS = "/crm/objects/2026-09"
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from adapters.hubspot.fake import FakeHubSpot, Options
-from tests.adapters.hubspot.fake.calls import Api
+from adapters.fakes.hubspot import FakeHubSpot, Options
+from tests.adapters.fakes.hubspot.calls import Api
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import requests
 
-from tests.adapters.hubspot.fake.calls import Api, refreshed
+from tests.adapters.fakes.hubspot.calls import Api, refreshed
 
 _DETAILS = "/account-info/2026-09/details"
 

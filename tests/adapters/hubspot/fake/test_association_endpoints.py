@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.adapters.hubspot.fake.calls import Api
+from tests.adapters.fakes.hubspot.calls import Api
 
 _TYPE_3 = {"associationCategory": "HUBSPOT_DEFINED", "associationTypeId": 3}
 

@@ -8,7 +8,7 @@ import pytest
 import requests
 from authlib.oauth2.rfc7636 import create_s256_code_challenge
 
-from tests.adapters.hubspot.fake.calls import Api, refreshed
+from tests.adapters.fakes.hubspot.calls import Api, refreshed
 
 VERIFIER = "v" * 64
 BACK = "http://127.0.0.1:9/callback"

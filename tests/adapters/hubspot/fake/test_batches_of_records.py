@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.adapters.hubspot.fake.calls import Api
+from tests.adapters.fakes.hubspot.calls import Api
 
 
 def _new(email: str, trace: str | None = None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from hubspot import HubSpot
 from hubspot.crm import contacts, deals, pipelines, properties, tickets
 from hubspot.crm.contacts.exceptions import ApiException
 
-from adapters.hubspot.fake import FakeHubSpot
+from adapters.fakes.hubspot import FakeHubSpot
 
 # The library has no way to close its connections: it leaves them to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import requests
 
-from adapters.hubspot.fake import FakeHubSpot, Options, Refused
-from tests.adapters.hubspot.fake.calls import Api
+from adapters.fakes.hubspot import FakeHubSpot, Options, Refused
+from tests.adapters.fakes.hubspot.calls import Api
 
 _DETAILS = "/account-info/2026-09/details"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.adapters.hubspot.fake.calls import Api
+from tests.adapters.fakes.hubspot.calls import Api
 
 _PROPERTIES = "/crm/properties/2026-09"
 _PIPELINES = "/crm/pipelines/2026-09"

@@ -11,9 +11,9 @@ import pytest
 import requests
 from requests.exceptions import ChunkedEncodingError, ConnectionError, JSONDecodeError
 
-from adapters.hubspot.fake import Fault
-from tests.adapters.hubspot.fake.calls import Api, refreshed
-from tests.journal.working import soon
+from adapters.fakes.hubspot import Fault
+from tests.adapters.fakes.hubspot.calls import Api, refreshed
+from tests.queue.working import soon
 
 _DETAILS = "/account-info/2026-09/details"
 # Time to connect, and to wait for an answer.

@@ -8,9 +8,9 @@ import time
 import pytest
 
 from adapters.fakes import limits
+from adapters.fakes.hubspot import FakeHubSpot
 from adapters.fakes.limits import Window, parse
-from adapters.hubspot.fake import FakeHubSpot
-from tests.adapters.hubspot.fake.calls import Api
+from tests.adapters.fakes.hubspot.calls import Api
 from tests.clocks import clock_of
 
 _DETAILS = "/account-info/2026-09/details"

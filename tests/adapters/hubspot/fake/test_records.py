@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from adapters.hubspot.fake import FakeHubSpot
-from tests.adapters.hubspot.fake.calls import Api, codes, link
+from adapters.fakes.hubspot import FakeHubSpot
+from tests.adapters.fakes.hubspot.calls import Api, codes, link
 
 _PATHS = (
     "/crm/objects/2026-09/contacts",

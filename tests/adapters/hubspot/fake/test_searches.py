@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.adapters.hubspot.fake.calls import Api
+from tests.adapters.fakes.hubspot.calls import Api
 
 
 @pytest.mark.parametrize(
