@@ -1,6 +1,6 @@
 # The image runs what `make run` runs, from the same lock file:
-#   docker build -t crmhub .
-#   docker run --rm crmhub --help
+#   docker build -t crmhub:0.1.0 .
+#   docker run --rm crmhub:0.1.0 --help
 FROM python:3.13-slim AS build
 RUN apt-get update && apt-get install -y --no-install-recommends make \
     && rm -rf /var/lib/apt/lists/*
@@ -13,6 +13,7 @@ COPY adapters adapters
 RUN make install
 
 FROM python:3.13-slim
+LABEL org.opencontainers.image.title=crmhub org.opencontainers.image.version=0.1.0
 # pg_dump and psql are for `crmhub db backup` and `restore`; they must be as new as the server.
 RUN apt-get update && apt-get install -y --no-install-recommends postgresql-client \
     && rm -rf /var/lib/apt/lists/* \

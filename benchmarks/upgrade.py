@@ -2,7 +2,8 @@
 
     python -m benchmarks.upgrade --former COMMIT [--sqlite] [--seconds 8]
 
-The former version is taken from this repository's history, and runs on the packages of this one.
+The former version, 0.1.0 or newer, is taken from this repository's history, and runs on the
+packages of this one.
 It serves callers of the public API and of the helpers, while this version runs `crmhub db upgrade`,
 starts beside it on the same database, and takes over, as docs/operator/install.md describes. The
 exit code is 1 if a call is refused, if an accepted write is missing, old or there twice, or if

@@ -11,7 +11,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from hatchling.metadata.core import ProjectMetadata
+from hatchling.plugin.manager import PluginManager
 
+from crmhub import __version__
+from crmhub.api.http.document import PATHS
 from crmhub.cli import main
 from crmhub.server import http_server, worker_process
 from crmhub.settings import Settings, _parsers
@@ -32,6 +36,18 @@ def _commands() -> list[str]:
     composed = [each for each in composed if not each.startswith("redis-server")]
     image = re.findall(r'^CMD \["(.+)"\]$', _text("Dockerfile"), re.M)
     return [*unit, *composed, *image]
+
+
+@pytest.mark.databases("sqlite")
+def test_one_version_is_told_everywhere(app):
+    wheel = ProjectMetadata(str(_ROOT), PluginManager()).version
+    [command] = CliRunner().invoke(main, ["--version"]).output.split()[-1:]
+    documents = [app.test_client().get(path).json["info"]["version"] for path in PATHS.values()]
+    image = re.findall(r"crmhub:([\w.]+)|image\.version=(\S+)", _text("Dockerfile"))
+    composed = re.findall(r"image: crmhub:(\S+)", _text("compose.yaml"))
+    [_, released, *_] = re.findall(r"^## (\S+)", _text("CHANGELOG.md"), re.M)
+    told = [wheel, command, *documents, *("".join(each) for each in image), *composed, released]
+    assert told == [__version__] * 9
 
 
 def test_every_command_is_one():

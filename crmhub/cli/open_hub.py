@@ -63,11 +63,11 @@ def make_ready(settings: Settings) -> None:
     if settings.database_url.startswith("sqlite"):
         _make_sqlite_ready(settings)
     else:
-        _check_postgresql(settings)
+        _check_schema(settings)
     database_keys.claim(settings)
 
 
-def _check_postgresql(settings: Settings) -> None:
+def _check_schema(settings: Settings) -> None:
     from crmhub.database.connection import Database
     from crmhub.database.schema import pending
 
@@ -123,7 +123,7 @@ def upgrade(settings: Settings) -> None:
     """Run the missing migrations of the database.
 
     Raises Unwritable if the disk is full, and Unavailable if the database cannot be used or its
-    schema is newer than this version of the hub.
+    schema is none that this version can upgrade.
     """
     from alembic.util import CommandError
     from sqlalchemy.exc import SQLAlchemyError
@@ -138,10 +138,9 @@ def upgrade(settings: Settings) -> None:
         if reason := without_room(cause):
             raise Unwritable(f"{reason}; make room on it, then start again.") from exc
         raise Unavailable(f"The database cannot be migrated: {first_line(cause)}.") from exc
-    except CommandError as exc:
-        raise Unavailable(
-            f"The database is of a newer version of crmhub ({exc}); run that one."
-        ) from exc
+    except CommandError:
+        _check_schema(settings)
+        raise
 
 
 def first_line(exc: BaseException) -> str:

@@ -11,8 +11,8 @@ from crmhub.database.connection import Database
 def upgrade(url: str) -> None:
     """Run the missing migrations on the database at `url`, which is a SQLAlchemy URL.
 
-    Several processes may run this at the same time. Raises alembic's CommandError if the schema
-    belongs to a newer version of the hub.
+    Several processes may run this at the same time. Raises alembic's CommandError if the schema is
+    of a newer version of the hub, or of a development version before 0.1.0.
     """
     from alembic import command
 
@@ -51,9 +51,15 @@ def pending(database: Database) -> str | None:
         current = connection.scalar("select version_num from alembic_version") if exists else None
     if current == newest:
         return None
-    if current and all(current != step.revision for step in steps.walk_revisions()):
+    known = [step.revision for step in steps.walk_revisions()]
+    if current is None or current in known:
+        return f"the schema is at {current or 'nothing'}, not at {newest}: run `crmhub db upgrade`"
+    if current > known[-1]:
         return f"the schema is at {current}, of a newer version of crmhub: run that one"
-    return f"the schema is at {current or 'nothing'}, not at {newest}: run `crmhub db upgrade`"
+    return (
+        f"the schema is at {current}, of a development version before 0.1.0, and is not upgraded:"
+        " use a new database"
+    )
 
 
 def _alembic(url: str) -> Any:

@@ -6,8 +6,8 @@ that find the account of a request (`ROUTING`) and the tables of the service its
 Columns of the type `MS` are times (ms since 1970, UTC). The column `kind` contains the code of a
 kind of record (properties/kinds.py).
 
-The migrations create these tables; a test compares the result with this module. Triggers and
-autovacuum settings are defined in the migrations only.
+The migrations create these tables; a test compares the result with this module. The migrations
+alone hold autovacuum settings, functions, and columns that are included in a primary key.
 """
 
 from __future__ import annotations

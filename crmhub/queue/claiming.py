@@ -224,7 +224,6 @@ def _entry(
 ) -> Entry:
     # This claim itself set a doubt of this moment; there was none before.
     none_before = row.doubt_since == moment and row.written_at is None
-    doubt_since = 0 if none_before else row.doubt_since
     return Entry(
         account_id=account_id,
         id=row.id,
@@ -235,14 +234,13 @@ def _entry(
         request=json.loads(row.request),
         tries=row.tries,
         lease=token,
-        doubt_since=doubt_since,
+        doubt_since=0 if none_before else row.doubt_since,
         created_at=row.created_at,
         give_up_at=row.give_up_at,
         probing=probing,
         corrected=json.loads(row.corrected or "{}"),
-        # Rows of versions before this column have only the doubt. Times in the future (from a
-        # restored backup) mean that a write may have been sent until now.
-        written_at=min(row.written_at or doubt_since, moment),
+        # A time in the future (from a restored backup) means: a write may have been sent until now.
+        written_at=min(row.written_at or 0, moment),
     )
 
 

@@ -39,13 +39,12 @@ _GOES_FIRST = Statement(
     )
     .limit(1)
 )
-# Only earlier versions blocked leads; the action that blocks such a lead takes its place.
 _LEADS_OF = Statement(
-    sa.select(sa.func.coalesce(_a.behind, _a.id).label("id"), _a.state)
+    sa.select(_a.id, _a.state)
     .where(
         _OF_PERSON,
         _a.connection_id == param("connection_id"),
-        one_of(_a.state, "running", "queued", "dead", "parked"),
+        one_of(_a.state, "running", "queued", "dead"),
         _a.kind == "createLead",
         _a.id < param("id"),
         same_contact(action),

@@ -11,33 +11,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from functools import partial
 from itertools import groupby
 from typing import Any
 
 import orjson
 import sqlalchemy as sa
 
-from crmhub.accounts.accounts import account_ids
 from crmhub.database.bulk import Row
 from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.statements import Statement, in_list, param
 from crmhub.database.tables import index_behind, records
 from crmhub.properties import catalogue as catalogues
 from crmhub.properties.catalogue import Catalogue, Catalogues
-from crmhub.properties.kinds import BY_CODE, KINDS, Kind
-from crmhub.records.index import BEHIND, DATE, DATED, NO_DOCUMENT, note_changed, whole
+from crmhub.properties.kinds import BY_CODE
+from crmhub.records.index import BEHIND, DATE, DATED, NO_DOCUMENT, whole
 
 # A conversation changes a contact several times, within minutes.
 _QUIET_MS = 300_000
 # Whoever wants to change one of them waits for them all.
 _AT_ONCE = 100
 
-# Processes of the former version end within this time after an upgrade; clocks differ by less.
-_OLD_PROCESSES_MS, _CLOCKS_MS = 600_000, 60_000
-
 _Key = tuple[int, int, int]
-# Behind the rows of account 0, which is none: accounts count from 1.
+# Behind the rows of account 0, which let PostgreSQL plan look-ups by id: accounts count from 1.
 _BEFORE_ALL: _Key = (1, 0, 0)
 
 _behind = index_behind.c
@@ -50,20 +45,6 @@ _NEXT_OF_ALL_ACCOUNTS = Statement(
     )
     .order_by(*_key)
     .limit(param("most"))
-)
-# The row that keeps the time of an upgrade. PostgreSQL has more rows of account 0 and kind 0: they
-# let it plan a look-up by id also while nothing is behind.
-_IS_UPGRADE = sa.and_(*(column == sa.literal_column("0") for column in _key))
-_UPGRADED_AT = Statement(sa.select(_behind.updated_at).where(_IS_UPGRADE))
-_FORGET_UPGRADE = Statement(sa.delete(index_behind).where(_IS_UPGRADE))
-_CHANGED_SINCE = Statement(
-    sa.select(records.c.id)
-    .where(
-        records.c.account_id == param("account_id"),
-        records.c.kind == param("kind"),
-        records.c.updated_at >= param("since"),
-    )
-    .order_by(records.c.updated_at)
 )
 _LOCK = Statement(
     sa.select(
@@ -92,7 +73,6 @@ class Redating:
         self._database = database
         self._catalogues = Catalogues(database)
         self._last = _BEFORE_ALL
-        self._is_caught_up = False
 
     def run(self, seconds: float, *, quiet_ms: int = _QUIET_MS) -> bool:
         """Correct the time in index rows of changed records for about `seconds`.
@@ -102,7 +82,6 @@ class Redating:
         is running the job. Raises Unavailable if the database is unavailable.
         """
         until = time.monotonic() + seconds
-        self._catch_up()
         while keys := self._next(now_ms() - quiet_ms):
             for (account_id, kind), some in groupby(keys, key=lambda key: key[:2]):
                 if not self._date(account_id, kind, [id for *_, id in some]):
@@ -112,38 +91,6 @@ class Redating:
                 return True
         self._last = _BEFORE_ALL
         return False
-
-    def _catch_up(self) -> None:
-        """Note in `index_behind` the records changed by processes of an older version of the hub.
-
-        During an upgrade such processes may still run; they write records, but note no changes. Ten
-        minutes after the upgrade, when they must have ended, this method notes all records that
-        have changed since the upgrade. The method does this once; earlier and later calls do
-        nothing.
-        """
-        if self._is_caught_up:
-            return
-        with self._database.reading() as db:
-            since = db.scalar(_UPGRADED_AT)
-            self._is_caught_up = since is None
-            if since is None or now_ms() < since + _OLD_PROCESSES_MS:
-                return
-            ids = account_ids(db)
-        for account_id in ids:
-            for kind in KINDS.values():
-                self._note_since(account_id, kind, since - _CLOCKS_MS)
-        self._database.transact(lambda tx: tx.run(_FORGET_UPGRADE))
-        self._is_caught_up = True
-
-    def _note_since(self, account_id: int, kind: Kind, since: int) -> None:
-        of = {"account_id": account_id, "kind": kind.code, "since": since}
-        with self._database.reading() as db:
-            ids = [row.id for row in db.rows(_CHANGED_SINCE, of)]
-        for start in range(0, len(ids), _AT_ONCE):
-            some = ids[start : start + _AT_ONCE]
-            self._database.transact(
-                partial(note_changed, account_id=account_id, kind=kind, ids=some)
-            )
 
     def _next(self, before: int) -> list[_Key]:
         with self._database.reading() as connection:

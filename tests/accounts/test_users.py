@@ -8,18 +8,16 @@ from pathlib import Path
 
 import pyotp
 import pytest
-from alembic import command
 
 from crmhub import audit
 from crmhub.audit import Author
-from crmhub.database import schema
 from crmhub.database.connection import Database, now_ms
 from crmhub.errors import Conflict, HubError, Semantic
 from crmhub.hub import Hub
 from crmhub.operators.actions import attention
 from crmhub.operators.actions.history import SPANS, history
-from crmhub.secrets import EncryptionKey, Vault, digest
-from crmhub.users import second_factors, user_links, user_sessions, users
+from crmhub.secrets import EncryptionKey, Vault
+from crmhub.users import second_factors, user_links, users
 from tests.api.helpers.helper_calls import known
 from tests.consoles import unused_email
 from tests.own_databases import KINDS, empty, own_database
@@ -189,37 +187,6 @@ def test_an_older_code_is_not_accepted_after_a_newer_one(database):
     assert accepted(step)
     assert not accepted(step - 1)
     assert not accepted(step + 3)
-
-
-def test_users_of_a_former_version_become_owners_and_stay_signed_in(tmp_path, own_url):
-    kind = "postgresql" if own_url.startswith("postgresql") else "sqlite"
-    with own_database(kind, tmp_path) as url:
-        command.downgrade(schema._alembic(url), "0018")
-        database = Database(url)
-        now = now_ms()
-        session = {"digest": digest("s" * 43), "now": now, "ends": now + 3_600_000}
-        start = "insert into console_session values (:digest, 'usr_1', :now, :ends)"
-        database.transact(
-            lambda tx: [
-                tx.run(
-                    "insert into console_user (id, email, password, created_at)"
-                    " values ('usr_1', 'ops@example.com', 'a hash', :now)",
-                    {"now": now},
-                ),
-                tx.run(start, session),
-            ]
-        )
-        database.close()
-        schema.upgrade(url)
-        database = Database(url)
-        with database.reading() as db:
-            user = users.load(db, "ops@example.com")
-            signed_in = user_sessions.signed_in(db, "s" * 43)
-        database.close()
-    assert user.is_active_owner
-    assert user.accounts is None
-    assert signed_in is not None
-    assert signed_in.may("people")
 
 
 # --- what a limited user sees ------------------------------------------------------------------

@@ -10,11 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
-from crmhub.database.connection import Database
-from crmhub.database.statements import Statement
-from crmhub.database.tables import key_fingerprint
 from crmhub.settings import Settings
 from tests.cli.conftest import CRMHUB, CommandLine, environment
 
@@ -80,20 +76,6 @@ def test_given_keys_may_change_by_another_id_only(crmhub: CommandLine, tmp_path:
     assert "k1 is another key" in result.stderr
     crmhub.env["CRMHUB_SECRET_KEY"] = "y" * 64
     crmhub.env["CRMHUB_ENCRYPTION_KEYS"] = made
-    crmhub("account", "list")
-
-
-def test_a_database_of_a_former_version_takes_only_the_keys_that_open_its_secrets(
-    crmhub: CommandLine, own_url: str, tmp_path: Path
-) -> None:
-    crmhub("account", "create", "acme")
-    (tmp_path / "token").write_text("pat-1")
-    crmhub("account", "adapter", "acme", "hubspot", "--secret", "access_token=@token")
-    database = Database(own_url, pool_size=1)
-    database.transact(lambda tx: tx.run(Statement(sa.delete(key_fingerprint))))
-    database.close()
-    refused = run(tmp_path / "elsewhere", "account", "list", database_url=own_url)
-    assert "encryption_keys" in refused.stderr
     crmhub("account", "list")
 
 

@@ -53,14 +53,17 @@ def test_what_the_server_says_is_told(crmhub, bare_postgresql):
         assert refused.count("\n") == 1
 
 
-@pytest.fixture
-def newer(own_url):
-    """A database that a newer version has migrated."""
+@pytest.fixture(params=["9999", "0029"])
+def of_another_version(own_url, request):
+    """A database that a newer version, or one before 0.1.0, has migrated; what is said of it."""
     database = Database(own_url, pool_size=1)
     with database.reading() as conn:
         now = conn.scalar("select version_num from alembic_version")
-    _stamp(database, "9999")
-    yield database
+    _stamp(database, request.param)
+    yield {
+        "9999": "at 9999, of a newer version of crmhub: run that one.",
+        "0029": "at 0029, of a development version before 0.1.0, and is not upgraded: use a new",
+    }[request.param]
     _stamp(database, now)
     database.close()
 
@@ -70,18 +73,16 @@ def _stamp(database, revision):
         conn.run("update alembic_version set version_num = :it", {"it": revision})
 
 
-@pytest.mark.parametrize("command", [["db", "upgrade"], ["account", "list"]])
-def test_a_database_of_a_newer_version_is_told(crmhub, newer, command):
+@pytest.mark.parametrize("command", [["db", "upgrade"], ["account", "list"], ["serve"]])
+def test_a_database_of_another_version_is_refused(crmhub, of_another_version, command):
     refused = crmhub(*command, code=1).stderr
-    assert "of a newer version of crmhub" in refused
+    assert of_another_version in refused
     assert "db upgrade" not in refused
     assert refused.count("\n") == 1
 
 
-def test_doctor_tells_a_newer_version_from_an_older_one(crmhub, newer):
-    assert "of a newer version of crmhub" in crmhub("doctor", code=1).stdout
-    _stamp(newer, "0001")
-    assert "is at 0001, not at" in pending(newer)
+def test_doctor_tells_another_version(crmhub, of_another_version):
+    assert of_another_version.partition(":")[0] in crmhub("doctor", code=1).stdout
 
 
 def test_tables_of_another_schema_are_none_of_ours(crmhub, bare_postgresql):

@@ -8,7 +8,6 @@ import sys
 
 import pytest
 
-from crmhub import __version__
 from tests.cli.conftest import CRMHUB, CommandLine, environment
 
 
@@ -63,10 +62,6 @@ def test_help_comes_at_once_since_it_loads_nothing_heavy(tmp_path):
     for command in ("account", "adapters", "db", "demo", "doctor", "key", "serve", "workflow"):
         assert command in told.stdout
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_version_is_told(crmhub):
-    assert __version__ in crmhub("--version").stdout
 
 
 def test_without_a_command_it_helps(crmhub):

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from alembic import command
 
 from crmhub.accounts.field_maps import FieldMap
 from crmhub.crm import past_connections
 from crmhub.crm.past_connections import KEPT_MS
 from crmhub.crm.stored_connections import open_credentials
-from crmhub.database import schema
 from crmhub.errors import Semantic
 from crmhub.hub import Hub
-from crmhub.operators.accounts.open_account import open_account
 from crmhub.operators.crm import map_fields, set_crm
 from crmhub.operators.crm.set_crm import LAST, Crm
-from crmhub.settings import Settings
-from tests.adapters.hubspot.hubspot_crm import OAUTH, TOKEN, HubSpotCrm
+from tests.adapters.hubspot.hubspot_crm import OAUTH, HubSpotCrm
 from tests.api.helpers.helper_calls import known
 from tests.clients import TESTS, Client
-from tests.own_databases import KINDS, own_database
 from tests.queue.working import change
 
 BACK = Crm("hubspot", {}, {}, past=LAST)
@@ -112,17 +106,3 @@ def test_an_action_that_is_left_to_do_keeps_them(
     stored = "select credentials from connection where account_id = :id and id = :left"
     with hub.database.reading() as db:
         assert db.scalar(stored, {"id": client.account.id, "left": left})
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_upgrade_keeps_what_was_left_before(kind: str, tmp_path: Path) -> None:
-    with own_database(kind, tmp_path) as url:
-        hub = Hub.open(Settings.load({"CRMHUB_DATABASE_URL": url}, tmp_path))
-        account, _ = open_account(hub, name="Acme", by=TESTS)
-        for crm in (Crm("hubspot", {}, TOKEN), Crm("local", {}, {})):
-            set_crm.set_crm(hub, account.client_id, crm, test=False, by=TESTS)
-        command.downgrade(schema._alembic(url), "0018")
-        schema.upgrade(url)
-        restored = set_crm.set_crm(hub, account.client_id, BACK, test=False, by=TESTS)
-        assert open_credentials(hub.vault, restored) == TOKEN
-        hub.close()

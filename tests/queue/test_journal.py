@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic import command
 
-from crmhub.app import create_app
-from crmhub.database import schema
 from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import Semantic
 from crmhub.hub import Hub
@@ -21,11 +16,8 @@ from crmhub.properties.kinds import CONTACTS
 from crmhub.queue.models import Accepted, Entry, New, Outcome, earliest_id
 from crmhub.queue.schedule import DELAYS_S
 from crmhub.records import marks
-from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
-from tests.clients import Client, open_client
-from tests.own_databases import KINDS as DATABASES
-from tests.own_databases import own_database
+from tests.clients import Client
 from tests.processes import start
 from tests.queue.callers import Caller
 from tests.queue.working import change, hurry, rows, states
@@ -267,48 +259,6 @@ def test_a_process_that_died_may_have_sent_a_write_until_its_lease_ended(
         change(hub, client, "run_at = :ended", ended=ended)
         (entry,) = claim(hub, client)
         assert entry.written_at == ended
-
-
-@pytest.mark.parametrize("kind", DATABASES)
-def test_what_was_in_doubt_before_the_column_was_there_may_have_been_sent_just_now(
-    kind: str, tmp_path: Path
-) -> None:
-    with own_database(kind, tmp_path) as url, opened(url, tmp_path) as (hub, client):
-        for person, outcome in (("p", FAILED), ("q", AWAY)):
-            new = New(kind="createDeal", person=person, hub_id="hub-1", request={})
-            accepted = hub.journal.accept(client.account, lambda _: new, lease_s=60, now=True)  # noqa: B023
-            finish(hub, taken(accepted), outcome)
-        command.downgrade(schema._alembic(url), "0016-1")
-        schema.upgrade(url)
-        hurry(hub, client)
-        change(hub, client, "failures = 0", "outage")
-        doubtful, sure = claim(hub, client)
-        assert now_ms() - 60_000 < doubtful.written_at <= now_ms() + 1_000
-        assert sure.written_at == 0
-
-
-@contextmanager
-def opened(url: str, root: Path) -> Iterator[tuple[Hub, Client]]:
-    settings = Settings(
-        root=root,
-        database_url=url,
-        secret_key="the secret key of the tests alone",
-        encryption_keys=(EncryptionKey("k1", b"k" * 32),),
-    )
-    app = create_app(settings)
-    hub: Hub = app.extensions["crmhub"]
-    try:
-        yield hub, open_client(app)
-    finally:
-        hub.close()
-
-
-def test_what_an_earlier_version_left_in_doubt_has_been_under_way_since_then(
-    hub: Hub, client: Client, accept: Accept
-) -> None:
-    accept(now=False)
-    change(hub, client, "doubt_since = 4711, written_at = null")
-    assert [entry.written_at for entry in claim(hub, client)] == [4711]
 
 
 # --- the schedule -----------------------------------------------------------------------------

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
-from alembic import command
 
-from crmhub.app import create_app
-from crmhub.database import schema
 from crmhub.database.connection import Connection, Database
 from crmhub.hub import Hub
 from crmhub.properties.kinds import KINDS
-from crmhub.records import redating, writing
+from crmhub.records import redating
 from crmhub.records.redating import Redating
-from crmhub.secrets import EncryptionKey
-from crmhub.settings import Settings
-from tests.clients import Client, needed, open_client
-from tests.own_databases import KINDS as DATABASES
-from tests.own_databases import own_database
-from tests.pages import walk
+from tests.clients import Client, needed
 from tests.records.index_rows import assert_dates_are_known, behind, dates
 from tests.records.meanwhile import at_once, repeatedly
 from tests.records.test_counters import Writer, check, equipped  # noqa: F401
@@ -178,33 +168,6 @@ def test_nobody_is_waited_for(client: Client, hub: Hub) -> None:
     assert behind(hub, client) == set()
 
 
-@pytest.mark.parametrize("kind", DATABASES)
-def test_what_a_former_version_changes_during_an_upgrade_is_noted_later(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its processes may run on for a moment, and note nothing themselves."""
-    with own_database(kind, tmp_path) as url:
-        command.downgrade(schema._alembic(url), "0017")
-        schema.upgrade(url)
-        with opened(url, tmp_path) as (hub, client):
-            ids = [client.make(city="Rome") for _ in range(3)]
-            monkeypatch.setattr(writing, "note_changed", lambda *_: None)
-            client.patch(f"/contacts/{ids[1]}", {"properties": {"jobtitle": "Writer"}})
-            monkeypatch.undo()
-            working = Redating(hub.database)
-            assert not working.run(60)
-            assert behind(hub, client) == set()
-            monkeypatch.setattr(redating, "_OLD_PROCESSES_MS", 0)
-            # All three were written within a minute of the upgrade.
-            assert not working.run(60)
-            assert behind(hub, client) == set(ids)
-            redate(hub)
-            assert behind(hub, client) == set()
-            assert_dates_are_known(hub, client)
-            assert not working.run(60)
-            assert behind(hub, client) == set()
-
-
 def test_dates_are_known_whatever_is_written_meanwhile(equipped: Client, hub: Hub) -> None:  # noqa: F811
     working = Redating(hub.database)
     writers = [Writer(equipped, seed) for seed in (1, 2)]
@@ -215,55 +178,3 @@ def test_dates_are_known_whatever_is_written_meanwhile(equipped: Client, hub: Hu
     redate(hub)
     assert behind(hub, equipped) == set()
     check(hub, equipped)
-
-
-@pytest.mark.parametrize("kind", DATABASES)
-def test_what_was_there_before_there_were_dates_is_behind(kind: str, tmp_path: Path) -> None:
-    with own_database(kind, tmp_path) as url, opened(url, tmp_path) as (hub, client):
-        ids = [client.make(city="Rome") for _ in range(4)]
-        set_times(hub, client, "contacts", ids, [(n, 10 - n) for n in range(4)])
-        command.downgrade(schema._alembic(url), "0011")
-        schema.upgrade(url)
-        assert behind(hub, client) == set(ids)
-        rome = {"filters": [{"propertyName": "city", "operator": "EQ", "value": "Rome"}]}
-        assert [each["id"] for each in walk(client, "/contacts/search", rome, limit=2)] == ids
-        redate(hub)
-        assert behind(hub, client) == set()
-        assert_dates_are_known(hub, client)
-        assert [each["id"] for each in walk(client, "/contacts/search", rome, limit=2)] == ids
-
-
-def test_the_migration_gives_way_to_who_reads_and_is_done_all_the_same(tmp_path: Path) -> None:
-    """A reader who has one table and wants another, both of which the migration wants, too."""
-    with own_database("postgresql", tmp_path) as url:
-        command.downgrade(schema._alembic(url), "0011")
-        with closing(Database(url)) as database, database.reading() as reader:
-            reader.run("begin")
-            reader.rows("select 1 from ix_num limit 1")
-            upgrading = threading.Thread(target=schema.upgrade, args=(url,))
-            upgrading.start()
-            waiting = (
-                "select count(*) from pg_locks where not granted and locktype = 'relation'"
-                " and database = (select oid from pg_database where datname = current_database())"
-            )
-            with database.reading() as other:
-                end = time.monotonic() + 120
-                while not other.scalar(waiting):
-                    assert time.monotonic() < end
-            reader.rows("select 1 from ix_text limit 1")
-            reader.run("commit")
-            upgrading.join()
-            assert schema.pending(database) is None
-
-
-@contextmanager
-def opened(url: str, root: Path) -> Iterator[tuple[Hub, Client]]:
-    settings = Settings(
-        root=root,
-        database_url=url,
-        secret_key="the secret key of the tests alone",
-        encryption_keys=(EncryptionKey("k1", b"k" * 32),),
-    )
-    app = create_app(settings)
-    with closing(app.extensions["crmhub"]) as hub:
-        yield hub, open_client(app)

@@ -15,11 +15,9 @@ import sqlalchemy as sa
 
 from crmhub.database.connection import Connection, Database
 from crmhub.database.drivers import Unwritable
-from crmhub.database.several_accounts import rows_of_several
 from crmhub.database.statements import Statement, params
 from crmhub.database.tables import key_fingerprint
-from crmhub.operators.database.reseal_secrets import SEALED
-from crmhub.secrets import SealBroken, Vault, derive
+from crmhub.secrets import derive
 from crmhub.settings import Settings, SettingsError
 
 _SECRET_KEY = "secret_key"
@@ -86,8 +84,6 @@ def problems(settings: Settings, db: Connection) -> list[str]:
                 f"CRMHUB_ENCRYPTION_KEYS: {one.name} is another key than the one of this database;"
                 " give that one back, or a new key another id."
             )
-        elif one.made and one.setting != _SECRET_KEY and _is_sealed_otherwise(settings, db):
-            found.append(_of_another_folder(settings, one, ""))
     return found
 
 
@@ -99,24 +95,6 @@ def _of_another_folder(settings: Settings, one: _Key, origin: str) -> str:
         remedy = f"start crmhub in {folder}, copy that folder's var/{one.setting} here, or give"
         remedy += f" {variable}"
     return f"{one.setting} ({file}): this database is used with another one; {remedy}."
-
-
-def _is_sealed_otherwise(settings: Settings, db: Connection) -> bool:
-    """Return whether the database has a sealed value that the keys of this process do not open.
-
-    A former version has stored no fingerprints.
-    """
-    vault = Vault(settings.encryption_keys)
-    for column in SEALED:
-        account_id = column.source.c.account_id
-        query = sa.select(account_id, column.value.label("sealed")).where(column.value != "")
-        for row in rows_of_several(db, Statement(query.limit(1))):
-            try:
-                vault.open(row.sealed, account_id=row.account_id, column=column.column)
-            except SealBroken:
-                return True
-            return False
-    return False
 
 
 def _keys(settings: Settings) -> Iterator[_Key]:
