@@ -23,7 +23,7 @@ _STARTING = {"CRMHUB", "FORKED", "Forked", "Popen", "serving", "subprocess"}
 _SQL = (
     "tests/database/",
     "tests/identity/",
-    "tests/journal/",
+    "tests/queue/",
     "tests/records/",
     "tests/api/http/test_idempotency.py",
     "tests/api/test_search_limits.py",
