@@ -6,6 +6,9 @@ part of these; `make test-all` (CRMHUB_TEST_ALL=1) takes them all:
 - each harm at one request of each operation of an adapter, not at each of its requests;
 - processes that die behind each step that lasts, not around each statement and each call;
 - the scenes in which these die with one of two CRMs on each database, in turn, not with both;
+- each test whose subject is no SQL on one database, not on both (tests/marks.py);
+- half of the random requests of each operation;
+- the proofs that the walk through the crash points notices a fault;
 - the essential tests of the adapter of Tryton, not all of them on a running Tryton;
 - the benchmark whose findings are faults of the hub, not all benchmarks.
 

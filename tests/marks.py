@@ -1,4 +1,7 @@
-"""What a test starts, and on which databases it runs: marks, and the order that follows from them.
+"""Marks: the databases that a test runs on, the processes that it starts, and the order of tests.
+
+A test whose subject is SQL (`_SQL`, or the mark `databases`) runs on SQLite and on PostgreSQL.
+Every other test runs on one of both, chosen by a checksum of its name; `make test-all` runs both.
 
 `browser`, `process` and `crash` tests run last: what the many others find is known sooner.
 A test that uses a browser is one of the first kind; one of a module that starts processes is of
@@ -7,12 +10,28 @@ the second; modules whose tests kill processes say so themselves.
 
 from __future__ import annotations
 
+from zlib import crc32
+
 import pytest
 
 from tests.databases import left_out
+from tests.depth import ALL
 
 _BROWSER = {"page", "context", "browser", "chromium", "served"}
 _STARTING = {"CRMHUB", "FORKED", "Forked", "Popen", "serving", "subprocess"}
+# Their subject is SQL, or what several connections do at once.
+_SQL = (
+    "tests/database/",
+    "tests/identity/",
+    "tests/queue/",
+    "tests/records/",
+    "tests/api/http/test_idempotency.py",
+    "tests/api/test_search_limits.py",
+    "tests/helpers/test_dispatch.py",
+    "tests/test_databases.py",
+    "tests/test_spec.py",
+)
+_KINDS = ("sqlite", "postgresql")
 _LAST = ("browser", "process", "crash")
 
 
@@ -21,12 +40,15 @@ class Marks:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Let a test that is marked with `databases` run on those alone."""
-        mark = metafunc.definition.get_closest_marker("databases")
-        given = {one.args[0] for one in metafunc.definition.iter_markers("parametrize")}
+        """Run a test on the databases that its mark, its subject or its name chooses."""
+        given = {
+            name.strip()
+            for mark in metafunc.definition.iter_markers("parametrize")
+            for name in (mark.args[0].split(",") if isinstance(mark.args[0], str) else mark.args[0])
+        }
+        kinds = dict.fromkeys(map(_available, _kinds(metafunc.definition)))
         for name in ("database_url", "own_url", "served"):
-            if mark and name in metafunc.fixturenames and name not in given:
-                kinds = dict.fromkeys(_kind(kind) for kind in mark.args)
+            if name in metafunc.fixturenames and name not in given:
                 metafunc.definition.add_marker(
                     pytest.mark.parametrize(name, list(kinds), indirect=True)
                 )
@@ -41,7 +63,15 @@ class Marks:
         items.sort(key=_rank)
 
 
-def _kind(kind: str) -> str:
+def _kinds(test: pytest.Item) -> tuple[str, ...]:
+    if mark := test.get_closest_marker("databases"):
+        return mark.args
+    if ALL or test.nodeid.startswith(_SQL):
+        return _KINDS
+    return (_KINDS[crc32(test.nodeid.encode()) % 2],)
+
+
+def _available(kind: str) -> str:
     """Return the database to run on: SQLite where there is no other."""
     return "sqlite" if left_out(kind) else kind
 

@@ -281,6 +281,7 @@ def callers(
     return Client(app, client.account, client.ids), Client(app, client.account, client.ids)
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_a_link_and_an_archive_at_once_leave_no_half_link(
     client: Client, callers: tuple[Client, Client]
 ) -> None:
@@ -295,6 +296,7 @@ def test_a_link_and_an_archive_at_once_leave_no_half_link(
         assert linked(client, "contacts", contact, "deals") == []
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_the_same_link_from_both_ends_at_once_is_one(
     client: Client, callers: tuple[Client, Client]
 ) -> None:
@@ -309,6 +311,7 @@ def test_the_same_link_from_both_ends_at_once_is_one(
         assert linked(client, "contacts", contact, "deals") == [deal]
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_links_among_the_same_records_wait_for_each_other(
     client: Client, callers: tuple[Client, Client]
 ) -> None:

@@ -415,6 +415,7 @@ def test_a_value_stands_once_in_an_upsert(client: Client) -> None:
     assert total(client, "contacts") == 1
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_upserts_of_the_same_value_at_once_make_one_record(
     client: Client, app: flask.Flask
 ) -> None:
@@ -473,6 +474,7 @@ def test_a_full_plan_stops_upserts_that_create(app: flask.Flask) -> None:
     assert [each["new"] for each in batch(client, "deals", "upsert", known)] == [False] * 3
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_creates_at_once_never_exceed_the_plan(app: flask.Flask) -> None:
     client = open_client(app, plan="free")
     batch(client, "deals", "create", [item("deals")] * 40)

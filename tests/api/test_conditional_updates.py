@@ -146,6 +146,7 @@ def test_a_header_that_is_no_etag_is_400(client: Client) -> None:
         assert "If-Match" in refused(client.delete(path, headers={"If-Match": sent}), 400), header
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_of_changes_at_once_to_the_same_state_one_is_made(
     client: Client, app: flask.Flask, resource: str
 ) -> None:
@@ -168,6 +169,7 @@ def test_of_changes_at_once_to_the_same_state_one_is_made(
     assert client.get(path).get_json() == made
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_changes_at_once_of_different_properties_all_survive(
     client: Client, app: flask.Flask
 ) -> None:
@@ -186,6 +188,7 @@ def test_changes_at_once_of_different_properties_all_survive(
         assert len({each.get_json()["updatedAt"] for each in answers}) == len(names)
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_creates_at_once_of_the_same_email_make_one_contact(
     client: Client, app: flask.Flask
 ) -> None:
@@ -201,6 +204,7 @@ def test_creates_at_once_of_the_same_email_make_one_contact(
     assert fetch(client, "/contacts")["total"] == 4
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_archives_at_once_of_one_record_succeed_once(
     client: Client, app: flask.Flask, resource: str
 ) -> None:
@@ -211,6 +215,7 @@ def test_archives_at_once_of_one_record_succeed_once(
     assert fetch(client, f"/{resource}")["total"] == 0
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_batches_at_once_over_the_same_records_wait_for_each_other(
     client: Client, app: flask.Flask
 ) -> None:

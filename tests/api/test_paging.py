@@ -269,6 +269,7 @@ def test_a_walk_catches_up_with_records_that_changed_behind_it(client: Client, b
     assert {id for page in rest for id in ids_of(page["results"])} == set(ids[:20])
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_a_change_that_was_under_way_when_the_walk_began_is_not_missed(
     client: Client, app: flask.Flask, body: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -212,6 +212,7 @@ def test_a_full_plan_refuses_the_new_records_of_upserts_alone(app: flask.Flask) 
     assert brief(errors) == [(2, "LimitExceededError", None)]
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_creates_at_once_fill_the_plan_exactly(app: flask.Flask) -> None:
     client = open_client(app, plan="free")
     assert send(client, "create", [item("deals")] * 50, "deals").status_code == 201
@@ -311,6 +312,7 @@ def test_upsert_stores_the_good_inputs(client: Client) -> None:
     ]
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_two_batches_at_once_share_their_unique_values(client: Client, app: flask.Flask) -> None:
     inputs = [email(f"{n}") for n in range(30)]
     orders = [inputs, inputs[::-1], inputs[10:] + inputs[:10], inputs]
@@ -323,6 +325,7 @@ def test_two_batches_at_once_share_their_unique_values(client: Client, app: flas
     assert sum(len(body["errors"]) for body in bodies) == 90
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_upserts_at_once_make_each_record_once(client: Client, app: flask.Flask) -> None:
     inputs = [*[upsert(f"{n}@example.com", city="Rome") for n in range(20)], upsert("bad")]
     callers = [Client(app, client.account, client.ids) for _ in range(4)]

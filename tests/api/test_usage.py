@@ -35,6 +35,7 @@ def test_usage_counts_live_records_against_the_plans_quotas(app: flask.Flask) ->
     }
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_a_quota_counts_what_was_created_while_there_was_none(
     app: flask.Flask, client: Client
 ) -> None:

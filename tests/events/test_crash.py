@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.databases import POSTGRES, left_out
+from tests.depth import ALL
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("database", ["postgresql", *(["sqlite"] if ALL else [])])
 def test_killed_workers_lose_no_event(database: str) -> None:
     if reason := left_out(database):
         pytest.skip(f"PostgreSQL left out: {reason}")

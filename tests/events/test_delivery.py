@@ -247,6 +247,7 @@ def test_several_subscriptions_do_not_hold_up_each_other(
         assert sorted(each.json["data"]["id"] for each in scene.receiver.received) == sorted(ids)
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_slow_addresses_of_one_account_leave_threads_for_another(
     scene: Scene, other: Client
 ) -> None:

@@ -33,6 +33,7 @@ def at_once(settings: Settings) -> Iterator[At]:
         hub.close()
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_one_conversation_about_several_people_waits_for_itself(
     at_once: At, hub: Hub, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -61,6 +62,7 @@ def test_one_conversation_about_several_people_waits_for_itself(
     assert sorted(str(token) for _, token in rows) == ["None", "None", "t"]
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 @pytest.mark.parametrize("known", ["email", "phone"])
 def test_several_conversations_about_one_person_know_that(
     at_once: At, hub: Hub, client: Client, known: str
@@ -81,6 +83,7 @@ def test_several_conversations_about_one_person_know_that(
     assert [count for _, count in persons] == [24]
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_no_lead_is_lost_while_others_define_properties(at_once: At, client: Client) -> None:
     def call(own: Hub, i: int) -> None:
         create_lead(
@@ -101,6 +104,7 @@ def test_no_lead_is_lost_while_others_define_properties(at_once: At, client: Cli
     assert {name for name in stored if name.startswith("new_")} == {f"new_{i}" for i in range(24)}
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_a_contact_keeps_its_deals_while_it_is_updated(at_once: At, client: Client) -> None:
     contact_id = str(client.make(email="ann@x.org"))
 

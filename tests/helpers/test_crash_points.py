@@ -35,7 +35,7 @@ from tests.api.helpers.helper_calls import (
     switch,
 )
 from tests.clients import TESTS, Client, open_client
-from tests.depth import ALL
+from tests.depth import ALL, thorough
 from tests.fakes import connect
 from tests.own_databases import KINDS as DATABASES
 from tests.own_databases import own_database
@@ -387,6 +387,7 @@ class Answered(Exception):
     """The caller has the answer, and nothing of it is committed."""
 
 
+@thorough
 @pytest.mark.parametrize("database", DATABASES)
 def test_an_answer_before_the_commit_is_noticed(app: flask.Flask) -> None:
     def too_early(place: Place) -> None:
@@ -401,6 +402,7 @@ def test_an_answer_before_the_commit_is_noticed(app: flask.Flask) -> None:
         walk(app, "local", Scene(too_early))
 
 
+@thorough
 @pytest.mark.parametrize("database", DATABASES)
 def test_a_forgotten_doubt_is_noticed(app: flask.Flask, monkeypatch: pytest.MonkeyPatch) -> None:
     entry_of = claiming._entry

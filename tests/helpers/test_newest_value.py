@@ -121,6 +121,7 @@ def test_a_corrected_value_counts_from_its_correction(app: flask.Flask, hub: Hub
     assert crm.contacts[contact_id]["firstname"] == "Annie"
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_a_retried_action_waits_for_a_newer_one_in_progress(app: flask.Flask, hub: Hub) -> None:
     client, crm = fake_client(app)
     switch(app, client, deadline_s=25)
@@ -148,6 +149,7 @@ def test_a_retried_action_waits_for_a_newer_one_in_progress(app: flask.Flask, hu
     assert crm.contacts[contact_id]["city"] == "Oslo"
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 @pytest.mark.parametrize("older_first", [True, False])
 def test_two_emails_of_one_contact_at_once_leave_the_newest_value(
     app: flask.Flask, hub: Hub, older_first: bool

@@ -293,6 +293,7 @@ def test_a_link_works_again_when_its_process_was_killed_in_the_middle(
     assert finish(hub, decide(visit(hub, token)), user_id="").by_link
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_two_visits_of_one_link_at_once_connect_once(
     hub: Hub, client: Client, crm: HubSpotCrm
 ) -> None:

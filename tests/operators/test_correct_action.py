@@ -318,6 +318,7 @@ def test_what_changes_while_it_is_corrected_is_left_alone(
     assert rows(hub, client, "email", "binding") == [("ann@x.org",)]
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_of_several_corrections_at_once_one_is_made(hub: Hub, client: Client) -> None:
     known(client)
     id = kill(hub, client)

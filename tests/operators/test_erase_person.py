@@ -357,6 +357,7 @@ def test_what_may_have_been_written_is_told(app: flask.Flask, bot: tuple[Client,
     assert (one.action_id, one.kind, one.adapter) == (action_id, "createLead", "fake")
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_a_call_under_way_leaves_nothing_behind(
     app: flask.Flask, bot: tuple[Client, FakeCrm]
 ) -> None:
@@ -491,6 +492,7 @@ def test_what_a_slow_process_changes_later_changes_nothing(hub: Hub, client: Cli
     assert left(hub, PLANTED, client.account.id) == []
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_people_are_erased_while_leads_come_in(
     app: flask.Flask, settings: Settings, hub: Hub, client: Client
 ) -> None:

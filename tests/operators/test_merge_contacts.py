@@ -179,6 +179,7 @@ def test_actions_of_both_keep_their_order(hub: Hub, client: Client) -> None:
     assert sorted(ended) == sorted(ended, key=lambda one: one[1])
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_a_call_that_is_under_way_ends_at_the_kept_contact(
     hub: Hub, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -486,6 +487,7 @@ def test_a_stale_preview_merges_nothing(hub: Hub, client: Client) -> None:
     assert total(client) == 2
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_of_several_merges_at_once_one_is_done(hub: Hub, client: Client) -> None:
     kept, other = two_people(hub, client)
 
@@ -501,6 +503,7 @@ def test_of_several_merges_at_once_one_is_done(hub: Hub, client: Client) -> None
     sound(hub, client)
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_bots_go_on_while_contacts_are_merged_and_unmerged(
     app: flask.Flask, hub: Hub, client: Client
 ) -> None:

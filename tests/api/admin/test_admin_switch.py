@@ -252,6 +252,7 @@ def test_a_process_that_remembers_the_account_follows_by_itself(
 LEADS = 200
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_each_lead_of_many_lands_in_one_crm(
     hub: Hub, admin: Admin, bot: tuple[Client, FakeCrm], other_crm: tuple[str, FakeCrm]
 ) -> None:

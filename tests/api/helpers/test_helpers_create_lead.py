@@ -256,6 +256,7 @@ def test_a_lead_beyond_the_plan_waits_for_room(app: flask.Flask) -> None:
     assert total(client) == 1
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 @pytest.mark.parametrize("by", ["email", "phone"])
 def test_calls_at_once_make_one_contact(app: flask.Flask, client: Client, by: str) -> None:
     switch(app, client, lead_requires="email_or_phone")
@@ -266,6 +267,7 @@ def test_calls_at_once_make_one_contact(app: flask.Flask, client: Client, by: st
     assert total(client) == 1
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_calls_at_once_in_one_conversation_bind_it_once(client: Client) -> None:
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda i: lead(client, email=f"a{i % 3}@x.org"), range(24)))

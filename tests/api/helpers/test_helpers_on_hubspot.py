@@ -153,6 +153,7 @@ def test_a_number_that_a_contact_had_before_is_no_longer_theirs(
     assert reason == "no contact has the phone 12025550100"
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_fifty_leads_of_one_new_email_make_one_contact(bot: Client, fake: FakeHubSpot) -> None:
     answers = at_once(50, lambda i: lead(bot, f"t{i}"))
     all_done(answers)
@@ -160,6 +161,7 @@ def test_fifty_leads_of_one_new_email_make_one_contact(bot: Client, fake: FakeHu
     assert len(fake.contacts) == 1
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_fifty_leads_of_fifty_new_emails_make_fifty(bot: Client, fake: FakeHubSpot) -> None:
     answers = at_once(50, lambda i: lead(bot, f"t{i}", email=f"ann{i}@x.org"))
     all_done(answers)
@@ -167,6 +169,7 @@ def test_fifty_leads_of_fifty_new_emails_make_fifty(bot: Client, fake: FakeHubSp
     assert len(fake.contacts) == 50
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_leads_of_one_new_phone_make_one_contact_although_no_search_shows_it(
     bot: Client, fake: FakeHubSpot
 ) -> None:
@@ -285,6 +288,7 @@ def test_a_lead_goes_in_without_the_sensitive_data_that_the_token_may_not_write(
     all_done([lead(bot, "u", email="bob@x.org")])
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_an_expired_token_in_a_burst_is_renewed_once_for_all_processes(
     app: flask.Flask, settings: Settings, bot: Client, fake: FakeHubSpot
 ) -> None:
@@ -333,6 +337,7 @@ def test_no_secret_shows_in_logs_or_answers_whatever_goes_wrong(
             assert form not in told
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_a_storm_from_four_processes_keeps_the_limit_and_loses_no_lead(
     app: flask.Flask, settings: Settings
 ) -> None:

@@ -129,6 +129,7 @@ def test_the_rotation_of_the_account_applies_as_soon_as_it_is_set(
     assert {_pick(client, "", 1, 1).json["text"] for _ in range(3)} == {"1"}
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_two_server_processes_called_at_once_share_the_turns_exactly(
     app: flask.Flask, client: Client, settings: Settings, tmp_path: Path
 ) -> None:

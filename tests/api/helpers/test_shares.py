@@ -142,6 +142,7 @@ def test_beyond_the_share_what_a_helper_reads_is_the_last_known_or_429(
 # --- where the server says which gate a request has passed -----------------------------------
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_a_call_waits_for_a_place_without_a_turn(
     hub: Hub, client: Client, other: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,6 +207,7 @@ def test_no_more_than_so_many_calls_wait(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not shares.take(1)
 
 
+@pytest.mark.databases("sqlite", "postgresql")
 def test_many_calls_at_once_are_all_answered_and_leave_nothing(
     hub: Hub, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
