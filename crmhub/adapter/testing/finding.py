@@ -74,13 +74,13 @@ class FindingTests(Base):
             crm.add_contact(other)
         assert self._find(adapter, email=email).id == expected_id
 
-    @pytest.mark.parametrize("local", ["ann", "a_n", "a%n", "%", "*", '"'])
     def test_an_email_that_only_lookalikes_have_finds_nothing(
-        self, adapter: Adapter, crm: Crm, local: str
+        self, adapter: Adapter, crm: Crm
     ) -> None:
         for other in lookalikes(f"ann@{DOMAIN}"):
             crm.add_contact(self.person(email=other, **{self.text: f"ann@{DOMAIN}"}))
-        assert adapter.find_contact(email=f"{local}@{DOMAIN}") is None
+        for local in ("ann", "a_n", "a%n", "%", "*", '"'):
+            assert adapter.find_contact(email=f"{local}@{DOMAIN}") is None, local
 
     def test_a_contact_is_found_behind_more_lookalikes_than_a_page_holds(
         self, adapter: Adapter, crm: Crm
