@@ -51,8 +51,8 @@ from tests.adapter.http_contexts import (
     server,
 )
 from tests.clocks import clock_of
-from tests.journal.working import soon
 from tests.loops import for_each
+from tests.queue.working import soon
 
 SECRET = 'pat-eu1/7f+"é secret'
 
