@@ -4,6 +4,8 @@
 part of these; `make test-all` (CRMHUB_TEST_ALL=1) takes them all:
 
 - each harm at one request of each operation of an adapter, not at each of its requests;
+- a liar of each kind, not all tests of the conformance tests, and the fakes' command, not all tests
+  of the fakes; of a second interface of a CRM its sign-in, not all conformance tests;
 - processes that die behind each step that lasts, not around each statement and each call;
 - the scenes in which these die with one of two CRMs on each database, in turn, not with both;
 - each test whose subject is no SQL on one database, not on both (tests/marks.py);

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import pytest
-
 from crmhub.adapter import (
     AdapterError,
     Conflict,
@@ -16,6 +14,7 @@ from crmhub.adapter import (
     Unavailable,
 )
 from crmhub.adapter.batches import Action, Results, groups_that_fit, write_batches
+from tests.loops import for_each
 
 BAD = Rejected([Problem("vip", "is neither")])
 WRITES = [
@@ -53,9 +52,7 @@ def test_updates_go_before_creates_and_a_misfit_alone_is_refused() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("error", "rest"), [(Conflict("taken"), None), (Unavailable("down"), "the error")]
-)
+@for_each(("error", "rest"), [(Conflict("taken"), None), (Unavailable("down"), "the error")])
 def test_an_error_of_a_batch_is_no_result_that_was_there_before(
     error: AdapterError, rest: str | None
 ) -> None:
@@ -75,7 +72,7 @@ def test_nothing_is_sent_for_nothing() -> None:
     assert write_batches([], fit=fit, send=send) == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sizes", "groups"),
     [
         ([], []),

@@ -10,6 +10,7 @@ from crmhub.adapter import AdapterError
 from crmhub.adapter.calls import MOST_CALLS, from_stored, recording, shown_path, to_stored
 from crmhub.adapter.http import Http
 from tests.adapter.http_contexts import answering, closed_port, http_context, server
+from tests.loops import for_each
 
 pytestmark = pytest.mark.databases("sqlite")
 
@@ -24,7 +25,7 @@ def make_http(url, secrets=()):
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("url", "shown"),
     [
         ("https://crm.example/v3/contacts/70812", "/v3/contacts/70812"),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from crmhub.adapter import Choice, Described, Problem, PropertyType, Rejected, coercion
 from crmhub.adapter.coercion import Misfit, coerced, fitted
 from tests.clocks import in_no_time
+from tests.loops import for_each
 
 SIZES = (Choice("s", "Small"), Choice("m", "Medium"), Choice("M-1", "Café"), Choice("x", "Other"))
 
@@ -115,7 +116,7 @@ BAD: dict[PropertyType, list[str]] = {
 }
 
 
-@pytest.mark.parametrize("type", GOOD)
+@for_each("type", GOOD)
 def test_a_value_with_one_meaning_is_brought_into_its_form(type: PropertyType) -> None:
     for text, expected in GOOD[type].items():
         assert of_type(type, text) == expected, text[:30]
@@ -129,7 +130,7 @@ def misfit(type: PropertyType, text: str) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("type", BAD)
+@for_each("type", BAD)
 def test_a_value_with_no_meaning_or_two_is_a_misfit(type: PropertyType) -> None:
     for text in BAD[type]:
         told = misfit(type, text)
@@ -138,7 +139,7 @@ def test_a_value_with_no_meaning_or_two_is_a_misfit(type: PropertyType) -> None:
         assert len(told) < 200, text[:30]
 
 
-@pytest.mark.parametrize("type", get_args(PropertyType))
+@for_each("type", get_args(PropertyType))
 def test_blank_clears(type: PropertyType) -> None:
     assert [of_type(type, blank, *SIZES) for blank in ("", " ", "\t\n")] == ["", "", ""]
 
@@ -153,7 +154,7 @@ def test_a_number_that_may_be_two_names_both() -> None:
 # Options.
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "value"),
     [
         ("s", "s"),
@@ -229,7 +230,7 @@ def test_a_message_stays_short_whatever_there_is() -> None:
     assert len(caught.value.options) == 20
 
 
-@pytest.mark.parametrize("type", ["bool", "enumeration", "multi_enumeration"])
+@for_each("type", ["bool", "enumeration", "multi_enumeration"])
 def test_no_long_text_takes_long(type: PropertyType) -> None:
     with in_no_time(), pytest.raises(Misfit):
         of_type(type, "a" + "\u0301\u0316" * 200_000, *SIZES)
@@ -242,7 +243,7 @@ def test_an_option_that_is_named_again_and_again_takes_no_longer() -> None:
         assert of_type("multi_enumeration", "label 1999;" * 50_000, *many) == "1999"
 
 
-@pytest.mark.parametrize(("text", "value"), [("Sí", "true"), ("NO", "false"), ("true", "true")])
+@for_each(("text", "value"), [("Sí", "true"), ("NO", "false"), ("true", "true")])
 def test_a_boolean_is_known_by_its_labels(text: str, value: str) -> None:
     assert of_type("bool", text, Choice("true", "Sí"), Choice("false", "No")) == value
 

@@ -30,6 +30,7 @@ from crmhub.adapter.matching import Lead
 from crmhub.adapter.upserts import upsert_contact
 from crmhub.secrets import BASE36, token
 from tests.fakes import CRMS, FakeAdapter, FakeCrm
+from tests.loops import for_each
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def _lead(contact_id: str = "", *, strict: bool = False, **properties: str) -> L
     return Lead(properties, email=email, phone=phone, contact_id=contact_id, strict=strict)
 
 
-@pytest.mark.parametrize("module", [contract, context, errors, reading, values])
+@for_each("module", [contract, context, errors, reading, values])
 def test_the_contract_imports_the_standard_library_only(module: ModuleType) -> None:
     tree = ast.parse(Path(str(module.__file__)).read_text())
     imported = {
@@ -197,7 +198,7 @@ def test_defaults_fill_in_what_is_not_given() -> None:
     assert credentials == {"access_token": "t"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("settings", "credentials", "wrong"),
     [
         ({}, {}, "access_token: this secret is required"),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from crmhub.adapter import Saved
 from crmhub.adapter.defined import Candidate, find_created
+from tests.loops import for_each
 
 SENT = {"dealname": "Big", "amount": "1200.50", "closedate": "2026-01-02T00:00:00Z", "tags": "a;b"}
 
@@ -14,7 +13,7 @@ def candidate(id: str, created: float, **values: str | None) -> Candidate:
     return Candidate(Saved(id, "created"), created, {**SENT, **values})
 
 
-@pytest.mark.parametrize(
+@for_each(
     "stored",
     [
         {"dealname": " big "},
@@ -28,7 +27,7 @@ def test_another_form_of_the_same_value_is_the_same(stored: dict[str, str]) -> N
     assert find_created([candidate("1", 5, **stored)], SENT, since=5) == Saved("1", "created")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "stored",
     [
         {"dealname": "Bigger"},

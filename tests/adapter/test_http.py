@@ -51,6 +51,7 @@ from tests.adapter.http_contexts import (
     server,
 )
 from tests.clocks import clock_of
+from tests.loops import for_each
 from tests.queue.working import soon
 
 SECRET = 'pat-eu1/7f+"é secret'
@@ -81,7 +82,7 @@ def failed(http: Http, method: str = "GET", *path: str, **more: Any) -> AdapterE
 # What is sent.
 
 
-@pytest.mark.parametrize(
+@for_each(
     "segment",
     [
         "a b",
@@ -315,7 +316,7 @@ def test_a_form_is_sent_as_a_form(wire: responses.RequestsMock) -> None:
     assert request.headers["Content-Type"] == "application/x-www-form-urlencoded"
 
 
-@pytest.mark.parametrize("part", ["params", "form"])
+@for_each("part", ["params", "form"])
 def test_half_a_character_is_a_value_that_cannot_be_sent(part: str) -> None:
     assert isinstance(failed(make_http(), "POST", **{part: {"q": "\ud83d"}}), Rejected)
 
@@ -328,7 +329,7 @@ def test_an_anonymous_call_proves_nothing(wire: responses.RequestsMock) -> None:
     assert "Authorization" not in wire.calls[0].request.headers
 
 
-@pytest.mark.parametrize(
+@for_each(
     "url",
     [
         "",
@@ -403,7 +404,7 @@ def test_a_failure_with_any_body_is_an_error_of_the_contract(
         assert len(error.message) < 400, content
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "part"),
     [
         (None, lambda answer: answer.object()),
@@ -416,7 +417,7 @@ def test_a_failure_with_any_body_is_an_error_of_the_contract(
         ({"id": None}, lambda answer: answer.id()),
     ],
 )
-@pytest.mark.parametrize(("reads", "expected"), [(True, Unavailable), (False, Uncertain)])
+@for_each(("reads", "expected"), [(True, Unavailable), (False, Uncertain)])
 def test_a_part_that_is_missing_is_in_doubt_for_writes_only(
     body: Any, part: Any, reads: bool, expected: type[AdapterError]
 ) -> None:
@@ -582,7 +583,7 @@ def test_an_error_body_the_adapter_cannot_read_leaves_the_status(
 # Retry-After.
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "seconds"),
     [
         ("7", 7.0),
@@ -607,7 +608,7 @@ def test_retry_after_is_read_or_left(text: str, seconds: float | None) -> None:
     assert Answer("Acme", 429, {"Retry-After": text}, None).seconds() == seconds
 
 
-@pytest.mark.parametrize("usegmt", [True, False])
+@for_each("usegmt", [True, False])
 def test_retry_after_may_be_a_date(usegmt: bool) -> None:
     soon = formatdate(time.time() + 100, usegmt=usegmt)
 
@@ -617,7 +618,7 @@ def test_retry_after_may_be_a_date(usegmt: bool) -> None:
 # What is sent again.
 
 
-@pytest.mark.parametrize("method", ["GET", "POST"])
+@for_each("method", ["GET", "POST"])
 def test_what_could_not_be_sent_wrote_nothing(method: str) -> None:
     error = failed(make_http(closed_port()), method)
 
@@ -639,7 +640,7 @@ def test_a_write_that_could_not_be_sent_is_sent_again() -> None:
     assert len(received) == 1
 
 
-@pytest.mark.parametrize("script", [reset, cut_short, answering("500 Oops")])
+@for_each("script", [reset, cut_short, answering("500 Oops")])
 def test_a_write_that_broke_is_sent_once(script: Any) -> None:
     with server(script) as (url, received):
         error = failed(make_http(url), "POST", body={"a": 1})
@@ -945,7 +946,7 @@ def test_a_secret_in_a_problem_is_blotted_out(wire: responses.RequestsMock) -> N
     assert error.message == "size: what is ***?"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("said", "shown"),
     [
         ("no access for tiger", "no access for ***"),

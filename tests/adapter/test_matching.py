@@ -8,6 +8,7 @@ import pytest
 
 from crmhub.adapter import Contact, Rejected
 from crmhub.adapter.matching import Duplicate, Found, Lead, decide
+from tests.loops import for_each
 
 PHONE, OTHER_PHONE = "+12025550100", "+12025550199"
 SAID = {"email": "ann@x.org", "phone": PHONE, "firstname": "Ann", "lastname": "Lee"}
@@ -30,7 +31,7 @@ NOBODY = contact("nobody", phone=PHONE)
 SHARED = Duplicate("ben", ("phone",))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("found", "meant", "written", "refused", "duplicate"),
     [
         (Found(), None, SAID, [], None),

@@ -6,6 +6,7 @@ import pytest
 
 from crmhub.adapter import Problem, Rejected
 from crmhub.adapter.names import Names
+from tests.loops import for_each
 
 NAMES = Names({"dealname": "title", "dealstage": "stage"})
 
@@ -19,7 +20,7 @@ def test_mapped_names_are_translated_both_ways_and_others_are_kept() -> None:
     assert [NAMES.ours(name) for name in ("title", "color")] == ["dealname", "color"]
 
 
-@pytest.mark.parametrize("name", ["dealname", "title"])
+@for_each("name", ["dealname", "title"])
 def test_a_problem_has_the_name_that_was_sent(name: str) -> None:
     sent = {name: "x", "color": "red"}
     with NAMES.translated(sent) as given:

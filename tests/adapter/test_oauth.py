@@ -27,6 +27,7 @@ from crmhub.adapter import (
 from crmhub.adapter.http import Answer, Http
 from crmhub.adapter.oauth import KEPT, Grant
 from tests.adapter.http_contexts import URL, FakeBudget, Vault, http_context
+from tests.loops import for_each
 
 
 @dataclass
@@ -80,7 +81,7 @@ def test_a_token_that_people_enter_is_used_and_never_renewed() -> None:
     assert issuer.issued == 0
 
 
-@pytest.mark.parametrize("stored", ["", "nonsense", "12", " access", "-5 access", "1 access-old"])
+@for_each("stored", ["", "nonsense", "12", " access", "-5 access", "1 access-old"])
 def test_without_a_valid_token_one_is_fetched(stored: str) -> None:
     issuer, vault = Issuer(), make_vault(**{KEPT: stored})
 
@@ -99,7 +100,7 @@ def test_a_replaced_refresh_token_is_stored_before_the_token_is_used() -> None:
     assert vault.stored["client_secret"] == "client-secret"
 
 
-@pytest.mark.parametrize("rotated", [None, "", 7, {"a": 1}])
+@for_each("rotated", [None, "", 7, {"a": 1}])
 def test_without_another_refresh_token_the_old_one_stays(rotated: Any) -> None:
     vault = make_vault()
     body = {"access_token": "access-1", "refresh_token": rotated}
@@ -458,7 +459,7 @@ def test_what_comes_with_the_token_is_kept() -> None:
     assert "https://eu.example.test/a b" not in grants[0].secrets()
 
 
-@pytest.mark.parametrize("token", ["", "two words", "line\nbreak", None, 7])
+@for_each("token", ["", "two words", "line\nbreak", None, 7])
 def test_a_text_that_is_no_token_is_not_stored(token: Any) -> None:
     vault = Vault({"password": "sesame", KEPT: ""})
     with pytest.raises(Unavailable):

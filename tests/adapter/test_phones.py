@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from phonenumbers import PhoneNumberFormat, PhoneNumberType
 
 from crmhub.adapter.phones import nationals, notations, same
+from tests.loops import for_each
 
 KINDS = (PhoneNumberType.FIXED_LINE, PhoneNumberType.MOBILE)
 
@@ -91,7 +92,7 @@ def test_what_is_no_number_has_one_notation(number: str) -> None:
     assert notations(number) == [number]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("number", "digits"),
     [
         ("+12025550199", ["2025550199"]),
@@ -185,7 +186,7 @@ def test_a_decoy_is_not_taken_for_the_number() -> None:
     assert [pair for pair in DECOYS if same(*pair)] == []
 
 
-@pytest.mark.parametrize("garbage", ["", "call me", "110", "+"])
+@for_each("garbage", ["", "call me", "110", "+"])
 def test_the_same_text_is_the_same(garbage: str) -> None:
     assert same(garbage, garbage)
 

@@ -6,6 +6,7 @@ import pytest
 
 from crmhub.adapter import Choice, Pipeline, Rejected
 from crmhub.adapter.places import place
+from tests.loops import for_each
 
 NAMES = ("pipeline", "dealstage")
 
@@ -19,7 +20,7 @@ DEFAULT = Pipeline("default", "Main", stages("first=New", "last=Lost", "2=Twice"
 BOTH = [SALES, DEFAULT]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("wanted", "found"),
     [
         (("", ""), ("default", "first")),
@@ -38,7 +39,7 @@ def test_a_place_is_told_by_ids_and_labels(wanted: tuple[str, str], found: tuple
     assert place(BOTH, wanted, NAMES) == found
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("wanted", "name", "options"),
     [
         (("none", ""), "pipeline", ("77", "default")),
@@ -67,8 +68,8 @@ def test_two_pipelines_of_one_label_are_told_by_their_ids_only() -> None:
     assert place(twins, ("2", ""), NAMES) == ("2", "s2")
 
 
-@pytest.mark.parametrize("pipelines", [[], [Pipeline("default", "Main", ())]])
-@pytest.mark.parametrize("wanted", [("", ""), ("", "x"), ("default", "x")])
+@for_each("pipelines", [[], [Pipeline("default", "Main", ())]])
+@for_each("wanted", [("", ""), ("", "x"), ("default", "x")])
 def test_where_there_is_no_stage_nothing_is_placed(
     pipelines: list[Pipeline], wanted: tuple[str, str]
 ) -> None:

@@ -23,6 +23,7 @@ from crmhub.adapter import (
 )
 from crmhub.adapter.remembered import HOUR, Remembered
 from crmhub.adapter.testing.connection import Leases, SharedTexts
+from tests.loops import for_each
 
 
 class _Context:
@@ -77,7 +78,7 @@ def test_what_is_too_old_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None
     assert kept.get() == 3
 
 
-@pytest.mark.parametrize("error", [Unavailable("down"), Throttled("slow", retry_after=9)])
+@for_each("error", [Unavailable("down"), Throttled("slow", retry_after=9)])
 def test_an_old_answer_is_better_than_none(error: Exception) -> None:
     source = Source()
     kept = remembered(source)
@@ -100,7 +101,7 @@ def test_a_source_that_is_down_is_left_alone_for_a_minute(monkeypatch: pytest.Mo
     assert kept.get() == 3
 
 
-@pytest.mark.parametrize("error", [Unavailable("down"), Denied("no")])
+@for_each("error", [Unavailable("down"), Denied("no")])
 def test_without_an_answer_the_failure_is_told_and_not_kept(error: Exception) -> None:
     source = Source()
     source.error = error
@@ -215,7 +216,7 @@ def test_a_process_that_waits_in_vain_asks_itself() -> None:
     assert Processes(Source(), context).first.get() == 1
 
 
-@pytest.mark.parametrize("text", ["", "[", '{"__type__": "Choice"}', '{"__type__": "No"}'])
+@for_each("text", ["", "[", '{"__type__": "Choice"}', '{"__type__": "No"}'])
 def test_what_another_version_has_left_is_read_anew(text: str) -> None:
     context = _Context()
     context.shared.save("list", text)

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from crmhub.adapter import Choice, Described, PropertyType
 from crmhub.adapter.coercion import coerced
 from crmhub.adapter.types import FORMS, from_html, to_html, to_json, to_text
+from tests.loops import for_each
 
 
-@pytest.mark.parametrize("name", FORMS)
+@for_each("name", FORMS)
 def test_the_example_has_the_form_that_values_are_converted_to(name: PropertyType) -> None:
     example = FORMS[name].example
     options = tuple(Choice(one, one) for one in example.split(";")) if "enum" in name else ()
     assert coerced(Described("x", "X", name, options), example) == example
 
 
-@pytest.mark.parametrize("name", FORMS)
+@for_each("name", FORMS)
 def test_the_example_comes_back_from_json(name: PropertyType) -> None:
     example = FORMS[name].example
     assert to_text(to_json(name, example)) == example
     assert to_text(to_json(name, "")) == ""
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "text"),
     [
         (None, ""),
@@ -43,7 +42,7 @@ def test_a_json_value_is_a_text(value: Any, text: str) -> None:
     assert to_text(value) == text
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "text", "value"),
     [
         ("number", "12", 12),
@@ -57,7 +56,7 @@ def test_a_text_is_the_json_value_of_its_type(name: PropertyType, text: str, val
     assert type(to_json(name, text)) is type(value)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "",

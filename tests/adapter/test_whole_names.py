@@ -13,6 +13,7 @@ from crmhub.adapter.testing import Connection
 from crmhub.adapter.whole_names import BORDER, join, split
 from tests.adapter.rpc_adapter import RosterAdapter
 from tests.adapter.rpc_crm import PASSWORD, USER, Roster
+from tests.loops import for_each
 
 _PARTS = st.text(alphabet=st.sampled_from("aé ̈\t\n\u00a0" + BORDER), max_size=6)
 
@@ -22,7 +23,7 @@ def test_what_was_joined_is_split_as_it_was(first: str, last: str) -> None:
     assert split(join(first, last)) == (first.replace(BORDER, ""), last)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("first", "last", "name"),
     [
         ("Ada", "Lovelace", "Ada Lovelace"),
@@ -35,14 +36,14 @@ def test_the_usual_name_is_plain(first: str, last: str, name: str) -> None:
     assert join(first, last) == name
 
 
-@pytest.mark.parametrize(("first", "last"), [("Mary Ann", "Lee"), ("", "Lee"), ("Mary Ann", "")])
+@for_each(("first", "last"), [("Mary Ann", "Lee"), ("", "Lee"), ("Mary Ann", "")])
 def test_what_looks_the_same_is_told_apart_by_what_nobody_sees(first: str, last: str) -> None:
     name = join(first, last)
     assert name.replace(BORDER, "") == f"{first} {last}".strip()
     assert name.strip() == name
 
 
-@pytest.mark.parametrize("name", ["Ada  Lovelace", " Ada Lovelace ", "Ada Lovelace"])
+@for_each("name", ["Ada  Lovelace", " Ada Lovelace ", "Ada Lovelace"])
 def test_a_name_that_people_typed_is_split_at_its_first_blank(name: str) -> None:
     assert split(name) == ("Ada", "Lovelace")
 

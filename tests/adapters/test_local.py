@@ -19,6 +19,7 @@ from crmhub.database.connection import now_ms
 from crmhub.hub import Hub
 from crmhub.settings import Settings
 from tests.clients import Client, Json
+from tests.depth import ALL
 
 
 class OwnCrm:
@@ -57,6 +58,7 @@ class OwnCrm:
 
 
 class TestLocal(AdapterTests):
+    pytestmark: ClassVar = [] if ALL else [pytest.mark.databases("sqlite")]
     adapter_class = LocalAdapter
     choice = ("lifecyclestage", "customer")
     read_only = "createdate"

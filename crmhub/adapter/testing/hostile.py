@@ -28,6 +28,7 @@ from crmhub.adapter.testing.judging import JudgingTests
 from crmhub.adapter.testing.operation import Operation
 from crmhub.adapter.testing.proxy import Exchange, Fault, FaultProxy
 from crmhub.adapter.testing.reads import Get
+from crmhub.adapter.testing.wire import for_each_operation
 from crmhub.adapter.testing.writes import Create, CreateDeal, CreateTicket, Update, UpsertKnown
 
 _HOUR = 3600
@@ -152,6 +153,7 @@ class HostileTests(JudgingTests):
 
     @pytest.mark.usefixtures("impatient")
     @pytest.mark.parametrize("status", [401, 403])
+    @for_each_operation
     def test_credentials_that_are_refused_are_denied(
         self,
         connection: Connection,
@@ -169,6 +171,7 @@ class HostileTests(JudgingTests):
 
     @pytest.mark.usefixtures("impatient")
     @pytest.mark.parametrize("wait", _WAITS)
+    @for_each_operation
     def test_a_call_too_many_is_throttled_for_as_long_as_the_crm_says(
         self,
         connection: Connection,
@@ -194,6 +197,7 @@ class HostileTests(JudgingTests):
             assert len(proxy.requests) <= len(errors), "it did not wait"
 
     @pytest.mark.usefixtures("impatient")
+    @for_each_operation
     def test_a_call_too_many_is_sent_again_when_the_wait_is_over_or_not_at_all(
         self,
         connection: Connection,
@@ -213,6 +217,7 @@ class HostileTests(JudgingTests):
                 assert len(proxy.requests) == 1 or connection.slept >= 3, "it did not wait"
 
     @pytest.mark.usefixtures("impatient")
+    @for_each_operation
     def test_a_redirect_leads_nowhere(
         self,
         connection: Connection,
@@ -268,6 +273,7 @@ class HostileTests(JudgingTests):
         assert not late, "they took no heed of the time that remained"
         assert {name: said for name, said in ended.items() if said} == {}
 
+    @for_each_operation
     def test_no_request_is_given_more_time_than_remains(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
     ) -> None:

@@ -18,7 +18,7 @@ from crmhub.adapter.testing.operation import Operation
 from crmhub.adapter.testing.operations import operations_of
 from crmhub.adapter.testing.proxy import FaultProxy, Request, passed
 from crmhub.adapter.testing.reads import Check, Get, Reads
-from crmhub.adapter.testing.wire import WireTests
+from crmhub.adapter.testing.wire import WireTests, for_each_operation
 from crmhub.adapter.upserts import upsert_contact
 
 _HOUR = 3600
@@ -34,6 +34,7 @@ class OutgoingTests(WireTests):
         assert (proxy.requests, connection.outgoing.calls) == ([], 0)
         assert (connection.saved, connection.leases.granted) == ([], {})
 
+    @for_each_operation
     def test_everything_goes_out_through_the_guarded_session(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
     ) -> None:
@@ -42,6 +43,7 @@ class OutgoingTests(WireTests):
         ready.call(connection.adapter())
         assert connection.outgoing.calls == len(proxy.requests)
 
+    @for_each_operation
     def test_every_request_takes_its_turn_in_a_budget(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
     ) -> None:
@@ -52,6 +54,7 @@ class OutgoingTests(WireTests):
         assert taken >= len(proxy.requests)
 
     @pytest.mark.usefixtures("impatient")
+    @for_each_operation
     def test_nothing_goes_out_when_the_budgets_are_used_up(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
     ) -> None:
@@ -65,6 +68,8 @@ class OutgoingTests(WireTests):
                 assert isinstance(error, Throttled)
                 assert error.retry_after == _HOUR
         assert proxy.requests == []
+        for budget in connection.budgets.values():
+            budget.refusing = None
 
     def _budgeted(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]

@@ -13,7 +13,7 @@ from crmhub.adapter.testing.operation import Operation
 from crmhub.adapter.testing.proxy import FaultProxy
 from crmhub.adapter.testing.reads import Get
 from crmhub.adapter.testing.several_leads import at_once
-from crmhub.adapter.testing.wire import WireTests
+from crmhub.adapter.testing.wire import WireTests, for_each_operation
 
 _MORE = 2
 _QUOTATION = "{request}"
@@ -28,6 +28,7 @@ class OwnErrorTests(WireTests):
         assert named or not said, f"write {_QUOTATION} into a message, to see that it is masked"
 
     @pytest.mark.usefixtures("impatient")
+    @for_each_operation
     def test_an_error_of_this_crm_is_recognized(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
     ) -> None:
@@ -50,6 +51,7 @@ class OwnErrorTests(WireTests):
                 for budget in connection.budgets.values():
                     budget.paused.clear()
 
+    @for_each_operation
     def test_a_budget_counts_what_requests_cost(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
     ) -> None:

@@ -39,7 +39,27 @@ def _texts(*values: object) -> bool:
     return all(type(value) is str for value in values)
 
 
-class TellingTests(Base):
+class CheckTests(Base):
+    """Tests of required settings, hidden secrets and the connection check."""
+
+    def test_a_connection_without_what_is_required_is_refused_by_name(self) -> None:
+        required = {setting.name for setting in self.adapter_class.settings if setting.required}
+        if not required:
+            pytest.skip(f"{self.adapter_class.title} requires no setting")
+        with pytest.raises(BadConfig) as caught:
+            configured(self.adapter_class, {}, {})
+        assert all(name in caught.value.message for name in required)
+
+    def test_no_secret_shows(self, adapter: Adapter, connection: Connection) -> None:
+        adapter.find_contact(email="nobody@nowhere.org")
+        assert not hidden_in(f"{adapter!r} {adapter} {adapter.context!r}", connection)
+
+    def test_a_connection_that_works_passes_its_check(self, adapter: Adapter) -> None:
+        self.announced("check")
+        adapter.check()
+
+
+class TellingTests(CheckTests):
     """Tests of an adapter's declared settings and of its optional methods that only read."""
 
     # The class.
@@ -99,18 +119,6 @@ class TellingTests(Base):
         given = dict.fromkeys(OAUTH_SECRETS, "x")
         configured(cls, {}, given)
 
-    def test_a_connection_without_what_is_required_is_refused_by_name(self) -> None:
-        required = {setting.name for setting in self.adapter_class.settings if setting.required}
-        if not required:
-            pytest.skip(f"{self.adapter_class.title} requires no setting")
-        with pytest.raises(BadConfig) as caught:
-            configured(self.adapter_class, {}, {})
-        assert all(name in caught.value.message for name in required)
-
-    def test_no_secret_shows(self, adapter: Adapter, connection: Connection) -> None:
-        adapter.find_contact(email="nobody@nowhere.org")
-        assert not hidden_in(f"{adapter!r} {adapter} {adapter.context!r}", connection)
-
     def test_what_is_not_announced_is_unsupported(self, adapter: Adapter) -> None:
         calls: dict[str, Callable[[], object]] = {
             "active_workflow": lambda: adapter.active_workflow("1", since_ms=0),
@@ -143,10 +151,6 @@ class TellingTests(Base):
             assert set(urls) == {""}
 
     # Optional methods.
-
-    def test_a_connection_that_works_passes_its_check(self, adapter: Adapter) -> None:
-        self.announced("check")
-        adapter.check()
 
     def test_properties_are_described(self, adapter: Adapter, crm: Crm) -> None:
         self.announced("describe")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar
 
 import pytest
 
 from crmhub.adapter import Adapter, AdapterError, Unsupported
-from crmhub.adapter.testing.behaviour import AdapterTests
+from crmhub.adapter.testing.base import Base
 from crmhub.adapter.testing.connection import Connection, SharedTexts
 from crmhub.adapter.testing.crm import HostedCrm, HttpCrm
 from crmhub.adapter.testing.operation import Operation, state_of
@@ -21,7 +23,31 @@ from crmhub.adapter.testing.writes import CreatesLinked
 _SHOWN = 20
 
 
-class WireTests(AdapterTests):
+def for_each_operation(test: Callable[..., None]) -> Callable[..., None]:
+    """Run a test with the argument `operation` for each operation that the adapter supports.
+
+    A failure names the operation. The operations share the test's fixtures.
+    """
+
+    @functools.wraps(test)
+    def run(
+        self: WireTests, connection: Connection, crm: HttpCrm, proxy: FaultProxy, **values: Any
+    ) -> None:
+        for operation in self._operations(connection, crm, proxy):
+            try:
+                test(self, connection, crm, proxy, operation=operation, **values)
+            # Each failure is raised again, with the operation's name.
+            except Exception as exc:
+                exc.add_note(f"The operation was {operation.name}.")
+                raise
+
+    signature = inspect.signature(test)
+    shown = [one for name, one in signature.parameters.items() if name != "operation"]
+    run.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+    return run
+
+
+class WireTests(Base):
     """Base class of the tests that inspect the requests of an HTTP adapter.
 
     The fixture `crm` must yield a CRM with a `url` (`HttpCrm`).
@@ -29,13 +55,6 @@ class WireTests(AdapterTests):
 
     settings: Mapping[str, str] = {"base_url": "{url}"}
     _sent: ClassVar[Mapping[type[Operation], int | None]] = {}
-
-    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Run a test with the argument `operation` for each operation that the adapter supports."""
-        assert metafunc.cls is not None
-        if "operation" in metafunc.fixturenames:
-            calls = operations_of(metafunc.cls.adapter_class)
-            metafunc.parametrize("operation", calls, ids=[operation.name for operation in calls])
 
     @pytest.fixture
     def proxy(self, crm: HttpCrm) -> Iterator[FaultProxy]:

@@ -9,8 +9,11 @@ from typing import Any, ClassVar
 import pytest
 
 from adapters.hubspot import HubSpotAdapter
-from crmhub.adapter.testing import AdapterTests, HttpAdapterTests
+from crmhub.adapter.testing import HttpAdapterTests, SignInTests
+from crmhub.adapter.testing.linking import LinkingTests
+from crmhub.adapter.testing.marks import MarkTests
 from tests.adapters.hubspot.hubspot_crm import OAUTH, TOKEN, HubSpotCrm
+from tests.depth import ALL
 
 
 @contextmanager
@@ -31,6 +34,7 @@ class _OnHubSpot:
     choice = ("hs_lead_status", "OPEN")
     read_only = "createdate"
     owner = "hubspot_owner_id"
+    every_request = ALL
     typed: ClassVar = {
         "enumeration": "lifecyclestage",
         "multi_enumeration": "interests",
@@ -53,7 +57,7 @@ class TestHubSpot(_OnHubSpot, HttpAdapterTests):
     paging = r'limit"?[=:] ?([0-9]+)'
 
 
-class TestHubSpotByOAuth(_OnHubSpot, AdapterTests):
+class TestHubSpotByOAuth(_OnHubSpot, SignInTests):
     settings = {"base_url": "{url}", "api_version": "2026-03"}  # noqa: RUF012
     credentials = OAUTH
 
@@ -62,12 +66,8 @@ class TestHubSpotByOAuth(_OnHubSpot, AdapterTests):
         with _with_types(rotates=True) as crm:
             yield crm
 
-    @pytest.fixture
-    def url(self, crm: HubSpotCrm) -> str:
-        return crm.url
 
-
-class TestHubSpotInVersion3(_OnHubSpot, AdapterTests):
+class TestHubSpotInVersion3(_OnHubSpot, LinkingTests):
     settings = {"base_url": "{url}", "api_version": "v3"}  # noqa: RUF012
     credentials = TOKEN
 
@@ -76,7 +76,7 @@ class TestHubSpotInVersion3(_OnHubSpot, AdapterTests):
         return crm.url
 
 
-class TestHubSpotWithMarks(_OnHubSpot, AdapterTests):
+class TestHubSpotWithMarks(_OnHubSpot, MarkTests):
     settings = {"base_url": "{url}"}  # noqa: RUF012
     credentials = TOKEN
 

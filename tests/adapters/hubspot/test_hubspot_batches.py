@@ -16,6 +16,7 @@ from crmhub.adapter.matching import Duplicate
 from crmhub.adapter.upserts import SavedLead
 from tests.adapters.hubspot.hubspot_crm import VERSIONS, HubSpotCrm, adapted, calls, person
 from tests.adapters.hubspot.hubspot_wire import TOKEN, record, wire
+from tests.loops import for_each
 
 PHONE = "+4915112345678"
 
@@ -133,7 +134,7 @@ def test_a_result_that_is_left_out_is_in_doubt() -> None:
         assert told(outcomes) == ["created", "Uncertain"]
 
 
-@pytest.mark.parametrize("status", [400, 409])
+@for_each("status", [400, 409])
 def test_a_batch_that_is_refused_as_a_whole_goes_one_by_one(status: int) -> None:
     with wire() as it:
         it.give(207, {"results": []})
@@ -159,7 +160,7 @@ def test_an_error_of_an_unknown_kind_leaves_its_lead_in_doubt() -> None:
         assert told(outcomes) == ["Uncertain", "created"]
 
 
-@pytest.mark.parametrize("traces", [[None], [7], ["x"], [{}], []])
+@for_each("traces", [[None], [7], ["x"], [{}], []])
 def test_trace_ids_of_another_kind_are_nobodys(traces: list[Any]) -> None:
     with wire() as it:
         it.give(207, {"results": []}).give(207, errors_for(*traces, category="CONFLICT"))

@@ -27,6 +27,7 @@ from crmhub.adapter.upserts import upsert_contact
 from tests.adapters.hubspot.hubspot_crm import person
 from tests.adapters.hubspot.hubspot_wire import record, wire
 from tests.clocks import in_no_time
+from tests.loops import for_each
 
 ID = "c3ee0a2f-3d7a-4a4e-8a0f-7f1e6e0f2b11"
 LISTED = (
@@ -58,7 +59,7 @@ def named(body: Any) -> dict[str, str]:
     return {one.name: one.reason for one in error.problems}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "code",
     [
         "PROPERTY_DOESNT_EXIST",
@@ -99,7 +100,7 @@ def test_what_is_missing_is_named_by_the_context() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@for_each(
     "body",
     [
         {},
@@ -120,9 +121,7 @@ def test_every_field_may_be_missing_or_something_else(body: Any) -> None:
         assert error.message.strip(), status
 
 
-@pytest.mark.parametrize(
-    "status", [400, 401, 403, 404, 409, 429, 477, 500, 502, 503, 504, 521, 524]
-)
+@for_each("status", [400, 401, 403, 404, 409, 429, 477, 500, 502, 503, 504, 521, 524])
 def test_a_body_of_another_kind_changes_no_meaning(status: int) -> None:
     usual: dict[int, type[AdapterError] | tuple[type[AdapterError], ...]] = {
         400: Rejected,
@@ -137,14 +136,14 @@ def test_a_body_of_another_kind_changes_no_meaning(status: int) -> None:
         assert isinstance(refused(status, body), usual.get(status, Uncertain)), body
 
 
-@pytest.mark.parametrize("status", [500, 502, 503, 504, 521, 523, 524])
+@for_each("status", [500, 502, 503, 504, 521, 523, 524])
 def test_an_overload_leaves_a_write_in_doubt_and_a_read_not(status: int) -> None:
     assert isinstance(refused(status), Uncertain)
     with wire() as it, pytest.raises(Unavailable), it.connection.within(0.2):
         it.give(status).give(status).give(status).adapter.get_contact("7", [])
 
 
-@pytest.mark.parametrize("where", ["body", "header"])
+@for_each("where", ["body", "header"])
 def test_the_correlation_id_is_handed_on(where: str) -> None:
     if where == "body":
         error = refused(400, {"message": "x", "correlationId": ID})
@@ -157,7 +156,7 @@ def test_a_correlation_id_that_cannot_be_printed_is_left_out() -> None:
     assert refused(400, {"message": "x", "correlationId": "a\nb"}).correlation_id == ""
 
 
-@pytest.mark.parametrize("category", ["INVALID_AUTHENTICATION", "EXPIRED_AUTHENTICATION"])
+@for_each("category", ["INVALID_AUTHENTICATION", "EXPIRED_AUTHENTICATION"])
 def test_a_refused_token_is_denied_by_its_reason(category: str) -> None:
     error = refused(401, {"category": category, "message": "no"})
     assert isinstance(error, Denied)
@@ -172,7 +171,7 @@ def test_missing_scopes_are_named() -> None:
     assert "crm.objects.contacts.write" in error.message
 
 
-@pytest.mark.parametrize("where", ["context", "errors"])
+@for_each("where", ["context", "errors"])
 def test_a_link_to_nobody_is_a_contact_that_is_not_found(where: str) -> None:
     context = {"INVALID_OBJECT_IDS": ["9"], "objectId": ["9"], "objectType": ["CONTACT"]}
     body = {"message": "x", "context": context}
@@ -181,7 +180,7 @@ def test_a_link_to_nobody_is_a_contact_that_is_not_found(where: str) -> None:
     assert isinstance(refused(400, body), NotFound)
 
 
-@pytest.mark.parametrize("how", ["create", "change"])
+@for_each("how", ["create", "change"])
 def test_a_409_names_whose_the_email_is(how: str) -> None:
     message = "Contact already exists. Existing ID: 12345"
     with wire() as it:
@@ -192,7 +191,7 @@ def test_a_409_names_whose_the_email_is(how: str) -> None:
     assert (caught.value.existing_id, caught.value.name) == ("12345", "email")
 
 
-@pytest.mark.parametrize("where", ["message", "errors"])
+@for_each("where", ["message", "errors"])
 def test_a_unique_value_of_another_record_is_a_conflict(where: str) -> None:
     inside = {"isValid": False, "message": TAKEN, "error": "CONFLICTING_UNIQUE_VALUE"}
     body: dict[str, Any] = {
@@ -242,7 +241,7 @@ def test_the_clash_of_a_lead_is_solved_by_the_id_it_names() -> None:
         assert it.body(3) == {"properties": {"city": "Oslo"}}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "wait", "scope"),
     [
         ({"policyName": "TEN_SECONDLY_ROLLING"}, 10.0, "burst"),
@@ -265,7 +264,7 @@ def test_retry_after_goes_before_what_is_usual() -> None:
     assert error.retry_after == 33.0
 
 
-@pytest.mark.parametrize("status", [423, 477])
+@for_each("status", [423, 477])
 def test_a_locked_or_moving_account_wrote_nothing_and_says_when_to_come_back(status: int) -> None:
     error = refused(status, {"message": "x"}, Retry_After="7200")
     assert isinstance(error, Throttled | Unavailable)
@@ -283,7 +282,7 @@ def test_a_redirect_is_followed_nowhere() -> None:
     assert isinstance(refused(302, "", Location="https://example.org/"), BadConfig)
 
 
-@pytest.mark.parametrize("status", [404, 410])
+@for_each("status", [404, 410])
 def test_a_search_that_is_not_there_found_nobody_and_says_so(status: int) -> None:
     with wire() as it, pytest.raises(Unavailable):
         it.give(status, {"message": "x"}).adapter.find_contact(phone="+4915112345678")
@@ -294,7 +293,7 @@ def test_a_list_that_is_not_whole_is_none() -> None:
         it.give(207, {"results": [], "errors": [{}]}).adapter.owners()
 
 
-@pytest.mark.parametrize("status", [404, 410])
+@for_each("status", [404, 410])
 def test_a_lead_waits_while_the_place_for_contacts_is_not_there(status: int) -> None:
     with wire() as it:
         for _ in range(2):

@@ -15,6 +15,7 @@ from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.upserts import upsert_contact
 from tests.adapters.hubspot.hubspot_crm import HubSpotCrm, adapted, calls, person
+from tests.loops import for_each
 
 PHONE = "+4915112345678"
 
@@ -76,9 +77,9 @@ _HOLDERS_OF_PHONE = {
 }
 
 
-@pytest.mark.parametrize("phone_identifies", [False, True])
-@pytest.mark.parametrize("strict", [False, True])
-@pytest.mark.parametrize(
+@for_each("phone_identifies", [False, True])
+@for_each("strict", [False, True])
+@for_each(
     ("of_email", "of_phone"),
     [
         *product(_HOLDERS_OF_EMAIL, _HOLDERS_OF_PHONE),

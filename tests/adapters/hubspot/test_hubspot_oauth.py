@@ -21,6 +21,7 @@ from tests.adapters.hubspot.hubspot_crm import (
     connected,
     person,
 )
+from tests.loops import for_each
 
 
 @pytest.fixture
@@ -104,7 +105,7 @@ def test_a_refused_refresh_token_is_told_in_words(fake: FakeHubSpot) -> None:
     assert "revoked-refresh-token" not in caught.value.message
 
 
-@pytest.mark.parametrize("left", [["client_id"], ["refresh_token"], ["client_id", "client_secret"]])
+@for_each("left", [["client_id"], ["refresh_token"], ["client_id", "client_secret"]])
 def test_half_of_oauth_is_no_credential(left: list[str]) -> None:
     some = {name: value for name, value in OAUTH.items() if name not in left}
     with pytest.raises(BadConfig) as caught:
@@ -112,7 +113,7 @@ def test_half_of_oauth_is_no_credential(left: list[str]) -> None:
     assert all(name in caught.value.message for name in ("access_token", *OAUTH))
 
 
-@pytest.mark.parametrize("both", [{}, OAUTH | TOKEN, TOKEN | {"client_id": "some-client"}])
+@for_each("both", [{}, OAUTH | TOKEN, TOKEN | {"client_id": "some-client"}])
 def test_a_token_and_oauth_together_or_neither_is_no_credential(both: dict[str, str]) -> None:
     with pytest.raises(BadConfig) as caught:
         configured(HubSpotAdapter, {}, both)

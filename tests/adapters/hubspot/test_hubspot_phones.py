@@ -14,6 +14,7 @@ from crmhub.adapter.matching import Lead
 from crmhub.adapter.upserts import upsert_contact
 from tests.adapters.hubspot.hubspot_crm import HubSpotCrm, adapted, person
 from tests.adapters.hubspot.hubspot_wire import record, wire
+from tests.loops import for_each
 
 PHONE = "+4915112345678"
 NOTATIONS = [
@@ -160,7 +161,7 @@ def test_a_search_goes_on_past_those_of_other_countries() -> None:
         assert it.body(1)["after"] == "200"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "short",
     [
         {"status": "CANCELED"},

@@ -12,6 +12,7 @@ from crmhub.adapter.matching import Lead
 from crmhub.adapter.upserts import upsert_contact
 from tests.adapters.hubspot.hubspot_crm import VERSIONS, person
 from tests.adapters.hubspot.hubspot_wire import TOKEN, Wire, record, wire
+from tests.loops import for_each
 
 each_version = pytest.mark.parametrize("version", VERSIONS)
 
@@ -148,7 +149,7 @@ def test_owners_are_read_to_the_last_page(version: str) -> None:
         assert it.sent == [f"GET {path}?limit=500", f"GET {path}?after=1&limit=500"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("version", "path"),
     [
         ("2026-09", "/crm/objects/2026-09/contacts/7/associations/deals"),
@@ -226,9 +227,7 @@ def test_a_merged_contact_comes_under_its_new_id() -> None:
         assert it.give(200, record("99")).adapter.get_contact("7", []).id == "99"
 
 
-@pytest.mark.parametrize(
-    "id", ["", "..", "7/associations/deals", "7?x", "٧", "a@x.org", "7 ", "-7"]
-)
+@for_each("id", ["", "..", "7/associations/deals", "7?x", "٧", "a@x.org", "7 ", "-7"])
 def test_an_id_leads_to_no_other_path(id: str) -> None:
     with wire() as it:
         for call in (
@@ -241,14 +240,14 @@ def test_an_id_leads_to_no_other_path(id: str) -> None:
         assert it.sent == []
 
 
-@pytest.mark.parametrize("email", ["a/../b@x.org", "a\\b@x.org", "..", "a\n@x.org"])
+@for_each("email", ["a/../b@x.org", "a\\b@x.org", "..", "a\n@x.org"])
 def test_an_email_leads_to_no_other_path(email: str) -> None:
     with wire() as it:
         assert it.adapter.find_contact(email=email) is None
         assert it.sent == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     "body",
     ["[]", "null", '"x"', "{}", '{"id": null}', '{"id": true}', '{"id": "7", "properties": []}'],
 )

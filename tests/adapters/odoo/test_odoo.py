@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from adapters.odoo import OdooAdapter
 from crmhub.adapter import Denied, LacksRight, Unavailable
-from crmhub.adapter.testing import HttpAdapterTests
+from crmhub.adapter.testing import HttpAdapterTests, SignInTests
 from crmhub.adapter.testing.proxy import Request
 from tests.adapters.odoo.odoo_crm import JSON_2, JSON_RPC, KEY, OdooCrm
 from tests.depth import ALL
@@ -26,7 +27,10 @@ def error(name: str, message: str = "it is about {request}") -> dict[str, object
     return {"jsonrpc": "2.0", "id": 1, "error": data}
 
 
-class _OnOdoo(HttpAdapterTests):
+_Second: Any = HttpAdapterTests if ALL else SignInTests
+
+
+class _OnOdoo:
     adapter_class = OdooAdapter
     credentials = KEY
     choice = ("x_status", "customer")
@@ -45,7 +49,7 @@ class _OnOdoo(HttpAdapterTests):
     }
 
 
-class TestOdooByJsonRpc(_OnOdoo):
+class TestOdooByJsonRpc(_OnOdoo, _Second):  # type: ignore[misc]
     settings = {"base_url": "{url}", **JSON_RPC, "tickets": "helpdesk.ticket"}
     own_errors = (
         (Denied, 200, error("odoo.exceptions.AccessDenied")),
@@ -67,7 +71,7 @@ class TestOdooByJsonRpc(_OnOdoo):
             yield crm
 
 
-class TestOdooByJson2(_OnOdoo):
+class TestOdooByJson2(_OnOdoo, HttpAdapterTests):
     settings = {"base_url": "{url}", **JSON_2, "tickets": "project.task", "project": "1"}
     own_errors = (
         (Denied, 401, told("werkzeug.exceptions.Unauthorized", "Invalid apikey {request}")),

@@ -25,6 +25,7 @@ from crmhub.adapter import (
 from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.testing import Connection
 from tests.adapters.odoo.odoo_crm import JSON_RPC, KEY, OdooCrm, connected, person
+from tests.loops import for_each
 
 EMAIL = "ann@example.org"
 BUSY = {"type": "error", "message": "could not serialize access due to concurrent update\n"}
@@ -175,7 +176,7 @@ def test_a_database_that_starts_up_is_no_wrong_setting(odoo17: FakeOdoo) -> None
 # Settings.
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("version", "settings", "words"),
     [
         (17, {"interface": "json-2"}, "json-rpc for 17 and 18"),

@@ -8,6 +8,7 @@ from adapters.fakes.odoo import FakeOdoo
 from crmhub.adapter import Adapter, NotFound, Rejected, Unsupported
 from crmhub.adapter.upserts import upsert_contact
 from tests.adapters.odoo.odoo_crm import OdooCrm, connected, person
+from tests.loops import for_each
 
 EMAIL = "ann@example.org"
 
@@ -177,7 +178,7 @@ def test_a_ticket_has_a_priority_and_an_owner(
     assert (held["description"], held["team_id"]) == ("<p>a<br>b</p>", 1)
 
 
-@pytest.mark.parametrize(("version", "high"), [(17, "1"), (19, "2")])
+@for_each(("version", "high"), [(17, "1"), (19, "2")])
 def test_a_task_is_in_the_project_of_the_settings(version: int, high: str) -> None:
     with OdooCrm(version=version, tickets="project.task") as crm:
         contact = crm.add_contact({"lastname": "Lee", "email": EMAIL})

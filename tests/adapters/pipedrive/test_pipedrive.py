@@ -9,7 +9,9 @@ import pytest
 
 from adapters.pipedrive import PipedriveAdapter
 from crmhub.adapter import Denied, LacksRight, Throttled
-from crmhub.adapter.testing import AdapterTests, HttpAdapterTests, SignInTests
+from crmhub.adapter.testing import HttpAdapterTests, SignInTests
+from crmhub.adapter.testing.finding import FindingTests
+from crmhub.adapter.testing.marks import MarkTests
 from tests.adapters.pipedrive.pipedrive_crm import (
     ANNIVERSARY,
     BUDGET,
@@ -68,7 +70,7 @@ class TestPipedriveByOAuth(_OnPipedrive, SignInTests):
     )
 
 
-class TestPipedriveWithMarks(_OnPipedrive, AdapterTests):
+class TestPipedriveWithMarks(_OnPipedrive, FindingTests, MarkTests):
     """Other readings of what Pipedrive's documents leave open."""
 
     settings: ClassVar = {"base_url": "{url}", "mark_field": "crmhub mark"}

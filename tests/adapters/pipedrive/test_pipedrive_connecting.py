@@ -11,6 +11,7 @@ from adapters.pipedrive import PipedriveAdapter
 from crmhub.adapter import BadConfig, Denied, LacksRight, NotFound, Unsupported, configured
 from crmhub.adapter.testing.base import either
 from tests.adapters.pipedrive.pipedrive_crm import OAUTH, TOKEN, PipedriveCrm, calls, connected
+from tests.loops import for_each
 
 SITE = {"base_url": "https://acme.pipedrive.com"}
 
@@ -21,7 +22,7 @@ def crm() -> Iterator[PipedriveCrm]:
         yield crm
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("settings", "secrets", "named"),
     [
         (SITE, {}, "api_token"),
@@ -129,7 +130,7 @@ def test_without_that_setting_there_are_no_tickets(crm: PipedriveCrm) -> None:
     assert [one.label for one in adapter.pipelines("deals")] == ["Partners", "Sales", "Support"]
 
 
-@pytest.mark.parametrize("deleted", ["flagged", "gone"])
+@for_each("deleted", ["flagged", "gone"])
 def test_a_deleted_person_is_not_found(deleted: str) -> None:
     with PipedriveCrm(deleted=deleted) as crm:
         adapter = connected(crm.fake).adapter()

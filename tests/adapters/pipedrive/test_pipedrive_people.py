@@ -26,6 +26,7 @@ from tests.adapters.pipedrive.pipedrive_crm import (
     connected,
     person,
 )
+from tests.loops import for_each
 
 WORK = {"value": "+49301234567", "primary": True, "label": "work"}
 MOBILE = {"value": "+49 1512 3456789", "primary": False, "label": "mobile"}
@@ -124,7 +125,7 @@ def test_two_updates_at_once_lose_no_number(crm: PipedriveCrm, ann: str) -> None
     assert stored == {WORK["value"], MOBILE["value"], *numbers}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sent", "phones"),
     [
         ({"phone": ""}, [{**MOBILE, "primary": True}]),
@@ -269,8 +270,8 @@ def test_one_email_from_two_processes_makes_one_person_though_the_search_lags(
 # Marks.
 
 
-@pytest.mark.parametrize("keeps_channel", [True, False])
-@pytest.mark.parametrize("field", ["", "crmhub mark"])
+@for_each("keeps_channel", [True, False])
+@for_each("field", ["", "crmhub mark"])
 def test_a_deal_whose_answer_was_lost_is_found_and_no_other(
     keeps_channel: bool, field: str
 ) -> None:

@@ -12,6 +12,7 @@ from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.testing.several_leads import at_once
 from crmhub.adapter.upserts import upsert_contact
 from tests.adapters.zoho.zoho_crm import ZohoCrm, adapted, calls, connected, person
+from tests.loops import for_each
 
 COQL, CREATE = "POST /crm/v8/coql", "POST /crm/v8/Contacts"
 EMAIL, PHONE = "ada@example.com", "+4915112345678"
@@ -23,7 +24,7 @@ def fake() -> Iterator[FakeZoho]:
         yield crm.fake
 
 
-@pytest.mark.parametrize("unique", [False, True])
+@for_each("unique", [False, True])
 def test_calls_of_a_lead(unique: bool) -> None:
     with ZohoCrm(unique_email=unique) as crm:
         fake, adapter = crm.fake, adapted(crm.fake)
@@ -67,7 +68,7 @@ def test_a_new_process_reads_the_definitions_once(fake: FakeZoho) -> None:
     assert len(done) == 2 + 3 * 3
 
 
-@pytest.mark.parametrize("unique", [False, True])
+@for_each("unique", [False, True])
 def test_a_batch_of_a_hundred(unique: bool) -> None:
     with ZohoCrm(unique_email=unique) as crm:
         fake, adapter = crm.fake, adapted(crm.fake)
@@ -143,7 +144,7 @@ def test_more_columns_than_a_query_takes_are_read_in_parts(fake: FakeZoho) -> No
     assert calls(fake).count(COQL) == 2
 
 
-@pytest.mark.parametrize(("edition", "most"), [("free", 5), ("ultimate", 10)])
+@for_each(("edition", "most"), [("free", 5), ("ultimate", 10)])
 def test_no_more_queries_than_zoho_takes_run_at_the_same_time(edition: str, most: int) -> None:
     with ZohoCrm() as crm:
         connection = connected(crm.fake, edition=edition)

@@ -20,6 +20,7 @@ from crmhub.adapter import (
 )
 from crmhub.adapter.upserts import upsert_contact
 from tests.adapters.zoho.zoho_crm import SECRETS, ZohoCrm, adapted, calls, connected, person
+from tests.loops import for_each
 
 EMAIL = "ada@example.com"
 LOVELACE = {"email": EMAIL, "lastname": "Lovelace"}
@@ -52,7 +53,7 @@ def test_the_check_names_every_missing_scope() -> None:
         assert not crm.fake.records("contacts")
 
 
-@pytest.mark.parametrize("where", ["Contacts", "Cases"])
+@for_each("where", ["Contacts", "Cases"])
 def test_the_check_names_a_module_without_the_mark_field(where: str) -> None:
     with ZohoCrm(mark="crmhub_mark") as crm:
         adapted(crm.fake, mark_field="crmhub_mark").check()
@@ -144,7 +145,7 @@ def test_several_refused_values_are_all_named() -> None:
     assert {problem.name for problem in caught.value.problems} == {"email", "hubspot_owner_id"}
 
 
-@pytest.mark.parametrize("is_204", [False, True])
+@for_each("is_204", [False, True])
 def test_a_record_that_does_not_exist_is_not_found(is_204: bool) -> None:
     with ZohoCrm(absent_is_204=is_204) as crm:
         adapter = adapted(crm.fake)
@@ -183,7 +184,7 @@ def test_an_edition_without_cases_has_no_tickets() -> None:
             adapter.create_for_contact("tickets", made.id, {"subject": "Help"})
 
 
-@pytest.mark.parametrize("run", ["true", "false"])
+@for_each("run", ["true", "false"])
 def test_workflows_run_unless_the_setting_says_no(run: str) -> None:
     with ZohoCrm() as crm:
         adapter = adapted(crm.fake, run_workflows=run)

@@ -10,6 +10,7 @@ from adapters.fakes.zoho import FakeZoho
 from crmhub.adapter import BadConfig, Uncertain
 from crmhub.adapter.testing import Connection
 from tests.adapters.zoho.zoho_crm import ZohoCrm, adapted, connected
+from tests.loops import for_each
 
 DEAL = {"dealname": "Engine", "amount": "1250"}
 
@@ -28,7 +29,7 @@ def create_lost_deal(connection: Connection, fake: FakeZoho, mark: str) -> str:
     return contact
 
 
-@pytest.mark.parametrize("mark_field", ["", "crmhub_mark"])
+@for_each("mark_field", ["", "crmhub_mark"])
 def test_a_deal_whose_answer_was_lost_is_found(mark_field: str) -> None:
     with ZohoCrm(mark=mark_field) as crm:
         connection, since_ms = connected(crm.fake, mark_field=mark_field), int(time.time() * 1000)
@@ -86,7 +87,7 @@ def test_a_mark_field_that_refuses_the_mark_is_named() -> None:
             adapter.create_contact({"lastname": "Lovelace"}, mark="m-100")
 
 
-@pytest.mark.parametrize("known_by", ["email", "phone"])
+@for_each("known_by", ["email", "phone"])
 def test_a_contact_whose_answer_was_lost_is_found_without_a_mark(known_by: str) -> None:
     sent = {"email": "ada@example.com", "phone": "+4915112345678", "lastname": "Lovelace"}
     del sent["email" if known_by == "phone" else "phone"]

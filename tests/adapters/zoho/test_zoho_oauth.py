@@ -16,6 +16,7 @@ from crmhub.adapter import BadConfig, OAuth, configured
 from crmhub.egress import Egress
 from crmhub.operators.crm import oauth_code
 from tests.adapters.zoho.zoho_crm import SECRETS, ZohoCrm, adapted
+from tests.loops import for_each
 
 BACK, VERIFIER = "http://127.0.0.1:9/callback", "v" * 64
 
@@ -33,7 +34,7 @@ def oauth(**settings: str) -> OAuth:
     return found
 
 
-@pytest.mark.parametrize("centre", CENTRES)
+@for_each("centre", CENTRES)
 def test_each_data_centre_has_its_login_server(centre: str) -> None:
     found = oauth(data_centre=centre)
     host = "accounts.zohocloud.ca" if centre == "ca" else f"accounts.zoho.{centre}"

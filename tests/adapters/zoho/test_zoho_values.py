@@ -12,6 +12,7 @@ from adapters.fakes.zoho.telling import USERS
 from crmhub.adapter import Conflict, Rejected
 from crmhub.adapter.upserts import upsert_contact
 from tests.adapters.zoho.zoho_crm import ZohoCrm, adapted, person
+from tests.loops import for_each
 
 EMAIL = "ada@example.com"
 DEAL = {"dealname": "Engine"}
@@ -130,7 +131,7 @@ def test_a_backslash_gets_into_no_query(fake: FakeZoho) -> None:
     assert not fake.take_requests()
 
 
-@pytest.mark.parametrize("unique", [False, True])
+@for_each("unique", [False, True])
 def test_capitals_of_an_email_where_coql_tells_them_apart(unique: bool) -> None:
     with ZohoCrm(exact_case=True, unique_email=unique) as crm:
         id = crm.fake.add("contacts", {"Last_Name": "Lovelace", "Email": "Ada@Example.com"})
