@@ -19,6 +19,7 @@ from crmhub.accounts.changes import IssuedIds
 from crmhub.database.connection import Database
 from crmhub.errors import Unavailable
 from crmhub.helpers.create_lead import CreateLead
+from crmhub.queue import accepting
 
 _PATIENCE_S = 600.0
 _LOOK_S = 0.25
@@ -123,8 +124,12 @@ class Queue:
     def lead(self, token: str, *, email: str, phone: str = "") -> str:
         """Accept a lead and return its action's id."""
         lead = CreateLead(token, "Ann Lee", email, phone)
-        return self._hub.journal.accept(
-            self._account, lambda tx: lead.enter(tx, self._account), lease_s=0, now=False
+        return accepting.accept(
+            self._hub.database,
+            self._account,
+            lambda tx: lead.enter(tx, self._account, lead.mapped(self._account)),
+            lease_s=0,
+            now=False,
         ).action_id
 
     def close(self) -> None:

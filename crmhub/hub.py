@@ -1,4 +1,4 @@
-"""The objects that all parts of a process share, such as database, journal and adapters."""
+"""The objects that all parts of a process share, such as the database and the adapters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from crmhub.egress import Egress
 from crmhub.queue.budgets import Budgets
 from crmhub.queue.circuit_breaker import Health
 from crmhub.queue.deferred_outcomes import Unwritten
-from crmhub.queue.journal import Journal
 from crmhub.queue.leases import Leases
 from crmhub.queue.slots import Shares, Slots
 from crmhub.records.store import RecordStore
@@ -43,7 +42,7 @@ class _RolledBack(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """The objects that all parts of a process share, such as the database and the journal.
+    """The objects that all parts of a process share, such as the database and the adapters.
 
     `Hub.open` creates them; `close` closes their connections.
     """
@@ -61,7 +60,6 @@ class Hub:
     leases: Leases
     budgets: Budgets
     connected: Connected
-    journal: Journal
     unwritten: Unwritten
     health: Health
     slots: Slots
@@ -100,7 +98,6 @@ class Hub:
             leases=Leases(database),
             budgets=Budgets(database, settings.redis_url),
             connected=Connected(),
-            journal=Journal(database),
             unwritten=Unwritten(),
             health=Health(),
             slots=Slots(settings.threads),

@@ -36,7 +36,7 @@ from crmhub.identity import possible_duplicates
 from crmhub.operators.alerts import alert_watch
 from crmhub.operators.crm import connect_requests
 from crmhub.operators.files import import_jobs
-from crmhub.queue import clock_jumps
+from crmhub.queue import claiming, clock_jumps, ended_actions
 from crmhub.queue.models import Due, Entry
 from crmhub.queue.schedule import LONGEST_LEASE_MS
 from crmhub.records import erasing
@@ -124,7 +124,7 @@ class Worker:
                 self._wake.clear()
                 try:
                     if was_unavailable:
-                        self._hub.journal.spare()
+                        claiming.spare(self._hub.database)
                         was_unavailable = False
                     due = self._find_due()
                     started = 0 if self._hub.unwritten.many else self._start_jobs(pool, due.now)
@@ -175,14 +175,14 @@ class Worker:
         If the clock of the database's host was set forward or back, correct the stored times first.
         """
         database = self._hub.database
-        due = self._hub.journal.due()
+        due = claiming.due(database)
         ahead_ms = due.moment - time.monotonic() * 1000
         first_look = math.isnan(self._ahead_ms)
         jump_ms = -clock_jumps.set_back_ms(database) if first_look else ahead_ms - self._ahead_ms
         if abs(jump_ms) > _JUMP_MS:
             _log.warning("The database's clock was set by %d s; waits begin anew.", jump_ms / 1000)
             clock_jumps.restart_waits(database, round(jump_ms))
-            due = self._hub.journal.due()
+            due = claiming.due(database)
         self._ahead_ms = ahead_ms
         return due
 
@@ -190,7 +190,7 @@ class Worker:
         """Delete one batch of expired rows from several tables; return whether more may remain."""
         database, most = self._hub.database, _CLEANED_AT_ONCE
         deleted = (
-            self._hub.journal.forget(before=now_ms() - _KEPT_MS, most=most),
+            ended_actions.forget(database, before=now_ms() - _KEPT_MS, most=most),
             idempotency.delete_expired(database, most=most),
             erasing.forget_archived(database, most=most),
             possible_duplicates.forget(database, most=most),
@@ -257,7 +257,9 @@ class Worker:
         self, connection: ConnectionKey, most: int, *, leads: bool | None = None
     ) -> list[Entry]:
         kinds = None if leads is None else (CreateLead.kind, leads)
-        return self._hub.journal.claim(*connection, most=most, lease_s=_LEASE_S, kinds=kinds)
+        return claiming.claim(
+            self._hub.database, *connection, most=most, lease_s=_LEASE_S, kinds=kinds
+        )
 
     def _batch_size(self, connection: ConnectionKey) -> int:
         try:
@@ -292,7 +294,7 @@ class Worker:
         except HubError as exc:
             # Raised while loading: an attempt itself turns every error into an outcome.
             _log.warning("No action could be attempted: %s", exc.message)
-            self._hub.unwritten.write(partial(self._hub.journal.release, entries))
+            self._hub.unwritten.write(partial(claiming.release, self._hub.database, entries))
         # A bug of the hub must be logged; the leases expire by themselves.
         except Exception:
             _log.exception("An attempt failed because of a bug.")

@@ -24,6 +24,7 @@ from crmhub.database.connection import Connection
 from crmhub.database.drivers import ALL_ACCOUNTS
 from crmhub.events.event_types import TYPES
 from crmhub.hub import Hub
+from crmhub.queue import claiming
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from tests import databases
@@ -55,7 +56,7 @@ def use(app: flask.Flask, client: Client) -> None:
     client.patch(f"/contacts/{contact_id}", {"properties": {"lastname": "Byron"}})
     hub: Hub = app.extensions["crmhub"]
     with hub.database.across_accounts():
-        hub.journal.spare()
+        claiming.spare(hub.database)
         hurry(hub, client)
         try_due(hub, client)
 

@@ -17,10 +17,11 @@ from adapters.fakes.hubspot.fake import FakeHubSpot, Options
 from crmhub import errors
 from crmhub.adapter import NotFound, Unavailable
 from crmhub.app import create_app
-from crmhub.database.connection import now_ms
+from crmhub.database.connection import Database, now_ms
 from crmhub.helpers.create_lead import CreateLead
 from crmhub.hub import Hub
 from crmhub.idempotency import KEPT_MS
+from crmhub.queue import accepting, claiming, ended_actions
 from crmhub.queue.budgets import LaneBudget
 from crmhub.queue.models import Due
 from crmhub.records.erasing import ARCHIVED_MS
@@ -32,6 +33,7 @@ from tests.databases import read_only
 from tests.fakes import BATCHING, FAKE, FakeCrm, adapters, connect, fake_client, hubspot_client
 from tests.own_databases import KINDS, own_database
 from tests.own_databases import empty as emptied
+from tests.queue.outcomes import open_circuit
 from tests.queue.working import (
     change,
     empty,
@@ -90,7 +92,7 @@ def hubspot() -> Iterator[FakeHubSpot]:
 
 def shut(hub: Hub, client: Client) -> None:
     """Let the account's connection be away until it is opened."""
-    hub.journal.open_circuit(client.account, "away")
+    open_circuit(hub, client.account, "away")
     change(hub, client, "until = :then", "outage", then=now_ms() + 3_600_000)
 
 
@@ -353,7 +355,11 @@ def test_new_work_is_heard_of_at_once_on_postgresql(
         soon(lambda: listening(hub) == 1)
         for i in range(3):
             accepted = _queue(hub, client, f"p{i}")
-            soon(lambda id=accepted: hub.journal.result(client.account.id, id) is not None)
+            soon(
+                lambda id=accepted: (
+                    ended_actions.result(hub.database, client.account.id, id) is not None
+                )
+            )
 
 
 def listening(hub: Hub) -> int:
@@ -378,8 +384,12 @@ def test_a_worker_that_has_ended_holds_no_connection(hub: Hub) -> None:
 def _queue(hub: Hub, client: Client, token: str) -> str:
     """Queue a lead as a call does for which there is no thread; return the action's id."""
     lead = CreateLead(token, "Ann Lee", f"{token}@x.org", "")
-    accepted = hub.journal.accept(
-        client.account, lambda tx: lead.enter(tx, client.account), lease_s=5, now=False
+    accepted = accepting.accept(
+        hub.database,
+        client.account,
+        lambda tx: lead.enter(tx, client.account, lead.mapped(client.account)),
+        lease_s=5,
+        now=False,
     )
     return accepted.action_id
 
@@ -391,9 +401,9 @@ def test_a_worker_does_not_ask_again_and_again_while_nothing_can_be_done(
     first, _ = _queue(hub, client, "t"), _queue(hub, client, "t")
     change(hub, client, "run_at = :then where id = :it", then=now_ms() + 3_600_000, it=first)
     looks: list[int] = []
-    due = hub.journal.due
+    due = claiming.due
     monkeypatch.setattr("crmhub.worker._POLL_S", 1.0)
-    monkeypatch.setattr(hub.journal, "due", lambda: looks.append(1) or due())
+    monkeypatch.setattr(claiming, "due", lambda db: looks.append(1) or due(db))
     start = time.monotonic()
     with working(hub):
         soon(lambda: len(looks) >= 2)
@@ -412,7 +422,7 @@ def test_a_bug_of_ours_ends_no_worker(
     with working(hub):
         soon(lambda: states(hub, client) == ["running"])
         whole = _queue(hub, client, "u")
-        soon(lambda: hub.journal.result(client.account.id, whole) is not None)
+        soon(lambda: ended_actions.result(hub.database, client.account.id, whole) is not None)
     assert len(crm.contacts) == 1
 
 
@@ -423,17 +433,17 @@ def test_a_bug_of_ours_in_its_loop_ends_no_worker(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     client, _ = fake
-    queued, due = _queue(hub, client, "t"), hub.journal.due
+    queued, due = _queue(hub, client, "t"), claiming.due
     bugs = [ZeroDivisionError()]
 
-    def look() -> Due:
+    def look(database: Database) -> Due:
         if bugs:
             raise bugs.pop()
-        return due()
+        return due(database)
 
-    monkeypatch.setattr(hub.journal, "due", look)
+    monkeypatch.setattr(claiming, "due", look)
     with working(hub):
-        soon(lambda: hub.journal.result(client.account.id, queued) is not None)
+        soon(lambda: ended_actions.result(hub.database, client.account.id, queued) is not None)
     assert "ZeroDivisionError" in caplog.text
 
 
@@ -449,7 +459,7 @@ def test_a_database_that_takes_no_writes_for_a_while_ends_no_worker(
         with working(hub):
             soon(lambda: "cannot be written" in caplog.text)
             while_it_lasts.close()
-            soon(lambda: hub.journal.result(client.account.id, queued) is not None)
+            soon(lambda: ended_actions.result(hub.database, client.account.id, queued) is not None)
 
 
 def test_what_was_archived_90_days_ago_is_deleted(hub: Hub, client: Client) -> None:

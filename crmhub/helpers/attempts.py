@@ -15,7 +15,7 @@ from crmhub import errors, metrics
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import WHOLE_NAME
 from crmhub.adapter import Adapter, Problem, Written
-from crmhub.adapter.calls import recording
+from crmhub.adapter.calls import Recording, recording
 from crmhub.adapter.matching import Duplicate, shared
 from crmhub.crm.connection import Broken, connect, noted
 from crmhub.database.connection import Connection
@@ -24,6 +24,7 @@ from crmhub.helpers.inputs import join_name, split_name
 from crmhub.helpers.partial_writes import refusal
 from crmhub.hub import Hub
 from crmhub.identity import bindings, chats, merged_contacts, possible_duplicates, resolution
+from crmhub.queue import outcomes, turns
 from crmhub.queue.models import UNFINISHED, Entry, New, Outcome
 from crmhub.queue.schedule import DELAYS_S
 
@@ -120,7 +121,7 @@ class Action(Protocol):
     """The kind of record that the action writes."""
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
-    def enter(self, tx: Connection, account: Account) -> New:
+    def enter(self, tx: Connection, account: Account, mapped: Mapped) -> New:
         """Find the contact of the action in the hub; return the action as the journal stores it.
 
         Raises errors that the caller can fix, such as NotFound for an unknown contact.
@@ -158,68 +159,105 @@ class Action(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Attempted:
-    """The result of an attempt: `done` if it succeeded, or the `error` that the caller gets.
+def attempt(
+    hub: Hub, account: Account, entry: Entry, action: Action, mapped: Mapped, *, waits: bool
+) -> Done | None:
+    """Make one attempt of an action and record its outcome in the journal; return the result.
 
-    If both are None, there is no result for the caller yet, because the action is queued or
-    blocked; `why` is the message for the caller.
-    """
-
-    done: Done | None = None
-    error: Exception | None = None
-    why: str = QUEUED
-
-
-def attempt(hub: Hub, account: Account, entry: Entry, action: Action, *, waits: bool) -> Attempted:
-    """Make one attempt of an action and record its outcome in the journal.
-
-    `entry`: the journal's action, on which this process holds a lease. `waits`: whether a caller
-    waits for the result. If the CRM refuses the action, a waiting caller gets the error. Without a
-    waiting caller, the action then has the state `dead`, and an operator must decide on it.
+    `entry`: the journal's action, on which this process holds a lease. `mapped`: its properties for
+    the adapter. `waits`: whether a caller waits for the result. If the CRM refuses the action, the
+    error is raised for a waiting caller. Without one, the action then has the state `dead`, and an
+    operator must decide on it. Return None if the action is queued or blocked.
     """
     began = time.monotonic()
-    done: Done | None = None
-    error: Exception | None = None
-    mapped = Mapped({})
     with recording() as recorded, ExitStack() as leases:
+        result: Done | Exception
         try:
-            mapped = action.mapped(account)
             leases.enter_context(action.exclusive(hub, account, mapped))
-            done = action.perform(hub, account, connect(hub, account), entry, mapped)
-            outcome = Outcome("done", done.status, result=stored_result(done))
+            result = action.perform(hub, account, connect(hub, account), entry, mapped)
         # No exception of an adapter may lose the action. An error outside the contract is a bug:
         # the action is retried until the bug is fixed.
         except Exception as exc:
-            outcome = classify_error(exc, waits=waits, record=action.record)
-            error = exc if outcome.state == "refused" else None
-        outcome = replace(
-            outcome,
-            mapped=account.connection.field_map.of(action.record).sent(mapped.properties),
-            calls=recorded.calls,
-            ms=round((time.monotonic() - began) * 1000),
-            ended=time.monotonic(),
-        )
+            result = exc
+        outcome = outcome_of(account, action, mapped, result, began, recorded, waits=waits)
         here = (entry.account_id, entry.connection_id)
         outcome = apply_circuit_breaker(hub, here, outcome, probing=entry.probing)
-        metrics.attempted(account.connection.adapter, outcome.word, outcome.ms / 1000)
-        extra_writes = partial(store_contact, account=account, entry=entry, done=done)
-        finish = partial(hub.journal.finish, entry, outcome, extra_writes, account)
-        if not hub.unwritten.write(finish, leases):
-            return Attempted()
-    return Attempted(
-        done, error, _FULL if outcome.word == errors.LimitExceeded.__name__ else QUEUED
+        recorded_now = finish(hub, account, [(entry, outcome, result)], leases)
+    if isinstance(result, Done):
+        return result if recorded_now else None
+    if outcome.state == "refused" and recorded_now:
+        raise result
+    if isinstance(result, errors.LimitExceeded):
+        return Done("queued", message=_FULL)
+    return None
+
+
+def outcome_of(
+    account: Account,
+    action: Action,
+    mapped: Mapped,
+    result: Done | Exception,
+    began: float,
+    recorded: Recording,
+    *,
+    waits: bool = False,
+) -> Outcome:
+    """Return the outcome of an attempt with this result, an error or what was written.
+
+    `began`: the start of the attempt by `time.monotonic`. `recorded`: its HTTP calls. `waits`:
+    whether a caller waits for the result.
+    """
+    if isinstance(result, Done):
+        outcome = Outcome("done", result.status, result=stored_result(result))
+    else:
+        outcome = classify_error(result, waits=waits, record=action.record)
+    ended = time.monotonic()
+    return replace(
+        outcome,
+        mapped=account.connection.field_map.of(action.record).sent(mapped.properties),
+        calls=recorded.calls,
+        ms=round((ended - began) * 1000),
+        ended=ended,
     )
 
 
-def store_contact(tx: Connection, *, account: Account, entry: Entry, done: Done | None) -> None:
+def finish(
+    hub: Hub,
+    account: Account,
+    attempts: Sequence[tuple[Entry, Outcome, Done | Exception]],
+    leases: ExitStack | None = None,
+) -> bool:
+    """Record the outcomes of attempts and store the data of their contacts, in one transaction.
+
+    While the database is unavailable, this is repeated in the background, and the `leases` are held
+    until then. Return whether all outcomes were recorded now.
+    """
+    for _, outcome, _ in attempts:
+        metrics.attempted(account.connection.adapter, outcome.word, outcome.ms / 1000)
+    # All processes lock contacts in the same order, so that no deadlock arises.
+    ordered = sorted(
+        attempts, key=lambda one: one[2].contact_id if isinstance(one[2], Done) else ""
+    )
+    written = [
+        (entry, outcome, partial(store_contact, account=account, entry=entry, result=result))
+        for entry, outcome, result in ordered
+    ]
+    return all(
+        hub.unwritten.write(partial(outcomes.finish, hub.database, written, account), leases)
+        or [False]
+    )
+
+
+def store_contact(
+    tx: Connection, *, account: Account, entry: Entry, result: Done | Exception
+) -> None:
     """Store the data of a contact that an attempt returned: CRM id, values, possible duplicate.
 
-    Runs in the transaction that records the outcome. Does nothing if `done` is None, since the
-    attempt then failed.
+    Runs in the transaction that records the outcome. Does nothing for a failed attempt.
     """
-    if done is None:
+    if not isinstance(result, Done):
         return
+    done = result
     if phone := done.values.get("phone", ""):
         # Without this lock, two contacts that get the same phone at once would not see each other.
         resolution.lock_phone(tx, account, phone)
@@ -268,7 +306,7 @@ def newest(
     `entry`: the journal's action that sends the properties. `contact_id`: the contact's id in the
     CRM. Raises NotYet while another action of the contact must run first.
     """
-    accepted = hub.journal.take_turn(account, entry, contact_id)
+    accepted = turns.take_turn(hub.database, account, entry, contact_id)
     return {n: v for n, v in properties.items() if accepted.get(n, 0) <= entry.accepted_at(n)}
 
 
@@ -286,7 +324,9 @@ def crm_id_of(hub: Hub, account: Account, entry: Entry) -> str:
         binding = bindings.of_hub_id(connection, account, entry.hub_id)
     if binding is not None and binding.crm_id:
         return binding.crm_id
-    leads = hub.journal.leads_of(account, binding.person, entry) if binding is not None else {}
+    leads = (
+        turns.leads_of(hub.database, account, binding.person, entry) if binding is not None else {}
+    )
     if any(state in UNFINISHED for state in leads.values()):
         raise contract.NotYet(
             "The contact's lead has not reached the CRM yet.", retry_after=_SOON_S
@@ -312,7 +352,7 @@ def note_failure(
     if outcome.away:
         # The read succeeds even if the database takes no writes.
         with suppress(Unwritable):
-            hub.journal.open_circuit(account, outcome.away, outcome.word)
+            outcomes.open_circuit(hub.database, account, outcome)
 
 
 def apply_circuit_breaker(

@@ -41,6 +41,7 @@ from crmhub.identity import resolution
 from crmhub.identity.bindings import Binding, of_contact, of_token
 from crmhub.identity.chats import note_chat, note_chat_of_contact
 from crmhub.queue.models import Entry, New
+from crmhub.queue.outages import outage_reason
 from crmhub.queue.slots import too_many_at_once
 
 _PARTS = ("firstname", "lastname")
@@ -105,7 +106,7 @@ def _known(hub: Hub, account: Account, token: str, asked: Sequence[str]) -> Prop
         if not binding.last_values:
             raise too_many_at_once()
         return _last_known(binding, asked)
-    if reason := hub.journal.outage_reason(account):
+    if reason := outage_reason(hub.database, account):
         return _last_known(binding, asked, reason)
     whole = account.connection.field_map.whole_name
     wanted = [name for name in asked if whole or name != WHOLE_NAME]
@@ -199,20 +200,21 @@ class SetProperties(Action):
     properties: Sent
     contact_id: str = ""
 
-    def enter(self, tx: Connection, account: Account) -> New:
+    def enter(self, tx: Connection, account: Account, mapped: Mapped) -> New:
         """Find the contact; return the action as the journal stores it."""
+        values = without_added(mapped.properties)
         if self.contact_id:
-            return self._enter_by_id(tx, account)
+            return self._enter_by_id(tx, account, values)
         binding = _of_conversation(tx, account, self.contact_token)
         person = note_chat(tx, account, binding)
         if not person:
             # The binding was erased after it was read; the token may belong to another person now.
             binding = _of_conversation(tx, account, self.contact_token)
-        self._keep_values(tx, account, binding)
+        resolution.keep_values(tx, account, binding, values)
         request = {"contact_token": self.contact_token, "properties": dict(self.properties)}
         return New(self.kind, person or binding.person, binding.hub_id, request)
 
-    def _enter_by_id(self, tx: Connection, account: Account) -> New:
+    def _enter_by_id(self, tx: Connection, account: Account, values: Mapping[str, str]) -> New:
         request = {
             "contact_token": "",
             "properties": dict(self.properties),
@@ -223,12 +225,8 @@ class SetProperties(Action):
             # A contact without a binding is named by its id; the CRM checks whether it exists.
             return New(self.kind, self.contact_id, self.contact_id, request)
         person = resolution.person_now(tx, account, binding)
-        self._keep_values(tx, account, binding)
-        return New(self.kind, person, binding.hub_id, request)
-
-    def _keep_values(self, tx: Connection, account: Account, binding: Binding) -> None:
-        values = without_added(self.mapped(account).properties)
         resolution.keep_values(tx, account, binding, values)
+        return New(self.kind, person, binding.hub_id, request)
 
     def mapped(self, account: Account) -> Mapped:
         """Return the properties that can be sent, with the name as the CRM stores names.

@@ -108,12 +108,11 @@ class CreateLead(Action):
     before: str = ""
     properties: Sent = field(default_factory=dict)
 
-    def enter(self, tx: Connection, account: Account) -> New:
+    def enter(self, tx: Connection, account: Account, mapped: Mapped) -> New:
         """Find or create the lead's contact in the hub; return the action as the journal stores it.
 
         From now on the lead's conversation belongs to this contact.
         """
-        mapped = self.mapped(account)
         email, phone = mapped.properties.get("email", ""), mapped.properties.get("phone", "")
         if not (email or phone or self.contact_token):
             raise refusal(mapped.refused, _NO_IDENTITY)

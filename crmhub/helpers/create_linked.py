@@ -30,6 +30,7 @@ from crmhub.helpers.partial_writes import PLACES, refusal, write_accepted_proper
 from crmhub.hub import Hub
 from crmhub.identity import bindings, chats
 from crmhub.queue.models import Entry, New
+from crmhub.queue.turns import records_of_others
 
 _TITLES: Mapping[Linked, str] = {"deals": "dealname", "tickets": "subject"}
 
@@ -105,7 +106,7 @@ class CreateForContact(Action):
     contact_id: str
     properties: Sent
 
-    def enter(self, tx: Connection, account: Account) -> New:
+    def enter(self, tx: Connection, account: Account, mapped: Mapped) -> New:
         """Find the contact in the hub; return the action as the journal stores it."""
         contact_id = filled(self.contact_id, "contactId")
         bound = bindings.of_contact(tx, account, contact_id)
@@ -213,7 +214,7 @@ class CreateForContact(Action):
                 entry.id,
                 sent=properties,
                 since_ms=since_ms,
-                others=hub.journal.records_of_others(entry),
+                others=records_of_others(hub.database, entry),
             )
 
         can_tell = adapter.can("find_marked")

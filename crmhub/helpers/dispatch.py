@@ -16,10 +16,12 @@ from crmhub.accounts.limits import RateStatus
 from crmhub.adapter import Problem
 from crmhub.crm.connection import Broken, as_hub_errors, connect, sound
 from crmhub.crm.deadlines import arrived, is_deferred, remaining, within
-from crmhub.database.connection import Connection
-from crmhub.helpers.attempts import QUEUED, Action, Done, attempt
+from crmhub.helpers.attempts import QUEUED, Action, Done, Mapped, attempt
 from crmhub.hub import Hub
-from crmhub.queue.models import Accepted, New
+from crmhub.queue import claiming
+from crmhub.queue.accepting import accept
+from crmhub.queue.ended_actions import result
+from crmhub.queue.models import Accepted
 from crmhub.queue.schedule import GRACE_MS, KEY_MS
 
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.02, 0.2
@@ -47,37 +49,40 @@ def run(
     Semantic and Conflict for errors that the caller can fix.
     """
     deadline_s, began = account.switches.deadline_s, arrived()
-    action_id = ""
+    mapped = action.mapped(account)
+    accepted = None
     try:
-        with ExitStack() as call:
-            call.enter_context(as_hub_errors(account))
-            call.enter_context(within(deadline_s - _WRITING_S))
+        with as_hub_errors(account), within(deadline_s - _WRITING_S), ExitStack() as thread:
             free, is_remote = not is_deferred(), _is_remote(hub, account)
             if free and is_remote:
-                free = call.enter_context(hub.slots.one(deadline_s))
+                free = thread.enter_context(hub.slots.one(deadline_s))
             rate = RateStatus() if counted else hub.limits.hit_account(account)
-            fault = _fault(hub, account, action)
+            fault = _fault(hub, account, action, mapped)
             with hub.slots.writing:
-                accepted = hub.journal.accept(
+                accepted = accept(
+                    hub.database,
                     account,
-                    partial(_enter, action, account, author, fault),
+                    lambda tx: action.enter(tx, account, mapped),
                     lease_s=deadline_s + GRACE_MS / 1000,
                     # While outcomes wait for the database, no attempt is begun.
                     now=free and rate.allowed and not hub.unwritten.many,
                     wait_s=0.0 if rate.allowed else rate.retry_after,
                     key=key,
                     key_ms=key_ms,
+                    author=author,
+                    fault=fault,
                 )
-            action_id = accepted.action_id
-            late = hub.slots.took(time.monotonic() - began, deadline_s) and is_remote
-            late = late and fault is None
-            return _attempt(hub, account, action, accepted, late=late)
+            late = hub.slots.took(time.monotonic() - began, deadline_s)
+            late = late and is_remote and fault is None
+            return _attempt(hub, account, action, mapped, accepted, late=late)
     except errors.HubError as exc:
-        exc.action_id = action_id
+        exc.action_id = accepted.action_id if accepted else ""
         raise
 
 
-def _fault(hub: Hub, account: Account, action: Action) -> contract.AdapterError | None:
+def _fault(
+    hub: Hub, account: Account, action: Action, mapped: Mapped
+) -> contract.AdapterError | None:
     """Return the error for an action that no CRM would store, None if one may store it.
 
     Sends no request: pipelines and stages are compared with those that the hub remembers.
@@ -89,7 +94,6 @@ def _fault(hub: Hub, account: Account, action: Action) -> contract.AdapterError 
         adapter = None
     try:
         with sound():
-            mapped = action.mapped(account)
             action.check(account, adapter, mapped)
             if adapter is not None and (action.record == "deals" or action.record == "tickets"):
                 adapter.check_place(action.record, mapped.properties)
@@ -101,18 +105,9 @@ def _fault(hub: Hub, account: Account, action: Action) -> contract.AdapterError 
     return None
 
 
-def _enter(
-    action: Action,
-    account: Account,
-    author: str,
-    fault: contract.AdapterError | None,
-    tx: Connection,
-) -> New:
-    """Return the action as the journal stores it, with its author and its fault."""
-    return replace(action.enter(tx, account), author=author, fault=fault)
-
-
-def _attempt(hub: Hub, account: Account, action: Action, accepted: Accepted, *, late: bool) -> Done:
+def _attempt(
+    hub: Hub, account: Account, action: Action, mapped: Mapped, accepted: Accepted, *, late: bool
+) -> Done:
     """Attempt an accepted action and return its result.
 
     If the action cannot be attempted now, the result has the status `queued`. `late`: whether too
@@ -124,19 +119,17 @@ def _attempt(hub: Hub, account: Account, action: Action, accepted: Accepted, *, 
         if accepted.entry is None:
             return _earlier_result(accepted)
         if late:
-            hub.unwritten.write(partial(hub.journal.release, [accepted.entry]))
+            hub.unwritten.write(partial(claiming.release, hub.database, [accepted.entry]))
             return _queued(accepted)
         # The stored request, since accepting may have added values to it.
         stored = replace(action, **accepted.entry.request)
-        attempted = attempt(hub, account, accepted.entry, stored, waits=True)
+        done = attempt(hub, account, accepted.entry, stored, mapped, waits=True)
     except errors.Unavailable:
         # The database became unavailable; the journal has the action and its outcome, if any.
         return _queued(accepted)
-    if attempted.done is not None:
-        return replace(attempted.done, action_id=accepted.action_id, values={})
-    if attempted.error is not None:
-        raise attempted.error
-    return _queued(accepted, attempted.why)
+    if done is None or done.status == "queued":
+        return _queued(accepted, done.message if done else QUEUED)
+    return replace(done, action_id=accepted.action_id, values={})
 
 
 def _wait_for_turn(hub: Hub, account: Account, accepted: Accepted) -> Accepted:
@@ -151,13 +144,18 @@ def _wait_for_turn(hub: Hub, account: Account, accepted: Accepted) -> Accepted:
     while remaining() > pause:
         time.sleep(pause)
         pause = min(pause * 1.5, _LAST_LOOK_S)
-        taken = hub.journal.claim(
-            account.id, account.connection.id, most=1, lease_s=lease_s, only=accepted.action_id
+        taken = claiming.claim(
+            hub.database,
+            account.id,
+            account.connection.id,
+            most=1,
+            lease_s=lease_s,
+            only=accepted.action_id,
         )
         if taken:
             return replace(accepted, entry=taken[0])
-        if (result := hub.journal.result(account.id, accepted.action_id)) is not None:
-            return replace(accepted, earlier=result)
+        if (done := result(hub.database, account.id, accepted.action_id)) is not None:
+            return replace(accepted, earlier=done)
     return accepted
 
 
@@ -171,10 +169,10 @@ def _earlier_result(accepted: Accepted) -> Done:
         return replace(_queued(accepted), replayed=accepted.replayed)
     if accepted.refused:
         raise _refusal(accepted.earlier)
-    result = dict(accepted.earlier)
-    refused = tuple(Problem(**problem) for problem in result.pop("refused", ()))
+    earlier = dict(accepted.earlier)
+    refused = tuple(Problem(**problem) for problem in earlier.pop("refused", ()))
     return Done(
-        **result,
+        **earlier,
         refused=refused,
         action_id=accepted.action_id,
         replayed=accepted.replayed,

@@ -29,6 +29,7 @@ from crmhub.hub import Hub
 from crmhub.identity import bindings, chats
 from crmhub.identity.bindings import connection_key
 from crmhub.identity.phones import readings
+from crmhub.queue.outages import outage_reason
 from crmhub.queue.slots import too_many_at_once
 
 _HOUR_MS = 3_600_000
@@ -113,7 +114,7 @@ def get_type(
             if known := _last_known(hub, account, asked):
                 return known
             raise too_many_at_once()
-        if reason := hub.journal.outage_reason(account):
+        if reason := outage_reason(hub.database, account):
             if known := _last_known(hub, account, asked):
                 return known
             raise Unavailable(

@@ -5,11 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
-from crmhub import metrics
 from crmhub.accounts.accounts import Account
-from crmhub.adapter import Adapter, AdapterError, Conflict, Rejected
+from crmhub.adapter import AdapterError, Conflict, Rejected
 from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.calls import Recording, recording
 from crmhub.adapter.matching import Lead
@@ -22,10 +20,9 @@ from crmhub.helpers.attempts import (
     Mapped,
     apply_circuit_breaker,
     attempt,
-    classify_error,
+    finish,
     newest,
-    store_contact,
-    stored_result,
+    outcome_of,
 )
 from crmhub.helpers.create_lead import CreateLead
 from crmhub.hub import Hub
@@ -34,7 +31,8 @@ from crmhub.queue.models import Entry, Outcome
 
 def attempt_one(hub: Hub, account: Account, entry: Entry) -> None:
     """Attempt one action of the journal, for which no caller waits, and record its outcome."""
-    attempt(hub, account, entry, action_of(entry.kind, entry.request), waits=False)
+    action = action_of(entry.kind, entry.request)
+    attempt(hub, account, entry, action, action.mapped(account), waits=False)
 
 
 def attempt_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:
@@ -44,31 +42,32 @@ def attempt_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:
     separately afterwards.
     """
     began = time.monotonic()
+    actions = [CreateLead(**entry.request) for entry in entries]
+    mapped = [action.mapped(account) for action in actions]
+    recorded = Recording()
     try:
         adapter = connect(hub, account)
     except AdapterError as exc:
-        _finish_all(
-            hub, account, [(entry, classify_error(exc, waits=False), None) for entry in entries]
-        )
+        failed = [
+            (entry, outcome_of(account, action, fields, exc, began, recorded), exc)
+            for entry, action, fields in zip(entries, actions, mapped, strict=True)
+        ]
+        finish(hub, account, failed)
         return
     batch: list[tuple[Entry, CreateLead, Mapped, Lead]] = []
     singles: list[Entry] = []
-    for entry in entries:
-        action = CreateLead(**entry.request)
-        mapped = action.mapped(account)
-        lead = action.lead(hub, account, entry, mapped)
+    for entry, action, fields in zip(entries, actions, mapped, strict=True):
+        lead = action.lead(hub, account, entry, fields)
         # A lead without email needs its own lease; a strict lead with faults is refused.
-        if lead.email and not (mapped.refused and lead.strict):
-            batch.append((entry, action, mapped, lead))
+        if lead.email and not (fields.refused and lead.strict):
+            batch.append((entry, action, fields, lead))
         else:
             singles.append(entry)
-    attempts = []
-    outcomes: Sequence[SavedLead | Exception]
     entry_of = {lead.mark: entry for entry, _, _, lead in batch}
-    recorded = Recording()
+    saved: Sequence[SavedLead | Exception]
     try:
         with recording() as recorded:
-            outcomes = upsert_contacts(
+            saved = upsert_contacts(
                 adapter,
                 [lead for *_, lead in batch],
                 approve=lambda lead, id, values: with_held(
@@ -77,29 +76,31 @@ def attempt_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:
             )
     # As in `attempt`: no exception of an adapter may lose the leads.
     except Exception as exc:
-        outcomes = [exc] * len(batch)
-    ended = time.monotonic()
-    ms = round((ended - began) * 1000)
-    for (entry, action, mapped, _), outcome in zip(batch, outcomes, strict=True):
-        if isinstance(outcome, Rejected | Conflict):
+        saved = [exc] * len(batch)
+    attempts: list[tuple[Entry, Outcome, Done | Exception]] = []
+    for (entry, action, fields, _), one in zip(batch, saved, strict=True):
+        if isinstance(one, Rejected | Conflict):
             # A single attempt may still store the valid properties.
             singles.append(entry)
             continue
-        result, done = _to_outcome(adapter, action, mapped, outcome)
-        sent = account.connection.field_map.of(action.record).sent(mapped.properties)
-        result = replace(result, mapped=sent, calls=recorded.calls, ms=ms, ended=ended)
-        attempts.append((entry, result, done))
-    _finish_all(hub, account, _apply_circuit_breaker(hub, attempts))
+        result = (
+            one
+            if isinstance(one, Exception)
+            else action.done(adapter, one, (*fields.refused, *one.refused))
+        )
+        outcome = outcome_of(account, action, fields, result, began, recorded)
+        attempts.append((entry, outcome, result))
+    finish(hub, account, _apply_circuit_breaker(hub, attempts))
     for entry in singles:
         attempt_one(hub, account, entry)
 
 
 def _apply_circuit_breaker(
-    hub: Hub, attempts: Sequence[tuple[Entry, Outcome, Done | None]]
-) -> list[tuple[Entry, Outcome, Done | None]]:
+    hub: Hub, attempts: Sequence[tuple[Entry, Outcome, Done | Exception]]
+) -> list[tuple[Entry, Outcome, Done | Exception]]:
     """Count the failures of a batch, and return its attempts with changed outcomes where necessary.
 
-    An attempt is a tuple: the action, its outcome, and its result, which is None if it failed.
+    An attempt is a tuple: the action, its outcome, and its result or error.
     Several failures in a row open the circuit breaker: their outcomes then make the whole
     connection wait. Leads that failed for the same reason count as one failure, since one call sent
     them.
@@ -112,8 +113,8 @@ def _apply_circuit_breaker(
                 hub, connection, outcome, probing=entry.probing
             )
     return [
-        (entry, _with_wait_of(by_trouble[outcome.trouble], outcome), done)
-        for entry, outcome, done in attempts
+        (entry, _with_wait_of(by_trouble[outcome.trouble], outcome), result)
+        for entry, outcome, result in attempts
     ]
 
 
@@ -121,35 +122,3 @@ def _with_wait_of(checked: Outcome, outcome: Outcome) -> Outcome:
     if not outcome.trouble:
         return outcome
     return replace(outcome, away=checked.away, wait_s=checked.wait_s)
-
-
-def _to_outcome(
-    adapter: Adapter, action: CreateLead, mapped: Mapped, outcome: SavedLead | Exception
-) -> tuple[Outcome, Done | None]:
-    """Return the outcome of a lead's attempt, and the lead's result, which is None if it failed.
-
-    `outcome`: the saved lead, or the error with which the attempt ended.
-    """
-    if isinstance(outcome, Exception):
-        return classify_error(outcome, waits=False), None
-    refused = (*mapped.refused, *outcome.refused)
-    done = action.done(adapter, outcome, refused)
-    return Outcome("done", done.status, result=stored_result(done)), done
-
-
-def _finish_all(
-    hub: Hub, account: Account, attempts: Sequence[tuple[Entry, Outcome, Done | None]]
-) -> None:
-    """Record the outcomes of attempts and store the leads' contacts, in one transaction.
-
-    An attempt is a tuple: the action, its outcome, and its result, which is None if it failed.
-    """
-    for _, outcome, _ in attempts:
-        metrics.attempted(account.connection.adapter, outcome.word, outcome.ms / 1000)
-    # All processes lock contacts in the same order, so that no deadlock arises.
-    ordered = sorted(attempts, key=lambda item: item[2].contact_id if item[2] else "")
-    written = [
-        (entry, outcome, partial(store_contact, account=account, entry=entry, done=done))
-        for entry, outcome, done in ordered
-    ]
-    hub.unwritten.write(partial(hub.journal.finish_all, written, account))

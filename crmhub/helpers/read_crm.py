@@ -19,6 +19,7 @@ from crmhub.errors import NotFound, Unavailable, shortened
 from crmhub.helpers.attempts import note_failure
 from crmhub.hub import Hub
 from crmhub.identity import bindings
+from crmhub.queue.outages import outage_reason
 from crmhub.queue.slots import too_many_at_once
 
 
@@ -106,7 +107,7 @@ def _asking(hub: Hub, account: Account, kind: str = "contacts") -> Iterator[Adap
     """
     if is_deferred():
         raise too_many_at_once()
-    if reason := hub.journal.outage_reason(account):
+    if reason := outage_reason(hub.database, account):
         raise Unavailable(f"The account's CRM cannot be asked now. {reason}", retry_after=30)
     with as_hub_errors(account), within(account.switches.deadline_s):
         try:

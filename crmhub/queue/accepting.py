@@ -112,33 +112,31 @@ def accept(
     *,
     lease_s: float,
     now: bool,
-    wait_s: float,
-    key: str,
+    wait_s: float = 0.0,
+    key: str = "",
     key_ms: int = KEY_MS,
+    author: str = "",
+    fault: Exception | None = None,
 ) -> Accepted:
     """Call `prepare` and store the action that it returns, in one transaction with its writes.
 
-    `prepare` gets this transaction. The parameters, the result and the errors are those of
-    `Journal.accept`.
+    `now`: whether to attempt the action at once. If so, and if nothing blocks the action, the
+    result has an `entry` with a lease of `lease_s` seconds. Otherwise the action is queued and due
+    in `wait_s` seconds. `key`: the caller's Idempotency-Key. `author`: the id of the API key with
+    which an agent made the call, "" for a bot's call. `fault`: the error for an action that no CRM
+    would store; it is raised if the action would have to wait.
+
+    A repeated call stores nothing and returns the earlier action. A call with a key is repeated if
+    an action was accepted with this key in the last 24 hours. With another `key_ms`, the key is
+    valid for so many ms, and an action that was refused does not count. A call without a key is
+    repeated if an equal action is unfinished or succeeded in the last minute. Raises the errors of
+    `prepare`, and Semantic if `key` belongs to a different action.
     """
 
-    def work(tx: Connection) -> Accepted:
+    def store(tx: Connection) -> Accepted:
         moment = tx.now_ms()
         new = prepare(tx)
-        request = as_json(new.request)
-        earlier = None
-        if key:
-            # A call with a new key is a new action, even if it equals an earlier one.
-            earlier = _with_key(
-                tx, account, new, key, since=moment - key_ms, keep_refusals=key_ms == KEY_MS
-            )
-        elif new.identity:
-            earlier = _with_identity(tx, account, new, moment)
-        if earlier is not None:
-            if earlier.replayed:
-                # `prepare` ran in the first call already; repeating its writes could undo later
-                # ones.
-                raise _Replayed(earlier)
+        if (earlier := _earlier(tx, account, new, key, key_ms, moment)) is not None:
             return earlier
         last, waits_until, said = _before(tx, account, new)
         if last is not None:
@@ -151,56 +149,74 @@ def accept(
             free, _ = outage.may_call(moment, probe=False)
         elif now and (waits_until or 0) <= moment:
             behind = not outage.lasts()
-        if new.fault is not None and not free:
-            raise new.fault
+        if fault is not None and not free:
+            raise fault
         # Keeps the order of acceptance even if the clock was set back in between.
         created_at = max(moment, said + 1)
-        row: dict[str, Any] = {
-            "account_id": account.id,
-            "id": new_id(created_at),
-            "connection_id": account.connection.id,
-            "kind": new.kind,
-            "person": new.person,
-            "hub_id": new.hub_id,
-            "state": "running" if free else "queued",
-            "request": request,
-            "run_at": moment + int((lease_s if free else wait_s) * 1000),
-            "give_up_at": moment + LONGEST_MS,
-            "lease": random_token(96, BASE36) if free else None,
-            # A claim treats a `doubt_since` of its own moment as no doubt, so use an earlier time.
-            "doubt_since": moment - 1 if free else None,
-            "identity": new.identity or None,
-            "idempotency_key": key or None,
-            "author": new.author or None,
-            "created_at": created_at,
-        }
-        tx.run(_INSERT, row)
-        action_events.note_accepted(tx, account, new, row["id"], created_at)
+        entry = Entry(
+            account_id=account.id,
+            id=new_id(created_at),
+            connection_id=account.connection.id,
+            kind=new.kind,
+            person=new.person,
+            hub_id=new.hub_id,
+            request=new.request,
+            tries=0,
+            lease=random_token(96, BASE36) if free else "",
+            doubt_since=0,
+            created_at=created_at,
+            give_up_at=moment + LONGEST_MS,
+        )
+        tx.run(
+            _INSERT,
+            {
+                "account_id": account.id,
+                "id": entry.id,
+                "connection_id": entry.connection_id,
+                "kind": new.kind,
+                "person": new.person,
+                "hub_id": new.hub_id,
+                "state": "running" if free else "queued",
+                "request": as_json(new.request),
+                "run_at": moment + int((lease_s if free else wait_s) * 1000),
+                "give_up_at": entry.give_up_at,
+                "lease": entry.lease or None,
+                # A claim treats a `doubt_since` of its own moment as no doubt.
+                "doubt_since": moment - 1 if free else None,
+                "identity": new.identity or None,
+                "idempotency_key": key or None,
+                "author": author or None,
+                "created_at": created_at,
+            },
+        )
+        action_events.note_accepted(tx, account, new, entry.id, created_at)
         database.after_commit(partial(metrics.accepted, new.kind))
-        if free:
-            entry = Entry(
-                account_id=account.id,
-                id=row["id"],
-                connection_id=account.connection.id,
-                kind=new.kind,
-                person=new.person,
-                hub_id=new.hub_id,
-                request=new.request,
-                tries=0,
-                lease=row["lease"],
-                doubt_since=0,
-                created_at=created_at,
-                give_up_at=row["give_up_at"],
-            )
-            return Accepted(entry.id, new.hub_id, entry)
-        if not wait_s:
+        if not free and not wait_s:
             tx.notify_workers()
-        return Accepted(row["id"], new.hub_id, behind=behind)
+        return Accepted(entry.id, new.hub_id, entry if free else None, behind=behind)
 
     try:
-        return database.transact(work)
+        return database.transact(store)
     except _Replayed as again:
         return again.accepted
+
+
+def _earlier(
+    tx: Connection, account: Account, new: New, key: str, key_ms: int, moment: int
+) -> Accepted | None:
+    """Return the earlier action that a call repeats; None for a new call.
+
+    Raises _Replayed for a repeated Idempotency-Key: `prepare` ran in the first call already, and
+    repeating its writes could undo later ones.
+    """
+    if key:
+        # A call with a new key is a new action, even if it equals an earlier one.
+        earlier = _with_key(
+            tx, account, new, key, since=moment - key_ms, keep_refusals=key_ms == KEY_MS
+        )
+        if earlier is not None:
+            raise _Replayed(earlier)
+    return _with_identity(tx, account, new, moment) if new.identity and not key else None
 
 
 def _before(tx: Connection, account: Account, new: New) -> tuple[int | None, int | None, int]:

@@ -179,19 +179,23 @@ def claim(
     *,
     most: int,
     lease_s: float,
-    kinds: tuple[str, bool] | None,
-    only: str,
+    kinds: tuple[str, bool] | None = None,
+    only: str = "",
 ) -> list[Entry]:
     """Claim up to `most` due actions of a connection with leases of `lease_s` seconds.
 
-    The parameters and the result are those of `Journal.claim`.
+    The oldest actions come first. An action is left out while an earlier action of the same person
+    (the group of bindings taken for one human being) is unfinished. While the circuit breaker is
+    open, at most one action is claimed, to probe the CRM. `kinds`: a kind of action, with True to
+    claim only this kind or False to claim only other kinds; None for all kinds. `only`: the id of
+    the only action that may be claimed, "" for any.
     """
     kind, is_kind = kinds or ("", False)
     narrowed = "only" if only else ""
     if kinds:
         narrowed = "of_kind" if is_kind else "of_other_kinds"
 
-    def work(tx: Connection) -> list[Entry]:
+    def lease_due(tx: Connection) -> list[Entry]:
         moment = tx.now_ms()
         outage = Outage(tx, account_id, connection_id)
         free, probing = outage.may_call(moment, probe=not only)
@@ -216,7 +220,7 @@ def claim(
             outage.probe_again(moment)
         return [_entry(account_id, connection_id, row, token, moment, probing) for row in rows]
 
-    return sorted(database.transact(work), key=lambda one: one.created_at)
+    return sorted(database.transact(lease_due), key=lambda one: one.created_at)
 
 
 def _entry(
@@ -247,13 +251,13 @@ def _entry(
 def release(database: Database, entries: Sequence[Entry]) -> None:
     """Put claimed actions that were not attempted back into the queue, and release their leases."""
 
-    def work(tx: Connection) -> None:
+    def queue(tx: Connection) -> None:
         moment = tx.now_ms()
         for entry in entries:
             held = {"account_id": entry.account_id, "id": entry.id, "lease": entry.lease}
             tx.run(_RELEASE[bool(entry.doubt_since)], held | {"run_at": moment})
 
-    database.transact(work)
+    database.transact(queue)
     database.notify_workers()
 
 

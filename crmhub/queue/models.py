@@ -27,9 +27,7 @@ class New:
     the CRM. `request`: the helper's parameters. `identity`: a hash that is equal for equal actions
     of a contact. A repeated action within a minute is not stored: it gets the first action's
     result. "" turns this off. `first`: whether the person is new, so that the journal cannot
-    contain another action of the person. `author`: the id of the API key with which an agent made
-    the call, "" for a bot's call. `fault`: the error for an action that no CRM would store; it is
-    raised where the action would have to wait.
+    contain another action of the person.
     """
 
     kind: str
@@ -38,8 +36,6 @@ class New:
     request: Mapping[str, Any]
     identity: str = ""
     first: bool = False
-    author: str = ""
-    fault: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from crmhub.database.connection import Connection
+from crmhub.accounts.accounts import Account
+from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Insert, Statement, param, params
 from crmhub.database.tables import outage
 from crmhub.queue.models import Outcome, shown
@@ -85,14 +86,6 @@ class Outage:
         """Return whether the connection has an outage or pause that was not ended yet."""
         return self._tx.row(_FIND, self._of) is not None
 
-    def reason(self) -> str:
-        """Return why the circuit breaker of the connection is open, "" if it is closed."""
-        row = self._tx.row(_FIND, self._of)
-        if row is None or not row.failures or row.until <= self._tx.now_ms():
-            return ""
-        reason: str = row.reason
-        return reason
-
     def note(self, outcome: Outcome, moment: int, *, probing: bool) -> bool:
         """Store that the connection must wait, because the attempt with this outcome failed.
 
@@ -123,3 +116,12 @@ class Outage:
     def end(self) -> None:
         """Delete the outage of the connection, since its CRM has answered."""
         self._tx.run(_DELETE, self._of)
+
+
+def outage_reason(database: Database, account: Account) -> str:
+    """Return why the circuit breaker of the account's connection is open; "" if it is not."""
+    of = {"account_id": account.id, "connection_id": account.connection.id}
+    with database.reading() as connection:
+        row = connection.row(_FIND, of)
+        open_now = row is not None and row.failures and row.until > connection.now_ms()
+    return str(row.reason) if open_now else ""

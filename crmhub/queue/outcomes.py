@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -22,6 +22,9 @@ from crmhub.queue import action_events
 from crmhub.queue.models import UNFINISHED, Entry, Outcome, State, as_json, shown
 from crmhub.queue.outages import Outage, cause_of
 from crmhub.queue.schedule import DELAYS_S, LONGEST_MS
+
+Attempt = tuple[Entry, Outcome, Callable[[Connection], None]]
+"""An action, the outcome of its attempt, and further writes for the same transaction."""
 
 _JITTER = 0.2
 # Outcomes of attempts that did not call the CRM.
@@ -97,21 +100,33 @@ _UNBLOCK = Statement(
 
 
 def finish(
+    database: Database,
+    attempts: Sequence[Attempt],
+    account: Account | None = None,
+) -> list[bool]:
+    """Record the outcomes of attempts and run their further writes, in one transaction.
+
+    `account`: the account of all actions, for the events of its subscriptions; None stores no
+    events. Return for each attempt whether its outcome was recorded: it is skipped if another
+    process has taken over the action, because its lease had expired.
+    """
+
+    def record(tx: Connection) -> list[bool]:
+        moment = tx.now_ms()
+        return [_finish_one(tx, database, moment, *each, account) for each in attempts]
+
+    return database.transact(record)
+
+
+def _finish_one(
     tx: Connection,
     database: Database,
     moment: int,
     entry: Entry,
     outcome: Outcome,
     extra_writes: Callable[[Connection], None],
-    account: Account | None = None,
+    account: Account | None,
 ) -> bool:
-    """Record the outcome of an attempt in the transaction `tx`, and run `extra_writes` in it.
-
-    `entry`: the attempted action. `moment`: the start of the transaction in ms since 1970.
-    `account`: the action's account, for the events of its subscriptions; None stores no events.
-    Return True, or False without any write if another process has taken over the action, because
-    its lease had expired.
-    """
     if outcome.state == "parked" and not _is_blocked(tx, entry, outcome.behind):
         # The lead was retried or discarded meanwhile, so nothing would queue this action again.
         outcome = replace(outcome, state="queued", behind="", wait_s=DELAYS_S[0])
@@ -267,3 +282,17 @@ def unblock(tx: Connection, entry: Entry, moment: int) -> int:
             "give_up_at": moment + LONGEST_MS,
         },
     )
+
+
+def open_circuit(database: Database, account: Account, outcome: Outcome) -> None:
+    """Open the circuit breaker of the account's connection, because a read from its CRM failed.
+
+    `outcome`: the read's outcome, with the reason in `away`.
+    """
+
+    def note(tx: Connection) -> None:
+        outage, moment = Outage(tx, account.id, account.connection.id), tx.now_ms()
+        if outage.note(outcome, moment, probing=False):
+            note_failing(tx, account, account.connection.id, outcome, moment)
+
+    database.transact(note)

@@ -67,11 +67,12 @@ _RESULTS_OF_OTHERS = Statement(
 
 
 def take_turn(database: Database, account: Account, entry: Entry, crm_id: str) -> Mapping[str, int]:
-    """Make sure that an action may write to the contact `crm_id` of the CRM.
+    """Make sure that an action may write to the contact `crm_id`, which the CRM has named.
 
-    Return the time in ms since 1970 at which each value that the hub wrote to the contact was
-    accepted, by property name. Raises NotYet while another action of the contact must run first.
-    See `Journal.take_turn`.
+    From now on all actions of the contact have the same person, so that they run in the order of
+    acceptance. Return the time in ms since 1970 at which each value that the hub wrote to the
+    contact was accepted, by property name. Raises NotYet while another action of the contact is in
+    progress or must run first.
     """
     with database.reading() as connection:
         known = bindings.of_crm_id(connection, account, crm_id)
@@ -102,8 +103,9 @@ def take_turn(database: Database, account: Account, entry: Entry, crm_id: str) -
 def leads_of(database: Database, account: Account, person: str, entry: Entry) -> dict[str, State]:
     """Return the states, by action id, of a contact's leads that have not reached the CRM.
 
-    Only leads that were accepted before the action `entry` are returned. `person`: the contact's
-    present person, the id under which its actions run in order.
+    Only unfinished and failed leads that were accepted before the action `entry` are returned, the
+    newest first. `person`: the contact's present person, the id under which its actions run in
+    order.
     """
     with database.reading() as connection:
         rows = connection.rows(

@@ -24,6 +24,7 @@ from tests.api.refusals import header_faults
 from tests.clients import Client
 from tests.fakes import FAKE, FakeCrm, adapters, fake_client, hubspot_client
 from tests.own_databases import KINDS, empty, own_database
+from tests.queue.outcomes import open_circuit
 from tests.queue.working import change, hurry, soon, work_off
 from tests.scrapes import counted, scraped
 
@@ -146,7 +147,7 @@ def test_each_lead_of_a_batch_is_a_try(
 ) -> None:
     with FakeHubSpot(Options(limit="none", search_limit="none")) as hubspot:
         bot = hubspot_client(app, hubspot)
-        hub.journal.open_circuit(bot.account, "away")
+        open_circuit(hub, bot.account, "away")
         for i in range(5):
             assert lead(bot, f"t{i}", email=f"ann{i}@x.org").status_code == 202
         hurry(hub, bot)
@@ -210,7 +211,7 @@ def test_the_gauges_tell_what_waits(
 ) -> None:
     bot, _ = fake
     contact_id = known(bot)
-    hub.journal.open_circuit(bot.account, "away")
+    open_circuit(hub, bot.account, "away")
     assert lead(bot, "t2", email="bea@x.org").status_code == 202
     change(hub, bot, "created_at = :then where state = 'queued'", then=now_ms() - 90_000)
     body = {"contactId": contact_id, "properties": {"dealname": "A"}}
@@ -232,7 +233,7 @@ def test_a_connection_that_an_account_left_is_not_away(
     app: flask.Flask, hub: Hub, fake: tuple[Client, FakeCrm]
 ) -> None:
     bot, _ = fake
-    hub.journal.open_circuit(bot.account, "away")
+    open_circuit(hub, bot.account, "away")
     change(hub, bot, "connection_id = connection_id + 1", "outage")
     assert scraped(app).of("connections_away") == 0
 

@@ -18,6 +18,7 @@ from crmhub.database.connection import now_ms
 from crmhub.hub import Hub
 from crmhub.operators.database import backup
 from crmhub.properties.kinds import CONTACTS
+from crmhub.queue import claiming
 from crmhub.records.writing import NewRecord
 from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import known
@@ -88,7 +89,9 @@ def test_what_waited_is_looked_up_before_it_is_sent_again(crmhub, bot, hub, else
     assert [tuple(row)[:2] for row in rows] == [("queued", True)]
     # It may have been sent until just now.
     began = now_ms()
-    (entry,) = restored.journal.claim(rows[0][2], bot.account.connection.id, most=1, lease_s=60)
+    (entry,) = claiming.claim(
+        restored.database, rows[0][2], bot.account.connection.id, most=1, lease_s=60
+    )
     restored.close()
     assert began - 1000 <= entry.written_at <= now_ms()
 

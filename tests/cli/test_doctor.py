@@ -16,6 +16,7 @@ from crmhub.database.connection import Database
 from crmhub.hub import Hub
 from crmhub.settings import Settings
 from tests.databases import overwrite, read_only
+from tests.queue.outcomes import open_circuit
 
 
 def states(crmhub, code=0):
@@ -284,7 +285,7 @@ def test_what_is_the_matter_is_said_with_what_to_do(crmhub):
     hub = Hub.open(Settings.load(crmhub.env, crmhub.root))
     crmhub("account", "create", "Acme")
     account = hub.directory.by_client_id("acme")
-    hub.journal.open_circuit(account, "no", "Denied")
+    open_circuit(hub, account, "no", "Denied")
     hub.close()
     told = crmhub("doctor").stdout
     assert "warn  account acme: its CRM (local) refuses the credentials since" in told

@@ -28,6 +28,7 @@ from tests.clients import Client, open_client
 from tests.own_databases import empty as emptied
 from tests.preparations import fill_disk
 from tests.processes import FORKED, Forked, Program
+from tests.queue.outcomes import open_circuit
 from tests.queue.working import change, hurry
 from tests.scrapes import Scrape
 from tests.server.servers import HASTY, Server, serving, soon
@@ -119,7 +120,7 @@ def test_every_process_tells_what_all_have_done_in_files_that_nobody_tidies_up(
 
 def test_what_the_worker_beside_has_done_counts_too(here: Installation, bot: Client) -> None:
     hub = here.app.extensions["crmhub"]
-    hub.journal.open_circuit(bot.account, "away")
+    open_circuit(hub, bot.account, "away")
     change(hub, bot, "until = :then", "outage", then=now_ms() + 3_600_000)
     create_lead = f"/chatbot/createLead/{bot.ids.generated_id}"
     with serving(here.root, "--workers", "2", program=HASTY, **here.settings) as server:
@@ -192,7 +193,7 @@ def worker(here: Installation, *args: str) -> Program:
 
 def test_a_worker_alone_tells_its_own(here: Installation, bot: Client) -> None:
     hub = here.app.extensions["crmhub"]
-    hub.journal.open_circuit(bot.account, "away")
+    open_circuit(hub, bot.account, "away")
     answer = bot.helper("/chatbot/createLead/{generated}", LEAD)
     assert answer.status_code == 202
     port = free_port()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crmhub.hub import Hub
+from crmhub.queue import accepting
 from crmhub.queue.models import New
 from crmhub.settings import Settings
 
@@ -28,7 +29,7 @@ def acme(crmhub):
     hub = Hub.open(Settings.load(crmhub.env, crmhub.root))
     new = New("createLead", "p", "hub-1", {"token": "t"})
     account = hub.load_account("acme")
-    hub.journal.accept(account, lambda _tx: new, lease_s=30, wait_s=600, now=False)
+    accepting.accept(hub.database, account, lambda _tx: new, lease_s=30, wait_s=600, now=False)
     hub.close()
     return crmhub
 

@@ -34,6 +34,7 @@ from tests.clients import Client
 from tests.fakes import hubspot_client
 from tests.own_databases import empty as emptied
 from tests.processes import FORKED, Program
+from tests.queue.outcomes import open_circuit
 from tests.queue.working import end_leases, hurry, rows, soon, states
 from tests.server.servers import HASTY, Server, serving
 
@@ -108,7 +109,7 @@ def bot(here: Installation, hubspot: FakeHubSpot) -> Client:
 def queue_deal(hub: Hub, client: Client) -> None:
     """Put a deal of a known contact into the queue, due now."""
     contact_id = known(client)
-    hub.journal.open_circuit(client.account, "away")
+    open_circuit(hub, client.account, "away")
     body = {"contactId": contact_id, "properties": DEAL}
     assert client.helper(CREATE_DEAL, body).status_code == 202
     hurry(hub, client)
@@ -194,7 +195,7 @@ def _lost(server: Server, path: str, body: str) -> str:
 def test_two_workers_do_everything_once(
     here: Installation, bot: Client, hubspot: FakeHubSpot
 ) -> None:
-    here.hub.journal.open_circuit(bot.account, "away")
+    open_circuit(here.hub, bot.account, "away")
     for i in range(60):
         assert lead(bot, f"t{i}", email=f"ann{i}@x.org").status_code == 202
     hurry(here.hub, bot)

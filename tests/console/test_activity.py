@@ -12,10 +12,12 @@ from crmhub.database.connection import now_ms
 from crmhub.operators.actions import action_queries, attention, discard_action
 from crmhub.operators.alerts import alerts
 from crmhub.operators.alerts.queue_statistics import QueueGauges
+from crmhub.queue import accepting
 from crmhub.queue.models import New
 from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known
 from tests.clients import TESTS
 from tests.consoles import fault_of, text_of
+from tests.queue.outcomes import open_circuit
 from tests.queue.working import change, rows, states, work_off
 
 HOSTILE = "<script>alert(1)</script>\u202e🦊" + "x" * 65_000
@@ -33,7 +35,9 @@ def queue(hub, client, person="p", request=None):
     """Accept an action that is to wait, and return its id."""
     new = New("createLead", person, person, request or {"contact_token": "t"})
     options = {"lease_s": 30, "wait_s": 600}
-    return hub.journal.accept(client.account, lambda _tx: new, now=False, **options).action_id
+    return accepting.accept(
+        hub.database, client.account, lambda _tx: new, now=False, **options
+    ).action_id
 
 
 def end(hub, client, id, state, **more):
@@ -189,7 +193,7 @@ def test_an_action_tells_what_it_blocks_and_what_blocks_it(client, hub, operator
 
 def test_an_action_tells_that_its_crm_is_away(client, hub, operator):
     id = queue(hub, client)
-    hub.journal.open_circuit(client.account, "The CRM answers 503.")
+    open_circuit(hub, client.account, "The CRM answers 503.")
     words = text_of(operator.get(f"/activity/{id}"))
     assert "is unreachable. Next attempt in" in words
     assert "The CRM answers 503." in words

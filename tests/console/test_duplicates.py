@@ -11,6 +11,7 @@ from tests.api.helpers.helper_calls import known as create_lead
 from tests.consoles import open_console, text_of
 from tests.duplicates import PHONE, dismiss, listed_pair, merge, pair_of, two_contacts
 from tests.fakes import FAKE, FakeAdapter, adapters, fake_client
+from tests.queue.outcomes import open_circuit
 
 pytestmark = pytest.mark.databases("postgresql")
 
@@ -213,7 +214,7 @@ def test_contacts_of_another_crm_are_listed_by_name(elsewhere):
     pair = text_of(operator.get(path(client, "c-1", "c-2")))
     assert "Ann c-1 and b@x.org c-2" in pair
     # Without an answer of the CRM, the ids remain.
-    hub.journal.open_circuit(client.account, "It answered 503.")
+    open_circuit(hub, client.account, "It answered 503.")
     page = text_of(operator.get(path(client)))
     assert "Bea Berg" in page
     assert "Ann" not in page
@@ -222,7 +223,7 @@ def test_contacts_of_another_crm_are_listed_by_name(elsewhere):
 
 def test_a_crm_that_is_away_and_one_that_has_merged_them_are_told(elsewhere, monkeypatch):
     operator, client, hub = elsewhere
-    hub.journal.open_circuit(client.account, "Its key is <refused>.")
+    open_circuit(hub, client.account, "Its key is <refused>.")
     page = operator.get(path(client, "c-1", "c-2"))
     assert "Fake cannot show the contacts now: Its key is <refused>." in text_of(page)
     hub.database.transact(

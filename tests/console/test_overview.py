@@ -16,6 +16,7 @@ from tests.clients import TESTS, open_client
 from tests.console.past import HOUR, put
 from tests.consoles import open_console, text_of
 from tests.fakes import CHECKABLE, FAKE, adapters, fake_client
+from tests.queue.outcomes import open_circuit
 from tests.queue.working import change
 
 # The queries behind the pages are tested on each database.
@@ -106,7 +107,7 @@ def test_a_former_crm_with_work_left_is_shown_with_its_state(faked):
     (waits,) = put(hub, client.account, (HOUR, None, "queued"))
     account = hub.load_account(client.account.client_id)
     change(hub, client, "connection_id = :it", it=account.connection.id)
-    hub.journal.open_circuit(account, "It answers 503.")
+    open_circuit(hub, account, "It answers 503.")
     set_crm.set_crm(
         hub, client.account.client_id, Crm("local", {}, {}), by=TESTS, test=False, queued="finish"
     )

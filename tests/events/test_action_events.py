@@ -11,9 +11,11 @@ from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
 from crmhub.events.event_types import TYPES
 from crmhub.hub import Hub
+from crmhub.queue import accepting, claiming
 from crmhub.queue.models import Entry, New, Outcome
 from tests.clients import Client
 from tests.events.receivers import events_of, subscribe
+from tests.queue.outcomes import finish, open_circuit
 
 LEAD = {"contactToken": "a visitor", "name": "Ada L", "email": "ada@example.org", "phone": ""}
 HELPERS = (
@@ -35,7 +37,7 @@ def loaded(hub: Hub, client: Client) -> Account:
 def accepted(hub: Hub, client: Client, kind: str, **request: Any) -> Entry:
     new = New(kind=kind, person="p", hub_id="hub-1", request=request)
     account = loaded(hub, client)
-    entry = hub.journal.accept(account, lambda _: new, lease_s=60, now=True).entry
+    entry = accepting.accept(hub.database, account, lambda _: new, lease_s=60, now=True).entry
     assert entry is not None
     return entry
 
@@ -67,7 +69,7 @@ def test_failures(hub: Hub, client: Client, kind: str, type: str, state: Any) ->
     subscribe(hub, client, *TYPES)
     entry = accepted(hub, client, kind, properties={"dealname": "x"})
     outcome = Outcome(state, "Rejected", "Not that value.")
-    hub.journal.finish(entry, outcome, lambda _: None, loaded(hub, client))
+    finish(hub, entry, outcome, lambda _: None, loaded(hub, client))
     [data] = [data for name, data in told(hub, client) if name == type]
     assert (data["actionId"], data["error"], data["reason"]) == (
         entry.id,
@@ -80,17 +82,17 @@ def test_a_retry_is_no_failure(hub: Hub, client: Client) -> None:
     subscribe(hub, client, *HELPERS)
     entry = accepted(hub, client, "createDeal")
     outcome = Outcome("queued", "Uncertain", "no answer", counts=True)
-    hub.journal.finish(entry, outcome, lambda _: None, loaded(hub, client))
+    finish(hub, entry, outcome, lambda _: None, loaded(hub, client))
     assert told(hub, client) == []
 
 
 def test_a_connection_fails_once_and_recovers(hub: Hub, client: Client) -> None:
     subscribe(hub, client, *HELPERS)
     account = loaded(hub, client)
-    hub.journal.open_circuit(account, "The CRM is away.")
-    hub.journal.open_circuit(account, "The CRM is away.")
+    open_circuit(hub, account, "The CRM is away.")
+    open_circuit(hub, account, "The CRM is away.")
     entry = accepted_during_outage(hub, client)
-    hub.journal.finish(entry, Outcome("done", "ok", result={}), lambda _: None, account)
+    finish(hub, entry, Outcome("done", "ok", result={}), lambda _: None, account)
     assert [(type, data["id"]) for type, data in told(hub, client)] == [
         ("connection.failing", account.connection.id),
         ("connection.recovered", account.connection.id),
@@ -107,12 +109,12 @@ def accepted_during_outage(hub: Hub, client: Client) -> Entry:
     """Return the probe of an unavailable CRM."""
     account = loaded(hub, client)
     new = New(kind="createDeal", person="p", hub_id="hub-1", request={})
-    hub.journal.accept(account, lambda _: new, lease_s=60, now=False)
+    accepting.accept(hub.database, account, lambda _: new, lease_s=60, now=False)
     of = {"account_id": account.id}
     hub.database.transact(
         lambda tx: tx.run("update outage set until = 1 where account_id = :account_id", of)
     )
-    [entry] = hub.journal.claim(account.id, account.connection.id, most=1, lease_s=60)
+    [entry] = claiming.claim(hub.database, account.id, account.connection.id, most=1, lease_s=60)
     assert entry.probing
     return entry
 
@@ -120,6 +122,6 @@ def accepted_during_outage(hub: Hub, client: Client) -> Entry:
 def test_refused_credentials_are_named_as_the_cause(hub: Hub, client: Client) -> None:
     subscribe(hub, client, *HELPERS)
     entry = accepted(hub, client, "createDeal")
-    hub.journal.finish(entry, AWAY, lambda _: None, loaded(hub, client))
+    finish(hub, entry, AWAY, lambda _: None, loaded(hub, client))
     [(type, data)] = told(hub, client)
     assert (type, data["properties"]["cause"]) == ("connection.failing", "credentials")

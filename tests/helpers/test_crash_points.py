@@ -21,7 +21,7 @@ from crmhub.operators.actions import action_queries, retry_action
 from crmhub.operators.actions.correct_action import correct
 from crmhub.operators.crm import set_crm
 from crmhub.operators.erasure import erase_person
-from crmhub.queue import claiming
+from crmhub.queue import accepting, claiming
 from crmhub.queue.models import Accepted, Entry
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
@@ -82,8 +82,12 @@ class Place:
         """Accept an action that nobody tries."""
         action = action_of(kind, request)
         account = self.client.account
-        return self.hub.journal.accept(
-            account, lambda tx: action.enter(tx, account), lease_s=5, now=False
+        return accepting.accept(
+            self.hub.database,
+            account,
+            lambda tx: action.enter(tx, account, action.mapped(account)),
+            lease_s=5,
+            now=False,
         )
 
     def queue_lead(self, name: str) -> str:

@@ -35,7 +35,7 @@ from crmhub.hub import Hub
 from crmhub.identity import bindings, resolution
 from crmhub.operators.actions.action_queries import Wanted
 from crmhub.operators.actions.retry_action import retry
-from crmhub.queue import circuit_breaker, clock_jumps, slots
+from crmhub.queue import circuit_breaker, claiming, clock_jumps, outages, outcomes, slots
 from crmhub.queue.circuit_breaker import Health
 from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import (
@@ -51,6 +51,7 @@ from tests.api.helpers.helper_calls import (
 from tests.clients import TESTS, Client, open_client
 from tests.fakes import FAKE, FakeCrm, adapters, fake_client, hubspot_client
 from tests.fakes import connect as use
+from tests.queue.outcomes import open_circuit
 from tests.queue.working import change, hurry, rows, soon, states, work_off
 
 GONE = Unavailable("no route")
@@ -227,7 +228,7 @@ def test_what_waits_for_a_dead_lead_follows_a_later_one_of_its_contact(
     hub: Hub, bot: Client, crm: FakeCrm, dead_lead: tuple[str, str]
 ) -> None:
     """The deal must not wait for the later lead, which waits for the deal in its turn."""
-    hub.journal.open_circuit(bot.account, "away")
+    open_circuit(hub, bot.account, "away")
     assert status(deal(bot, dead_lead[0])) == (202, "queued")
     assert status(set_city(bot, "Rome")) == (202, "queued")
     assert status(lead(bot)) == (202, "queued")
@@ -257,7 +258,7 @@ def test_leads_that_go_in_together_bring_back_what_waited(app: flask.Flask, hub:
         fake.fail(400, times=1)
         assert lead(bot).status_code == 422
         change(hub, bot, "state = 'dead', finished_at = created_at")
-        hub.journal.open_circuit(bot.account, "away")
+        open_circuit(hub, bot.account, "away")
         (hub_id,) = rows(hub, bot, "hub_id")[0]
         assert status(deal(bot, hub_id)) == (202, "queued")
         for token in "uvw":
@@ -758,7 +759,7 @@ def test_an_outcome_that_cannot_be_written_down_loses_nothing(
         raise errors.Unavailable("the database is away")
 
     with monkeypatch.context() as patched:
-        patched.setattr(hub.journal, "finish", fail)
+        patched.setattr(outcomes, "finish", fail)
         answer = lead(bot)
         assert status(answer) == (202, "queued")
         assert states(hub, bot) == ["running"]
@@ -778,7 +779,7 @@ def test_once_it_is_written_down_no_caller_is_told_to_come_back(
     def fail(*_: Any) -> bool:
         raise errors.Unavailable("the database is away")
 
-    monkeypatch.setattr(hub.journal, step, fail)
+    monkeypatch.setattr(claiming if step == "release" else outcomes, step, fail)
     if step == "release":
         # The call counts as late before it is tried.
         monkeypatch.setattr(slots, "_MOST_OF_DEADLINE", 0)
@@ -792,7 +793,7 @@ def test_a_bug_before_the_call_loses_nothing(
 ) -> None:
     contact_id = known(bot)
     with monkeypatch.context() as patched:
-        patched.setattr(CreateDeal, "mapped", lambda *_: 1 / 0)
+        patched.setattr(CreateDeal, "exclusive", lambda *_: 1 / 0)
         assert status(deal(bot, contact_id)) == (202, "queued")
     assert rows(hub, bot, "state, reason, tries")[-1] == ("queued", "", 1)
     hurry(hub, bot)
@@ -859,9 +860,9 @@ def test_a_read_that_finds_the_crm_away_spares_the_writers_the_wait(
     known(bot)
     crm.failure, crm.calls = GONE, []
     for _ in range(3):
-        assert hub.journal.outage_reason(bot.account) == ""
+        assert outages.outage_reason(hub.database, bot.account) == ""
         bot.helper(GET_PROPERTIES, {"contactToken": "t", "props": ["email"]})
-    assert hub.journal.outage_reason(bot.account) == "no route"
+    assert outages.outage_reason(hub.database, bot.account) == "no route"
     set_city(bot, "Rome")
     assert crm.calls == ["get_contact"] * 3
 
@@ -871,9 +872,9 @@ def test_a_connection_that_was_mended_is_called_again_at_once(
 ) -> None:
     crm.failure = Denied("revoked")
     assert status(lead(bot)) == (202, "queued")
-    assert hub.journal.outage_reason(bot.account) == "revoked"
+    assert outages.outage_reason(hub.database, bot.account) == "revoked"
     use(app, bot, "fake", crm=bot.account.connection.settings["crm"])
-    assert hub.journal.outage_reason(bot.account) == ""
+    assert outages.outage_reason(hub.database, bot.account) == ""
 
 
 @pytest.mark.parametrize("path", [CREATE_DEAL, CREATE_TICKET])
@@ -916,7 +917,7 @@ def test_a_try_that_asked_the_crm_nothing_ends_no_outage(
     contact_id = known_later(bot)
     change(hub, bot, "state = 'dead', finished_at = created_at")
     assert status(deal(bot, contact_id)) == (202, "queued")
-    hub.journal.open_circuit(bot.account, "away")
+    open_circuit(hub, bot.account, "away")
     hurry(hub, bot)
     work_off(hub, bot)
     assert states(hub, bot) == ["dead", "parked"]

@@ -16,6 +16,7 @@ from crmhub.hub import Hub
 from crmhub.operators.actions import correct_action
 from crmhub.operators.actions.action_queries import Wanted
 from crmhub.operators.actions.retry_action import retry
+from crmhub.queue import claiming
 from tests.api.helpers.helper_calls import SET_PROPERTIES, known, lead, switch
 from tests.clients import TESTS, Client
 from tests.fakes import FAKE, FakeCrm, adapters, fake_client, hubspot_client
@@ -142,7 +143,7 @@ def test_a_retried_action_waits_for_a_newer_one_in_progress(app: flask.Flask, hu
         assert arrived.wait(60)
         retry(hub.database, Wanted(account=client.account), by=TESTS)
         here = (client.account.id, client.account.connection.id)
-        assert hub.journal.claim(*here, most=10, lease_s=60) == []
+        assert claiming.claim(hub.database, *here, most=10, lease_s=60) == []
         go_on.set()
         assert newer.result() == 200
     work_off(hub, client)

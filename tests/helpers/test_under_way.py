@@ -11,9 +11,11 @@ import pytest
 from crmhub.adapter import Uncertain
 from crmhub.database.connection import now_ms
 from crmhub.hub import Hub
+from crmhub.queue import claiming
 from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known, lead
 from tests.clients import Client
 from tests.fakes import LATE, LATE_BATCHING, FakeCrm, adapters, fake_client
+from tests.queue.outcomes import open_circuit
 from tests.queue.working import change, hurry, rows, states, try_due
 
 
@@ -184,10 +186,10 @@ def test_whoever_takes_over_from_a_process_that_died_waits_too(
     hub: Hub, bot: Client, crm: FakeCrm, write: Write
 ) -> None:
     record = write(bot, crm)
-    hub.journal.open_circuit(bot.account, "It is away.")
+    open_circuit(hub, bot.account, "It is away.")
     record.send()
     hurry(hub, bot)
-    hub.journal.claim(bot.account.id, bot.account.connection.id, most=1, lease_s=60)
+    claiming.claim(hub.database, bot.account.id, bot.account.connection.id, most=1, lease_s=60)
     change(hub, bot, "run_at = run_at - 70000 where state = 'running'")
     change(hub, bot, "until = 0", "outage")
     (lease_ended,) = rows(hub, bot, "run_at")[-1]
@@ -240,7 +242,7 @@ def test_others_do_not_wait_with_whoever_waits(hub: Hub, bot: Client, crm: FakeC
     lead(bot)
     lose(crm)
     known(bot, "u", email="bob@x.org")
-    hub.journal.open_circuit(bot.account, "It is away.")
+    open_circuit(hub, bot.account, "It is away.")
     lead(bot, "v", email="cyd@x.org")
     hurry(hub, bot)
     for _ in range(2):

@@ -25,6 +25,7 @@ from tests.duplicates import (
 )
 from tests.fakes import FAKE, FakeAdapter, FakeCrm, adapters, fake_client
 from tests.fakes import connect as use
+from tests.queue.outcomes import open_circuit
 from tests.queue.working import change, rows
 from tests.records.meanwhile import at_once
 
@@ -223,7 +224,7 @@ def test_a_crm_that_is_away_leaves_the_pair_to_be_decided(
     crm.failure = Unavailable("no route")
     found = preview(hub, client, "c-1", "c-2")
     assert [side.error for side in found.sides] == ["no route", "no route"]
-    hub.journal.open_circuit(client.account, "out of order")
+    open_circuit(hub, client.account, "out of order")
     crm.calls.clear()
     assert preview(hub, client, "c-1", "c-2").sides[0].error == "out of order"
     assert crm.calls == []

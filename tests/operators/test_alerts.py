@@ -31,6 +31,7 @@ from tests.api.helpers.helper_calls import known, lead
 from tests.clients import TESTS, Client
 from tests.fakes import FAKE, FakeCrm, adapters, fake_client
 from tests.own_databases import KINDS, empty, own_database
+from tests.queue.outcomes import open_circuit
 from tests.queue.working import change, soon, working
 
 _KEY = b"k" * 32
@@ -144,7 +145,7 @@ def test_refused_credentials_are_told_of_once_and_so_is_their_end(hub, fake, rec
 
 def test_a_crm_that_is_away_is_told_of_when_its_queue_is_old(hub, fake, receiver):
     client, _ = fake
-    hub.journal.open_circuit(client.account, "away")
+    open_circuit(hub, client.account, "away")
     lead(client)
     lead(client, "t2", email="bea@x.org")
     assert _look(hub) == []
@@ -158,7 +159,7 @@ def test_a_crm_that_is_away_is_told_of_when_its_queue_is_old(hub, fake, receiver
 
 def test_retried_actions_are_as_old_as_their_retry(hub, fake, receiver):
     client, _ = fake
-    hub.journal.open_circuit(client.account, "away")
+    open_circuit(hub, client.account, "away")
     lead(client)
     lead(client, "t2", email="bea@x.org")
     change(hub, client, "created_at = created_at - :age", age=_OLD_MS + 1)

@@ -17,6 +17,7 @@ from crmhub.hub import Hub
 from crmhub.identity import bindings
 from crmhub.operators.actions import action_queries, correct_action
 from crmhub.operators.actions.correct_action import correct
+from crmhub.queue import claiming
 from tests.api.helpers.helper_calls import (
     CREATE_DEAL,
     CREATE_LEAD,
@@ -114,7 +115,7 @@ def test_whoever_works_on_it_knows_what_was_corrected(hub: Hub, bot: Client, crm
     id = queue_lead(hub, bot, crm)
     correct(hub, id, {"name": "Bea"}, by=TESTS)
     of = (bot.account.id, bot.account.connection.id)
-    (entry,) = hub.journal.claim(*of, most=1, lease_s=5)
+    (entry,) = claiming.claim(hub.database, *of, most=1, lease_s=5)
     assert entry.corrected == one(hub, id).corrected
     assert entry.created_at <= entry.corrected["name"]
 

@@ -27,6 +27,7 @@ from crmhub.operators.erasure import erase_person
 from crmhub.operators.erasure.erasure_report import Erased
 from crmhub.operators.files import import_jobs
 from crmhub.properties.kinds import CONTACTS
+from crmhub.queue import accepting
 from crmhub.queue.models import Entry
 from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known, lead, switch, total
@@ -48,6 +49,7 @@ from tests.operators.traces import (
     plant,
     query,
 )
+from tests.queue.outcomes import open_circuit
 from tests.queue.working import change, hurry, rows, soon, states, work_off
 from tests.records.index_rows import assert_links_are_whole, recomputed, stored
 
@@ -384,7 +386,7 @@ def test_what_others_wait_behind_goes_and_they_are_shown(
     client, crm = bot
     hub: Hub = app.extensions["crmhub"]
     switch(app, client, deadline_s=5)
-    hub.journal.open_circuit(client.account, "away")
+    open_circuit(hub, client.account, "away")
     for email in (EMAIL, "b@x.org"):
         assert lead(client, "shared", email=email).status_code == 202
     crm.failure = Rejected([])
@@ -465,8 +467,12 @@ def test_notes_on_an_action_go_with_it(hub: Hub, client: Client) -> None:
 
 def entry_of(hub: Hub, client: Client, action: Action) -> Entry:
     """Accept an action and return it in the hands of a process that is slow to begin."""
-    accepted = hub.journal.accept(
-        client.account, lambda tx: action.enter(tx, client.account), lease_s=60, now=True
+    accepted = accepting.accept(
+        hub.database,
+        client.account,
+        lambda tx: action.enter(tx, client.account, action.mapped(client.account)),
+        lease_s=60,
+        now=True,
     )
     assert accepted.entry is not None
     return accepted.entry
@@ -476,8 +482,8 @@ def test_what_a_slow_process_does_later_makes_no_record(hub: Hub, client: Client
     action = CreateLead(TOKEN, FIRST, EMAIL, PHONE)
     entry = entry_of(hub, client, action)
     assert erase(hub, client, EMAIL).actions == {"running": 1}
-    tried = attempt(hub, client.account, entry, action, waits=False)
-    assert tried.done is None
+    tried = attempt(hub, client.account, entry, action, action.mapped(client.account), waits=False)
+    assert tried is None
     assert total(client) == 0
     assert left(hub, PLANTED, client.account.id) == []
 
@@ -487,7 +493,7 @@ def test_what_a_slow_process_changes_later_changes_nothing(hub: Hub, client: Cli
     action = SetProperties(TOKEN, {"city": CITY})
     entry = entry_of(hub, client, action)
     erase(hub, client, TOKEN)
-    attempt(hub, client.account, entry, action, waits=False)
+    attempt(hub, client.account, entry, action, action.mapped(client.account), waits=False)
     assert total(client) == 0
     assert left(hub, PLANTED, client.account.id) == []
 

@@ -22,6 +22,7 @@ from crmhub.hub import Hub
 from crmhub.identity import bindings, possible_duplicates, resolution
 from crmhub.operators.duplicates import merge_contacts
 from crmhub.operators.erasure import erase_person
+from crmhub.queue import accepting
 from crmhub.records import erasing
 from crmhub.worker import Worker
 from tests.api.helpers.helper_calls import (
@@ -50,6 +51,7 @@ from tests.duplicates import (
     unmerge,
 )
 from tests.operators.traces import left
+from tests.queue.outcomes import open_circuit
 from tests.queue.working import change, rows, work_off
 from tests.records.meanwhile import at_once
 from tests.records.test_merging import links, sound
@@ -162,7 +164,7 @@ def test_an_email_leads_nowhere_once_the_merge_is_undone_or_the_contact_deleted(
 
 def test_actions_of_both_keep_their_order(hub: Hub, client: Client) -> None:
     kept, other = two_people(hub, client)
-    hub.journal.open_circuit(client.account, "away")
+    open_circuit(hub, client.account, "away")
     for token, city in (("b", "Rome"), ("a", "Bari"), ("b", "Oslo")):
         body = {"contactToken": token, "props": {"city": city}}
         assert client.helper(SET_PROPERTIES, body).status_code == 202
@@ -217,14 +219,18 @@ def test_an_outcome_that_is_written_down_after_a_merge_leads_to_the_kept_contact
 ) -> None:
     kept, other = two_people(hub, client)
     action = SetProperties("b", {"city": "Rome"})
-    entry = hub.journal.accept(
-        client.account, lambda tx: action.enter(tx, client.account), lease_s=60, now=True
+    entry = accepting.accept(
+        hub.database,
+        client.account,
+        lambda tx: action.enter(tx, client.account, action.mapped(client.account)),
+        lease_s=60,
+        now=True,
     ).entry
     assert entry is not None
     merge(hub, client, kept, other)
-    tried = attempt(hub, client.account, entry, action, waits=False)
-    assert tried.done is not None
-    assert tried.done.contact_id == kept
+    tried = attempt(hub, client.account, entry, action, action.mapped(client.account), waits=False)
+    assert tried is not None
+    assert tried.contact_id == kept
     # As if the CRM had answered before the merge.
     hub.database.transact(
         lambda tx: resolution.set_contact(

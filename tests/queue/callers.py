@@ -11,8 +11,8 @@ from typing import Any
 from crmhub.accounts import limits
 from crmhub.adapter import Throttled
 from crmhub.database.connection import Database
+from crmhub.queue import claiming
 from crmhub.queue.budgets import Budgets
-from crmhub.queue.journal import Journal
 from crmhub.queue.leases import Leases
 from tests.processes import Process
 
@@ -102,9 +102,9 @@ def storm(
 
 def claim_all(database: Database, _pipe: Connection, account: int, connection: int) -> list[str]:
     """Take actions of a connection until there are none; return their ids."""
-    journal, ids = Journal(database), list[str]()
+    ids = list[str]()
     while True:
-        entries = journal.claim(account, connection, most=3, lease_s=60)
+        entries = claiming.claim(database, account, connection, most=3, lease_s=60)
         if not entries:
             return ids
         ids += [entry.id for entry in entries]

@@ -7,6 +7,7 @@ import pytest
 from crmhub.adapter import Rejected
 from crmhub.adapter.calls import record
 from crmhub.operators.actions.action_queries import Wanted, listed_whole
+from crmhub.queue import accepting
 from crmhub.queue.models import New
 from tests.api.helpers.helper_calls import known, lead
 from tests.consoles import open_console, text_of
@@ -51,7 +52,9 @@ def test_each_lead_of_a_batch_has_the_calls_of_the_batch(calling, app, hub):
     for i in range(2):
         request = {"contact_token": f"t{i}", "name": "Ann", "email": f"a{i}@x.org", "phone": ""}
         new = New("createLead", f"hub-p{i}", f"hub-p{i}", request)
-        hub.journal.accept(client.account, lambda _tx, new=new: new, lease_s=30, now=False)
+        accepting.accept(
+            hub.database, client.account, lambda _tx, new=new: new, lease_s=30, now=False
+        )
     work_off(app.extensions["crmhub"], client)
     first, second = (attempts[-1] for attempts in paths_of(hub, client))
     assert (first == second == [f"/{call}?q=…" for call in crm.calls]) == (

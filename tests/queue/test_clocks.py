@@ -18,7 +18,7 @@ from crmhub.helpers.create_lead import CreateLead
 from crmhub.hub import Hub
 from crmhub.operators.actions.correct_action import correct
 from crmhub.operators.alerts import outbox
-from crmhub.queue import clock_jumps
+from crmhub.queue import accepting, claiming, clock_jumps
 from crmhub.queue.leases import Leases
 from crmhub.queue.models import Entry, Outcome
 from crmhub.secrets import EncryptionKey
@@ -29,6 +29,7 @@ from tests.clients import TESTS, Client
 from tests.clocks import Clocks
 from tests.fakes import FAKE, LATE, FakeCrm, adapters, fake_client
 from tests.own_databases import KINDS, empty, own_database
+from tests.queue.outcomes import finish, open_circuit
 from tests.queue.working import change, hurry, rows, soon, states, try_due, work_off, working
 
 HOUR = 3600
@@ -92,16 +93,19 @@ def queue(hub: Hub, client: Client, *names: str) -> None:
     """Queue the leads of persons with these names."""
     for name in names:
         action = CreateLead(name, f"{name} Lee", f"{name}@x.org", "")
-        hub.journal.accept(
+        accepting.accept(
+            hub.database,
             client.account,
-            lambda tx, action=action: action.enter(tx, client.account),
+            lambda tx, action=action: action.enter(
+                tx, client.account, action.mapped(client.account)
+            ),
             lease_s=5,
             now=False,
         )
 
 
 def claim(hub: Hub, client: Client) -> list[Entry]:
-    return hub.journal.claim(*here(client), most=10, lease_s=60)
+    return claiming.claim(hub.database, *here(client), most=10, lease_s=60)
 
 
 def deal(client: Client, **properties: str) -> Any:
@@ -143,7 +147,7 @@ def test_a_caller_in_its_turn_takes_no_action_over(hub: Hub, bot: Client, clocks
     queue(hub, bot, "ann")
     (first,) = claim(hub, bot)
     clocks.set(HOUR)
-    assert hub.journal.claim(*here(bot), most=1, lease_s=60, only=first.id) == []
+    assert claiming.claim(hub.database, *here(bot), most=1, lease_s=60, only=first.id) == []
 
 
 @pytest.mark.parametrize("seen", [True, False], ids=["while a worker runs", "before one begins"])
@@ -154,7 +158,7 @@ def test_a_clock_that_was_set_back_holds_up_neither_what_waits_nor_what_the_dead
     claim(hub, bot)
     queue(hub, bot, "ben", "cyd")
     change(hub, bot, "run_at = run_at + 5000 where state = 'queued'")
-    hub.journal.open_circuit(bot.account, "away")
+    open_circuit(hub, bot.account, "away")
     hub.database.transact(lambda tx: outbox.add(tx, "a", {}))
     with hub.leases.hold(*here(bot), "k", seconds=60, patience=0):
         if seen:
@@ -177,7 +181,7 @@ def test_a_worker_that_begins_leaves_what_waits_alone_where_no_clock_was_set(
 ) -> None:
     crm.failure = Unavailable("no route", retry_after=HOUR)
     lead(bot)
-    hub.journal.open_circuit(bot.account, "away")
+    open_circuit(hub, bot.account, "away")
     hub.database.transact(lambda tx: outbox.add(tx, "a", {}))
     with hub.leases.hold(*here(bot), "k", seconds=60, patience=0):
         assert clock_jumps.set_back_ms(hub.database) == 0
@@ -252,7 +256,7 @@ def test_what_was_said_before_a_clock_was_set_stands_over_nothing_newer(
     hub: Hub, bot: Client, crm: FakeCrm, clocks: Clocks, by: int
 ) -> None:
     known(bot)
-    hub.journal.open_circuit(bot.account, "away")
+    open_circuit(hub, bot.account, "away")
     set_city(bot, "Rome")
     clocks.set(by)
     set_city(bot, "Oslo")
@@ -265,7 +269,7 @@ def test_a_value_that_is_corrected_after_a_clock_was_set_is_the_newest(
     hub: Hub, bot: Client, crm: FakeCrm, clocks: Clocks, by: int
 ) -> None:
     known(bot)
-    hub.journal.open_circuit(bot.account, "away")
+    open_circuit(hub, bot.account, "away")
     set_city(bot, "Rom")
     crm.failure = Rejected([], "no such city")
     hurry(hub, bot)
@@ -343,7 +347,7 @@ def test_an_attempt_is_dated_by_how_long_it_took(hub: Hub, bot: Client, clocks: 
     failed = Outcome("queued", "Uncertain", doubt=True, counts=True, ms=2000)
     clocks.set(-HOUR)
     ended = time.monotonic() - 10
-    hub.journal.finish(entry, replace(failed, ended=ended), lambda _: None)
+    finish(hub, entry, replace(failed, ended=ended), lambda _: None)
     ((doubt, written),) = rows(hub, bot, "doubt_since, written_at")
     ((tried,),) = rows(hub, bot, "began_at", "action_try")
     now = now_ms() + ROUNDING_MS
@@ -357,7 +361,7 @@ def test_an_attempt_is_dated_by_how_long_it_took(hub: Hub, bot: Client, clocks: 
 def test_a_crm_that_is_back_is_found_to_be_although_a_clock_was_set(
     hub: Hub, bot: Client, crm: FakeCrm, clocks: Clocks, by: int
 ) -> None:
-    hub.journal.open_circuit(bot.account, "away")
+    open_circuit(hub, bot.account, "away")
     assert lead(bot).status_code == 202
     jump(hub, clocks, by)
     work_off(hub, bot, seconds=30)
@@ -405,7 +409,7 @@ def test_what_is_stored_shows_that_a_clock_was_set_back(
 ) -> None:
     queue(hub, bot, "ann")
     claim(hub, bot)
-    hub.journal.open_circuit(bot.account, "away")
+    open_circuit(hub, bot.account, "away")
     with hub.leases.hold(*here(bot), "k", seconds=60, patience=0):
         change(hub, bot, "created_at = 0")
         assert clock_jumps.set_back_ms(hub.database) == 0

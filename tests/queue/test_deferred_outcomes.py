@@ -18,8 +18,8 @@ from crmhub.database.connection import Database, now_ms
 from crmhub.database.drivers import Away
 from crmhub.helpers.create_lead import CreateLead, lease_key
 from crmhub.hub import Hub
+from crmhub.queue import accepting, claiming, outcomes
 from crmhub.queue import deferred_outcomes as module
-from crmhub.queue import outcomes
 from crmhub.queue.deferred_outcomes import Unwritten
 from crmhub.queue.models import Entry, Outcome
 from crmhub.secrets import EncryptionKey
@@ -29,6 +29,7 @@ from tests.api.helpers.helper_calls import known, lead, switch
 from tests.clients import Client
 from tests.fakes import BATCHING, FAKE, FakeCrm, adapters, fake_client
 from tests.own_databases import KINDS, empty, own_database
+from tests.queue.outcomes import finish
 from tests.queue.working import change, rows, soon, states, try_due, working
 
 Full = Callable[[], Any]
@@ -92,7 +93,7 @@ def full(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Full:
                 raise disk_is_full
 
         with monkeypatch.context() as patched:
-            patched.setattr(outcomes, "finish", fail)
+            patched.setattr(outcomes, "_finish_one", fail)
             yield
 
     return full
@@ -123,9 +124,12 @@ def queue(hub: Hub, client: Client, *names: str) -> None:
     """Queue the leads of persons with these names."""
     for name in names:
         action = CreateLead(name, f"{name} Lee", f"{name}@x.org", "")
-        hub.journal.accept(
+        accepting.accept(
+            hub.database,
             client.account,
-            lambda tx, action=action: action.enter(tx, client.account),
+            lambda tx, action=action: action.enter(
+                tx, client.account, action.mapped(client.account)
+            ),
             lease_s=5,
             now=False,
         )
@@ -165,7 +169,7 @@ def test_what_a_worker_could_not_begin_is_given_back_without_a_doubt(
     client, crm = fake_client(app, adapter)
     queue(hub, client, "ann", "ben")
 
-    release, account = hub.journal.release, Worker._load_account
+    release, account = claiming.release, Worker._load_account
     room: list[bool] = []
 
     def when_there_is_room(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -177,7 +181,7 @@ def test_what_a_worker_could_not_begin_is_given_back_without_a_doubt(
         return guarded
 
     monkeypatch.setattr(Worker, "_load_account", when_there_is_room(account))
-    monkeypatch.setattr(hub.journal, "release", when_there_is_room(release))
+    monkeypatch.setattr(claiming, "release", when_there_is_room(release))
     size = 2 if adapter == "batching" else 1
     monkeypatch.setattr(Worker, "_batch_size", lambda *_: size)
     try_due(hub, client)
@@ -196,7 +200,7 @@ def test_who_took_an_action_over_meanwhile_decides(hub: Hub, bot: Client, full: 
         entries: list[Entry] = []
 
         def claim() -> bool:
-            entries.extend(hub.journal.claim(*here(bot), most=1, lease_s=60))
+            entries.extend(claiming.claim(hub.database, *here(bot), most=1, lease_s=60))
             return bool(entries)
 
         # Each repeated write locks the action until it fails; a claim passes over it meanwhile.
@@ -235,9 +239,9 @@ def test_a_worker_takes_over_nothing_before_others_had_time_to_write(
     hub: Hub, bot: Client, crm: FakeCrm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue(hub, bot, "ann")
-    (entry,) = hub.journal.claim(*here(bot), most=1, lease_s=60)
+    (entry,) = claiming.claim(hub.database, *here(bot), most=1, lease_s=60)
     change(hub, bot, "run_at = 0")
-    claim, spare, steps = hub.journal.claim, hub.journal.spare, []
+    claim, spare, steps = claiming.claim, claiming.spare, []
 
     def full_at_first(*args: Any, **options: Any) -> Any:
         if not steps:
@@ -245,14 +249,14 @@ def test_a_worker_takes_over_nothing_before_others_had_time_to_write(
             raise FULL
         return claim(*args, **options)
 
-    def spared() -> None:
-        spare()
-        assert not hub.journal.due().now
+    def spared(database: Database) -> None:
+        spare(database)
+        assert not claiming.due(hub.database).now
         steps.append("spared")
-        assert hub.journal.finish(entry, Outcome("done", "created"), lambda _: None)
+        assert finish(hub, entry, Outcome("done", "created"), lambda _: None)
 
-    monkeypatch.setattr(hub.journal, "claim", full_at_first)
-    monkeypatch.setattr(hub.journal, "spare", spared)
+    monkeypatch.setattr(claiming, "claim", full_at_first)
+    monkeypatch.setattr(claiming, "spare", spared)
     with working(hub):
         soon(lambda: states(hub, bot) == ["done"])
     assert (steps, crm.calls) == (["full", "spared"], [])
@@ -260,10 +264,10 @@ def test_a_worker_takes_over_nothing_before_others_had_time_to_write(
 
 def test_what_the_dead_left_behind_is_spared_for_a_moment_only(hub: Hub, bot: Client) -> None:
     queue(hub, bot, "ann", "ben")
-    hub.journal.claim(*here(bot), most=1, lease_s=60)
+    claiming.claim(hub.database, *here(bot), most=1, lease_s=60)
     change(hub, bot, "run_at = 0 where state = 'running'")
     before = now_ms()
-    hub.journal.spare()
+    claiming.spare(hub.database)
     times = dict(rows(hub, bot, "state, run_at"))
     until, queued_until = times["running"], times["queued"]
     assert (0 < until - before < 60_000, queued_until <= before) == (True, True)
@@ -280,9 +284,9 @@ def test_nothing_more_is_begun_while_much_is_unwritten(
         assert (sorted(states(hub, bot)), crm.calls) == (["queued", "running"], calls)
         with working(hub):
             # It has looked, and begun nothing.
-            looked = hub.journal.due
+            looked = claiming.due
             looks: list[int] = []
-            monkeypatch.setattr(hub.journal, "due", lambda: looks.append(1) or looked())
+            monkeypatch.setattr(claiming, "due", lambda db: looks.append(1) or looked(db))
             soon(lambda: len(looks) > 1)
             assert (sorted(states(hub, bot)), crm.calls) == (["queued", "running"], calls)
     with working(hub):

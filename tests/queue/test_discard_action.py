@@ -22,6 +22,7 @@ from crmhub.operators.actions import (
 )
 from crmhub.operators.actions.action_queries import Wanted
 from crmhub.operators.actions.discard_action import discard, discard_one
+from crmhub.queue import accepting, claiming, ended_actions
 from crmhub.queue.models import Entry, New
 from tests.api.helpers.helper_calls import CREATE_DEAL, known, total
 from tests.clients import TESTS, Client
@@ -33,7 +34,9 @@ WHY = "sent by mistake"
 def put(hub: Hub, client: Client, state: str, behind: str = "", person: str = "p") -> str:
     """Accept an action that is in this state, and return its id."""
     new = New("createDeal", person, "hub-1", {"contact_id": "hub-1", "properties": {}})
-    id = hub.journal.accept(client.account, lambda _: new, lease_s=60, now=False).action_id
+    id = accepting.accept(
+        hub.database, client.account, lambda _: new, lease_s=60, now=False
+    ).action_id
     ended = None if state in ("queued", "running") else now_ms()
     change(
         hub,
@@ -152,15 +155,19 @@ def test_of_a_retry_and_a_discard_at_once_one_happens(hub: Hub, client: Client) 
 def test_what_a_worker_has_just_taken_is_not_discarded(hub: Hub, client: Client) -> None:
     put(hub, client, "queued")
     of_connection = (client.account.id, client.account.connection.id)
-    (entry,) = hub.journal.claim(*of_connection, most=1, lease_s=60)
+    (entry,) = claiming.claim(hub.database, *of_connection, most=1, lease_s=60)
     with pytest.raises(Conflict, match="in progress"):
         discard_one(hub.database, entry.id, reason=WHY, by=TESTS)
 
 
 def test_who_lost_the_lease_creates_nothing_of_a_discarded_action(hub: Hub, client: Client) -> None:
     action = CreateDeal(known(client), {"dealname": "Late"})
-    accepted = hub.journal.accept(
-        client.account, lambda tx: action.enter(tx, client.account), lease_s=60, now=True
+    accepted = accepting.accept(
+        hub.database,
+        client.account,
+        lambda tx: action.enter(tx, client.account, action.mapped(client.account)),
+        lease_s=60,
+        now=True,
     )
     slow = accepted.entry
     assert isinstance(slow, Entry)
@@ -171,7 +178,10 @@ def test_who_lost_the_lease_creates_nothing_of_a_discarded_action(hub: Hub, clie
         it=slow.id,
     )
     discard_one(hub.database, slow.id, reason=WHY, by=TESTS)
-    assert attempt(hub, client.account, slow, action, waits=False).done is None
+    assert (
+        attempt(hub, client.account, slow, action, action.mapped(client.account), waits=False)
+        is None
+    )
     assert total(client, "deals") == 0
     assert states(hub, client)[-1] == "discarded"
 
@@ -211,5 +221,5 @@ def test_a_discarded_lead_leaves_nobody_to_change(hub: Hub, client: Client) -> N
 
 def test_discarded_actions_are_forgotten_like_all_that_ended(hub: Hub, client: Client) -> None:
     put(hub, client, "discarded"), put(hub, client, "dead", person="q")
-    hub.journal.forget(before=now_ms() + 60_000, most=1_000_000)
+    ended_actions.forget(hub.database, before=now_ms() + 60_000, most=1_000_000)
     assert states(hub, client) == ["dead"]

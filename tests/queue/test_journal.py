@@ -13,12 +13,14 @@ from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import Semantic
 from crmhub.hub import Hub
 from crmhub.properties.kinds import CONTACTS
+from crmhub.queue import accepting, claiming, ended_actions, outages
 from crmhub.queue.models import Accepted, Entry, New, Outcome, earliest_id
 from crmhub.queue.schedule import DELAYS_S
 from crmhub.records import marks
 from crmhub.settings import Settings
 from tests.clients import Client
 from tests.processes import start
+from tests.queue import outcomes as recorded
 from tests.queue.callers import Caller
 from tests.queue.working import change, hurry, rows, states
 
@@ -36,7 +38,9 @@ def accept(hub: Hub, client: Client) -> Accept:
         action = New(
             **{"kind": "createDeal", "hub_id": "hub-1", "request": {}, **new}, person=person
         )
-        return hub.journal.accept(client.account, lambda _: action, lease_s=60, now=now, key=key)
+        return accepting.accept(
+            hub.database, client.account, lambda _: action, lease_s=60, now=now, key=key
+        )
 
     return accept
 
@@ -47,12 +51,12 @@ def taken(accepted: Accepted) -> Entry:
 
 
 def finish(hub: Hub, entry: Entry, outcome: Outcome) -> bool:
-    return hub.journal.finish(entry, outcome, lambda _: None)
+    return recorded.finish(hub, entry, outcome, lambda _: None)
 
 
 def claim(hub: Hub, client: Client, **options: Any) -> list[Entry]:
     options = {"most": 10, "lease_s": 60.0, **options}
-    return hub.journal.claim(client.account.id, client.account.connection.id, **options)
+    return claiming.claim(hub.database, client.account.id, client.account.connection.id, **options)
 
 
 def claimed(hub: Hub, client: Client) -> list[str]:
@@ -72,7 +76,7 @@ def test_an_action_runs_ends_and_keeps_what_was_tried(
     assert (state, lease) == ("done", None)
     assert finished_at <= now_ms() + 2
     assert rows(hub, client, "number, outcome, ms", "action_try") == [(1, "created", 12)]
-    assert hub.journal.result(client.account.id, entry.id) == DONE.result
+    assert ended_actions.result(hub.database, client.account.id, entry.id) == DONE.result
 
 
 def test_what_nobody_may_try_now_is_queued_and_due(
@@ -89,7 +93,7 @@ def test_what_prepare_refuses_is_not_in_the_journal(hub: Hub, client: Client) ->
         raise Semantic("no")
 
     with pytest.raises(Semantic):
-        hub.journal.accept(client.account, refuse, lease_s=60, now=True)
+        accepting.accept(hub.database, client.account, refuse, lease_s=60, now=True)
     assert states(hub, client) == []
 
 
@@ -191,10 +195,10 @@ def test_whose_lease_is_lost_writes_nothing(
 ) -> None:
     beside: list[str] = []
     for outcome in (DONE, FAILED, replace(DONE, state="dead"), AWAY):
-        assert not hub.journal.finish(lost[0], outcome, lambda _: beside.append("written"))
+        assert not recorded.finish(hub, lost[0], outcome, lambda _: beside.append("written"))
     assert (beside, rows(hub, client, "number", "action_try")) == ([], [])
     assert states(hub, client) == ["running"]
-    assert hub.journal.outage_reason(client.account) == ""
+    assert outages.outage_reason(hub.database, client.account) == ""
 
 
 def test_who_took_an_action_over_decides_and_knows_of_the_doubt(
@@ -360,7 +364,7 @@ def test_what_ended_long_ago_is_forgotten_and_what_is_dead_stays(
         finish(hub, entry, replace(DONE, state=state))
     accept("s", now=False)
     hub.database.transact(lambda tx: marks.close(tx, account_id, [earliest_id(0), "~"]))
-    hub.journal.forget(before=now_ms() + 60_000, most=1_000_000)
+    ended_actions.forget(hub.database, before=now_ms() + 60_000, most=1_000_000)
     assert sorted(states(hub, client)) == ["dead", "queued"]
     assert len(rows(hub, client, "number", "action_try")) == 1
     # A dead one may be tried again, and what was erased may be under way.
@@ -371,7 +375,7 @@ def test_what_is_brought_back_while_it_is_forgotten_stays(
     hub: Hub, client: Client, accept: Accept
 ) -> None:
     # Other tests have left actions that ended, too.
-    hub.journal.forget(before=now_ms() + 60_000, most=1_000_000)
+    ended_actions.forget(hub.database, before=now_ms() + 60_000, most=1_000_000)
     refused = taken(accept())
     finish(hub, refused, replace(DONE, state="refused"))
     with ThreadPoolExecutor(1) as pool:
@@ -381,7 +385,7 @@ def test_what_is_brought_back_while_it_is_forgotten_stays(
                 "update action set state = 'queued' where account_id = :account and id = :id",
                 {"account": refused.account_id, "id": refused.id},
             )
-            forgotten = pool.submit(hub.journal.forget, before=now_ms() + 60_000)
+            forgotten = pool.submit(ended_actions.forget, hub.database, before=now_ms() + 60_000)
             wait([forgotten], timeout=1)
             return forgotten
 
@@ -406,11 +410,11 @@ def until(hub: Hub, client: Client) -> float:
 
 @pytest.mark.usefixtures("away")
 def test_an_outage_lets_the_whole_connection_wait(hub: Hub, client: Client, accept: Accept) -> None:
-    assert hub.journal.outage_reason(client.account) == "it is away"
+    assert outages.outage_reason(hub.database, client.account) == "it is away"
     accepted = accept("q")
     assert (accepted.entry, accepted.behind) == (None, False)
     assert claim(hub, client) == []
-    mine = [one for one in hub.journal.due().now if one[0] == client.account.id]
+    mine = [one for one in claiming.due(hub.database).now if one[0] == client.account.id]
     assert mine == []
 
 
@@ -425,7 +429,7 @@ def test_one_at_a_time_finds_out_whether_a_crm_is_back(
     assert claim(hub, client) == []
     assert accept("s").entry is None
     finish(hub, probes[0], DONE)
-    assert hub.journal.outage_reason(client.account) == ""
+    assert outages.outage_reason(hub.database, client.account) == ""
     assert len(claim(hub, client)) == 3
 
 
@@ -485,7 +489,7 @@ def test_a_throttled_connection_waits_as_long_as_asked_and_is_not_away(
 ) -> None:
     throttled = Outcome("queued", "Throttled", "slower", wait_s=7, throttled=True)
     finish(hub, taken(accept()), throttled)
-    assert hub.journal.outage_reason(client.account) == ""
+    assert outages.outage_reason(hub.database, client.account) == ""
     assert 5 < until(hub, client) <= 7
     assert accept("q").entry is None
     hurry(hub, client)

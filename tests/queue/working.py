@@ -10,6 +10,7 @@ from typing import Any
 
 from crmhub.database.connection import now_ms
 from crmhub.hub import Hub
+from crmhub.queue import claiming
 from crmhub.worker import Worker
 from tests.clients import Client
 
@@ -60,7 +61,7 @@ def end_leases(hub: Hub, client: Client) -> None:
 def try_due(hub: Hub, client: Client, *, threads: int = 8) -> None:
     """Let a worker try once, here and now, what is due of an account."""
     worker = Worker(hub, threads=threads)
-    for here in hub.journal.due().now:
+    for here in claiming.due(hub.database).now:
         if here[0] == client.account.id:
             for job in worker._claim_jobs(here, threads):
                 worker._running[here] += 1

@@ -21,6 +21,7 @@ from crmhub.hub import Hub
 from crmhub.identity import contact_names, possible_duplicates
 from crmhub.identity.possible_duplicates import Pair
 from crmhub.properties.kinds import CONTACTS
+from crmhub.queue.outages import outage_reason
 from crmhub.records.merging import combined
 from crmhub.records.writing import Record
 
@@ -305,7 +306,7 @@ def _titles_in_crm(hub: Hub, account: Account, ids: Sequence[str]) -> dict[str, 
         names = contact_names.names_of(db, keys)
     titles = {keys[key]: _words(name.title, name.detail) for key, name in names.items()}
     unknown = [id for id in ids if id not in titles][:_MOST_ASKED]
-    if not unknown or hub.journal.outage_reason(account):
+    if not unknown or outage_reason(hub.database, account):
         return titles
 
     def read(crm: Adapter) -> None:
@@ -329,7 +330,7 @@ def _ask_crm(hub: Hub, account: Account, pair: Pair) -> tuple[Side, Side]:
     If the CRM cannot be read, both results have an `error`. For a contact that was merged in the
     CRM, the CRM may return another id than the pair has.
     """
-    error = hub.journal.outage_reason(account)
+    error = outage_reason(hub.database, account)
     if not error:
         try:
             return ask(hub, account, lambda crm: (_get(crm, pair.one), _get(crm, pair.other)))

@@ -11,12 +11,14 @@ import pytest
 from crmhub.database.connection import now_ms
 from crmhub.hub import Hub
 from crmhub.operators.actions import retry_action
+from crmhub.queue import accepting
 from crmhub.queue.models import Accepted, New, new_id
 from crmhub.records.search.filters import iso
 from tests.admin import Admin, open_admin
 from tests.api.helpers.helper_calls import known
 from tests.api.refusals import refused
 from tests.clients import TESTS, Client
+from tests.queue.outcomes import open_circuit
 from tests.queue.working import change, rows, states, work_off
 
 # Decided before any record is read or written: one database will do.
@@ -44,7 +46,7 @@ def queue(hub: Hub, client: Client, n: int = 1) -> list[str]:
     def accept(i: int) -> Accepted:
         new = New("createLead", "p", "hub-1", {"token": f"t{i}"})
         options = {"lease_s": 30, "wait_s": 600}
-        return hub.journal.accept(client.account, lambda _tx: new, now=False, **options)
+        return accepting.accept(hub.database, client.account, lambda _tx: new, now=False, **options)
 
     return [accept(i).action_id for i in range(n)]
 
@@ -206,7 +208,7 @@ def test_an_action_that_is_not_there_is_404(admin: Admin) -> None:
 def test_what_waits_with_its_crm_is_tried_with_it(hub: Hub, admin: Admin, client: Client) -> None:
     (id,) = queue(hub, client)
     change(hub, client, "run_at = :now", now=now_ms())
-    hub.journal.open_circuit(client.account, "no route", "Unavailable")
+    open_circuit(hub, client.account, "no route", "Unavailable")
     with hub.database.reading() as connection:
         until = connection.scalar(
             "select until from outage where account_id = :account", {"account": client.account.id}

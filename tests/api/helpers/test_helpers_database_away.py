@@ -16,8 +16,8 @@ from benchmarks.places import administer
 from crmhub.api.helpers import answers
 from crmhub.api.http.reading import ARRIVED
 from crmhub.database.drivers import Away
+from crmhub.helpers import dispatch
 from crmhub.hub import Hub
-from crmhub.queue.journal import Journal
 from tests import databases
 from tests.api.helpers.helper_calls import (
     BODIES,
@@ -84,7 +84,7 @@ def test_what_was_written_down_without_a_word_is_carried_out_once(
 ) -> None:
     body = body_for(client, path)
     switch(app, client, deadline_s=1)
-    accept, cut = Journal.accept, iter([True])
+    accept, cut = dispatch.accept, iter([True])
 
     def cut_off(*args: Any, **kwargs: Any) -> Any:
         accepted = accept(*args, **kwargs)
@@ -92,7 +92,7 @@ def test_what_was_written_down_without_a_word_is_carried_out_once(
             raise Away("The database cannot be reached.")
         return accepted
 
-    monkeypatch.setattr(Journal, "accept", cut_off)
+    monkeypatch.setattr(dispatch, "accept", cut_off)
     assert client.helper(path, body).status_code == 202
     # Nobody works on what was written down: its lease has to end first.
     end_leases(hub, client)
@@ -113,7 +113,7 @@ def test_who_has_waited_long_enough_is_told(
         tries += 1
         raise Away("The database cannot be reached.")
 
-    monkeypatch.setattr(Journal, "accept", away)
+    monkeypatch.setattr(dispatch, "accept", away)
     began = time.monotonic()
     answer = lead(client)
     assert refused(answer, 503) == "The database cannot be reached."

@@ -23,6 +23,7 @@ from tests.api.helpers.helper_calls import (
 )
 from tests.clients import TESTS, Client
 from tests.fakes import FAKE, adapters, fake_client, hubspot_client
+from tests.queue.outcomes import open_circuit
 from tests.queue.working import rows
 
 Json = Any
@@ -147,7 +148,7 @@ def test_an_unknown_place_of_a_waiting_deal_is_refused_by_remembered_pipelines(
         client = hubspot_client(app, fake)
         contact_id = known(client)
         assert create(client, CREATE_DEAL, contact_id, dealname="A").status_code == 200
-        hub.journal.open_circuit(client.account, "no route", "Unavailable")
+        open_circuit(hub, client.account, "no route", "Unavailable")
         for place, names in (
             ({"dealstage": "won"}, '"closedwon" (Closed Won)'),
             ({"dealstage": "won", "pipeline": "default"}, '"closedwon" (Closed Won)'),
