@@ -155,7 +155,12 @@ class Catalogues:
             tx.hold(account_id, exclusive=True)
             return work(tx, load(tx, account_id, kind))
 
-        result = self._database.transact(locked_work)
+        try:
+            result = self._database.transact(locked_work)
+        except BaseException:
+            # The cache may have what was rolled back.
+            self._drop(account_id, kind)
+            raise
         self._database.after_commit(lambda: self._drop(account_id, kind))
         return result
 

@@ -25,7 +25,7 @@ from crmhub.database.drivers import Deadlocked, HeldUp
 from crmhub.database.statements import Statement, param
 from crmhub.database.tables import record_count
 from crmhub.database.write_batcher import WriteBatcher
-from crmhub.errors import BadRequest, Conflict, NotFound, Semantic, listed
+from crmhub.errors import BadRequest, Conflict, LimitExceeded, NotFound, Semantic, listed
 from crmhub.properties import catalogue as catalogues
 from crmhub.properties.catalogue import Catalogue, Catalogues
 from crmhub.properties.definitions import Property
@@ -39,7 +39,6 @@ from crmhub.properties.validation import (
 )
 from crmhub.records import (
     associations,
-    batch_choice,
     marks,
     merging,
     partial_batches,
@@ -51,7 +50,7 @@ from crmhub.records.associations import Links
 from crmhub.records.ids import Ids
 from crmhub.records.index import unique_key
 from crmhub.records.merging import Merge, Undo
-from crmhub.records.partial_batches import Outcome, PartialBatch, Written
+from crmhub.records.partial_batches import Outcome, P, Written
 from crmhub.records.record_events import LinkChange
 from crmhub.records.search.cursor import Cursor, unseal
 from crmhub.records.search.filters import Condition, parse
@@ -396,48 +395,73 @@ class RecordStore:
 
         All are stored in one transaction. If nothing is wrong, this is the same as `create`.
         """
-        with suppress(*batch_choice.REFUSALS):
+        with suppress(*partial_batches.REFUSALS):
             created = self.create(account, kind, inputs)
             return Outcome([Written(i, record, True) for i, record in enumerate(created)])
-        ids = self._ids.take(account.id, kind.code, len(inputs))
-        names = {name for each in inputs for name in each.properties}
-        batch = partial_batches.Creation(account, kind, ids, inputs)
-        return self._write_valid(account, kind, names, batch)
+        return self._write_each(
+            account, kind, inputs, lambda new: (self.create(account, kind, [new])[0], True)
+        )
 
     def update_valid(self, account: Account, kind: Kind, changes: Sequence[Change]) -> Outcome:
         """Make the valid ones of these changes; return them and an error for each of the others.
 
         All are stored in one transaction. If nothing is wrong, this is the same as `update`.
         """
-        with suppress(*batch_choice.REFUSALS):
+        with suppress(*partial_batches.REFUSALS):
             updated = self.update(account, kind, changes)
             return Outcome([Written(i, record, False) for i, record in enumerate(updated)])
-        names = {name for each in changes for name in each.properties}
-        batch = partial_batches.Update(account, kind, changes)
-        return self._write_valid(account, kind, names, batch)
+        return self._write_each(
+            account, kind, changes, lambda each: (self.update(account, kind, [each])[0], False)
+        )
 
     def upsert_valid(self, account: Account, kind: Kind, inputs: Sequence[Upsert]) -> Outcome:
         """Store the valid ones of these upserts; return them and an error for each of the others.
 
         All are stored in one transaction. If nothing is wrong, this is the same as `upsert`.
         """
-        with suppress(*batch_choice.REFUSALS):
+        with suppress(*partial_batches.REFUSALS):
             done = self.upsert(account, kind, inputs)
             return Outcome([Written(i, record, new) for i, (record, new) in enumerate(done)])
-        ids = self._ids.take(account.id, kind.code, len(inputs))
-        names = {name for each in inputs for name in each.properties}
-        batch = partial_batches.Upserting(account, kind, ids, inputs)
-        return self._write_valid(account, kind, names, batch)
+        return self._write_each(
+            account, kind, inputs, lambda each: self.upsert(account, kind, [each])[0]
+        )
 
-    def _write_valid(
-        self, account: Account, kind: Kind, names: Iterable[str], batch: PartialBatch[T]
+    def _write_each(
+        self,
+        account: Account,
+        kind: Kind,
+        inputs: Sequence[P],
+        write: Callable[[P], tuple[Record, bool]],
     ) -> Outcome:
-        for _ in range(_TRIES):
-            # After the examination another caller took what an input needs: examine again.
-            with suppress(*batch_choice.REFUSALS):
-                return self._write(account, kind, names, batch.check, batch.write)
-        # Under the account's exclusive lock nobody can.
-        return self._write(account, kind, names, batch.check, batch.write, tries=0)
+        created: set[int] = set()
+        quota = account.plan.quotas.get(kind.name)
+
+        def write_once(each: P, paths: dict[int, str]) -> tuple[Record, bool]:
+            def work(_tx: Connection) -> tuple[Record, bool]:
+                record, is_new = write(each)
+                if record.id in created and isinstance(each, Upsert):
+                    same = (each.path, each.property_name, record.id)
+                    raise writing.duplicate_values(kind, [same])
+                if record.id in paths:
+                    same_record = writing.same_as(paths[record.id])
+                    raise BadRequest(f"{each.path}id: {same_record}")
+                return record, is_new
+
+            try:
+                record, is_new = self.database.transact(work)
+            except LimitExceeded:
+                raise LimitExceeded(
+                    f"{each.path.rstrip('.')}: the plan allows {quota} {kind.name}, and no more"
+                    " can be stored. Archive some, or ask the operator for a larger plan."
+                ) from None
+            if is_new:
+                created.add(record.id)
+            return record, is_new
+
+        # Under the account's exclusive lock no other writer can cause a deadlock.
+        return self.catalogues.edit(
+            account.id, kind, lambda _tx, _known: partial_batches.write_each(inputs, write_once)
+        )
 
     def archive(
         self,

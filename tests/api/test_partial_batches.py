@@ -13,7 +13,6 @@ from crmhub.bounds import MAX_KEPT_ANSWER_BYTES
 from crmhub.database.drivers import Deadlocked
 from crmhub.errors import Unavailable
 from crmhub.hub import Hub
-from crmhub.records import store as stores
 from crmhub.records import writing
 from tests.api.refusals import refused
 from tests.catalogue_properties import define
@@ -254,15 +253,6 @@ def test_an_update_stores_the_good_changes(client: Client, resource: str) -> Non
     assert errors[1]["message"] == "inputs[3].id: the same record as inputs[0].id; send each once."
 
 
-def test_unique_values_are_swapped_beside_a_refused_change(client: Client) -> None:
-    a, b, c, d = (client.make(email=f"{n}@example.com") for n in "abcd")
-    swaps = [(a, "b"), (b, "a"), (c, "d")]
-    changes: Any = [{"id": id, "properties": {"email": f"{n}@example.com"}} for id, n in swaps]
-    results, errors = stored(client, "update", changes)
-    assert [each["properties"]["email"][0] for each in results] == ["b", "a"]
-    assert brief(errors) == [(2, "ConflictError", d)]
-
-
 def test_a_refused_change_keeps_its_value_from_the_others(client: Client) -> None:
     a, b, c, d = (client.make(email=f"{n}@example.com") for n in "abcd")
     changes: Any = [
@@ -335,44 +325,6 @@ def test_upserts_at_once_make_each_record_once(client: Client, app: flask.Flask)
     assert [len(body["results"]) for body in bodies] == [20] * 4
     assert sum(each["new"] for body in bodies for each in body["results"]) == 20
     assert total(client) == 20
-
-
-def test_what_another_caller_takes_meanwhile_is_examined_again(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each attempt but that under the exclusive lock finds a value taken since its examination."""
-    create, attempts = writing.create, []
-
-    def create_late(tx: Any, catalogue: Any, *args: Any, **kwargs: Any) -> Any:
-        attempts.append(1)
-        if len(attempts) <= stores._TRIES:
-            raise writing.duplicate_values(catalogue.kind, [("", "email", 1)])
-        return create(tx, catalogue, *args, **kwargs)
-
-    monkeypatch.setattr(writing, "create", create_late)
-    results, errors = stored(client, "create", [email("a"), email("b"), item(no="x")])
-    assert len(attempts) == stores._TRIES + 1
-    assert len(results) == 2
-    assert brief(errors) == [(2, "SemanticError", None)]
-
-
-def test_a_batch_with_a_bad_input_is_one_transaction(
-    client: Client, app: flask.Flask, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hub: Hub = app.extensions["crmhub"]
-    client.make(email="7@example.com")
-    client.make()  # the process has a block of ids now
-    begun: list[Any] = []
-    transact = hub.database.transact
-    monkeypatch.setattr(
-        hub.database,
-        "transact",
-        lambda work, **kwargs: begun.append(work) or transact(work, **kwargs),
-    )
-    results, _ = stored(client, "create", [email(f"{n}") for n in range(100)])
-    assert len(results) == 99
-    # The batch as a whole, which is rolled back; the good inputs; at most a block of ids for each.
-    assert len(begun) <= 4
 
 
 def test_a_database_fault_stores_nothing(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import orjson
 from crmhub.api.http.answers import record_shown
 from crmhub.api.http.authentication import account, hub
 from crmhub.properties.kinds import Kind
-from crmhub.records.batch_choice import Refusal
+from crmhub.records.partial_batches import Refusal
 
 # Bytes of JSON. 100 errors of this length, or records without values, are shorter than 64 KiB.
 _LONGEST_MESSAGE = 500
