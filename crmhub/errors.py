@@ -140,3 +140,9 @@ def listed(problems: Sequence[tuple[str, str]]) -> str:
     shown = "; ".join(f"{where}: {what}" if where else what for where, what in problems[:_SHOWN])
     hidden = len(problems) - _SHOWN
     return f"{shown}; and {hidden} more" if hidden > 0 else shown
+
+
+def shortened(text: str, room: int = 60) -> str:
+    """Return a caller's text for use in a message: at most `room` characters, all printable."""
+    cut = text if len(text) <= room else text[:room] + "…"
+    return cut if cut.isprintable() else "".join(c if c.isprintable() else "�" for c in cut)

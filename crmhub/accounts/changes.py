@@ -16,9 +16,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crmhub.accounts import crm_definitions, keys
+from crmhub.accounts import keys
 from crmhub.accounts.accounts import CLIENT_ID, Account, load_by_id
-from crmhub.accounts.field_maps import FieldMap
 from crmhub.accounts.plans import Plan
 from crmhub.accounts.switches import read_switches
 from crmhub.accounts.webhook_ids import ALIAS_FORM, is_alias, issue, set_alias
@@ -107,7 +106,7 @@ def open_account(
     if plan not in plans:
         raise Semantic(f"plan: {_unknown_plan(plan, plans)}.")
     account_id = _insert(tx, name=name, client_id=client_id, plan=plan)
-    _connect(tx, account_id, 1, adapter, {}, "")
+    insert_connection(tx, account_id, 1, adapter, {}, "")
     account = load_by_id(tx, account_id, plans)
     issued = IssuedIds(
         api_key=keys.create(tx, account_id).api_key,
@@ -190,7 +189,7 @@ def _unknown_plan(plan: Any, plans: Mapping[str, Plan]) -> str:
     return f"there is no plan {plan!r}; known are {', '.join(sorted(plans))}"
 
 
-def _connect(
+def insert_connection(
     tx: Connection,
     account_id: int,
     connection_id: int,
@@ -199,6 +198,7 @@ def _connect(
     credentials: str,
     crm_account: str = "",
 ) -> None:
+    """Insert a connection of an account; `credentials` are encrypted."""
     tx.run(
         _CONNECT,
         {
@@ -216,9 +216,6 @@ def _connect(
 # --- changing --------------------------------------------------------------------------------
 
 _IS_ACCOUNT = _account.id == param("account_id")
-_IS_CONNECTION = sa.and_(
-    _connection.account_id == param("account_id"), _connection.id == param("id")
-)
 _LOCK = Statement(sa.select(_account.id).where(_IS_ACCOUNT).with_for_update())
 _SET_SWITCHES = Statement(
     sa.update(tables.account)
@@ -228,20 +225,6 @@ _SET_SWITCHES = Statement(
         name=sa.func.coalesce(param("name"), _account.name),
         plan=sa.func.coalesce(param("plan"), _account.plan),
     )
-)
-_CONFIGURE = Statement(
-    sa.update(tables.connection)
-    .where(_IS_CONNECTION)
-    .values(params("settings", "credentials", "crm_account"))
-)
-_NEWEST_CONNECTION = Statement(
-    sa.select(sa.func.max(_connection.id)).where(_connection.account_id == param("account_id"))
-)
-_SET_CONNECTION = Statement(
-    sa.update(tables.account).where(_IS_ACCOUNT).values(params("connection_id"))
-)
-_SET_FIELD_MAP = Statement(
-    sa.update(tables.connection).where(_IS_CONNECTION).values(params("field_map"))
 )
 _DISABLE = Statement(
     sa.update(tables.account)
@@ -294,54 +277,6 @@ def set_switches(
 
 
 _BESIDE = ("name", "plan", "portal_alias")
-
-
-def set_adapter(
-    tx: Connection,
-    account_id: int,
-    *,
-    adapter: str,
-    settings: Mapping[str, str],
-    credentials: str,
-    crm_account: str,
-    plans: Mapping[str, Plan],
-) -> Account:
-    """Store the adapter of an account, with its settings and encrypted credentials.
-
-    `crm_account` is the account in the CRM to which the credentials belong, "" if not known.
-
-    If `adapter` differs from the present adapter, a new connection is created, so that no id of the
-    former CRM is used again. The values are not checked here: call `accounts.connections.configure`
-    for that. Return the changed account.
-    """
-    account = locked(tx, account_id, plans)
-    if adapter == account.connection.adapter:
-        crm_definitions.forget(tx, account_id, account.connection.id)
-        tx.run(
-            _CONFIGURE,
-            {
-                "account_id": account_id,
-                "id": account.connection.id,
-                "settings": json.dumps(dict(settings)),
-                "credentials": credentials,
-                "crm_account": crm_account,
-            },
-        )
-    else:
-        connection_id = tx.scalar(_NEWEST_CONNECTION, {"account_id": account_id}) + 1
-        _connect(tx, account_id, connection_id, adapter, settings, credentials, crm_account)
-        tx.run(_SET_CONNECTION, {"account_id": account_id, "connection_id": connection_id})
-    return load_by_id(tx, account_id, plans)
-
-
-def set_field_map(
-    tx: Connection, account_id: int, field_map: FieldMap, plans: Mapping[str, Plan]
-) -> Account:
-    """Store the field map of the account's present connection; return the account."""
-    account = locked(tx, account_id, plans)
-    connection = {"account_id": account_id, "id": account.connection.id}
-    tx.run(_SET_FIELD_MAP, connection | {"field_map": field_map.to_json()})
-    return load_by_id(tx, account_id, plans)
 
 
 def disable(tx: Connection, account_id: int) -> None:

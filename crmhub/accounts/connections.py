@@ -8,13 +8,15 @@ from dataclasses import replace
 
 import sqlalchemy as sa
 
-from crmhub.accounts import past_connections
-from crmhub.accounts.accounts import Account, ConnectionInfo
-from crmhub.accounts.changes import locked, set_adapter, set_field_map
+from crmhub.accounts import crm_definitions, past_connections
+from crmhub.accounts.accounts import Account, ConnectionInfo, load_by_id
+from crmhub.accounts.changes import insert_connection, locked
+from crmhub.accounts.field_maps import FieldMap
 from crmhub.accounts.plans import Plan
 from crmhub.adapter import Adapter, BadConfig, configured
+from crmhub.database import tables
 from crmhub.database.connection import Connection
-from crmhub.database.statements import Statement, param
+from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import outage
 from crmhub.errors import Semantic
 from crmhub.secrets import SealBroken, Vault
@@ -25,6 +27,27 @@ _END_OUTAGE = Statement(
         outage.c.account_id == param("account_id"),
         outage.c.connection_id == param("connection_id"),
     )
+)
+_account = tables.account.c
+_connection = tables.connection.c
+_IS_CONNECTION = sa.and_(
+    _connection.account_id == param("account_id"), _connection.id == param("id")
+)
+_CONFIGURE = Statement(
+    sa.update(tables.connection)
+    .where(_IS_CONNECTION)
+    .values(params("settings", "credentials", "crm_account"))
+)
+_NEWEST_CONNECTION = Statement(
+    sa.select(sa.func.max(_connection.id)).where(_connection.account_id == param("account_id"))
+)
+_SET_CONNECTION = Statement(
+    sa.update(tables.account)
+    .where(_account.id == param("account_id"))
+    .values(params("connection_id"))
+)
+_SET_FIELD_MAP = Statement(
+    sa.update(tables.connection).where(_IS_CONNECTION).values(params("field_map"))
 )
 
 
@@ -155,3 +178,53 @@ def _stored(
         if {one.name for one in adapter.settings if one.secret and not one.kept} <= given.keys():
             return {}
         raise Semantic(f"{exc} Give every secret of the adapter again.") from exc
+
+
+def set_adapter(
+    tx: Connection,
+    account_id: int,
+    *,
+    adapter: str,
+    settings: Mapping[str, str],
+    credentials: str,
+    crm_account: str,
+    plans: Mapping[str, Plan],
+) -> Account:
+    """Store the adapter of an account, with its settings and encrypted credentials.
+
+    `crm_account` is the account in the CRM to which the credentials belong, "" if not known.
+
+    If `adapter` differs from the present adapter, a new connection is created, so that no id of the
+    former CRM is used again. The values are not checked here: `configure` checks them. Return the
+    changed account.
+    """
+    account = locked(tx, account_id, plans)
+    if adapter == account.connection.adapter:
+        crm_definitions.forget(tx, account_id, account.connection.id)
+        tx.run(
+            _CONFIGURE,
+            {
+                "account_id": account_id,
+                "id": account.connection.id,
+                "settings": json.dumps(dict(settings)),
+                "credentials": credentials,
+                "crm_account": crm_account,
+            },
+        )
+    else:
+        connection_id = tx.scalar(_NEWEST_CONNECTION, {"account_id": account_id}) + 1
+        insert_connection(
+            tx, account_id, connection_id, adapter, settings, credentials, crm_account
+        )
+        tx.run(_SET_CONNECTION, {"account_id": account_id, "connection_id": connection_id})
+    return load_by_id(tx, account_id, plans)
+
+
+def set_field_map(
+    tx: Connection, account_id: int, field_map: FieldMap, plans: Mapping[str, Plan]
+) -> Account:
+    """Store the field map of the account's present connection; return the account."""
+    account = locked(tx, account_id, plans)
+    connection = {"account_id": account_id, "id": account.connection.id}
+    tx.run(_SET_FIELD_MAP, connection | {"field_map": field_map.to_json()})
+    return load_by_id(tx, account_id, plans)

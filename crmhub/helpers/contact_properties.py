@@ -17,7 +17,7 @@ from crmhub.adapter.phones import PHONES, is_ambiguous
 from crmhub.bounds import MAX_ASKED_PROPERTIES
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
-from crmhub.errors import BadRequest, NotFound, Semantic, Unavailable
+from crmhub.errors import BadRequest, NotFound, Semantic, Unavailable, shortened
 from crmhub.helpers import dispatch
 from crmhub.helpers.added_options import with_held, without_added
 from crmhub.helpers.attempts import Action, Done, Mapped, crm_id_of, named_for, newest, note_failure
@@ -31,7 +31,6 @@ from crmhub.helpers.inputs import (
     name_fault,
     name_part_fault,
     phones_of,
-    shortened,
     text_fault,
     usable,
     whole_name_fault,

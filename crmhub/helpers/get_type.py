@@ -19,12 +19,12 @@ from crmhub.database.connection import now_ms
 from crmhub.database.drivers import Unwritable
 from crmhub.database.statements import Statement, in_list, one_of, param
 from crmhub.database.tables import action, binding
-from crmhub.errors import Semantic, Unavailable
+from crmhub.errors import Semantic, Unavailable, shortened
 from crmhub.helpers import enrolments
 from crmhub.helpers.attempts import note_failure
 from crmhub.helpers.crm_connection import AWAY, as_hub_errors, connect, sound
 from crmhub.helpers.deadlines import is_deferred, within
-from crmhub.helpers.inputs import filled, phone_fault, shortened
+from crmhub.helpers.inputs import filled, phone_fault
 from crmhub.hub import Hub
 from crmhub.identity import bindings, chats
 from crmhub.identity.bindings import connection_key

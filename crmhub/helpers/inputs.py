@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from crmhub.adapter import Problem
 from crmhub.adapter.coercion import Listed
 from crmhub.adapter.phones import PHONES
-from crmhub.errors import Semantic
+from crmhub.errors import Semantic, shortened
 from crmhub.identity.placeholders import (
     filled_words,
     find_in_key,
@@ -48,12 +48,6 @@ def check_filled(text: str, where: str) -> None:
 def unfilled(text: str) -> str:
     """Return the error message about a value that contains an unreplaced template variable."""
     return f"the builder sent {shortened(text)} instead of its value; check the variable's name"
-
-
-def shortened(text: str, room: int = 60) -> str:
-    """Return a caller's text for use in a message: at most `room` characters, all printable."""
-    cut = text if len(text) <= room else text[:room] + "…"
-    return cut if cut.isprintable() else "".join(c if c.isprintable() else "�" for c in cut)
 
 
 def short_name(name: str) -> str:

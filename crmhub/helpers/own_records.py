@@ -30,9 +30,8 @@ from crmhub.database.connection import Connection
 from crmhub.database.statements import Statement, in_list, param
 from crmhub.database.tables import ix_text, records
 from crmhub.errors import NotFound as NoRecord
-from crmhub.errors import Semantic
+from crmhub.errors import Semantic, shortened
 from crmhub.helpers import pipeline_stages
-from crmhub.helpers.inputs import shortened
 from crmhub.identity import merged_contacts
 from crmhub.identity.phones import forms
 from crmhub.properties import values

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from crmhub.adapter import Conflict, Problem, Rejected, Saved
-from crmhub.errors import listed
-from crmhub.helpers.inputs import shortened
+from crmhub.errors import listed, shortened
 
 # These are never left out: a deal in the wrong pipeline is worse than an error.
 PLACES = frozenset({"pipeline", "dealstage", "hs_pipeline", "hs_pipeline_stage"})

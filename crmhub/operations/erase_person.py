@@ -14,8 +14,7 @@ from crmhub import audit
 from crmhub.accounts.accounts import Account
 from crmhub.audit import Author
 from crmhub.database.connection import Connection, Database
-from crmhub.errors import BadRequest, Conflict, Unavailable
-from crmhub.helpers.inputs import shortened
+from crmhub.errors import BadRequest, Conflict, Unavailable, shortened
 from crmhub.hub import Hub, in_transaction
 from crmhub.operations.erasure import Erasure
 from crmhub.operations.erasure_report import Erased

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from crmhub import audit
-from crmhub.accounts import changes
+from crmhub.accounts import changes, connections
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_map_reading import Faulty
 from crmhub.accounts.field_maps import FieldMap, KindMap
@@ -198,7 +198,7 @@ def _store(
     if before.connection.id != account.connection.id:
         raise Conflict("The account's CRM was changed meanwhile. Nothing was saved.")
     require_version(_state(before), expected, "The field map was")
-    after = changes.set_field_map(tx, account.id, field_map, hub.plans)
+    after = connections.set_field_map(tx, account.id, field_map, hub.plans)
     audit.note(
         tx,
         by,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from crmhub.accounts import accounts, changes, webhook_ids
+from crmhub.accounts import accounts, changes, connections, webhook_ids
 from crmhub.accounts.accounts import Unreadable
 from crmhub.accounts.changes import RESERVED
 from crmhub.accounts.plans import BUILT_IN, Plan
@@ -218,7 +218,7 @@ def test_the_plan_is_changed_beside_the_switches(database, make_account):
 
 def connect(database, account, adapter, **settings):
     return database.transact(
-        lambda tx: changes.set_adapter(
+        lambda tx: connections.set_adapter(
             tx,
             account.id,
             adapter=adapter,
