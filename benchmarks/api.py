@@ -18,7 +18,7 @@ from benchmarks.load import request, run
 from benchmarks.places import BENCHMARKS, parser, place
 from crmhub.accounts.accounts import Account
 from crmhub.hub import Hub
-from crmhub.operations.open_account import open_account
+from crmhub.operators.accounts.open_account import open_account
 from crmhub.properties.kinds import CONTACTS
 from crmhub.records.store import RecordStore
 from crmhub.records.writing import NewRecord

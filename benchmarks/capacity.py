@@ -38,7 +38,7 @@ from benchmarks.places import (
     place,
     wait_for,
 )
-from crmhub.operations.open_account import open_account
+from crmhub.operators.accounts.open_account import open_account
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 

@@ -23,7 +23,7 @@ from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
 from crmhub.database.connection import Database
 from crmhub.hub import Hub
-from crmhub.operations.open_account import open_account
+from crmhub.operators.accounts.open_account import open_account
 from crmhub.properties import catalogue as catalogues
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import CONTACTS

@@ -34,7 +34,7 @@ from benchmarks.places import BENCHMARKS, Place, end, parser, place
 from crmhub.database.connection import Connection
 from crmhub.errors import Unavailable
 from crmhub.hub import Hub
-from crmhub.operations import event_subscriptions
+from crmhub.operators.events import event_subscriptions
 from crmhub.properties.kinds import CONTACTS
 from crmhub.records.writing import Change, NewRecord
 

@@ -31,9 +31,9 @@ from benchmarks.faults import killing
 from benchmarks.late_crm import UNDER_WAY, LateCrm
 from benchmarks.places import BENCHMARKS, Place, Service, parser, place
 from crmhub.accounts.changes import IssuedIds
-from crmhub.accounts.connections import configure
+from crmhub.crm.stored_connections import configure
 from crmhub.database.connection import Database
-from crmhub.operations.open_account import open_account
+from crmhub.operators.accounts.open_account import open_account
 
 _PATIENCE_S = 3_600.0
 _ADAPTER = "late"

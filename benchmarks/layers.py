@@ -29,13 +29,13 @@ from benchmarks.wsgi import answer, environ_of
 from crmhub.accounts import keys
 from crmhub.app import create_app
 from crmhub.hub import Hub
-from crmhub.operations.open_account import open_account
+from crmhub.operators.accounts.open_account import open_account
 from crmhub.settings import Settings
 
 _LAYERS = {
     "Flask": ("/flask/", "/werkzeug/", "/blinker/"),
     "database": ("/psycopg/", "/sqlalchemy/", "/crmhub/database/"),
-    "schemas": ("/marshmallow/", "/flask_smorest/", "/crmhub/api/schemas.py"),
+    "schemas": ("/marshmallow/", "/flask_smorest/", "/crmhub/api/http/schemas.py"),
     "api": ("/crmhub/api/", "/crmhub/app.py"),
     "records": ("/crmhub/records/", "/crmhub/properties/"),
     "the rest": ("/",),

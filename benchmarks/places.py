@@ -28,11 +28,11 @@ from psycopg.errors import ObjectInUse
 from sqlalchemy.engine import make_url
 
 from crmhub.accounts.changes import IssuedIds, set_switches
-from crmhub.accounts.connections import configure
 from crmhub.audit import Author
+from crmhub.crm.stored_connections import configure
 from crmhub.database.schema import upgrade
 from crmhub.hub import Hub
-from crmhub.operations.open_account import open_account
+from crmhub.operators.accounts.open_account import open_account
 from crmhub.settings import Settings
 
 _POSTGRES = "postgresql+psycopg://root@127.0.0.1:5432/postgres"

@@ -31,7 +31,7 @@ from crmhub.accounts import keys
 from crmhub.app import create_app
 from crmhub.database import row_security
 from crmhub.hub import Hub
-from crmhub.operations.open_account import open_account
+from crmhub.operators.accounts.open_account import open_account
 from crmhub.settings import Settings
 
 Make = Callable[[int], bytes]

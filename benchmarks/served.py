@@ -36,7 +36,7 @@ from crmhub.accounts import keys
 from crmhub.accounts.accounts import Account
 from crmhub.database.connection import Connection
 from crmhub.hub import Hub
-from crmhub.operations.open_account import open_account
+from crmhub.operators.accounts.open_account import open_account
 from crmhub.properties.kinds import CONTACTS
 from crmhub.records.search.filters import iso
 

@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from benchmarks.events import Receiver, receiving
 from benchmarks.places import BENCHMARKS, Place, end, parser, place
 from crmhub.hub import Hub
-from crmhub.operations import event_subscriptions
+from crmhub.operators.events import event_subscriptions
 from crmhub.properties.kinds import CONTACTS
 from crmhub.records.writing import NewRecord
 

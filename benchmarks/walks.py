@@ -25,7 +25,7 @@ from crmhub.app import create_app
 from crmhub.audit import Author
 from crmhub.database.schema import upgrade
 from crmhub.hub import Hub
-from crmhub.operations.open_account import open_account
+from crmhub.operators.accounts.open_account import open_account
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 

@@ -15,16 +15,7 @@ from werkzeug.routing import MapAdapter
 
 from crmhub import logs, metrics
 from crmhub.accounts.limits import RateStatus
-from crmhub.api import (
-    documents,
-    event_subscriptions,
-    operational,
-    pipelines,
-    properties,
-    reference,
-    usage,
-    workflows,
-)
+from crmhub.api import documents, operational, reference
 from crmhub.api.admin import callers as admin_callers
 from crmhub.api.admin import routes as admin
 from crmhub.api.admin.actions import ActionId
@@ -35,8 +26,9 @@ from crmhub.api.http.authentication import PLACE, PUBLIC_API, authenticate
 from crmhub.api.http.document import Document
 from crmhub.api.http.documentation import Documented
 from crmhub.api.http.reading import ARRIVED, check_request
-from crmhub.api.record_paths import RecordId
-from crmhub.api.records import records_blueprint
+from crmhub.api.public import event_subscriptions, pipelines, properties, usage, workflows
+from crmhub.api.public.record_paths import RecordId
+from crmhub.api.public.records import records_blueprint
 from crmhub.bounds import MAX_BODY_BYTES
 from crmhub.console import pages
 from crmhub.console import routes as console

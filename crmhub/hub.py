@@ -13,20 +13,20 @@ from crmhub.accounts.accounts import Account
 from crmhub.accounts.adapter_cache import Connected
 from crmhub.accounts.directory import Directory
 from crmhub.accounts.limits import Limits
-from crmhub.accounts.openid import OpenId
 from crmhub.accounts.plans import Plan, load_plans
 from crmhub.adapter.registry import Registry
 from crmhub.database.connection import Connection, Database
 from crmhub.egress import Egress
-from crmhub.journal.budgets import Budgets
-from crmhub.journal.circuit_breaker import Health
-from crmhub.journal.deferred_outcomes import Unwritten
-from crmhub.journal.journal import Journal
-from crmhub.journal.leases import Leases
-from crmhub.journal.slots import Shares, Slots
+from crmhub.queue.budgets import Budgets
+from crmhub.queue.circuit_breaker import Health
+from crmhub.queue.deferred_outcomes import Unwritten
+from crmhub.queue.journal import Journal
+from crmhub.queue.leases import Leases
+from crmhub.queue.slots import Shares, Slots
 from crmhub.records.store import RecordStore
 from crmhub.secrets import Vault, derive
 from crmhub.settings import Settings
+from crmhub.users.openid import OpenId
 
 P = ParamSpec("P")
 T = TypeVar("T")

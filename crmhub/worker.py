@@ -17,9 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from crmhub import idempotency
-from crmhub.accounts import accounts, connect_requests, crm_definitions, past_connections
+from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account, Unreadable
 from crmhub.adapter import AdapterError
+from crmhub.crm import definitions as crm_definitions
+from crmhub.crm import past_connections
+from crmhub.crm.deadlines import within
 from crmhub.csv import jobs
 from crmhub.database.connection import now_ms
 from crmhub.database.maintenance import vacuum
@@ -27,14 +30,15 @@ from crmhub.errors import HubError, NotFound, Unavailable
 from crmhub.events import retention
 from crmhub.events.delivering import Deliveries
 from crmhub.helpers.create_lead import CreateLead
-from crmhub.helpers.deadlines import within
 from crmhub.helpers.lead_batches import attempt_leads, attempt_one
 from crmhub.hub import Hub
 from crmhub.identity import possible_duplicates
-from crmhub.journal import clock_jumps
-from crmhub.journal.models import Due, Entry
-from crmhub.journal.schedule import LONGEST_LEASE_MS
-from crmhub.operations import alert_watch, import_jobs
+from crmhub.operators.alerts import alert_watch
+from crmhub.operators.crm import connect_requests
+from crmhub.operators.files import import_jobs
+from crmhub.queue import clock_jumps
+from crmhub.queue.models import Due, Entry
+from crmhub.queue.schedule import LONGEST_LEASE_MS
 from crmhub.records import erasing
 from crmhub.records.redating import Redating
 

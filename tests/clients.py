@@ -14,7 +14,7 @@ from crmhub.accounts.changes import IssuedIds, set_switches
 from crmhub.audit import Author
 from crmhub.database.connection import Connection
 from crmhub.hub import Hub
-from crmhub.operations.open_account import open_account
+from crmhub.operators.accounts.open_account import open_account
 from crmhub.secrets import BASE36, token
 
 Json = Any

@@ -16,13 +16,13 @@ import hypothesis
 import pytest
 import redis
 
-from crmhub.accounts import passwords
 from crmhub.app import create_app
 from crmhub.database import connection, drivers
 from crmhub.hub import Hub
-from crmhub.journal import slots
+from crmhub.queue import slots
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
+from crmhub.users import passwords
 from tests import databases, garbage, marks, statements
 from tests.clients import Client, open_client
 

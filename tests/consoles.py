@@ -10,10 +10,10 @@ from typing import Any
 import flask
 from werkzeug.test import TestResponse
 
-from crmhub.accounts import user_sessions, users
 from crmhub.hub import Hub
-from crmhub.operations.users import create_user
+from crmhub.operators.users.console_users import create_user
 from crmhub.secrets import BASE36, token
+from crmhub.users import user_sessions, users
 from tests.clients import TESTS
 
 PASSWORD = "correct horse battery"

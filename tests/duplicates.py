@@ -7,8 +7,8 @@ from typing import Any
 from crmhub.hub import Hub
 from crmhub.identity import possible_duplicates
 from crmhub.identity.possible_duplicates import Pair
-from crmhub.operations import compare_contacts, merge_contacts
-from crmhub.operations.compare_contacts import Preview
+from crmhub.operators.duplicates import compare_contacts, merge_contacts
+from crmhub.operators.duplicates.compare_contacts import Preview
 from tests.clients import TESTS, Client
 
 PHONE = "+12025550100"

@@ -9,8 +9,7 @@ from importlib.metadata import EntryPoint
 
 import flask
 
-from adapters.hubspot.fake.fake import FakeHubSpot
-from crmhub.accounts.connections import configure
+from adapters.fakes.hubspot.fake import FakeHubSpot
 from crmhub.adapter import (
     Adapter,
     AdapterError,
@@ -26,6 +25,7 @@ from crmhub.adapter import (
     Written,
 )
 from crmhub.adapter.registry import Registry
+from crmhub.crm.stored_connections import configure
 from crmhub.hub import Hub
 from crmhub.secrets import BASE36, token
 from tests.clients import Client, open_client

@@ -18,7 +18,7 @@ import flask
 import crmhub.api.http
 from crmhub.app import create_app
 from crmhub.hub import Hub
-from crmhub.operations.open_account import open_account
+from crmhub.operators.accounts.open_account import open_account
 from crmhub.settings import Settings
 from tests import databases
 from tests.admin import open_admin

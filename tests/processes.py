@@ -25,7 +25,7 @@ CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
     [
         "tests.helpers.drawers",
-        "tests.journal.callers",
+        "tests.queue.callers",
         "tests.preparations",
         "crmhub.app",
         "crmhub.cli.reseal",

@@ -29,17 +29,17 @@ ACROSS_ACCOUNTS = {
     # An operator looks at several accounts.
     "crmhub.database.several_accounts:rows_of_several",
     "crmhub.audit:listed",
-    "crmhub.journal.action_filters:_people_of_contact",
-    "crmhub.journal.history:_counted",
+    "crmhub.operators.actions.action_filters:_people_of_contact",
+    "crmhub.operators.actions.history:_counted",
     # The worker looks for what is due, and for what is old.
-    "crmhub.journal.claiming:due",
+    "crmhub.queue.claiming:due",
     "crmhub.events.claiming:find_due",
     "crmhub.csv.jobs:due",
-    "crmhub.journal.clock_jumps:set_back_ms",
+    "crmhub.queue.clock_jumps:set_back_ms",
     "crmhub.database.expired:find_expired",
     "crmhub.records.redating:_next",
     # A restored database is prepared as a whole.
-    "crmhub.operations.backup:settle",
+    "crmhub.operators.database.backup:settle",
 }
 """The functions ("module:name") whose statements may look at several accounts."""
 

@@ -15,7 +15,7 @@ import flask
 import pytest
 
 import crmhub.adapter
-from adapters.hubspot.fake import FakeHubSpot, Options
+from adapters.fakes.hubspot import FakeHubSpot, Options
 from crmhub.adapter import OPTIONAL, PropertyType
 from crmhub.adapter.types import FORMS
 from tests import made_adapters

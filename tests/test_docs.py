@@ -25,12 +25,12 @@ from crmhub import bounds
 from crmhub.audit import Author
 from crmhub.cli import main
 from crmhub.hub import Hub
-from crmhub.operations import change_account
+from crmhub.operators.accounts import change_account
 from tests import made_docs
 from tests.admin import open_admin
 from tests.api.helpers.helper_calls import known
 from tests.clients import Client
-from tests.journal.working import change
+from tests.queue.working import change
 
 README = Path(__file__).parent.parent / "README.md"
 _EXAMPLE = re.compile(r"```console\n\$ (curl .*)\n(\{.*\})\n```")

@@ -30,7 +30,7 @@ from tests import databases
 from tests.clients import Client, open_client
 from tests.console.test_imports import start, upload
 from tests.consoles import open_console
-from tests.journal.working import hurry, try_due
+from tests.queue.working import hurry, try_due
 from tests.statements import find_faults
 
 # A column of the account compared with a parameter, a number or another such column.

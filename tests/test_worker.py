@@ -13,7 +13,7 @@ from typing import Any
 import flask
 import pytest
 
-from adapters.hubspot.fake.fake import FakeHubSpot, Options
+from adapters.fakes.hubspot.fake import FakeHubSpot, Options
 from crmhub import errors
 from crmhub.adapter import NotFound, Unavailable
 from crmhub.app import create_app
@@ -21,8 +21,8 @@ from crmhub.database.connection import now_ms
 from crmhub.helpers.create_lead import CreateLead
 from crmhub.hub import Hub
 from crmhub.idempotency import KEPT_MS
-from crmhub.journal.budgets import LaneBudget
-from crmhub.journal.models import Due
+from crmhub.queue.budgets import LaneBudget
+from crmhub.queue.models import Due
 from crmhub.records.erasing import ARCHIVED_MS
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
@@ -30,7 +30,9 @@ from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known, l
 from tests.clients import Client, open_client
 from tests.databases import read_only
 from tests.fakes import BATCHING, FAKE, FakeCrm, adapters, connect, fake_client, hubspot_client
-from tests.journal.working import (
+from tests.own_databases import KINDS, own_database
+from tests.own_databases import empty as emptied
+from tests.queue.working import (
     change,
     empty,
     end_leases,
@@ -41,8 +43,6 @@ from tests.journal.working import (
     work_off,
     working,
 )
-from tests.own_databases import KINDS, own_database
-from tests.own_databases import empty as emptied
 from tests.records.index_rows import behind, dates
 from tests.records.times import set_times
 
@@ -237,7 +237,7 @@ def test_an_adapters_bug_in_a_batch_loses_no_lead(app: flask.Flask, hub: Hub) ->
 def test_a_batch_whose_crm_is_away_waits_as_a_whole(
     app: flask.Flask, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crmhub.journal.circuit_breaker._LASTING_S", 0.0)
+    monkeypatch.setattr("crmhub.queue.circuit_breaker._LASTING_S", 0.0)
     client, crm = fake_client(app, "batching")
     queue_leads(hub, client, 25)
     crm.failure = Unavailable("no route")

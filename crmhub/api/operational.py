@@ -9,7 +9,7 @@ from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub
 from crmhub.database.schema import pending
 from crmhub.errors import Unavailable
-from crmhub.operations.queue_statistics import QueueGauges
+from crmhub.operators.alerts.queue_statistics import QueueGauges
 
 
 def register(app: flask.Flask) -> None:

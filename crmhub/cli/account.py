@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Sized
 
     from crmhub.accounts.webhook_ids import Rotatable, WebhookId
-    from crmhub.operations.change_account import Detail
-    from crmhub.operations.switch_crm import Decision
+    from crmhub.operators.accounts.change_account import Detail
+    from crmhub.operators.crm.switch_crm import Decision
 
 
 @click.group()
@@ -53,7 +53,7 @@ account.add_command(link)
 def create(name: str, client_id: str | None, adapter: str, plan: str, as_json: bool) -> None:
     """Create an account and print its API key and secret. They are shown only once."""
     with opened_hub() as hub:
-        from crmhub.operations.open_account import open_account
+        from crmhub.operators.accounts.open_account import open_account
 
         opened, issued = open_account(
             hub, name=name, client_id=client_id, adapter=adapter, plan=plan, by=author()
@@ -125,7 +125,7 @@ def show(client_id: str, as_json: bool) -> None:
     """Show an account and its webhook ids. Keys and secrets are never shown."""
     with opened_hub() as hub:
         from crmhub.api.admin.account_answers import account_shown
-        from crmhub.operations import change_account
+        from crmhub.operators.accounts import change_account
 
         detail = change_account.detail(hub, client_id)
     if as_json:
@@ -163,7 +163,7 @@ def set_switches(client_id: str, values: tuple[tuple[str, str], ...]) -> None:
     portal_alias=12345678        the CRM's portal id, accepted with the secret; empty: none
     """
     with opened_hub() as hub:
-        from crmhub.operations import change_account
+        from crmhub.operators.accounts import change_account
 
         given = as_mapping(values, "set")
         change_account.change(hub, client_id, given, by=author())
@@ -204,7 +204,8 @@ def adapter(
     --restore is given.
     """
     with opened_hub() as hub:
-        from crmhub.operations import change_account, set_crm
+        from crmhub.operators.accounts import change_account
+        from crmhub.operators.crm import set_crm
 
         given = as_mapping(settings, "--set")
         refuse_secrets(set_crm.load_adapter(hub, name), given)
@@ -230,7 +231,7 @@ def check(client_id: str) -> None:
     on a fault.
     """
     with opened_hub() as hub:
-        from crmhub.operations import map_fields, mappable_properties, set_crm
+        from crmhub.operators.crm import map_fields, mappable_properties, set_crm
 
         account = hub.load_account(client_id)
         field_map = account.connection.field_map
@@ -272,7 +273,7 @@ def rotate(
         raise click.UsageError("Give --now or --keep-old, not both.")
     keep_ms = 0 if at_once else keep_old
     with opened_hub() as hub:
-        from crmhub.operations import change_account
+        from crmhub.operators.accounts import change_account
 
         value, until = change_account.rotate(hub, client_id, what, keep_ms=keep_ms, by=author())
     if as_json:
@@ -299,7 +300,7 @@ def disable(client_id: str, yes: bool) -> None:
     asked first; a script is not.
     """
     with opened_hub() as hub:
-        from crmhub.operations import change_account
+        from crmhub.operators.accounts import change_account
 
         account = hub.load_account(client_id)
         # Scripts that were written before the question existed cannot answer it.
@@ -315,7 +316,7 @@ def disable(client_id: str, yes: bool) -> None:
 def enable(client_id: str) -> None:
     """Enable a disabled account."""
     with opened_hub() as hub:
-        from crmhub.operations import change_account
+        from crmhub.operators.accounts import change_account
 
         change_account.change(hub, client_id, {}, disabled=False, by=author())
     click.echo(f"{client_id} is enabled.")

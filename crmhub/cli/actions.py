@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from crmhub.hub import Hub
-    from crmhub.journal.action_queries import Summary, Wanted
+    from crmhub.operators.actions.action_queries import Summary, Wanted
 
 # `STATE_WORDS` of the journal with hyphens; copied, so that `--help` does not import it.
 _WORDS = {"running": "in-progress", "dead": "failed", "parked": "blocked"}
@@ -96,7 +96,7 @@ def _filter_options(command: Callable[..., Any], *, reason: str = "--reason") ->
 def list_actions(limit: int, after: str, as_json: bool, **filters: Any) -> None:
     """List actions, newest first."""
     from crmhub.api.admin.action_answers import summary_shown
-    from crmhub.journal import action_queries
+    from crmhub.operators.actions import action_queries
 
     with opened_hub() as hub:
         matches = action_queries.listed(
@@ -144,7 +144,7 @@ def tail(lines: int, as_json: bool, **filters: Any) -> None:
     """
     from crmhub.api.admin.action_answers import summary_shown
     from crmhub.errors import Unavailable
-    from crmhub.journal.action_follower import ActionFollower
+    from crmhub.operators.actions.action_follower import ActionFollower
 
     with opened_hub() as hub, suppress(KeyboardInterrupt):
         follower = ActionFollower(hub.database, _selection(hub, **filters))
@@ -184,7 +184,7 @@ def show(action_id: str, as_json: bool) -> None:
     The output contains personal data.
     """
     from crmhub.api.admin.action_answers import action_shown
-    from crmhub.journal import action_queries
+    from crmhub.operators.actions import action_queries
 
     with opened_hub() as hub:
         shown_action = action_shown(action_queries.shown(hub.database, action_id))
@@ -223,7 +223,7 @@ def retry(ids: tuple[str, ...], everything: bool, **filters: Any) -> None:
 
     Without --state and IDs: every failed action that matches. Nothing is written twice.
     """
-    from crmhub.journal import retry_action
+    from crmhub.operators.actions import retry_action
 
     _require_selection(ids, everything, filters)
     with opened_hub() as hub:
@@ -242,7 +242,7 @@ def edit(action_id: str, values: tuple[tuple[str, str], ...]) -> None:
     createLead has name, email and phone; the other helpers have any property; deals and tickets
     also have contactId. "k=" clears a property in setProperties, and removes the value elsewhere.
     """
-    from crmhub.operations import correct_action
+    from crmhub.operators.actions import correct_action
 
     given = as_mapping(values, "K=V")
     with opened_hub() as hub:
@@ -266,7 +266,7 @@ def discard(ids: tuple[str, ...], everything: bool, why: str, yes: bool, **filte
     Without --state and IDs: every failed action that matches. Queued actions can be discarded,
     too. The actions are listed before you confirm. A discarded action is never sent.
     """
-    from crmhub.journal import action_queries, discard_action
+    from crmhub.operators.actions import action_queries, discard_action
 
     _require_selection(ids, everything, filters)
     with opened_hub() as hub:
@@ -314,7 +314,7 @@ def _selection(
     after: str = "",
 ) -> Wanted:
     from crmhub.accounts.accounts import load
-    from crmhub.journal.action_queries import Wanted
+    from crmhub.operators.actions.action_queries import Wanted
 
     account = None
     if client_id:

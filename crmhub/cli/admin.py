@@ -34,7 +34,7 @@ def token() -> None:
 def create(name: str, scopes: tuple[str, ...], expires: int | None, as_json: bool) -> None:
     """Create a token and print it. It is shown only once. NAME says what it is for."""
     with opened_hub() as hub:
-        from crmhub.operations import users
+        from crmhub.operators.users import console_users as users
 
         issued = users.create_token(hub, name, scopes=scopes, expires_at=expires, by=author())
     if as_json:
@@ -103,7 +103,7 @@ def list_tokens(as_json: bool) -> None:
 def revoke(token_id: str) -> None:
     """Revoke a token. Every server process refuses it within a second."""
     with opened_hub() as hub:
-        from crmhub.operations import users
+        from crmhub.operators.users import console_users as users
 
         users.revoke_token(hub, token_id, by=author())
     click.echo(f"Token {token_id} is revoked.")

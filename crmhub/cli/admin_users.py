@@ -12,8 +12,8 @@ from crmhub.cli.open_hub import author, opened_hub
 from crmhub.cli.output import in_words, iso, print_columns, print_json
 
 if TYPE_CHECKING:
-    from crmhub.accounts.users import User
     from crmhub.hub import Hub
+    from crmhub.users.users import User
 
 _ROLES = ("owner", "operator", "support", "reader")
 _password = click.option(
@@ -56,7 +56,7 @@ def create_user(
 ) -> None:
     """Create a console user with EMAIL and a password of at least 12 characters."""
     with opened_hub() as hub:
-        from crmhub.operations import users
+        from crmhub.operators.users import console_users as users
 
         user = users.create_user(
             hub, email, password, role=role, client_ids=client_ids or None, by=author()
@@ -79,7 +79,7 @@ def invite(
 ) -> None:
     """Invite a person, and print a link by which they join. It works once, for 7 days."""
     with opened_hub() as hub:
-        from crmhub.operations import users
+        from crmhub.operators.users import console_users as users
 
         token = users.invite(hub, email, role=role, client_ids=client_ids or None, by=author())
         _print_link(hub, token, url, as_json)
@@ -102,7 +102,7 @@ def issue_link(expires: int, url: str | None, as_json: bool) -> None:
     The person chooses email and password. The link works once; a new link replaces the former one.
     """
     with opened_hub() as hub:
-        from crmhub.operations import setup_link
+        from crmhub.operators.users import setup_link
 
         issued = setup_link.issue(hub, expires_at=expires, by=author())
         link = _base_url(hub, url) + issued.path
@@ -119,7 +119,7 @@ def issue_link(expires: int, url: str | None, as_json: bool) -> None:
 def reset(email: str, url: str | None, as_json: bool) -> None:
     """End a user's sessions, and print a link for a new password. It works once, for 24 hours."""
     with opened_hub() as hub:
-        from crmhub.operations import users
+        from crmhub.operators.users import console_users as users
 
         _print_link(hub, users.create_link(hub, email, by=author()), url, as_json)
 
@@ -135,7 +135,7 @@ def _base_url(hub: Hub, url: str | None) -> str:
 
 
 def _print_link(hub: Hub, token: str, url: str | None, as_json: bool) -> None:
-    from crmhub.operations import users
+    from crmhub.operators.users import console_users as users
 
     link = users.find_link(hub, token)
     address = f"{_base_url(hub, url)}/console/join/{token}"
@@ -153,7 +153,7 @@ def _print_link(hub: Hub, token: str, url: str | None, as_json: bool) -> None:
 def list_users(as_json: bool) -> None:
     """List the console users with their role, accounts and state."""
     with opened_hub() as hub:
-        from crmhub.operations import users
+        from crmhub.operators.users import console_users as users
 
         listed = users.list_users(hub)
         client_ids = users.client_ids_of(hub, listed)
@@ -191,7 +191,7 @@ def _state(user: User) -> str:
 def set_role(email: str, role: str, client_ids: tuple[str, ...]) -> None:
     """Set the role and the accounts of a user. Their sessions end within a second."""
     with opened_hub() as hub:
-        from crmhub.operations import users
+        from crmhub.operators.users import console_users as users
 
         users.set_role(hub, email, role, client_ids or None, by=author())
     seen = ", ".join(client_ids) or "all accounts"
@@ -220,7 +220,7 @@ def enable(email: str) -> None:
 def remove(email: str) -> None:
     """Remove a user. The audit log keeps their changes."""
     with opened_hub() as hub:
-        from crmhub.operations import users
+        from crmhub.operators.users import console_users as users
 
         users.remove_user(hub, email, by=author())
     click.echo(f"{email} is removed.")
@@ -232,7 +232,7 @@ def remove(email: str) -> None:
 def change_password(email: str, password: str) -> None:
     """Set a new password for a user. Their sessions end within a second."""
     with opened_hub() as hub:
-        from crmhub.operations import users
+        from crmhub.operators.users import console_users as users
 
         users.set_password(hub, email, password, by=author())
     click.echo(f"{email} has a new password.")
@@ -243,7 +243,7 @@ def change_password(email: str, password: str) -> None:
 def reset_second_factor(email: str) -> None:
     """Turn off the second factor of a user who has lost it. Their sessions end."""
     with opened_hub() as hub:
-        from crmhub.operations import users
+        from crmhub.operators.users import console_users as users
 
         users.reset_second_factor(hub, email, by=author())
     click.echo(f"The second factor of {email} is off.")
@@ -251,7 +251,7 @@ def reset_second_factor(email: str) -> None:
 
 def _set_disabled(email: str, disabled: bool) -> None:
     with opened_hub() as hub:
-        from crmhub.operations import users
+        from crmhub.operators.users import console_users as users
 
         users.set_disabled(hub, email, disabled, by=author())
 

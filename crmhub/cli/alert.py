@@ -17,7 +17,7 @@ def alert() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_alerts(as_json: bool) -> None:
     """List the active alerts."""
-    from crmhub.operations import alerts
+    from crmhub.operators.alerts import alerts
 
     with opened_hub() as hub, hub.database.reading() as db:
         active = alerts.current(db, old_ms=hub.settings.alert_queue_age)
@@ -40,7 +40,7 @@ def list_alerts(as_json: bool) -> None:
 @alert.command()
 def test() -> None:
     """Send the message `alert.test` to CRMHUB_ALERT_URL, and report whether it was accepted."""
-    from crmhub.journal import outbox
+    from crmhub.operators.alerts import outbox
 
     with opened_hub() as hub:
         url, secret = hub.settings.alert_url, hub.settings.alert_secret

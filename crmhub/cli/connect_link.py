@@ -11,7 +11,7 @@ from crmhub.cli.open_hub import author, opened_hub
 from crmhub.cli.output import in_words, iso, print_json
 
 if TYPE_CHECKING:
-    from crmhub.operations.switch_crm import Decision
+    from crmhub.operators.crm.switch_crm import Decision
 
 
 @click.command()
@@ -42,7 +42,7 @@ def link(
     approves. Needs CRMHUB_PUBLIC_URL.
     """
     with opened_hub() as hub:
-        from crmhub.operations import connect_crm, set_crm
+        from crmhub.operators.crm import connect_crm, set_crm
 
         base = connect_crm.require_public_url(hub)
         given = as_mapping(settings, "--set")

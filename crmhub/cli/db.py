@@ -135,7 +135,7 @@ def backup(file: Path, as_json: bool) -> None:
     CRMHUB_ENCRYPTION_KEYS and CRMHUB_SECRET_KEY elsewhere. Without them the CRM credentials in the
     backup cannot be read.
     """
-    from crmhub.operations import backup as backups
+    from crmhub.operators.database import backup as backups
     from crmhub.settings import Settings
 
     settings = Settings.load()
@@ -159,7 +159,7 @@ def restore(file: Path, as_json: bool) -> None:
     may have been sent since; the hub looks it up in its CRM before it sends it again.
     """
     from crmhub.cli.open_hub import upgrade as run_migrations
-    from crmhub.operations import backup as backups
+    from crmhub.operators.database import backup as backups
     from crmhub.settings import Settings
 
     settings = Settings.load()
@@ -181,7 +181,7 @@ def settle(as_json: bool) -> None:
     again, and skips record ids that may have been used since. Safe to run again.
     """
     from crmhub.cli.open_hub import upgrade as run_migrations
-    from crmhub.operations import backup as backups
+    from crmhub.operators.database import backup as backups
     from crmhub.settings import Settings
 
     settings = Settings.load()
@@ -191,7 +191,7 @@ def settle(as_json: bool) -> None:
 
 
 def _print_contents(settings: Settings, done: str, *, as_json: bool) -> None:
-    from crmhub.operations import backup as backups
+    from crmhub.operators.database import backup as backups
 
     contents = backups.contents(settings.database_url)
     if as_json:

@@ -13,8 +13,8 @@ from crmhub.cli.open_hub import author, opened_hub
 from crmhub.cli.output import print_json
 
 if TYPE_CHECKING:
-    from crmhub.operations.declared_accounts import Outcome
-    from crmhub.operations.switch_crm import Decision
+    from crmhub.operators.accounts.declared_accounts import Outcome
+    from crmhub.operators.crm.switch_crm import Decision
 
 
 @click.command()
@@ -37,7 +37,7 @@ def apply(file: Path, queued: Decision | None, dry_run: bool, yes: bool, as_json
     if as_json and not (yes or dry_run):
         raise click.UsageError("--json cannot ask: add --yes or --dry-run.")
     with opened_hub() as hub:
-        from crmhub.operations import accounts_file, declared_accounts
+        from crmhub.operators.accounts import accounts_file, declared_accounts
 
         declared = accounts_file.read(file, os.environ)
         outcomes = declared_accounts.rehearse(hub, file, declared, queued=queued, by=author())
@@ -68,7 +68,7 @@ def export(client_ids: tuple[str, ...]) -> None:
     Secrets are replaced by references to environment variables.
     """
     with opened_hub() as hub:
-        from crmhub.operations import declared_accounts
+        from crmhub.operators.accounts import declared_accounts
 
         click.echo(declared_accounts.export(hub, client_ids), nl=False)
 

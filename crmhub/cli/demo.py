@@ -63,7 +63,7 @@ def demo(host: str | None, port: int | None) -> None:
                 "There is no demo in production, because its key is stored in a file; "
                 "`crmhub account create NAME` creates a real account."
             )
-        from crmhub.operations import setup_link
+        from crmhub.operators.users import setup_link
 
         account = _demo_account(hub)
         key = "" if account.disabled else _api_key(hub, account)
@@ -92,7 +92,7 @@ def demo(host: str | None, port: int | None) -> None:
 def _demo_account(hub: Hub) -> Account:
     """Return the demo account, and create it if it is missing."""
     from crmhub.accounts import accounts
-    from crmhub.operations.open_account import open_account
+    from crmhub.operators.accounts.open_account import open_account
 
     try:
         with hub.database.reading() as db:
@@ -109,7 +109,7 @@ def _api_key(hub: Hub, account: Account) -> str:
     If the file is missing or its key is not valid, create a new key and store it there.
     """
     from crmhub.accounts import keys
-    from crmhub.operations import change_account
+    from crmhub.operators.accounts import change_account
 
     path = _key_file(hub)
     try:

@@ -140,8 +140,8 @@ def _adapters(hub: Hub) -> Iterator[Finding]:
 
 def _keys(hub: Hub) -> Finding:
     """Check that the keys are the database's, and all secrets encrypted with the first one."""
-    from crmhub.operations.database_keys import problems
-    from crmhub.operations.reseal_secrets import counts
+    from crmhub.operators.database.database_keys import problems
+    from crmhub.operators.database.reseal_secrets import counts
 
     with hub.database.reading() as db:
         if found := problems(hub.settings, db):
@@ -188,7 +188,7 @@ def _accounts(hub: Hub, readable: list[Account], *, sound: bool) -> Iterator[Fin
     """
     from crmhub.accounts import accounts
     from crmhub.adapter import AdapterError
-    from crmhub.helpers.crm_connection import connect
+    from crmhub.crm.connection import connect
 
     with hub.database.reading() as db:
         missing_plans = sorted(accounts.plans_in_use(db) - hub.plans.keys())
@@ -207,7 +207,7 @@ def _accounts(hub: Hub, readable: list[Account], *, sound: bool) -> Iterator[Fin
 
 def _journal(hub: Hub) -> Iterator[Finding]:
     """Yield a finding for each active alert; if there is none, yield one finding that says so."""
-    from crmhub.operations import alerts
+    from crmhub.operators.alerts import alerts
 
     with hub.database.reading() as db:
         active = alerts.current(db, old_ms=hub.settings.alert_queue_age)

@@ -11,7 +11,7 @@ from crmhub.cli.open_hub import author, opened_hub
 from crmhub.cli.output import in_words, iso, print_columns, print_json
 
 if TYPE_CHECKING:
-    from crmhub.operations.compare_contacts import Preview, Side, Value
+    from crmhub.operators.duplicates.compare_contacts import Preview, Side, Value
 
 # Copied from possible_duplicates, so that `--help` does not import it.
 _STATES = ("open", "merged", "dismissed")
@@ -106,7 +106,7 @@ def merge(
     with opened_hub() as hub:
         from crmhub.api.admin.duplicate_answers import DuplicateShown, preview_shown
         from crmhub.errors import Conflict
-        from crmhub.operations import compare_contacts, merge_contacts
+        from crmhub.operators.duplicates import compare_contacts, merge_contacts
 
         account = hub.load_account(client_id)
         preview = compare_contacts.preview(hub, account, one, other, keep=keep, take=take)
@@ -141,7 +141,7 @@ def unmerge(client_id: str, one: str, other: str) -> None:
     Both contacts exist again. Values written since the merge stay with the kept contact.
     """
     with opened_hub() as hub:
-        from crmhub.operations import merge_contacts
+        from crmhub.operators.duplicates import merge_contacts
 
         pair = merge_contacts.unmerge(hub, hub.load_account(client_id), one, other, by=author())
     click.echo(f"Contacts {pair.one} and {pair.other} are separate again.")
@@ -155,7 +155,7 @@ def unmerge(client_id: str, one: str, other: str) -> None:
 def dismiss(client_id: str, one: str, other: str, merged: bool) -> None:
     """Dismiss a pair: two different persons. It is listed again only if they share more values."""
     with opened_hub() as hub:
-        from crmhub.operations import merge_contacts
+        from crmhub.operators.duplicates import merge_contacts
 
         account = hub.load_account(client_id)
         pair = merge_contacts.dismiss(hub, account, one, other, by=author(), merged=merged)

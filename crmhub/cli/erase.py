@@ -12,8 +12,8 @@ from crmhub.cli.open_hub import author, opened_hub
 from crmhub.cli.output import print_fields, print_json
 
 if TYPE_CHECKING:
-    from crmhub.operations.erasure_report import Erased
-    from crmhub.operations.person_finder import Reading
+    from crmhub.operators.erasure.erasure_report import Erased
+    from crmhub.operators.erasure.person_finder import Reading
 
 
 @click.command()
@@ -61,8 +61,8 @@ def erase(
     if as_json and not (yes or dry_run):
         raise click.UsageError("--json cannot ask: add --yes or --dry-run.")
     with opened_hub() as hub:
-        from crmhub.operations import erase_person
-        from crmhub.operations.erasure_report import Erased
+        from crmhub.operators.erasure import erase_person
+        from crmhub.operators.erasure.erasure_report import Erased
 
         account = hub.load_account(client_id)
         person, ways = erase_person.find(hub, account, contact, reading)

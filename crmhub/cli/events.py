@@ -52,7 +52,7 @@ def events() -> None:
 def list_subscriptions(client_id: str, as_json: bool) -> None:
     """List an account's subscriptions with their state. Secrets are not shown."""
     with opened_hub() as hub:
-        from crmhub.operations import event_subscriptions
+        from crmhub.operators.events import event_subscriptions
 
         listed = event_subscriptions.listed(hub, client_id)
     if as_json:
@@ -87,7 +87,7 @@ def add(client_id: str, url: str, types: tuple[str, ...], as_json: bool) -> None
     Each event is a POST to the URL, signed with the secret by Standard Webhooks.
     """
     with opened_hub() as hub:
-        from crmhub.operations import event_subscriptions
+        from crmhub.operators.events import event_subscriptions
 
         made = event_subscriptions.add(
             hub, client_id, url=url, types=_all_types(types), by=author()
@@ -125,7 +125,7 @@ def change(
     if url is None and not types:
         raise click.UsageError("Name what to change: --url or --type.")
     with opened_hub() as hub:
-        from crmhub.operations import event_subscriptions
+        from crmhub.operators.events import event_subscriptions
 
         changed = event_subscriptions.change(
             hub,
@@ -170,8 +170,8 @@ def enable(client_id: str, subscription_id: str, as_json: bool) -> None:
 def test(context: click.Context, client_id: str, subscription_id: str, as_json: bool) -> None:
     """Send a test message, and print the answer. The exit code is 1 if it was not delivered."""
     with opened_hub() as hub:
-        from crmhub.api.event_subscriptions import test_shown
-        from crmhub.operations import event_subscriptions
+        from crmhub.api.public.event_subscriptions import test_shown
+        from crmhub.operators.events import event_subscriptions
 
         sent = event_subscriptions.test(hub, client_id, subscription_id)
     attempt = sent.attempt
@@ -194,7 +194,7 @@ def test(context: click.Context, client_id: str, subscription_id: str, as_json: 
 def deliveries(client_id: str, subscription_id: str, state: str, limit: int, as_json: bool) -> None:
     """List the deliveries of a subscription, the newest event first."""
     with opened_hub() as hub:
-        from crmhub.operations import event_subscriptions
+        from crmhub.operators.events import event_subscriptions
 
         listed = event_subscriptions.list_deliveries(
             hub,
@@ -256,7 +256,7 @@ def replay(
     if (since is None) == (not event_ids) or (until is not None and since is None):
         raise click.UsageError("Give either --since, with --until if you like, or --event.")
     with opened_hub() as hub:
-        from crmhub.operations import event_subscriptions
+        from crmhub.operators.events import event_subscriptions
 
         of = (hub, client_id, subscription_id)
         if since is None:
@@ -276,7 +276,7 @@ def replay(
 def remove(client_id: str, subscription_id: str, yes: bool) -> None:
     """Remove a subscription with its deliveries. This cannot be undone."""
     with opened_hub() as hub:
-        from crmhub.operations import event_subscriptions
+        from crmhub.operators.events import event_subscriptions
 
         found = event_subscriptions.find(hub, client_id, subscription_id)
         if not yes:
@@ -295,7 +295,7 @@ def _set_state(
     client_id: str, subscription_id: str, state: Literal["active", "disabled"]
 ) -> Subscription:
     with opened_hub() as hub:
-        from crmhub.operations import event_subscriptions
+        from crmhub.operators.events import event_subscriptions
 
         return event_subscriptions.change(hub, client_id, subscription_id, state=state, by=author())
 

@@ -15,7 +15,7 @@ from crmhub.cli.output import print_columns, print_json
 
 if TYPE_CHECKING:
     from crmhub.accounts.field_maps import FieldMap, Rule
-    from crmhub.operations.map_fields import Preview
+    from crmhub.operators.crm.map_fields import Preview
 
 _SOURCES = {"bot": "bot", "constant": "constant", "constantIfEmpty": "constant, if empty"}
 
@@ -64,8 +64,7 @@ def field_map(
     if no_check and (source is None or helper):
         raise click.UsageError("--no-check needs --file, without --preview.")
     with opened_hub() as hub:
-        from crmhub.accounts import field_map_reading
-        from crmhub.operations import map_fields
+        from crmhub.operators.crm import field_map_reading, map_fields
 
         account = hub.load_account(client_id)
         given = None if source is None else field_map_reading.read(_read_json(source))

@@ -32,7 +32,7 @@ def create(
 ) -> None:
     """Create an API key and print it. It is shown only once."""
     with opened_hub() as hub:
-        from crmhub.operations import change_account
+        from crmhub.operators.accounts import change_account
 
         issued = change_account.create_key(
             hub, client_id, name=name, scopes=scopes, expires_at=expires, by=author()
@@ -93,7 +93,7 @@ def revoke(client_id: str, key_id: str) -> None:
     The event subscriptions that the key has made are disabled.
     """
     with opened_hub() as hub:
-        from crmhub.operations import change_account
+        from crmhub.operators.accounts import change_account
 
         ended = change_account.revoke_key(hub, client_id, key_id, by=author())
     click.echo(f"Key {key_id} is revoked.")

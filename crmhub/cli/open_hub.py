@@ -58,7 +58,7 @@ def make_ready(settings: Settings) -> None:
     Unavailable if it needs a migration or cannot be used, and SettingsError if it is used with
     other secrets.
     """
-    from crmhub.operations import database_keys
+    from crmhub.operators.database import database_keys
 
     if settings.database_url.startswith("sqlite"):
         _make_sqlite_ready(settings)

@@ -12,7 +12,7 @@ from crmhub.cli.output import print_json
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from crmhub.operations.reseal_secrets import Broken
+    from crmhub.operators.database.reseal_secrets import Broken
 
 
 @click.command()
@@ -27,7 +27,7 @@ def reseal(check: bool, as_json: bool) -> None:
     from crmhub.cli.open_hub import author, opened_hub
 
     with opened_hub() as hub:
-        from crmhub.operations import reseal_secrets
+        from crmhub.operators.database import reseal_secrets
 
         done = 0
         broken: Sequence[Broken] = ()

@@ -45,7 +45,7 @@ def worker(
     from crmhub import logs
     from crmhub.cli.open_hub import make_ready, warn_of_disk
     from crmhub.hub import Hub
-    from crmhub.operations.processes import Presence
+    from crmhub.operators.processes import Presence
     from crmhub.settings import Settings
     from crmhub.worker import Worker
 

@@ -7,7 +7,7 @@ How a page is added:
    with `<client_id>` or `<action_id>` is 404 for users who do not see the account. A view that
    reads several accounts passes `sessions.visible_accounts()` on, and one that shows values of
    people hides them from users without the right `data` (`operations.personal_data`). A view that
-   shows a page takes GET. A view that changes data takes POST, calls `crmhub.operations.…` with
+   shows a page takes GET. A view that changes data takes POST, calls `crmhub.operators.…` with
    `by=author()`, and returns `done("…", "console.endpoint")`, which redirects to a page that shows
    this message. Errors of `crmhub.errors` become error pages; `refused(exc, template, …)` shows a
    form again with the typed values.

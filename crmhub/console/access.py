@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import flask
 
-from crmhub.accounts.roles import Right
-from crmhub.accounts.user_sessions import SignedIn
+from crmhub.users.roles import Right
+from crmhub.users.user_sessions import SignedIn
 
 View = TypeVar("View", bound=Callable[..., Any])
 _NAME = "console_access"

@@ -18,9 +18,10 @@ from crmhub.console.people import visible_states
 from crmhub.console.sessions import author, signed_in
 from crmhub.errors import ChangedMeanwhile, HubError
 from crmhub.identity import possible_duplicates
-from crmhub.operations import change_account as operating
-from crmhub.operations import crm_states, queue_statistics
-from crmhub.operations.change_account import Detail
+from crmhub.operators.accounts import change_account as operating
+from crmhub.operators.accounts.change_account import Detail
+from crmhub.operators.alerts import queue_statistics
+from crmhub.operators.crm import crm_states
 from crmhub.properties.kinds import KINDS
 
 TABS = (

@@ -16,8 +16,8 @@ from crmhub.console.pages import page, refused
 from crmhub.console.people import visible_states
 from crmhub.console.sessions import author, visible_accounts
 from crmhub.errors import HubError
-from crmhub.operations import crm_states
-from crmhub.operations.open_account import open_account
+from crmhub.operators.accounts.open_account import open_account
+from crmhub.operators.crm import crm_states
 
 _PAGE_SIZE = 50
 

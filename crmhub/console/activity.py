@@ -20,14 +20,14 @@ from crmhub.console.people import names_of, visible_action
 from crmhub.console.sessions import author, signed_in, visible_accounts
 from crmhub.console.template_filters import counted, label
 from crmhub.errors import Forbidden, HubError
-from crmhub.journal import action_queries, attention
-from crmhub.journal import discard_action as discarding
-from crmhub.journal import retry_action as retrying
-from crmhub.journal.action_batches import Chosen
-from crmhub.journal.action_queries import KINDS, STATE_WORDS, STATES, Summary, Wanted
-from crmhub.journal.action_search import MOST_NAMES
-from crmhub.journal.attention import Attention
-from crmhub.journal.models import is_id
+from crmhub.operators.actions import action_queries, attention
+from crmhub.operators.actions import discard_action as discarding
+from crmhub.operators.actions import retry_action as retrying
+from crmhub.operators.actions.action_batches import Chosen
+from crmhub.operators.actions.action_queries import KINDS, STATE_WORDS, STATES, Summary, Wanted
+from crmhub.operators.actions.action_search import MOST_NAMES
+from crmhub.operators.actions.attention import Attention
+from crmhub.queue.models import is_id
 
 FILTERS = (
     "q", "account", "helper", "state", "newerThan", "contactToken", "contact", "phone", "reason",

@@ -14,7 +14,7 @@ from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import done, page, refused
 from crmhub.console.sessions import author
 from crmhub.errors import HubError
-from crmhub.operations import users
+from crmhub.operators.users import console_users as users
 
 
 @blueprint.get("/tokens")

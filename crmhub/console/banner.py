@@ -14,15 +14,15 @@ from dataclasses import dataclass
 import flask
 
 from crmhub.accounts import admin_tokens
-from crmhub.accounts.user_sessions import SignedIn
 from crmhub.api.http.authentication import hub
 from crmhub.console import lifetimes
 from crmhub.console.template_filters import counted
 from crmhub.errors import Unavailable
 from crmhub.hub import Hub
-from crmhub.journal.attention import Attention
-from crmhub.operations import alerts
-from crmhub.operations.alerts import KINDS, Alert, Kind
+from crmhub.operators.actions.attention import Attention
+from crmhub.operators.alerts import alerts
+from crmhub.operators.alerts.alerts import KINDS, Alert, Kind
+from crmhub.users.user_sessions import SignedIn
 
 # Queries for alerts take at most a tenth of the time, however many pages are opened.
 _CACHE_S = 3.0

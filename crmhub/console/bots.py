@@ -18,8 +18,9 @@ from crmhub.console.pages import done, page, refused
 from crmhub.console.sessions import author
 from crmhub.console.snippets import BUILDERS, HELPERS, Helper, with_format
 from crmhub.errors import BadRequest, ChangedMeanwhile, HubError
-from crmhub.operations import change_account, crm_states
-from crmhub.operations.change_account import Detail
+from crmhub.operators.accounts import change_account
+from crmhub.operators.accounts.change_account import Detail
+from crmhub.operators.crm import crm_states
 
 _DAY_MS = 24 * 3600 * 1000
 _OLD_VALID = {

@@ -18,7 +18,7 @@ from crmhub.console.list_filters import params
 from crmhub.console.pages import page, refused
 from crmhub.console.sessions import visible_accounts
 from crmhub.errors import HubError
-from crmhub.journal.history import SPANS, Part, history
+from crmhub.operators.actions.history import SPANS, Part, history
 
 _SPAN_LABELS = {"24h": "24 hours", "7d": "7 days", "30d": "30 days"}
 _TIME_FORMATS = {"24h": "%H:%M", "7d": "%b %d %H:%M", "30d": "%b %d"}

@@ -24,7 +24,7 @@ from crmhub.console.connection import (
 from crmhub.console.pages import done, page, refused
 from crmhub.console.sessions import author
 from crmhub.errors import HubError, Semantic
-from crmhub.operations import connect_crm
+from crmhub.operators.crm import connect_crm
 
 
 @blueprint.post("/accounts/<client_id>/crm/connect")

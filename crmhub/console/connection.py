@@ -23,16 +23,10 @@ from crmhub.console.list_filters import text
 from crmhub.console.pages import done, page, refused, see
 from crmhub.console.sessions import author, signed_in
 from crmhub.errors import HubError, NotFound, Semantic
-from crmhub.operations import (
-    connect_crm,
-    crm_secrets,
-    mappable_properties,
-    queue_statistics,
-    set_crm,
-    switch_crm,
-)
-from crmhub.operations.set_crm import Crm, Fault
-from crmhub.operations.switch_crm import DECISIONS, Decision
+from crmhub.operators.alerts import queue_statistics
+from crmhub.operators.crm import connect_crm, crm_secrets, mappable_properties, set_crm, switch_crm
+from crmhub.operators.crm.set_crm import Crm, Fault
+from crmhub.operators.crm.switch_crm import DECISIONS, Decision
 
 _SETTING, _SECRET, _REMOVED = "setting.", "secret.", "removed."
 CALLBACK = f"{PREFIX}/connect/callback"

@@ -20,8 +20,8 @@ from crmhub.console.sessions import author
 from crmhub.errors import HubError
 from crmhub.identity import possible_duplicates
 from crmhub.identity.possible_duplicates import Pair
-from crmhub.operations import compare_contacts, merge_contacts
-from crmhub.operations.compare_contacts import Preview
+from crmhub.operators.duplicates import compare_contacts, merge_contacts
+from crmhub.operators.duplicates.compare_contacts import Preview
 
 STATES = {"open": "Open", "merged": "Merged", "dismissed": "Dismissed"}
 _PAGE_SIZE = 50

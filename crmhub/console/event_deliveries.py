@@ -18,7 +18,7 @@ from crmhub.console.sessions import author
 from crmhub.console.template_filters import counted
 from crmhub.errors import BadRequest, HubError
 from crmhub.events.deliveries import STATES, Delivery, State
-from crmhub.operations import event_subscriptions
+from crmhub.operators.events import event_subscriptions
 
 _ONE = "/accounts/<client_id>/events/<subscription_id>"
 _PAGE_SIZE = 8

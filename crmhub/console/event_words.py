@@ -13,7 +13,7 @@ from crmhub.console.sessions import signed_in
 from crmhub.events.deliveries import Delivery
 from crmhub.events.event_types import TYPES, expand
 from crmhub.events.subscriptions import Subscription
-from crmhub.operations.personal_data import HIDDEN
+from crmhub.operators.actions.personal_data import HIDDEN
 from crmhub.properties.kinds import KINDS
 
 TONES = {"active": "good", "failing": "late", "ended": "bad", "switched off": "bad"}

@@ -17,7 +17,7 @@ from crmhub.console.people import visible_text
 from crmhub.console.sessions import author
 from crmhub.errors import BadRequest, ChangedMeanwhile, HubError
 from crmhub.events.event_types import EVERY_TYPE, expand
-from crmhub.operations import event_subscriptions
+from crmhub.operators.events import event_subscriptions
 
 _ALL = "/accounts/<client_id>/events"
 _ONE = f"{_ALL}/<subscription_id>"

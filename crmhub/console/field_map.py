@@ -13,9 +13,7 @@ from typing import Any
 import flask
 import orjson
 
-from crmhub.accounts import field_map_reading
 from crmhub.accounts.accounts import Account
-from crmhub.accounts.field_map_reading import Faulty
 from crmhub.accounts.field_maps import KINDS, FieldMap
 from crmhub.adapter import Described, Written
 from crmhub.api.http.authentication import hub
@@ -30,10 +28,11 @@ from crmhub.console.sessions import author
 from crmhub.console.template_filters import counted
 from crmhub.errors import BadRequest, HubError, NotFound, Semantic, listed
 from crmhub.helpers.actions import HELPERS
-from crmhub.journal import action_queries
-from crmhub.journal.action_queries import Full
-from crmhub.operations import map_fields
-from crmhub.operations.mappable_properties import Mappable, mappable
+from crmhub.operators.actions import action_queries
+from crmhub.operators.actions.action_queries import Full
+from crmhub.operators.crm import field_map_reading, map_fields
+from crmhub.operators.crm.field_map_reading import Faulty
+from crmhub.operators.crm.mappable_properties import Mappable, mappable
 
 _TEMPLATE = "account/fieldmap.html"
 # A page must open while the CRM does not answer; a check waits longer.

@@ -25,8 +25,8 @@ from crmhub.csv.encodings import ENCODINGS
 from crmhub.csv.jobs import ImportJob, JobSettings
 from crmhub.errors import BadRequest, HubError
 from crmhub.hub import Hub
-from crmhub.operations import import_jobs
-from crmhub.operations.import_jobs import Preview
+from crmhub.operators.files import import_jobs
+from crmhub.operators.files.import_jobs import Preview
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.kinds import KINDS, Kind
 

@@ -17,7 +17,7 @@ from crmhub.console.pages import done, page, refused
 from crmhub.console.sessions import author
 from crmhub.errors import HubError, Semantic
 from crmhub.events import subscriptions
-from crmhub.operations import change_account
+from crmhub.operators.accounts import change_account
 
 
 @blueprint.get("/accounts/<client_id>/keys")

@@ -9,7 +9,7 @@ from crmhub.console.access import open_to_all
 from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import done, page, refused
 from crmhub.errors import HubError
-from crmhub.operations import users
+from crmhub.operators.users import console_users as users
 
 _LONGEST = 100
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import orjson
 
-from crmhub.accounts import field_map_reading
-from crmhub.accounts.field_map_reading import MOST_RULES, Faulty
 from crmhub.accounts.field_maps import KINDS, FieldMap, Rule
 from crmhub.adapter import Written
 from crmhub.errors import BadRequest
+from crmhub.operators.crm import field_map_reading
+from crmhub.operators.crm.field_map_reading import MOST_RULES, Faulty
 
 PARTS = ("name", "to", "values", "constant", "set", "remove")
 _FIELD = re.compile(rf"({'|'.join(KINDS)})\.([0-9]{{1,6}})\.({'|'.join(PARTS)})", re.ASCII)

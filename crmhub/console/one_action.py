@@ -20,11 +20,10 @@ from crmhub.console.sessions import author, signed_in, visible_accounts
 from crmhub.console.template_filters import counted
 from crmhub.errors import BadRequest, HubError
 from crmhub.identity.contact_names import ContactName
-from crmhub.journal import action_queries
-from crmhub.journal import discard_action as discarding
-from crmhub.journal import retry_action as retrying
-from crmhub.journal.action_queries import Full, Wanted
-from crmhub.operations import correct_action
+from crmhub.operators.actions import action_queries, correct_action
+from crmhub.operators.actions import discard_action as discarding
+from crmhub.operators.actions import retry_action as retrying
+from crmhub.operators.actions.action_queries import Full, Wanted
 from crmhub.properties.kinds import CONTACTS, DEALS, TICKETS, Kind
 
 _CONTACT_PAGE_SIZE = 20

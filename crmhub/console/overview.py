@@ -16,11 +16,11 @@ from crmhub.console.pages import page
 from crmhub.console.people import visible_states, visible_text
 from crmhub.console.sessions import signed_in, visible_accounts
 from crmhub.console.template_filters import counted
-from crmhub.journal import lead_counts
-from crmhub.journal.attention import Attention
-from crmhub.operations import crm_states
-from crmhub.operations.alerts import Alert
-from crmhub.operations.crm_states import Down
+from crmhub.operators.actions import lead_counts
+from crmhub.operators.actions.attention import Attention
+from crmhub.operators.alerts.alerts import Alert
+from crmhub.operators.crm import crm_states
+from crmhub.operators.crm.crm_states import Down
 
 _PAGE_SIZE = 25
 _MAX_PROBLEMS = 10

@@ -10,7 +10,7 @@ from crmhub.api.http.authentication import hub
 from crmhub.console.access import needs
 from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import page
-from crmhub.operations import processes
+from crmhub.operators import processes
 from crmhub.properties.kinds import KINDS
 
 

@@ -8,7 +8,6 @@ import flask
 import segno
 from markupsafe import Markup
 
-from crmhub.accounts.roles import EXPLAINED
 from crmhub.api.http.authentication import hub
 from crmhub.console import sessions
 from crmhub.console.access import for_users
@@ -16,7 +15,9 @@ from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import done, page, refused
 from crmhub.console.sessions import author, signed_in
 from crmhub.errors import HubError
-from crmhub.operations import second_factor, signing_in, users
+from crmhub.operators.users import console_users as users
+from crmhub.operators.users import second_factor, signing_in
+from crmhub.users.roles import EXPLAINED
 
 _LONGEST_CODE = 60
 

@@ -20,7 +20,7 @@ from crmhub.console.access import needs
 from crmhub.console.account import account_context, installed
 from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import page
-from crmhub.helpers.crm_connection import ask
+from crmhub.crm.connection import ask
 from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import KINDS, Kind
 

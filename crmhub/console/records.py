@@ -12,8 +12,8 @@ import flask
 
 from crmhub.accounts.accounts import Account
 from crmhub.api.http.authentication import hub
-from crmhub.api.record_paths import number
-from crmhub.api.records import search_limit
+from crmhub.api.public.record_paths import number
+from crmhub.api.public.records import search_limit
 from crmhub.console.access import needs
 from crmhub.console.account import tabs
 from crmhub.console.blueprint import blueprint

@@ -12,7 +12,7 @@ from crmhub.accounts.accounts import Account
 from crmhub.accounts.field_maps import IDENTITY
 from crmhub.adapter import Rejected
 from crmhub.helpers.actions import HELPERS
-from crmhub.journal.action_queries import Full
+from crmhub.operators.actions.action_queries import Full
 
 _MAX_LINKS = 20
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}", re.ASCII)

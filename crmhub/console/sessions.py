@@ -23,18 +23,18 @@ from werkzeug.exceptions import RequestEntityTooLarge
 
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
-from crmhub.accounts.user_sessions import LONGEST_MS, SignedIn
 from crmhub.api.http.addresses import client_address, is_https
 from crmhub.api.http.authentication import hub
 from crmhub.audit import Author
 from crmhub.console.access import access_of
 from crmhub.console.blueprint import MAX_UPLOAD_BYTES, PREFIX, blueprint, is_upload
 from crmhub.errors import Forbidden, HubError, NotFound, Unauthorized
-from crmhub.journal import action_queries
-from crmhub.journal.action_queries import Wanted
-from crmhub.operations import signing_in
-from crmhub.operations.signing_in import Browser, NewSession
+from crmhub.operators.actions import action_queries
+from crmhub.operators.actions.action_queries import Wanted
+from crmhub.operators.users import signing_in
+from crmhub.operators.users.signing_in import Browser, NewSession
 from crmhub.secrets import derive, new_secret, same, sign
+from crmhub.users.user_sessions import LONGEST_MS, SignedIn
 
 COOKIE = "crmhub_console"
 _DEVICE_COOKIE = "crmhub_device_"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import flask
 
-from crmhub.accounts.passwords import SHORTEST
 from crmhub.api.http.authentication import hub
 from crmhub.console import sessions
 from crmhub.console.access import open_to_all
 from crmhub.console.blueprint import blueprint
 from crmhub.console.pages import page, refused, see
 from crmhub.errors import HubError, NotFound
-from crmhub.operations import setup_link
-from crmhub.operations.users import repeated
+from crmhub.operators.users import setup_link
+from crmhub.operators.users.console_users import repeated
+from crmhub.users.passwords import SHORTEST
 
 
 @blueprint.get("/setup/<token>")

@@ -18,8 +18,8 @@ from crmhub.console.access import for_users, open_to_all
 from crmhub.console.blueprint import PREFIX, blueprint
 from crmhub.console.pages import done, page, refused, see
 from crmhub.errors import HubError, Unauthorized
-from crmhub.operations import openid_sign_in, signing_in
-from crmhub.operations.signing_in import CodeNeeded, NewSession
+from crmhub.operators.users import openid_sign_in, signing_in
+from crmhub.operators.users.signing_in import CodeNeeded, NewSession
 
 # A path of the console, which no browser can read as another host.
 _CONSOLE_PATH = re.compile(rf"{PREFIX}(?:[/?][\x21-\x5b\x5d-\x7e]*)?", re.ASCII)

@@ -19,7 +19,7 @@ from crmhub.accounts.accounts import Unreadable
 from crmhub.accounts.plans import Rate
 from crmhub.api.http.authentication import hub
 from crmhub.errors import Unavailable
-from crmhub.journal.action_queries import STATE_WORDS
+from crmhub.operators.actions.action_queries import STATE_WORDS
 from crmhub.records.search.filters import iso
 
 

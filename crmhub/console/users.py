@@ -7,8 +7,6 @@ from typing import Any
 
 import flask
 
-from crmhub.accounts.roles import EXPLAINED, ROLES
-from crmhub.accounts.users import User
 from crmhub.api.http.authentication import hub
 from crmhub.console.access import needs
 from crmhub.console.blueprint import blueprint
@@ -17,7 +15,9 @@ from crmhub.console.pages import done, page, refused
 from crmhub.console.sessions import author
 from crmhub.console.sign_in import absolute
 from crmhub.errors import ChangedMeanwhile, HubError
-from crmhub.operations import users as operating
+from crmhub.operators.users import console_users as operating
+from crmhub.users.roles import EXPLAINED, ROLES
+from crmhub.users.users import User
 
 _SEPARATORS = re.compile(r"[\s,;]+")
 

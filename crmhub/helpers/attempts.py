@@ -17,15 +17,15 @@ from crmhub.accounts.field_maps import WHOLE_NAME
 from crmhub.adapter import Adapter, Problem, Written
 from crmhub.adapter.calls import recording
 from crmhub.adapter.matching import Duplicate, shared
+from crmhub.crm.connection import Broken, connect, noted
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
-from crmhub.helpers.crm_connection import Broken, connect, noted
 from crmhub.helpers.inputs import join_name, split_name
 from crmhub.helpers.partial_writes import refusal
 from crmhub.hub import Hub
 from crmhub.identity import bindings, chats, merged_contacts, possible_duplicates, resolution
-from crmhub.journal.models import UNFINISHED, Entry, New, Outcome
-from crmhub.journal.schedule import DELAYS_S
+from crmhub.queue.models import UNFINISHED, Entry, New, Outcome
+from crmhub.queue.schedule import DELAYS_S
 
 Status = Literal["created", "updated", "unchanged", "queued", "ok"]
 

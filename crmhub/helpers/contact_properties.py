@@ -15,14 +15,14 @@ from crmhub.adapter.coercion import Listed
 from crmhub.adapter.matching import keep_phones
 from crmhub.adapter.phones import PHONES, is_ambiguous
 from crmhub.bounds import MAX_ASKED_PROPERTIES
+from crmhub.crm.connection import AWAY, as_hub_errors, connect, sound
+from crmhub.crm.deadlines import is_deferred, within
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
 from crmhub.errors import BadRequest, NotFound, Semantic, Unavailable, shortened
 from crmhub.helpers import dispatch
 from crmhub.helpers.added_options import with_held, without_added
 from crmhub.helpers.attempts import Action, Done, Mapped, crm_id_of, named_for, newest, note_failure
-from crmhub.helpers.crm_connection import AWAY, as_hub_errors, connect, sound
-from crmhub.helpers.deadlines import is_deferred, within
 from crmhub.helpers.inputs import (
     PHONE_FAULTS,
     Sent,
@@ -40,8 +40,8 @@ from crmhub.hub import Hub
 from crmhub.identity import resolution
 from crmhub.identity.bindings import Binding, of_contact, of_token
 from crmhub.identity.chats import note_chat, note_chat_of_contact
-from crmhub.journal.models import Entry, New
-from crmhub.journal.slots import too_many_at_once
+from crmhub.queue.models import Entry, New
+from crmhub.queue.slots import too_many_at_once
 
 _PARTS = ("firstname", "lastname")
 

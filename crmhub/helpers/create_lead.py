@@ -14,12 +14,12 @@ from crmhub.adapter.matching import Lead
 from crmhub.adapter.phone_reading import line_of
 from crmhub.adapter.phones import identity_of
 from crmhub.adapter.upserts import SavedLead, upsert_contact
+from crmhub.crm.connection import lease
 from crmhub.database.connection import Connection
 from crmhub.errors import Semantic, listed
 from crmhub.helpers import dispatch
 from crmhub.helpers.added_options import with_held, without_added
 from crmhub.helpers.attempts import Action, Done, Mapped, completed, named_for, newest
-from crmhub.helpers.crm_connection import lease
 from crmhub.helpers.inputs import (
     PHONE_FAULTS,
     Sent,
@@ -35,8 +35,8 @@ from crmhub.helpers.inputs import (
 from crmhub.helpers.partial_writes import refusal, write_accepted_properties
 from crmhub.hub import Hub
 from crmhub.identity import bindings, resolution
-from crmhub.journal.models import Entry, New
 from crmhub.properties import values
+from crmhub.queue.models import Entry, New
 
 
 def create_lead(

@@ -20,16 +20,16 @@ from crmhub.adapter import (
     hold_back_create,
 )
 from crmhub.adapter.coercion import Listed
+from crmhub.crm.connection import Broken, sound
 from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import HubError, NotFound, shortened
 from crmhub.helpers import dispatch
 from crmhub.helpers.attempts import Action, Done, Mapped, completed, crm_id_of
-from crmhub.helpers.crm_connection import Broken, sound
 from crmhub.helpers.inputs import Sent, filled, usable
 from crmhub.helpers.partial_writes import PLACES, refusal, write_accepted_properties
 from crmhub.hub import Hub
 from crmhub.identity import bindings, chats
-from crmhub.journal.models import Entry, New
+from crmhub.queue.models import Entry, New
 
 _TITLES: Mapping[Linked, str] = {"deals": "dealname", "tickets": "subject"}
 

@@ -14,13 +14,13 @@ from crmhub import errors
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.limits import RateStatus
 from crmhub.adapter import Problem
+from crmhub.crm.connection import Broken, as_hub_errors, connect, sound
+from crmhub.crm.deadlines import arrived, is_deferred, remaining, within
 from crmhub.database.connection import Connection
 from crmhub.helpers.attempts import QUEUED, Action, Done, attempt
-from crmhub.helpers.crm_connection import Broken, as_hub_errors, connect, sound
-from crmhub.helpers.deadlines import arrived, is_deferred, remaining, within
 from crmhub.hub import Hub
-from crmhub.journal.models import Accepted, New
-from crmhub.journal.schedule import GRACE_MS, KEY_MS
+from crmhub.queue.models import Accepted, New
+from crmhub.queue.schedule import GRACE_MS, KEY_MS
 
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.02, 0.2
 _STOPPED = "The CRM does not have this yet; the operator has to fix the cause and retry it."

@@ -14,11 +14,11 @@ import sqlalchemy as sa
 from crmhub import audit
 from crmhub.accounts.accounts import Account
 from crmhub.audit import Author
+from crmhub.crm.connection import as_hub_errors, connect
 from crmhub.database.connection import Connection, now_ms
 from crmhub.database.statements import Insert, Statement, param, params
 from crmhub.database.tables import enrolment
 from crmhub.errors import BadRequest, NotFound, shortened
-from crmhub.helpers.crm_connection import as_hub_errors, connect
 from crmhub.hub import Hub
 from crmhub.identity import merged_contacts
 from crmhub.identity.bindings import connection_key

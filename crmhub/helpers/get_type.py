@@ -15,6 +15,8 @@ from crmhub import adapter as contract
 from crmhub.accounts.accounts import Account
 from crmhub.adapter import Adapter, Contact
 from crmhub.adapter.phones import identity_of
+from crmhub.crm.connection import AWAY, as_hub_errors, connect, sound
+from crmhub.crm.deadlines import is_deferred, within
 from crmhub.database.connection import now_ms
 from crmhub.database.drivers import Unwritable
 from crmhub.database.statements import Statement, in_list, one_of, param
@@ -22,14 +24,12 @@ from crmhub.database.tables import action, binding
 from crmhub.errors import Semantic, Unavailable, shortened
 from crmhub.helpers import enrolments
 from crmhub.helpers.attempts import note_failure
-from crmhub.helpers.crm_connection import AWAY, as_hub_errors, connect, sound
-from crmhub.helpers.deadlines import is_deferred, within
 from crmhub.helpers.inputs import filled, phone_fault
 from crmhub.hub import Hub
 from crmhub.identity import bindings, chats
 from crmhub.identity.bindings import connection_key
 from crmhub.identity.phones import readings
-from crmhub.journal.slots import too_many_at_once
+from crmhub.queue.slots import too_many_at_once
 
 _HOUR_MS = 3_600_000
 _MOST_HOURS = 1_000_000

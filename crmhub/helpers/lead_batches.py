@@ -14,6 +14,7 @@ from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.calls import Recording, recording
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.upserts import SavedLead
+from crmhub.crm.connection import connect
 from crmhub.helpers.actions import action_of
 from crmhub.helpers.added_options import with_held
 from crmhub.helpers.attempts import (
@@ -27,9 +28,8 @@ from crmhub.helpers.attempts import (
     stored_result,
 )
 from crmhub.helpers.create_lead import CreateLead
-from crmhub.helpers.crm_connection import connect
 from crmhub.hub import Hub
-from crmhub.journal.models import Entry, Outcome
+from crmhub.queue.models import Entry, Outcome
 
 
 def attempt_one(hub: Hub, account: Account, entry: Entry) -> None:

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from crmhub import adapter as contract
 from crmhub.accounts.accounts import Account
 from crmhub.adapter import Adapter, Contact, Described, Linked, Pipeline, Written
+from crmhub.crm.connection import AWAY, as_hub_errors, connect, sound
+from crmhub.crm.deadlines import is_deferred, within
 from crmhub.errors import NotFound, Unavailable, shortened
 from crmhub.helpers.attempts import note_failure
-from crmhub.helpers.crm_connection import AWAY, as_hub_errors, connect, sound
-from crmhub.helpers.deadlines import is_deferred, within
 from crmhub.hub import Hub
 from crmhub.identity import bindings
-from crmhub.journal.slots import too_many_at_once
+from crmhub.queue.slots import too_many_at_once
 
 
 @dataclass(frozen=True, slots=True)

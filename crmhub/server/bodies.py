@@ -15,7 +15,7 @@ from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntity
 from crmhub.api.http.authentication import TURN
 from crmhub.api.http.reading import ARRIVED, BODY, HUNG_UP
 from crmhub.console.blueprint import MAX_UPLOAD_BYTES, is_upload
-from crmhub.journal.slots import Gate
+from crmhub.queue.slots import Gate
 from crmhub.server.connections import Connections, Request
 from crmhub.server.tcp_connection import SHORT_BODY
 

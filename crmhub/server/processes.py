@@ -55,7 +55,7 @@ def load() -> Flask:
     from crmhub import logs, metrics
     from crmhub.app import create_app
     from crmhub.bounds import MAX_BODY_BYTES
-    from crmhub.operations.processes import Presence
+    from crmhub.operators.processes import Presence
     from crmhub.server.bodies import BodyBuffer
     from crmhub.server.connections import Connections
     from crmhub.settings import Settings

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from crmhub.accounts import accounts, changes, connections, webhook_ids
+from crmhub.accounts import accounts, changes, webhook_ids
 from crmhub.accounts.accounts import Unreadable
 from crmhub.accounts.changes import RESERVED
 from crmhub.accounts.plans import BUILT_IN, Plan
 from crmhub.accounts.switches import READERS, Switches
+from crmhub.crm import stored_connections as connections
 from crmhub.errors import Conflict, NotFound, Semantic
 
 

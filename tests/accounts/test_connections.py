@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from crmhub.accounts import connections
 from crmhub.accounts.plans import BUILT_IN
 from crmhub.adapter import Adapter, Setting
+from crmhub.crm import stored_connections as connections
 from crmhub.errors import Semantic
 from crmhub.secrets import EncryptionKey, Vault
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from crmhub.accounts import crm_definitions
-from crmhub.accounts.crm_definitions import KEPT_MS, LONGEST, CrmDefinitions
+from crmhub.crm import definitions as crm_definitions
+from crmhub.crm.connection import connect, try_out
+from crmhub.crm.definitions import KEPT_MS, LONGEST, CrmDefinitions
 from crmhub.database.connection import Database
 from crmhub.helpers import read_crm
-from crmhub.helpers.crm_connection import connect, try_out
 from crmhub.hub import Hub
-from crmhub.operations import set_crm
-from crmhub.operations.set_crm import Crm
+from crmhub.operators.crm import set_crm
+from crmhub.operators.crm.set_crm import Crm
 from crmhub.settings import Settings
 from tests.adapters.hubspot.hubspot_crm import TOKEN, HubSpotCrm, calls
 from tests.clients import TESTS, Client

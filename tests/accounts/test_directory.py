@@ -14,7 +14,7 @@ from crmhub.database import connection
 from crmhub.database.connection import now_ms
 from crmhub.errors import Unavailable
 from crmhub.secrets import new_api_key, new_secret, new_webhook_id
-from tests.journal.working import soon
+from tests.queue.working import soon
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from crmhub.accounts import passwords
 from crmhub.errors import Semantic, Unavailable
+from crmhub.users import passwords
 
 
 def test_a_password_fits_what_is_stored_of_it_and_no_other_does():

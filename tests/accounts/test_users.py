@@ -11,19 +11,19 @@ import pytest
 from alembic import command
 
 from crmhub import audit
-from crmhub.accounts import second_factors, user_links, user_sessions, users
 from crmhub.audit import Author
 from crmhub.database import schema
 from crmhub.database.connection import Database, now_ms
 from crmhub.errors import Conflict, HubError, Semantic
 from crmhub.hub import Hub
-from crmhub.journal import attention
-from crmhub.journal.history import SPANS, history
+from crmhub.operators.actions import attention
+from crmhub.operators.actions.history import SPANS, history
 from crmhub.secrets import EncryptionKey, Vault, digest
+from crmhub.users import second_factors, user_links, user_sessions, users
 from tests.api.helpers.helper_calls import known
 from tests.consoles import unused_email
-from tests.journal.working import change
 from tests.own_databases import KINDS, empty, own_database
+from tests.queue.working import change
 
 BY = Author("user", "ops@example.com", "usr_1")
 VAULT = Vault([EncryptionKey("k1", b"k" * 32)])

@@ -51,7 +51,7 @@ from tests.adapter.http_contexts import (
     server,
 )
 from tests.clocks import clock_of
-from tests.journal.working import soon
+from tests.queue.working import soon
 
 SECRET = 'pat-eu1/7f+"é secret'
 

@@ -13,9 +13,9 @@ from crmhub.adapter import Adapter, Conflict, Kind, Linked, NotFound, Rejected
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing import AdapterTests
 from crmhub.adapter.upserts import upsert_contact
+from crmhub.crm.connection import connect
+from crmhub.crm.own_records import OwnRecords
 from crmhub.database.connection import now_ms
-from crmhub.helpers.crm_connection import connect
-from crmhub.helpers.own_records import OwnRecords
 from crmhub.hub import Hub
 from crmhub.settings import Settings
 from tests.clients import Client, Json

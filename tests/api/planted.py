@@ -20,7 +20,7 @@ from typing import Any
 import flask
 from sqlalchemy.engine import make_url
 
-from adapters.hubspot.fake.fake import FakeHubSpot, Options
+from adapters.fakes.hubspot.fake import FakeHubSpot, Options
 from crmhub.app import create_app
 from crmhub.console.sessions import COOKIE
 from crmhub.hub import Hub
@@ -29,7 +29,7 @@ from crmhub.settings import Settings
 from tests.admin import open_admin
 from tests.clients import Client, open_client
 from tests.consoles import Operator, new_user
-from tests.journal.working import hurry, rows, soon, working
+from tests.queue.working import hurry, rows, soon, working
 
 EMAIL = "ada.planted@example.com"
 PHONE = "+4930901820"

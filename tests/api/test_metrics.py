@@ -11,7 +11,7 @@ from typing import Any
 import flask
 import pytest
 
-from adapters.hubspot.fake.fake import FakeHubSpot, Options
+from adapters.fakes.hubspot.fake import FakeHubSpot, Options
 from crmhub import __version__
 from crmhub.adapter import NotFound, Throttled, Unavailable
 from crmhub.app import create_app
@@ -23,8 +23,8 @@ from tests.api.helpers.helper_calls import CREATE_DEAL, GET_TYPE, known, lead, s
 from tests.api.refusals import header_faults
 from tests.clients import Client
 from tests.fakes import FAKE, FakeCrm, adapters, fake_client, hubspot_client
-from tests.journal.working import change, hurry, soon, work_off
 from tests.own_databases import KINDS, empty, own_database
+from tests.queue.working import change, hurry, soon, work_off
 from tests.scrapes import counted, scraped
 
 

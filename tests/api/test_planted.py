@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.api.planted import EMAIL
-from tests.operations.traces import forms
+from tests.operators.traces import forms
 from tests.own_databases import KINDS, own_database
 
 

@@ -10,11 +10,11 @@ import flask
 import pytest
 import sqlalchemy
 
-from adapters.hubspot.fake.fake import FakeHubSpot, Options
-from crmhub.accounts.user_sessions import IDLE_MS
+from adapters.fakes.hubspot.fake import FakeHubSpot, Options
 from crmhub.adapter import Unavailable
 from crmhub.hub import Hub
-from crmhub.journal import circuit_breaker
+from crmhub.queue import circuit_breaker
+from crmhub.users.user_sessions import IDLE_MS
 from tests import databases
 from tests.api.helpers.helper_calls import (
     CREATE_DEAL,

@@ -18,7 +18,7 @@ from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import known
 from tests.cli.conftest import CommandLine
 from tests.clients import Client, open_client
-from tests.journal.working import change, rows, states
+from tests.queue.working import change, rows, states
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def test_tail_prints_a_line_for_people_and_waits_for_the_database(
         def fail(*_: object, **__: object) -> None:
             raise Unavailable("The database cannot be reached.")
 
-        monkeypatch.setattr("crmhub.journal.action_queries.listed", fail)
+        monkeypatch.setattr("crmhub.operators.actions.action_queries.listed", fail)
 
     meanwhile(away, lambda: None)
     told = crmhub("actions", "tail", "--lines", "1")

@@ -11,7 +11,7 @@ from crmhub import audit
 from crmhub.cli.audit import _OBJECTS, _VERBS
 from crmhub.hub import Hub
 from crmhub.settings import Settings
-from tests.operations.traces import left
+from tests.operators.traces import left
 
 # The operations behind the commands are tested on each database.
 pytestmark = pytest.mark.databases("sqlite")

@@ -16,7 +16,7 @@ import pytest
 from crmhub.app import create_app
 from crmhub.database.connection import now_ms
 from crmhub.hub import Hub
-from crmhub.operations import backup
+from crmhub.operators.database import backup
 from crmhub.properties.kinds import CONTACTS
 from crmhub.records.writing import NewRecord
 from crmhub.settings import Settings
@@ -24,7 +24,7 @@ from tests.api.helpers.helper_calls import known
 from tests.cli.conftest import CommandLine
 from tests.clients import Client, open_client
 from tests.databases import empty_postgresql_database
-from tests.journal.working import change
+from tests.queue.working import change
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 
 from crmhub.errors import Conflict
 from crmhub.hub import Hub
-from crmhub.operations import import_jobs
+from crmhub.operators.files import import_jobs
 from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import CONTACTS
 from crmhub.records import definitions

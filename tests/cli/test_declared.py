@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from crmhub.accounts.connections import open_credentials
 from crmhub.accounts.directory import Directory
 from crmhub.accounts.plans import BUILT_IN
 from crmhub.adapter.oauth import KEPT
+from crmhub.crm.stored_connections import open_credentials
 from crmhub.database.connection import Database
 from crmhub.hub import Hub
 from crmhub.settings import Settings
-from tests.operations.traces import left
+from tests.operators.traces import left
 
 EXAMPLE = Path(__file__).parents[2] / "config" / "accounts.example.toml"
 PAGE = Path(__file__).parents[2] / "docs" / "operator" / "accounts-file.md"
@@ -237,7 +237,7 @@ def test_what_the_adapter_keeps_itself_survives(declare):
     crmhub = declare(ACME.replace('access_token = { env = "ACME_TOKEN" }', secrets))
     applied(crmhub)
     hub = Hub.open(Settings.load(crmhub.env, crmhub.root))
-    from crmhub.accounts.connections import seal_credentials
+    from crmhub.crm.stored_connections import seal_credentials
 
     account = hub.load_account("acme")
     grown = {**open_credentials(hub.vault, account), KEPT: "4102444800 token"}

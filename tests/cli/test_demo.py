@@ -13,7 +13,7 @@ import pytest
 
 from crmhub.cli.demo import _create_samples
 from crmhub.hub import Hub
-from crmhub.operations.open_account import open_account
+from crmhub.operators.accounts.open_account import open_account
 from crmhub.properties.kinds import DEALS, KINDS
 from crmhub.settings import Settings
 from tests.clients import TESTS

@@ -12,7 +12,7 @@ from crmhub.hub import Hub
 from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import SET_PROPERTIES, known
 from tests.clients import Client, open_client
-from tests.operations.traces import EMAIL, FIRST, PHONE, PLANTED, TOKEN, forms, left, plant
+from tests.operators.traces import EMAIL, FIRST, PHONE, PLANTED, TOKEN, forms, left, plant
 
 
 @pytest.fixture

@@ -25,10 +25,10 @@ from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from tests.cli.conftest import CRMHUB, CommandLine, environment
 from tests.clients import Client, open_client
-from tests.journal.working import change, hurry
 from tests.own_databases import empty as emptied
 from tests.preparations import fill_disk
 from tests.processes import FORKED, Forked, Program
+from tests.queue.working import change, hurry
 from tests.scrapes import Scrape
 from tests.server.servers import HASTY, Server, serving, soon
 

@@ -13,17 +13,17 @@ from pathlib import Path
 import pytest
 
 import crmhub
-from adapters.hubspot.fake.fake import FakeHubSpot, Options
-from crmhub.accounts import second_factors, users
-from crmhub.accounts.connections import open_credentials
+from adapters.fakes.hubspot.fake import FakeHubSpot, Options
 from crmhub.audit import Author
+from crmhub.crm.stored_connections import open_credentials
 from crmhub.database.connection import Database
 from crmhub.events import subscriptions
 from crmhub.hub import Hub
-from crmhub.operations import reseal_secrets
-from crmhub.operations.reseal_secrets import SEALED
-from crmhub.operations.users import create_user
+from crmhub.operators.database import reseal_secrets
+from crmhub.operators.database.reseal_secrets import SEALED
+from crmhub.operators.users.console_users import create_user
 from crmhub.settings import Settings
+from crmhub.users import second_factors, users
 from tests.cli.conftest import CommandLine, environment
 from tests.processes import FORKED
 from tests.server.servers import serving

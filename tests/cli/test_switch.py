@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crmhub.hub import Hub
-from crmhub.journal.models import New
+from crmhub.queue.models import New
 from crmhub.settings import Settings
 
 # The operations behind the commands are tested on each database.

@@ -22,7 +22,7 @@ from typing import Any
 import flask
 import pytest
 
-from adapters.hubspot.fake.fake import FakeHubSpot, Options
+from adapters.fakes.hubspot.fake import FakeHubSpot, Options
 from crmhub.app import create_app
 from crmhub.hub import Hub
 from crmhub.secrets import EncryptionKey
@@ -32,9 +32,9 @@ from tests.api.helpers.helper_calls import CREATE_DEAL, known, lead
 from tests.cli.conftest import environment
 from tests.clients import Client
 from tests.fakes import hubspot_client
-from tests.journal.working import end_leases, hurry, rows, soon, states
 from tests.own_databases import empty as emptied
 from tests.processes import FORKED, Program
+from tests.queue.working import end_leases, hurry, rows, soon, states
 from tests.server.servers import HASTY, Server, serving
 
 pytestmark = pytest.mark.databases("postgresql")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crmhub.hub import Hub
-from crmhub.operations.open_account import open_account
+from crmhub.operators.accounts.open_account import open_account
 from crmhub.properties.kinds import CONTACTS
 from crmhub.records.writing import NewRecord
 from crmhub.settings import Settings

@@ -7,7 +7,7 @@ import random
 from crmhub.accounts.accounts import Account
 from crmhub.database.connection import now_ms
 from crmhub.hub import Hub
-from crmhub.journal.models import new_id
+from crmhub.queue.models import new_id
 
 HOUR = 3_600_000
 _COLUMNS = {

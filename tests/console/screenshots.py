@@ -19,7 +19,6 @@ from typing import Any, Literal
 
 from playwright.sync_api import FilePayload, Page, sync_playwright
 
-from crmhub.accounts import field_map_reading
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.changes import IssuedIds
 from crmhub.app import create_app
@@ -28,16 +27,13 @@ from crmhub.events import subscriptions
 from crmhub.events.event_types import TYPES
 from crmhub.hub import Hub
 from crmhub.identity import possible_duplicates
-from crmhub.operations import (
-    change_account,
-    event_subscriptions,
-    map_fields,
-    set_crm,
-    setup_link,
-)
-from crmhub.operations.open_account import open_account
-from crmhub.operations.set_crm import Crm
-from crmhub.operations.users import create_token, create_user, invite
+from crmhub.operators.accounts import change_account
+from crmhub.operators.accounts.open_account import open_account
+from crmhub.operators.crm import field_map_reading, map_fields, set_crm
+from crmhub.operators.crm.set_crm import Crm
+from crmhub.operators.events import event_subscriptions
+from crmhub.operators.users import setup_link
+from crmhub.operators.users.console_users import create_token, create_user, invite
 from crmhub.settings import Settings
 from tests import databases
 from tests.adapters.hubspot.hubspot_crm import OAUTH, TOKEN, HubSpotCrm

@@ -14,7 +14,7 @@ from crmhub.accounts.keys import list_keys, new_id
 from crmhub.audit import Wanted
 from crmhub.console import snippets
 from crmhub.database.connection import now_ms
-from crmhub.operations import change_account
+from crmhub.operators.accounts import change_account
 from tests.clients import TESTS
 from tests.consoles import fault_of, text_of, value_of
 

@@ -6,12 +6,12 @@ import pytest
 
 from crmhub import audit
 from crmhub.audit import Wanted
-from crmhub.operations import change_account
+from crmhub.operators.accounts import change_account
 from crmhub.secrets import BASE36, token
 from tests.api.helpers.helper_calls import known
 from tests.clients import open_client
 from tests.consoles import text_of, value_of
-from tests.journal.working import change
+from tests.queue.working import change
 
 pytestmark = pytest.mark.databases("postgresql")
 

@@ -9,14 +9,14 @@ import pytest
 from crmhub import audit
 from crmhub.audit import Wanted
 from crmhub.database.connection import now_ms
-from crmhub.journal import action_queries, attention, discard_action
-from crmhub.journal.models import New
-from crmhub.operations import alerts
-from crmhub.operations.queue_statistics import QueueGauges
+from crmhub.operators.actions import action_queries, attention, discard_action
+from crmhub.operators.alerts import alerts
+from crmhub.operators.alerts.queue_statistics import QueueGauges
+from crmhub.queue.models import New
 from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known
 from tests.clients import TESTS
 from tests.consoles import fault_of, text_of
-from tests.journal.working import change, rows, states, work_off
+from tests.queue.working import change, rows, states, work_off
 
 HOSTILE = "<script>alert(1)</script>\u202e🦊" + "x" * 65_000
 

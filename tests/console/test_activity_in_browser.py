@@ -13,17 +13,17 @@ from playwright.sync_api import Page, expect
 
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.changes import IssuedIds
-from crmhub.journal.action_queries import Wanted
-from crmhub.journal.discard_action import discard
-from crmhub.operations import set_crm
-from crmhub.operations.open_account import open_account
-from crmhub.operations.set_crm import Crm
+from crmhub.operators.accounts.open_account import open_account
+from crmhub.operators.actions.action_queries import Wanted
+from crmhub.operators.actions.discard_action import discard
+from crmhub.operators.crm import set_crm
+from crmhub.operators.crm.set_crm import Crm
 from crmhub.secrets import BASE36, token
 from tests.adapters.hubspot.hubspot_crm import TOKEN, HubSpotCrm
 from tests.clients import TESTS
 from tests.console.conftest import Served
 from tests.console.past import HOUR, put
-from tests.journal.working import hurry
+from tests.queue.working import hurry
 
 pytestmark = pytest.mark.databases("sqlite")
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from crmhub.accounts import field_map_reading
-from crmhub.operations import change_account, map_fields
+from crmhub.operators.accounts import change_account
+from crmhub.operators.crm import field_map_reading, map_fields
 from tests.clients import TESTS
 from tests.consoles import text_of
 

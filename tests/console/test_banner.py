@@ -10,12 +10,12 @@ import pytest
 from crmhub.console import banner
 from crmhub.database.connection import now_ms
 from crmhub.errors import Unavailable
-from crmhub.operations.alerts import Alert
-from crmhub.operations.users import create_token, revoke_token
+from crmhub.operators.alerts.alerts import Alert
+from crmhub.operators.users.console_users import create_token, revoke_token
 from tests.api.helpers.helper_calls import known
 from tests.clients import TESTS
 from tests.consoles import Operator
-from tests.journal.working import change
+from tests.queue.working import change
 
 pytestmark = pytest.mark.databases("sqlite")
 

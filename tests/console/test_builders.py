@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from crmhub.operations.open_account import open_account
+from crmhub.operators.accounts.open_account import open_account
 from tests import made_docs
 from tests.clients import TESTS
 from tests.events import test_page

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from crmhub.database.connection import now_ms
-from crmhub.journal.history import SPANS, Span, history
+from crmhub.operators.actions.history import SPANS, Span, history
 from tests.api.helpers.helper_calls import known
 from tests.console.past import HOUR, put
 from tests.consoles import text_of

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from crmhub.accounts.accounts import Account
-from crmhub.operations.open_account import open_account
+from crmhub.operators.accounts.open_account import open_account
 from crmhub.secrets import BASE36, token
 from tests.adapters.hubspot.hubspot_crm import HubSpotCrm
 from tests.clients import TESTS

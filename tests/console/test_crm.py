@@ -9,15 +9,16 @@ from ipaddress import ip_network
 
 import pytest
 
-from crmhub.operations import change_account, set_crm
-from crmhub.operations.set_crm import Crm
+from crmhub.operators.accounts import change_account
+from crmhub.operators.crm import set_crm
+from crmhub.operators.crm.set_crm import Crm
 from crmhub.properties.kinds import CONTACTS
 from crmhub.settings import Settings
 from tests.adapters.hubspot.hubspot_crm import TOKEN, HubSpotCrm
 from tests.api.helpers.helper_calls import known
 from tests.clients import TESTS
 from tests.consoles import text_of
-from tests.journal.working import change
+from tests.queue.working import change
 
 pytestmark = pytest.mark.databases("postgresql")
 

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from crmhub.app import create_app
-from crmhub.operations.open_account import open_account
+from crmhub.operators.accounts.open_account import open_account
 from crmhub.secrets import BASE36, token
 from tests.api.helpers.helper_calls import CREATE_DEAL, known
 from tests.clients import TESTS, Client

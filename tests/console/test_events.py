@@ -10,7 +10,7 @@ import pytest
 from crmhub.events import subscriptions
 from crmhub.events.event_types import TYPES
 from crmhub.hub import Hub
-from crmhub.operations import event_subscriptions
+from crmhub.operators.events import event_subscriptions
 from crmhub.secrets import parse_webhook_secret
 from tests.api.helpers.helper_calls import known
 from tests.clients import TESTS, Client

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from crmhub.app import create_app
-from crmhub.operations.open_account import open_account
+from crmhub.operators.accounts.open_account import open_account
 from crmhub.secrets import BASE36, token
 from tests.clients import TESTS, Client
 from tests.console.conftest import Served

@@ -7,12 +7,11 @@ import re
 
 import pytest
 
-from adapters.hubspot.fake.fake import FakeHubSpot
-from crmhub.accounts import field_map_reading
+from adapters.fakes.hubspot.fake import FakeHubSpot
 from crmhub.accounts.field_maps import FieldMap
 from crmhub.console.map_rows import Draft, pairs
-from crmhub.operations import map_fields, set_crm
-from crmhub.operations.set_crm import Crm
+from crmhub.operators.crm import field_map_reading, map_fields, set_crm
+from crmhub.operators.crm.set_crm import Crm
 from tests.api.helpers.helper_calls import lead
 from tests.clients import TESTS
 from tests.consoles import fault_of, open_console, text_of

@@ -20,11 +20,11 @@ from urllib.request import Request, urlopen
 import pytest
 from sqlalchemy.engine import make_url
 
-from adapters.hubspot.fake import FakeHubSpot, Options
+from adapters.fakes.hubspot import FakeHubSpot, Options
 from benchmarks.places import free_port
 from crmhub.console import snippets
-from crmhub.operations.open_account import open_account
-from crmhub.operations.set_crm import Crm, set_crm
+from crmhub.operators.accounts.open_account import open_account
+from crmhub.operators.crm.set_crm import Crm, set_crm
 from tests import databases
 from tests.clients import TESTS
 from tests.console.conftest import Served

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import FilePayload, Page
 
-from crmhub.accounts import field_map_reading
 from crmhub.accounts.accounts import Account
-from crmhub.operations import map_fields, set_crm
-from crmhub.operations.open_account import open_account
-from crmhub.operations.set_crm import Crm
+from crmhub.operators.accounts.open_account import open_account
+from crmhub.operators.crm import field_map_reading, map_fields, set_crm
+from crmhub.operators.crm.set_crm import Crm
 from crmhub.secrets import BASE36, token
 from tests.adapters.hubspot.hubspot_crm import TOKEN, HubSpotCrm
 from tests.clients import TESTS

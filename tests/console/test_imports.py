@@ -13,7 +13,7 @@ import pytest
 
 from crmhub.console import sessions
 from crmhub.csv import importing, jobs
-from crmhub.operations import import_jobs
+from crmhub.operators.files import import_jobs
 from tests.consoles import text_of
 
 BAD = "<img src=x onerror=alert(1)>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser, FilePayload, Page, expect
 
-from crmhub.operations.open_account import open_account
+from crmhub.operators.accounts.open_account import open_account
 from crmhub.properties.kinds import CONTACTS
 from crmhub.records.search.pages import PageRequest
 from crmhub.records.search.query import Query

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from crmhub.accounts.accounts import Account
-from crmhub.operations.open_account import open_account
+from crmhub.operators.accounts.open_account import open_account
 from crmhub.secrets import BASE36, token
 from tests.clients import TESTS
 from tests.console.conftest import Served, signed_in

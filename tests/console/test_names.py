@@ -7,12 +7,12 @@ import re
 
 import pytest
 
-from crmhub.operations import change_account
+from crmhub.operators.accounts import change_account
 from tests.api.helpers.helper_calls import CREATE_DEAL, known
 from tests.clients import TESTS, open_client
 from tests.console.past import HOUR, put
 from tests.consoles import fault_of, text_of
-from tests.journal.working import change, rows
+from tests.queue.working import change, rows
 
 # The queries behind the pages are tested on each database.
 pytestmark = pytest.mark.databases("sqlite")

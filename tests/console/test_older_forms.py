@@ -11,7 +11,9 @@ import pytest
 from werkzeug.test import TestResponse
 
 from crmhub.hub import Hub
-from crmhub.operations import change_account, event_subscriptions, users
+from crmhub.operators.accounts import change_account
+from crmhub.operators.events import event_subscriptions
+from crmhub.operators.users import console_users as users
 from tests.clients import TESTS, Client
 from tests.consoles import PASSWORD, Operator, fault_of, text_of, unused_email
 from tests.events.receivers import HOOK

@@ -13,10 +13,10 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
-from crmhub.accounts.openid import OpenId
 from crmhub.egress import Egress
 from crmhub.hub import Hub
-from crmhub.operations.users import invite, set_disabled
+from crmhub.operators.users.console_users import invite, set_disabled
+from crmhub.users.openid import OpenId
 from tests.clients import TESTS
 from tests.console.openid_provider import CLIENT_ID, CLIENT_SECRET, Provider
 from tests.console.test_users import enter, later, turn_on
@@ -195,7 +195,7 @@ def test_the_second_factor_is_asked_for_as_well(app, provider, email):
 
 
 def test_a_new_key_of_the_provider_is_read_when_a_token_names_it(app, provider, email, monkeypatch):
-    monkeypatch.setattr("crmhub.accounts.openid._KEYS_EVERY_S", 0.0)
+    monkeypatch.setattr("crmhub.users.openid._KEYS_EVERY_S", 0.0)
     for key_id in ("1", "2"):
         provider.key = RSAKey.generate_key(2048, {"kid": key_id})
         provider.sign = lambda claims, key_id=key_id: jwt.encode(
@@ -215,7 +215,7 @@ def test_a_provider_that_is_away_or_another_one_is_told(app, provider, email, mo
     provider.close()
     # A failure is remembered for some seconds.
     assert "exactly this text" in text_of(Operator(app).get("/sign-in/provider"))
-    monkeypatch.setattr("crmhub.accounts.openid._PAUSE_S", 0.0)
+    monkeypatch.setattr("crmhub.users.openid._PAUSE_S", 0.0)
     away = Operator(app).get("/sign-in/provider")
     assert away.status_code == 503
     assert "sign in with your password" in text_of(away)

@@ -8,15 +8,15 @@ import pytest
 
 from crmhub.adapter import Denied
 from crmhub.database.connection import Connection, now_ms
-from crmhub.journal import lead_counts
-from crmhub.operations import crm_states, set_crm
-from crmhub.operations.set_crm import Crm
+from crmhub.operators.actions import lead_counts
+from crmhub.operators.crm import crm_states, set_crm
+from crmhub.operators.crm.set_crm import Crm
 from tests.api.helpers.helper_calls import known, lead
 from tests.clients import TESTS, open_client
 from tests.console.past import HOUR, put
 from tests.consoles import open_console, text_of
 from tests.fakes import CHECKABLE, FAKE, adapters, fake_client
-from tests.journal.working import change
+from tests.queue.working import change
 
 # The queries behind the pages are tested on each database.
 pytestmark = pytest.mark.databases("sqlite")

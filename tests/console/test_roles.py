@@ -8,19 +8,20 @@ from collections.abc import Iterator
 import flask
 import pytest
 
-from crmhub.accounts import user_sessions, users
-from crmhub.accounts.roles import RIGHTS_OF, ROLES
 from crmhub.console.access import access_of
 from crmhub.database.connection import now_ms
 from crmhub.hub import Hub
-from crmhub.journal import action_queries
-from crmhub.operations import change_account, event_subscriptions
-from crmhub.operations.users import create_link, set_disabled, set_role
+from crmhub.operators.accounts import change_account
+from crmhub.operators.actions import action_queries
+from crmhub.operators.events import event_subscriptions
+from crmhub.operators.users.console_users import create_link, set_disabled, set_role
+from crmhub.users import user_sessions, users
+from crmhub.users.roles import RIGHTS_OF, ROLES
 from tests.api.helpers.helper_calls import known
 from tests.clients import TESTS, Client
 from tests.consoles import Operator, new_user, text_of, unused_email
 from tests.events.receivers import HOOK, subscribe
-from tests.journal.working import change
+from tests.queue.working import change
 
 pytestmark = pytest.mark.databases("sqlite")
 

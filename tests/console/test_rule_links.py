@@ -8,8 +8,7 @@ import re
 
 import pytest
 
-from crmhub.accounts import field_map_reading
-from crmhub.operations import map_fields
+from crmhub.operators.crm import field_map_reading, map_fields
 from tests.clients import TESTS
 from tests.console.past import HOUR, put
 from tests.console.test_fieldmap import fields

@@ -10,7 +10,7 @@ from crmhub import audit
 from crmhub.audit import Wanted
 from tests.console.past import HOUR, put
 from tests.consoles import text_of
-from tests.journal.working import rows
+from tests.queue.working import rows
 
 # The queries behind the pages are tested on each database.
 pytestmark = pytest.mark.databases("sqlite")

@@ -9,13 +9,13 @@ from dataclasses import replace
 import flask
 import pytest
 
-from crmhub.accounts import setup_links, users
 from crmhub.app import create_app
 from crmhub.database.connection import now_ms
 from crmhub.errors import NotFound, Semantic
 from crmhub.hub import Hub
-from crmhub.operations import setup_link
+from crmhub.operators.users import setup_link
 from crmhub.settings import Settings
+from crmhub.users import setup_links, users
 from tests.clients import TESTS
 from tests.consoles import PASSWORD, Operator, new_user, text_of, unused_email
 from tests.own_databases import empty, own_database
@@ -141,7 +141,7 @@ def test_the_link_expires_and_does_not_outlive_a_clock_that_was_ahead(app, hub, 
 @pytest.mark.databases("sqlite")
 @pytest.mark.parametrize("path", ["/setup/x", "/setup/" + "a" * 43])
 def test_a_guessed_link_is_answered_without_hashing_a_password(app, monkeypatch, path):
-    monkeypatch.setattr("crmhub.accounts.passwords.to_store", None)
+    monkeypatch.setattr("crmhub.users.passwords.to_store", None)
     browser = Operator(app)
     form = {"email": "a@example.com", "password": PASSWORD, "again": PASSWORD}
     answer = browser.send(path, form, at="/sign-in")

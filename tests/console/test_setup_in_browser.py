@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import BrowserContext, expect
 
 from crmhub.database.connection import now_ms
-from crmhub.operations import setup_link
+from crmhub.operators.users import setup_link
 from tests.clients import TESTS
 from tests.console.conftest import Served
 from tests.console.contrast import faint_texts

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from crmhub.accounts import passwords, users
 from crmhub.accounts.limits import Limits
 from crmhub.database.connection import now_ms
-from crmhub.operations.users import set_disabled, set_password
+from crmhub.operators.users.console_users import set_disabled, set_password
+from crmhub.users import passwords, users
 from tests.clients import TESTS
 from tests.consoles import (
     BROWSER,

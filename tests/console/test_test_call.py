@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from crmhub.journal.action_queries import Wanted, listed
-from crmhub.operations import change_account
+from crmhub.operators.accounts import change_account
+from crmhub.operators.actions.action_queries import Wanted, listed
 from tests.api.helpers.helper_calls import switch
 from tests.clients import TESTS
 from tests.consoles import text_of

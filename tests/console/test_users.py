@@ -9,9 +9,9 @@ import time
 import pyotp
 import pytest
 
-from crmhub.accounts import users
 from crmhub.hub import Hub
-from crmhub.operations.users import invite
+from crmhub.operators.users.console_users import invite
+from crmhub.users import users
 from tests.clients import TESTS
 from tests.consoles import (
     PASSWORD,
@@ -22,7 +22,7 @@ from tests.consoles import (
     unused_email,
     value_of,
 )
-from tests.journal.working import soon
+from tests.queue.working import soon
 
 pytestmark = pytest.mark.databases("sqlite")
 

@@ -12,8 +12,8 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from crmhub.accounts.changes import IssuedIds
-from crmhub.operations import change_account
-from crmhub.operations.open_account import open_account
+from crmhub.operators.accounts import change_account
+from crmhub.operators.accounts.open_account import open_account
 from crmhub.secrets import BASE36, token
 from tests.clients import TESTS
 from tests.console.conftest import Served

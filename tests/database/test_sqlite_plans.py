@@ -15,7 +15,7 @@ from crmhub.database.statements import Statement
 from crmhub.events import claiming as deliveries
 from crmhub.events import outcomes
 from crmhub.identity import corrections, merged_contacts
-from crmhub.journal import claiming as actions
+from crmhub.queue import claiming as actions
 
 _OF_SUBSCRIPTION = "account_id=? AND subscription_id=?"
 _DUE = f"event_delivery_due ({_OF_SUBSCRIPTION}"

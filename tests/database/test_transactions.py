@@ -32,7 +32,7 @@ from crmhub.errors import Unavailable
 from crmhub.records.ids import Ids
 from crmhub.secrets import BASE36, token
 from tests.databases import overwrite, read_only
-from tests.journal.working import soon
+from tests.queue.working import soon
 
 
 @pytest.fixture

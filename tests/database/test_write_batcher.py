@@ -14,7 +14,7 @@ import pytest
 from crmhub.database import write_batcher
 from crmhub.database.write_batcher import WriteBatcher
 from crmhub.errors import Unavailable
-from tests.journal.working import soon
+from tests.queue.working import soon
 
 HELD = "held"
 

@@ -18,8 +18,8 @@ import sqlalchemy as sa
 from crmhub.database.statements import Statement, param
 from crmhub.database.tables import event, event_delivery, event_subscription
 from crmhub.hub import Hub
-from crmhub.operations import event_subscriptions
-from crmhub.operations.event_subscriptions import NewSubscription
+from crmhub.operators.events import event_subscriptions
+from crmhub.operators.events.event_subscriptions import NewSubscription
 from tests.clients import TESTS, Client
 
 HOOK = "http://127.0.0.1:9/secret-path/"

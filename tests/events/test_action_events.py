@@ -11,7 +11,7 @@ from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
 from crmhub.events.event_types import TYPES
 from crmhub.hub import Hub
-from crmhub.journal.models import Entry, New, Outcome
+from crmhub.queue.models import Entry, New, Outcome
 from tests.clients import Client
 from tests.events.receivers import events_of, subscribe
 

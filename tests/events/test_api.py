@@ -9,7 +9,8 @@ import pytest
 
 from crmhub.accounts import keys
 from crmhub.hub import Hub
-from crmhub.operations import change_account, event_subscriptions
+from crmhub.operators.accounts import change_account
+from crmhub.operators.events import event_subscriptions
 from tests.clients import TESTS, Client
 from tests.events.receivers import HOOK, receiving
 

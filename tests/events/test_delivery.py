@@ -24,11 +24,12 @@ from crmhub.events.schedule import DELAYS_S, SWITCH_OFF_MS
 from crmhub.events.sending import Attempt
 from crmhub.events.subscriptions import Subscription
 from crmhub.hub import Hub
-from crmhub.journal import clock_jumps
-from crmhub.operations import alerts, event_subscriptions
+from crmhub.operators.alerts import alerts
+from crmhub.operators.events import event_subscriptions
+from crmhub.queue import clock_jumps
 from tests.clients import TESTS, Client
 from tests.events.receivers import Received, Receiver, events_of, hurry, receiving, subscribe
-from tests.journal.working import soon
+from tests.queue.working import soon
 from tests.records.meanwhile import at_once
 
 DAY_MS = 86_400_000

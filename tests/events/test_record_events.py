@@ -11,7 +11,7 @@ from crmhub.database.connection import Connection
 from crmhub.events.event_types import TYPES
 from crmhub.events.messages import MAX_BODY_BYTES
 from crmhub.hub import Hub
-from crmhub.operations import event_subscriptions
+from crmhub.operators.events import event_subscriptions
 from crmhub.properties.kinds import CONTACTS, KINDS
 from crmhub.records.merging import Merge
 from tests.clients import TESTS, Client, needed

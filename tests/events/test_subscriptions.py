@@ -10,7 +10,7 @@ from crmhub.errors import NotFound, Semantic
 from crmhub.events.event_types import TYPES
 from crmhub.events.subscriptions import MAX_SUBSCRIPTIONS
 from crmhub.hub import Hub
-from crmhub.operations import event_subscriptions
+from crmhub.operators.events import event_subscriptions
 from crmhub.secrets import parse_webhook_secret
 from tests.clients import TESTS, Client
 from tests.events.receivers import HOOK, subscribe

@@ -18,7 +18,7 @@ from urllib.request import urlopen
 import pytest
 
 from crmhub.hub import Hub
-from crmhub.operations.open_account import open_account
+from crmhub.operators.accounts.open_account import open_account
 from crmhub.settings import Settings
 from tests import databases
 from tests.clients import TESTS

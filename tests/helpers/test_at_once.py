@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from crmhub.crm.connection import connect
 from crmhub.database.connection import Connection
 from crmhub.helpers.contact_properties import set_properties
 from crmhub.helpers.create_lead import create_lead
-from crmhub.helpers.crm_connection import connect
 from crmhub.hub import Hub
 from crmhub.identity import resolution
 from crmhub.settings import Settings

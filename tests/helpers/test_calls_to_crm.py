@@ -10,8 +10,8 @@ from crmhub.accounts.accounts import Account
 from crmhub.helpers.attempts import Done
 from crmhub.helpers.create_lead import create_lead
 from crmhub.hub import Hub
-from crmhub.operations import set_crm
-from crmhub.operations.set_crm import Crm
+from crmhub.operators.crm import set_crm
+from crmhub.operators.crm.set_crm import Crm
 from tests.adapters.hubspot.hubspot_crm import TOKEN, HubSpotCrm, calls
 from tests.clients import TESTS, Client
 

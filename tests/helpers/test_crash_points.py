@@ -12,15 +12,17 @@ from typing import Any
 import flask
 import pytest
 
-from adapters.hubspot.fake import FakeHubSpot, Options
+from adapters.fakes.hubspot import FakeHubSpot, Options
 from crmhub.app import create_app
 from crmhub.database.connection import Connection
 from crmhub.helpers.actions import action_of
 from crmhub.hub import Hub
-from crmhub.journal import action_queries, claiming, retry_action
-from crmhub.journal.models import Accepted, Entry
-from crmhub.operations import erase_person, set_crm
-from crmhub.operations.correct_action import correct
+from crmhub.operators.actions import action_queries, retry_action
+from crmhub.operators.actions.correct_action import correct
+from crmhub.operators.crm import set_crm
+from crmhub.operators.erasure import erase_person
+from crmhub.queue import claiming
+from crmhub.queue.models import Accepted, Entry
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from tests.adapters.hubspot.hubspot_crm import OAUTH, TOKEN
@@ -35,10 +37,10 @@ from tests.api.helpers.helper_calls import (
 from tests.clients import TESTS, Client, open_client
 from tests.depth import ALL
 from tests.fakes import connect
-from tests.journal.crashes import End, ends
-from tests.journal.working import change, end_leases, rows, states, try_due
 from tests.own_databases import KINDS as DATABASES
 from tests.own_databases import own_database
+from tests.queue.crashes import End, ends
+from tests.queue.working import change, end_leases, rows, states, try_due
 
 pytestmark = pytest.mark.crash
 # More than anything takes that is tried until it is done.

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from crmhub.helpers.deadlines import is_queued, patience, remaining, within
+from crmhub.crm.deadlines import is_queued, patience, remaining, within
 
 
 def test_a_call_within_another_has_no_more_time_than_that() -> None:

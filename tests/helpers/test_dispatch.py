@@ -14,7 +14,7 @@ from unittest.mock import ANY
 import flask
 import pytest
 
-from adapters.hubspot.fake.fake import FakeHubSpot, Options
+from adapters.fakes.hubspot.fake import FakeHubSpot, Options
 from crmhub import errors
 from crmhub.adapter import (
     AdapterError,
@@ -27,16 +27,16 @@ from crmhub.adapter import (
     Uncertain,
 )
 from crmhub.app import create_app
+from crmhub.crm.connection import connect
 from crmhub.database.connection import Database, now_ms
 from crmhub.helpers import attempts, contact_properties
 from crmhub.helpers.create_linked import CreateDeal
-from crmhub.helpers.crm_connection import connect
 from crmhub.hub import Hub
 from crmhub.identity import bindings, resolution
-from crmhub.journal import circuit_breaker, clock_jumps, slots
-from crmhub.journal.action_queries import Wanted
-from crmhub.journal.circuit_breaker import Health
-from crmhub.journal.retry_action import retry
+from crmhub.operators.actions.action_queries import Wanted
+from crmhub.operators.actions.retry_action import retry
+from crmhub.queue import circuit_breaker, clock_jumps, slots
+from crmhub.queue.circuit_breaker import Health
 from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import (
     CREATE_DEAL,
@@ -51,7 +51,7 @@ from tests.api.helpers.helper_calls import (
 from tests.clients import TESTS, Client, open_client
 from tests.fakes import FAKE, FakeCrm, adapters, fake_client, hubspot_client
 from tests.fakes import connect as use
-from tests.journal.working import change, hurry, rows, soon, states, work_off
+from tests.queue.working import change, hurry, rows, soon, states, work_off
 
 GONE = Unavailable("no route")
 Json = Any

@@ -8,13 +8,13 @@ import flask
 import pytest
 
 from adapters.local import LocalAdapter
-from crmhub.accounts import field_map_reading
 from crmhub.adapter import OPTIONAL, Adapter, Context, Linked, Written, features
 from crmhub.adapter.testing import AdapterTests, Connection
 from crmhub.app import create_app
-from crmhub.helpers.mapped_adapter import Translated
-from crmhub.helpers.own_records import OwnRecords
+from crmhub.crm.mapped_adapter import Translated
+from crmhub.crm.own_records import OwnRecords
 from crmhub.hub import Hub
+from crmhub.operators.crm import field_map_reading
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
 from tests.adapters.test_local import OwnCrm

@@ -10,16 +10,16 @@ from typing import Any
 import flask
 import pytest
 
-from adapters.hubspot.fake.fake import FakeHubSpot, Options
+from adapters.fakes.hubspot.fake import FakeHubSpot, Options
 from crmhub.adapter import Rejected, Unavailable
 from crmhub.hub import Hub
-from crmhub.journal.action_queries import Wanted
-from crmhub.journal.retry_action import retry
-from crmhub.operations import correct_action
+from crmhub.operators.actions import correct_action
+from crmhub.operators.actions.action_queries import Wanted
+from crmhub.operators.actions.retry_action import retry
 from tests.api.helpers.helper_calls import SET_PROPERTIES, known, lead, switch
 from tests.clients import TESTS, Client
 from tests.fakes import FAKE, FakeCrm, adapters, fake_client, hubspot_client
-from tests.journal.working import change, hurry, rows, soon, states, work_off
+from tests.queue.working import change, hurry, rows, soon, states, work_off
 
 Json = Any
 

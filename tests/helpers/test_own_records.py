@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from crmhub.helpers.own_records import OwnRecords, _some_with_values
+from crmhub.crm.own_records import OwnRecords, _some_with_values
 from crmhub.hub import Hub
 from tests.clients import Client
 

@@ -14,7 +14,7 @@ from crmhub.hub import Hub
 from tests.api.helpers.helper_calls import CREATE_DEAL, SET_PROPERTIES, known, lead
 from tests.clients import Client
 from tests.fakes import LATE, LATE_BATCHING, FakeCrm, adapters, fake_client
-from tests.journal.working import change, hurry, rows, states, try_due
+from tests.queue.working import change, hurry, rows, states, try_due
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from crmhub.hub import Hub
 from crmhub.identity import bindings, chats, resolution
 from crmhub.identity.bindings import Binding
 from tests.clients import Client
-from tests.journal.working import change, rows
+from tests.queue.working import change, rows
 
 
 def _meet(

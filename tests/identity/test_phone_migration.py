@@ -9,7 +9,7 @@ from alembic import command
 
 from crmhub.database import schema
 from tests.api.helpers.helper_calls import lead
-from tests.journal.working import change
+from tests.queue.working import change
 from tests.records.test_redating import opened, own_database
 
 

@@ -25,7 +25,7 @@ from tests.duplicates import (
 )
 from tests.fakes import FAKE, FakeAdapter, FakeCrm, adapters, fake_client
 from tests.fakes import connect as use
-from tests.journal.working import change, rows
+from tests.queue.working import change, rows
 from tests.records.meanwhile import at_once
 
 

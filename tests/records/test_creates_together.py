@@ -22,7 +22,7 @@ from crmhub.records import definitions, writing
 from crmhub.records.store import RecordStore
 from crmhub.records.writing import NewRecord, Record
 from tests.clients import Client
-from tests.journal.working import soon
+from tests.queue.working import soon
 from tests.records.index_rows import recomputed, stored
 
 COLOUR = Property(0, name="colour", label="", type="string")

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from crmhub.accounts.accounts import Account
+from crmhub.crm import pipeline_stages
 from crmhub.database.connection import Database
 from crmhub.errors import Conflict, HubError
-from crmhub.helpers import pipeline_stages
 from crmhub.hub import Hub
 from crmhub.properties.kinds import DEALS
 from crmhub.properties.validation import InvalidProperties

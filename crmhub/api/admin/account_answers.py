@@ -12,11 +12,11 @@ from marshmallow import fields, validate
 
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.changes import IssuedIds
-from crmhub.api.schemas import Moment, Shown
-from crmhub.api.usage import RATE
+from crmhub.api.http.schemas import Moment, Shown
+from crmhub.api.public.usage import RATE
 from crmhub.audit import AUTHOR_KINDS, OBJECTS, VERBS
-from crmhub.operations.change_account import Detail
-from crmhub.operations.map_fields import Preview
+from crmhub.operators.accounts.change_account import Detail
+from crmhub.operators.crm.map_fields import Preview
 from crmhub.records.search.filters import iso
 
 

@@ -23,13 +23,13 @@ from crmhub.api.admin.account_answers import (
 from crmhub.api.admin.blueprint import WITH_BODY, blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import Age, Listing, PageOf, PageQuery
-from crmhub.api.field_types import Choice, Flag, Inner, Scalar, Strict, Text
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub, needs
-from crmhub.api.schemas import MOMENT, Shown
-from crmhub.api.usage import UsageShown, usage_shown
-from crmhub.operations import change_account
-from crmhub.operations.open_account import open_account
+from crmhub.api.http.field_types import Choice, Flag, Inner, Scalar, Strict, Text
+from crmhub.api.http.schemas import MOMENT, Shown
+from crmhub.api.public.usage import UsageShown, usage_shown
+from crmhub.operators.accounts import change_account
+from crmhub.operators.accounts.open_account import open_account
 
 # --- inputs ----------------------------------------------------------------------------------
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from marshmallow import fields, validate
 
-from crmhub.api.schemas import Moment, Shown
-from crmhub.journal.action_queries import KINDS, STATES, Full, Summary
+from crmhub.api.http.schemas import Moment, Shown
+from crmhub.operators.actions.action_queries import KINDS, STATES, Full, Summary
 from crmhub.records.search.filters import iso
 
 

@@ -19,16 +19,15 @@ from crmhub.api.admin.action_answers import (
 from crmhub.api.admin.blueprint import WITH_BODY, WITHOUT_BODY, blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import Age, Filled, Listing, PageOf, PageQuery, account_named
-from crmhub.api.field_types import Items, Joined, Properties, Strict, Words
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub, needs
-from crmhub.api.schemas import MOMENT, Shown
+from crmhub.api.http.field_types import Items, Joined, Properties, Strict, Words
+from crmhub.api.http.schemas import MOMENT, Shown
 from crmhub.errors import BadRequest
 from crmhub.identity.bindings import LONGEST
-from crmhub.journal import action_queries, discard_action, retry_action
-from crmhub.journal.action_queries import KINDS, STATES, Wanted
-from crmhub.journal.discard_action import LONGEST_REASON
-from crmhub.operations import correct_action
+from crmhub.operators.actions import action_queries, correct_action, discard_action, retry_action
+from crmhub.operators.actions.action_queries import KINDS, STATES, Wanted
+from crmhub.operators.actions.discard_action import LONGEST_REASON
 
 MOST_IDS = 10_000
 _LONGEST_REASON = 500

@@ -11,8 +11,8 @@ from crmhub import audit
 from crmhub.api.admin.account_answers import EntryShown
 from crmhub.api.admin.blueprint import WITHOUT_BODY, blueprint, documented
 from crmhub.api.admin.lists import Age, Filled, Listing, PageOf, PageQuery, account_named
-from crmhub.api.field_types import Choice
 from crmhub.api.http.authentication import hub, needs
+from crmhub.api.http.field_types import Choice
 from crmhub.audit import OBJECTS, VERBS, Wanted
 
 

@@ -12,14 +12,15 @@ from crmhub.api.admin.accounts import ConnectionShown
 from crmhub.api.admin.blueprint import WITH_BODY, blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import PageOf, all_of
-from crmhub.api.field_types import Between, Choice, Flag, Properties, Strict, Text
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub, needs
-from crmhub.api.schemas import MOMENT, Shown
+from crmhub.api.http.field_types import Between, Choice, Flag, Properties, Strict, Text
+from crmhub.api.http.schemas import MOMENT, Shown
 from crmhub.errors import NotFound
-from crmhub.operations import change_account, connect_crm, mappable_properties, set_crm
-from crmhub.operations.set_crm import LAST, Crm
-from crmhub.operations.switch_crm import DECISIONS
+from crmhub.operators.accounts import change_account
+from crmhub.operators.crm import connect_crm, mappable_properties, set_crm
+from crmhub.operators.crm.set_crm import LAST, Crm
+from crmhub.operators.crm.switch_crm import DECISIONS
 from crmhub.records.search.filters import iso
 
 

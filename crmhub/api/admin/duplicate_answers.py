@@ -9,9 +9,9 @@ from typing import Any
 
 from marshmallow import fields, validate
 
-from crmhub.api.schemas import Moment, Shown
+from crmhub.api.http.schemas import Moment, Shown
 from crmhub.identity.possible_duplicates import STATES
-from crmhub.operations.compare_contacts import Preview
+from crmhub.operators.duplicates.compare_contacts import Preview
 
 _NEVER = {"description": "null: not, or not any more."}
 

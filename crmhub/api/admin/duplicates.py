@@ -14,15 +14,15 @@ from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.duplicate_answers import ContactComparedShown, DuplicateShown, preview_shown
 from crmhub.api.admin.lists import Filled, Listing, PageOf, PageQuery
-from crmhub.api.field_types import Choice, Properties, Strict
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub, needs
-from crmhub.api.properties import in_path
-from crmhub.api.schemas import Shown
+from crmhub.api.http.field_types import Choice, Properties, Strict
+from crmhub.api.http.schemas import Shown
+from crmhub.api.public.properties import in_path
 from crmhub.identity import possible_duplicates
 from crmhub.identity.bindings import LONGEST
 from crmhub.identity.possible_duplicates import STATES
-from crmhub.operations import compare_contacts, merge_contacts
+from crmhub.operators.duplicates import compare_contacts, merge_contacts
 
 _ALL = "/accounts/<client_id>/duplicates"
 _PAIR = f"{_ALL}/<contact_id>/<other_id>"

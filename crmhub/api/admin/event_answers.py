@@ -9,16 +9,16 @@ from typing import Any
 
 from marshmallow import fields, validate
 
-from crmhub.api.event_subscriptions import (
+from crmhub.api.http.schemas import MOMENT, Moment, Shown
+from crmhub.api.public.event_subscriptions import (
     NewSubscriptionShown,
     SubscriptionShown,
     subscription_shown,
 )
-from crmhub.api.schemas import MOMENT, Moment, Shown
 from crmhub.durations import iso
 from crmhub.events.deliveries import STATES
 from crmhub.events.subscriptions import Subscription
-from crmhub.operations.event_subscriptions import NewSubscription
+from crmhub.operators.events.event_subscriptions import NewSubscription
 
 _NONE = {"description": "null: none."}
 _FAILURES = {"minimum": 0, "description": "Failed calls since the last success."}

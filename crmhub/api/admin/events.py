@@ -17,7 +17,10 @@ from crmhub.api.admin.event_answers import (
     new_subscription_shown,
 )
 from crmhub.api.admin.lists import Listing, PageOf, PageQuery, all_of
-from crmhub.api.event_subscriptions import (
+from crmhub.api.http.answers import as_json, nothing
+from crmhub.api.http.authentication import hub, needs
+from crmhub.api.http.field_types import Choice
+from crmhub.api.public.event_subscriptions import (
     ReplayInput,
     ReplayShown,
     SubscriptionChange,
@@ -26,12 +29,9 @@ from crmhub.api.event_subscriptions import (
     replay,
     test_shown,
 )
-from crmhub.api.field_types import Choice
-from crmhub.api.http.answers import as_json, nothing
-from crmhub.api.http.authentication import hub, needs
-from crmhub.api.properties import in_path
+from crmhub.api.public.properties import in_path
 from crmhub.events.deliveries import STATES
-from crmhub.operations import event_subscriptions
+from crmhub.operators.events import event_subscriptions
 
 _ALL = "/accounts/<client_id>/events/subscriptions"
 _ONE = f"{_ALL}/<subscription_id>"

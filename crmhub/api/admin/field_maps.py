@@ -11,20 +11,19 @@ import flask
 import marshmallow as ma
 from marshmallow import fields
 
-from crmhub.accounts import field_map_reading
-from crmhub.accounts.field_map_reading import LONGEST_NAME, LONGEST_VALUE
 from crmhub.accounts.field_maps import KINDS, WHEN
 from crmhub.api.admin.account_answers import preview_shown
 from crmhub.api.admin.blueprint import WITH_BODY, blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.connections import SaveQuery
-from crmhub.api.field_types import Choice, Inner, Properties, Strict
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub, needs
-from crmhub.api.schemas import Shown
+from crmhub.api.http.field_types import Choice, Inner, Properties, Strict
+from crmhub.api.http.schemas import Shown
 from crmhub.errors import Forbidden
 from crmhub.helpers.actions import HELPERS
-from crmhub.operations import map_fields
+from crmhub.operators.crm import field_map_reading, map_fields
+from crmhub.operators.crm.field_map_reading import LONGEST_NAME, LONGEST_VALUE
 
 _NAME = {"type": "string", "minLength": 1, "maxLength": LONGEST_NAME}
 _VALUE = {"type": "string", "minLength": 1, "maxLength": LONGEST_VALUE}

@@ -15,11 +15,11 @@ from crmhub.api.admin.account_answers import IssuedKeyShown, KeyShown
 from crmhub.api.admin.blueprint import WITH_BODY, WITHOUT_BODY, blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import PageOf, all_of
-from crmhub.api.field_types import Strict, Text, Words
 from crmhub.api.http.answers import as_json, nothing
 from crmhub.api.http.authentication import hub, needs
+from crmhub.api.http.field_types import Strict, Text, Words
 from crmhub.errors import Semantic
-from crmhub.operations import change_account
+from crmhub.operators.accounts import change_account
 
 _DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIME = r"T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})?"

@@ -16,10 +16,10 @@ from marshmallow import fields
 
 from crmhub import durations
 from crmhub.accounts.accounts import Account
-from crmhub.api.field_types import Between, Strict, Text
 from crmhub.api.http.answers import JsonAnswer, page_frame
 from crmhub.api.http.authentication import hub
-from crmhub.api.schemas import CursorShown, Exactly
+from crmhub.api.http.field_types import Between, Strict, Text
+from crmhub.api.http.schemas import CursorShown, Exactly
 from crmhub.errors import BadRequest, NotFound
 from crmhub.records.search.cursor import sealed, unsealed
 from crmhub.secrets import derive

@@ -16,7 +16,7 @@ from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import Filled, Listing, PageOf, PageQuery
 from crmhub.api.http.answers import nothing
 from crmhub.api.http.authentication import hub, needs
-from crmhub.api.properties import in_path
+from crmhub.api.public.properties import in_path
 from crmhub.helpers import enrolments
 from crmhub.identity.bindings import LONGEST
 

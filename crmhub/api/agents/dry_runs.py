@@ -15,7 +15,7 @@ from crmhub.helpers.contact_properties import SetProperties
 from crmhub.helpers.create_lead import CreateLead
 from crmhub.helpers.create_linked import CreateForContact
 from crmhub.helpers.partial_writes import PLACES
-from crmhub.operations.map_fields import Preview, preview_action
+from crmhub.operators.crm.map_fields import Preview, preview_action
 from crmhub.properties.kinds import KINDS, Kind
 from crmhub.properties.validation import check, complete, with_added
 from crmhub.properties.validation import place as stage_problems

@@ -21,7 +21,7 @@ from crmhub.api.agents.record_answers import (
     selected,
 )
 from crmhub.api.agents.tool import Answer, Arguments, Tool
-from crmhub.api.schemas import ORDERS, SORTS
+from crmhub.api.http.schemas import ORDERS, SORTS
 from crmhub.errors import BadRequest, NotFound, Semantic
 from crmhub.helpers import read_crm
 from crmhub.helpers.inputs import key_fault, phone_fault

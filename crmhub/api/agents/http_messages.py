@@ -28,8 +28,8 @@ from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub
 from crmhub.api.http.reading import HUNG_UP, json_body
 from crmhub.audit import Author
+from crmhub.crm.deadlines import since
 from crmhub.errors import BadRequest, TooManyRequests
-from crmhub.helpers.deadlines import since
 
 VERSION = "MCP-Protocol-Version"
 METHOD, NAME = "Mcp-Method", "Mcp-Name"

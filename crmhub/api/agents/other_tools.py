@@ -16,10 +16,10 @@ from crmhub.errors import BadRequest, NotFound, Semantic
 from crmhub.helpers import random_int
 from crmhub.helpers.create_lead import CreateLead
 from crmhub.helpers.create_linked import CreateDeal, CreateTicket
-from crmhub.journal import action_queries
-from crmhub.journal.models import is_id
-from crmhub.operations import agent_writes
+from crmhub.operators import agent_writes
+from crmhub.operators.actions import action_queries
 from crmhub.properties.kinds import KINDS
+from crmhub.queue.models import is_id
 from crmhub.records.search.filters import iso
 from crmhub.records.writing import missing
 

@@ -23,10 +23,10 @@ from crmhub.helpers.contact_properties import SetProperties
 from crmhub.helpers.create_lead import CreateLead, demand
 from crmhub.helpers.create_linked import CreateDeal, CreateForContact, CreateTicket
 from crmhub.helpers.inputs import filled
-from crmhub.journal.schedule import KEY_MS
-from crmhub.operations import agent_writes
+from crmhub.operators import agent_writes
 from crmhub.properties.kinds import CONTACTS, KINDS
 from crmhub.properties.values import from_json
+from crmhub.queue.schedule import KEY_MS
 
 WINDOW_MS = 10 * 60_000
 """For so long, an equal call without an idempotency key is answered with the first result."""

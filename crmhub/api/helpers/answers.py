@@ -28,11 +28,11 @@ from crmhub.api.http.authentication import SECRET, hub, take_place
 from crmhub.api.http.documentation import IDEMPOTENCY_KEY, documents
 from crmhub.api.http.failures import in_words
 from crmhub.api.http.idempotency_key import HEADER, REPLAYED
+from crmhub.api.http.schemas import Shown
 from crmhub.api.http.shared_enums import name_enum
-from crmhub.api.schemas import Shown
+from crmhub.crm.deadlines import since
 from crmhub.errors import BadRequest, HubError, listed
 from crmhub.helpers.attempts import Done
-from crmhub.helpers.deadlines import since
 from crmhub.identity.placeholders import is_unfilled_id
 
 _F = TypeVar("_F", bound=Callable[..., Any])

@@ -18,7 +18,7 @@ import flask
 import marshmallow as ma
 from marshmallow import fields
 
-from crmhub.api.field_types import scalar
+from crmhub.api.http.field_types import scalar
 from crmhub.api.http.reading import problems_of, read_json, whole_characters
 from crmhub.errors import BadRequest, listed
 from crmhub.helpers.inputs import Sent, filled, short_name

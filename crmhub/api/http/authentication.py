@@ -21,7 +21,7 @@ from crmhub.api.http import flask_proxies
 from crmhub.api.http.auth_failures import count_auth_failure
 from crmhub.errors import Forbidden, TooManyRequests, Unauthorized
 from crmhub.hub import Hub
-from crmhub.journal.slots import too_many_at_once
+from crmhub.queue.slots import too_many_at_once
 
 HEADER = "service-apikey"
 SECRET = "X-Webhook-Secret"

@@ -14,13 +14,13 @@ from apispec.ext.marshmallow.common import resolve_schema_cls
 from flask_smorest.spec import FlaskPlugin
 
 from crmhub import __version__
-from crmhub.api.field_types import Joined
 from crmhub.api.http import addresses, flask_proxies
 from crmhub.api.http.authentication import hub
 from crmhub.api.http.document_components import PATH_PARAMETERS, add_components
 from crmhub.api.http.document_parts import part_of
 from crmhub.api.http.documentation import operation
 from crmhub.api.http.examples import add_examples
+from crmhub.api.http.field_types import Joined
 from crmhub.api.http.kind_schemas import name_for_kinds
 from crmhub.api.http.shared_enums import share_enums
 from crmhub.api.http.static_files import StaticFile

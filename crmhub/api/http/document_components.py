@@ -10,7 +10,7 @@ from apispec import APISpec
 from crmhub.api.http.authentication import HEADER
 from crmhub.api.http.idempotency_key import HEADER as IDEMPOTENCY
 from crmhub.api.http.idempotency_key import KEY, REPLAYED
-from crmhub.api.schemas import HIGHEST_ID, ErrorSchema
+from crmhub.api.http.schemas import HIGHEST_ID, ErrorSchema
 from crmhub.properties.kinds import KINDS
 
 Shape = Mapping[str, Any]

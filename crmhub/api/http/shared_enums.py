@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from crmhub.api.schemas import INCLUDED, ORDERS, SORTS
+from crmhub.api.http.schemas import INCLUDED, ORDERS, SORTS
 from crmhub.properties.kinds import KINDS
 from crmhub.properties.values import TYPES
 from crmhub.records.search.filters import OPERATORS

@@ -17,7 +17,7 @@ from adapters.fakes.limits import AtOnce, Window
 from tests.adapters.fakes.conftest import Client
 from tests.adapters.fakes.tiny_crm import SEARCH_COST, TinyCrm
 from tests.clocks import clock_of
-from tests.journal.working import soon
+from tests.queue.working import soon
 
 
 def test_the_documented_example_is_part_of_the_tiny_crm() -> None:

@@ -9,10 +9,10 @@ import requests
 
 from adapters.fakes import records_page
 from adapters.fakes.fake import Fake
+from adapters.fakes.hubspot import FakeHubSpot, Options
 from adapters.fakes.odoo.fake import FakeOdoo
 from adapters.fakes.pipedrive.fake import FakePipedrive
 from adapters.fakes.zoho.fake import FakeZoho
-from adapters.hubspot.fake import FakeHubSpot, Options
 from tests.adapters.fakes.tiny_crm import TinyCrm
 
 _HOSTILE = "<script>alert(1)</script> \"'&"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from adapters.fakes.hubspot import FakeHubSpot, Options, Refused
 from adapters.hubspot import HubSpotAdapter
-from adapters.hubspot.fake import FakeHubSpot, Options, Refused
 from crmhub.adapter import Conflict, Kind, Linked
 from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing import Connection

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from adapters.hubspot.fake import FakeHubSpot
+from adapters.fakes.hubspot import FakeHubSpot
 from crmhub.adapter import Throttled
 from crmhub.adapter.testing import Connection
 from crmhub.adapter.testing.connection import CountingBudget

@@ -9,7 +9,7 @@ from itertools import product
 
 import pytest
 
-from adapters.hubspot.fake import FakeHubSpot
+from adapters.fakes.hubspot import FakeHubSpot
 from crmhub.adapter import Rejected
 from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.matching import Lead

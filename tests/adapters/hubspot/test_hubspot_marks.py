@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from adapters.hubspot.fake import FakeHubSpot
+from adapters.fakes.hubspot import FakeHubSpot
 from crmhub.adapter import BadConfig, Linked, NotYet, Saved, Uncertain, Written
 from crmhub.adapter.upserts import upsert_contact
 from crmhub.records.search.filters import iso

@@ -8,8 +8,8 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from adapters.fakes.hubspot import FakeHubSpot
 from adapters.hubspot import HubSpotAdapter
-from adapters.hubspot.fake import FakeHubSpot
 from crmhub.adapter import BadConfig, Denied, Throttled, configured
 from crmhub.adapter.upserts import upsert_contact
 from tests.adapters.hubspot.hubspot_crm import (

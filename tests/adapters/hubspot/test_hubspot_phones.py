@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from adapters.hubspot.fake import FakeHubSpot
+from adapters.fakes.hubspot import FakeHubSpot
 from crmhub.adapter import Saved, Unavailable
 from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.matching import Lead

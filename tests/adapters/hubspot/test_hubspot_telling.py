@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 import pytest
 
+from adapters.fakes.hubspot import FakeHubSpot, Options
 from adapters.hubspot import HubSpotAdapter
-from adapters.hubspot.fake import FakeHubSpot, Options
 from crmhub.adapter import AdapterError, Denied, Unavailable
 from crmhub.adapter.testing.base import texts_of
 from crmhub.adapter.upserts import upsert_contact

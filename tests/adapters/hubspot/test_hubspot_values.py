@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from adapters.hubspot.fake import FakeHubSpot
-from adapters.hubspot.fake.portal import Rules
+from adapters.fakes.hubspot import FakeHubSpot
+from adapters.fakes.hubspot.portal import Rules
 from crmhub.adapter import LacksRight, Linked, NotFound, Rejected, Unsupported
 from crmhub.adapter.batch_upserts import upsert_contacts
 from crmhub.adapter.upserts import upsert_contact

@@ -19,8 +19,8 @@ from benchmarks.bots import Bots, lost_and_twice, states, until_empty
 from benchmarks.faults import killing
 from benchmarks.places import BENCHMARKS, Place, place
 from crmhub.accounts.changes import IssuedIds
-from crmhub.accounts.connections import configure
-from crmhub.operations.open_account import open_account
+from crmhub.crm.stored_connections import configure
+from crmhub.operators.accounts.open_account import open_account
 from tests.adapters.tryton.tryton_crm import SECRETS, SETTINGS, TrytonCrm
 from tests.databases import POSTGRES
 

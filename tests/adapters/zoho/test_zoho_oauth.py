@@ -14,7 +14,7 @@ from adapters.zoho import ZohoAdapter, connecting
 from adapters.zoho.connecting import CENTRES, SCOPES
 from crmhub.adapter import BadConfig, OAuth, configured
 from crmhub.egress import Egress
-from crmhub.operations import oauth_code
+from crmhub.operators.crm import oauth_code
 from tests.adapters.zoho.zoho_crm import SECRETS, ZohoCrm, adapted
 
 BACK, VERIFIER = "http://127.0.0.1:9/callback", "v" * 64

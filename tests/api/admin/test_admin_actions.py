@@ -10,14 +10,14 @@ import pytest
 
 from crmhub.database.connection import now_ms
 from crmhub.hub import Hub
-from crmhub.journal import retry_action
-from crmhub.journal.models import Accepted, New, new_id
+from crmhub.operators.actions import retry_action
+from crmhub.queue.models import Accepted, New, new_id
 from crmhub.records.search.filters import iso
 from tests.admin import Admin, open_admin
 from tests.api.helpers.helper_calls import known
 from tests.api.refusals import refused
 from tests.clients import TESTS, Client
-from tests.journal.working import change, rows, states, work_off
+from tests.queue.working import change, rows, states, work_off
 
 # Decided before any record is read or written: one database will do.
 ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -23,8 +23,8 @@ from tests.clients import Client
 from tests.duplicates import listed_pair, merge
 from tests.events.receivers import HOOK, subscribe
 from tests.fakes import CRMS, FAKE, FakeCrm, adapters
-from tests.journal.working import rows
-from tests.operations.traces import left
+from tests.operators.traces import left
+from tests.queue.working import rows
 
 # Decided before any record is read or written: one database will do.
 ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -11,11 +11,11 @@ from typing import Any
 import flask
 import pytest
 
-from adapters.hubspot.fake.fake import FakeHubSpot
-from crmhub.accounts.connections import open_credentials
+from adapters.fakes.hubspot.fake import FakeHubSpot
 from crmhub.adapter import Setting
 from crmhub.adapter.oauth import KEPT
 from crmhub.adapter.registry import GROUP
+from crmhub.crm.stored_connections import open_credentials
 from crmhub.hub import Hub
 from tests.admin import Admin, open_admin
 from tests.api.helpers.helper_calls import known

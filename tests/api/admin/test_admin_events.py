@@ -11,7 +11,7 @@ import pytest
 from crmhub import audit
 from crmhub.audit import Wanted
 from crmhub.hub import Hub
-from crmhub.operations import event_subscriptions
+from crmhub.operators.events import event_subscriptions
 from crmhub.secrets import parse_webhook_secret
 from tests.admin import Admin, open_admin
 from tests.api.refusals import refused

@@ -8,7 +8,7 @@ from typing import Any
 import flask
 import pytest
 
-from adapters.hubspot.fake.fake import FakeHubSpot
+from adapters.fakes.hubspot.fake import FakeHubSpot
 from crmhub.accounts.directory import Directory
 from crmhub.adapter import Unavailable
 from crmhub.hub import Hub
@@ -26,7 +26,7 @@ from tests.api.helpers.helper_calls import (
 from tests.api.refusals import refused
 from tests.clients import Client
 from tests.fakes import BATCHING, FAKE, FakeCrm, adapters, fake_client, hubspot_client
-from tests.journal.working import hurry, rows, soon, states, working
+from tests.queue.working import hurry, rows, soon, states, working
 
 # Decided before any record is read or written: one database will do.
 ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -19,7 +19,7 @@ from tests.api.helpers.helper_calls import CREATE_DEAL, known, lead, switch
 from tests.api.refusals import refused
 from tests.clients import Client
 from tests.fakes import BATCHING, CRMS, FAKE, FakeCrm, adapters, fake_client
-from tests.journal.working import change, empty, hurry, rows, soon, states, working
+from tests.queue.working import change, empty, hurry, rows, soon, states, working
 
 Json = Any
 AWAY = Unavailable("no route")
@@ -200,7 +200,7 @@ def test_who_was_discarded_before_the_former_crm_knew_moves(
 def test_who_has_spoken_to_the_new_crm_meanwhile_stays(
     hub: Hub, bot: tuple[Client, FakeCrm], other_crm: tuple[str, FakeCrm], admin: Admin
 ) -> None:
-    from crmhub.operations import switch_crm
+    from crmhub.operators.crm import switch_crm
 
     client, crm = bot
     name, other = other_crm

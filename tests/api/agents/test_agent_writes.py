@@ -10,8 +10,8 @@ import pytest
 from crmhub import audit
 from crmhub.adapter import Unavailable
 from crmhub.hub import Hub
-from crmhub.journal import action_queries
-from crmhub.journal.action_queries import Summary, Wanted
+from crmhub.operators.actions import action_queries
+from crmhub.operators.actions.action_queries import Summary, Wanted
 from tests.api.agents.agent_calls import AgentCaller, caller_with
 from tests.api.helpers.helper_calls import switch
 from tests.clients import Client

@@ -6,7 +6,7 @@ import orjson
 
 from crmhub.api.helpers.answers import cut, joined
 from crmhub.hub import Hub
-from crmhub.operations import change_account
+from crmhub.operators.accounts import change_account
 from tests.clients import TESTS, Client
 
 

@@ -11,7 +11,7 @@ from werkzeug.test import TestResponse
 from crmhub.errors import Semantic, Unavailable
 from crmhub.helpers import create_lead
 from crmhub.hub import Hub
-from crmhub.operations import change_account
+from crmhub.operators.accounts import change_account
 from tests.api.refusals import refused
 from tests.clients import TESTS, Client, open_client
 
@@ -154,7 +154,7 @@ def test_the_429_of_a_busy_account_is_shown(
     widget: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from crmhub.helpers import random_int
-    from crmhub.journal.slots import too_many_at_once
+    from crmhub.queue.slots import too_many_at_once
 
     def busy(*_: Any, **__: Any) -> Any:
         raise too_many_at_once()

@@ -9,7 +9,7 @@ import pytest
 from crmhub.accounts.switches import Switches
 from crmhub.api.helpers.formats import FORMATS
 from crmhub.hub import Hub
-from crmhub.operations import change_account
+from crmhub.operators.accounts import change_account
 from tests.api.refusals import refused
 from tests.clients import TESTS, Client
 

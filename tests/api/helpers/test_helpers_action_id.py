@@ -25,7 +25,7 @@ from tests.api.helpers.helper_calls import (
 )
 from tests.clients import Client
 from tests.fakes import FAKE, FakeCrm, adapters, fake_client
-from tests.journal.working import hurry, rows, work_off
+from tests.queue.working import hurry, rows, work_off
 
 writing = pytest.mark.parametrize("path", [CREATE_LEAD, SET_PROPERTIES, CREATE_DEAL, CREATE_TICKET])
 

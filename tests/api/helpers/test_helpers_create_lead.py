@@ -22,7 +22,7 @@ from tests.api.helpers.helper_calls import (
 )
 from tests.clients import Client, open_client
 from tests.fakes import LOCKING, adapters, fake_client
-from tests.journal.working import hurry, work_off
+from tests.queue.working import hurry, work_off
 
 
 def test_a_new_lead_becomes_a_contact(client: Client) -> None:

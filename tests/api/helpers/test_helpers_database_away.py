@@ -17,7 +17,7 @@ from crmhub.api.helpers import answers
 from crmhub.api.http.reading import ARRIVED
 from crmhub.database.drivers import Away
 from crmhub.hub import Hub
-from crmhub.journal.journal import Journal
+from crmhub.queue.journal import Journal
 from tests import databases
 from tests.api.helpers.helper_calls import (
     BODIES,
@@ -35,7 +35,7 @@ from tests.api.helpers.helper_calls import (
 from tests.api.refusals import refused
 from tests.clients import Client
 from tests.fakes import FAKE, adapters, fake_client
-from tests.journal.working import end_leases, states, work_off
+from tests.queue.working import end_leases, states, work_off
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from tests.api.helpers.helper_calls import (
 )
 from tests.clients import Client
 from tests.fakes import FAKE, FakeAdapter, adapters, fake_client
-from tests.journal.working import rows
+from tests.queue.working import rows
 
 # Decided before any record is read or written: one database will do.
 ONE_DATABASE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

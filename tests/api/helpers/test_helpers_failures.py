@@ -23,8 +23,8 @@ from crmhub.adapter import (
     Uncertain,
     Unsupported,
 )
+from crmhub.crm.connection import check, in_words
 from crmhub.helpers import enrolments
-from crmhub.helpers.crm_connection import check, in_words
 from crmhub.hub import Hub
 from crmhub.secrets import new_secret
 from tests.api.helpers.helper_calls import (
@@ -44,7 +44,7 @@ from tests.api.helpers.helper_calls import (
 )
 from tests.clients import Client, open_client
 from tests.fakes import BROKEN, FAKE, FakeAdapter, FakeCrm, adapters, connect, fake_client
-from tests.journal.working import change, hurry, states, work_off
+from tests.queue.working import change, hurry, states, work_off
 
 KEYS: dict[str, list[str]] = {
     CREATE_LEAD: ["contactId"],

@@ -8,11 +8,11 @@ from typing import Any
 import flask
 import pytest
 
-from adapters.hubspot.fake.fake import FakeHubSpot
+from adapters.fakes.hubspot.fake import FakeHubSpot
 from crmhub.accounts.field_maps import FieldMap
 from crmhub.adapter import Unavailable
 from crmhub.hub import Hub
-from crmhub.operations import map_fields
+from crmhub.operators.crm import map_fields
 from tests.api.helpers.helper_calls import (
     CREATE_DEAL,
     CREATE_TICKET,
@@ -23,7 +23,7 @@ from tests.api.helpers.helper_calls import (
 )
 from tests.clients import TESTS, Client
 from tests.fakes import FAKE, adapters, fake_client, hubspot_client
-from tests.journal.working import rows
+from tests.queue.working import rows
 
 Json = Any
 TITLES = {CREATE_DEAL: "dealname", CREATE_TICKET: "subject"}

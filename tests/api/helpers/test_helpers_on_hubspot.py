@@ -17,14 +17,14 @@ from urllib.parse import quote
 import flask
 import pytest
 
-from adapters.hubspot.fake.fake import FakeHubSpot, Options
-from adapters.hubspot.fake.writing import merge
-from crmhub.accounts.connections import configure
+from adapters.fakes.hubspot.fake import FakeHubSpot, Options
+from adapters.fakes.hubspot.writing import merge
 from crmhub.app import create_app
+from crmhub.crm.stored_connections import configure
 from crmhub.hub import Hub
-from crmhub.journal.action_queries import Wanted
-from crmhub.journal.retry_action import retry
-from crmhub.journal.slots import Slots
+from crmhub.operators.actions.action_queries import Wanted
+from crmhub.operators.actions.retry_action import retry
+from crmhub.queue.slots import Slots
 from crmhub.settings import Settings
 from tests.api.agents.agent_calls import AgentCaller
 from tests.api.helpers.helper_calls import (
@@ -38,7 +38,7 @@ from tests.api.helpers.helper_calls import (
     switch,
 )
 from tests.clients import TESTS, Client, open_client
-from tests.journal.working import end_leases, hurry, rows, work_off
+from tests.queue.working import end_leases, hurry, rows, work_off
 
 LAG = 10.0
 # HubSpot's 100 in 10 s, five times as fast.

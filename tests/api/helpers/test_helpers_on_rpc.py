@@ -8,8 +8,8 @@ from importlib.metadata import EntryPoint
 import flask
 import pytest
 
-from crmhub.accounts.connections import open_credentials
 from crmhub.adapter.oauth import KEPT
+from crmhub.crm.stored_connections import open_credentials
 from crmhub.hub import Hub
 from tests.adapter.rpc_crm import PASSWORD, USER, Roster
 from tests.clients import Client, open_client

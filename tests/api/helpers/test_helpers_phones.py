@@ -9,7 +9,7 @@ from typing import Any
 import flask
 import pytest
 
-from adapters.hubspot.fake.fake import FakeHubSpot, Options
+from adapters.fakes.hubspot.fake import FakeHubSpot, Options
 from tests.api.helpers.helper_calls import (
     GET_PROPERTIES,
     GET_TYPE,

@@ -26,7 +26,7 @@ from tests.api.helpers.helper_calls import (
 )
 from tests.clients import Client
 from tests.fakes import FAKE, FakeCrm, adapters, fake_client
-from tests.journal.working import rows
+from tests.queue.working import rows
 
 # What calls look like; what they store is tested on each database by test_helpers_create_lead.py.
 pytestmark = pytest.mark.databases("sqlite")

@@ -10,7 +10,7 @@ from typing import Any
 import flask
 import pytest
 
-from adapters.hubspot.fake.fake import FakeHubSpot, Options
+from adapters.fakes.hubspot.fake import FakeHubSpot, Options
 from crmhub.hub import Hub
 from crmhub.identity import possible_duplicates
 from tests.api.helpers.helper_calls import GET_PROPERTIES, create_lead_answer, stored, switch, total

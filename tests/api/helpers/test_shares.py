@@ -12,8 +12,8 @@ import pytest
 
 from crmhub.api.http.authentication import TURN
 from crmhub.hub import Hub
-from crmhub.journal import slots
-from crmhub.journal.slots import Gate, Shares
+from crmhub.queue import slots
+from crmhub.queue.slots import Gate, Shares
 from crmhub.records.store import RecordStore
 from tests.api.helpers.helper_calls import (
     BODIES,
@@ -32,7 +32,7 @@ from tests.api.helpers.helper_calls import (
 )
 from tests.api.refusals import refused
 from tests.clients import Client
-from tests.journal.working import rows, soon, states, work_off
+from tests.queue.working import rows, soon, states, work_off
 
 WRITES = [CREATE_LEAD, SET_PROPERTIES, CREATE_DEAL, CREATE_TICKET]
 

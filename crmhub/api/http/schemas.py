@@ -1,0 +1,396 @@
+"""The marshmallow schemas of the public API's bodies, queries and answers.
+
+Every body and query is checked by its schema. Answers with records are made by
+`api/http/answers.py`; their schemas here only describe them in the OpenAPI document.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import marshmallow as ma
+from marshmallow import fields, validate
+
+from crmhub.api.http.field_types import (
+    Between,
+    Choice,
+    Inner,
+    Items,
+    Joined,
+    Number,
+    Properties,
+    Scalar,
+    Strict,
+    Text,
+    Words,
+    scalar,
+)
+from crmhub.bounds import (
+    MAX_BATCH_INPUTS,
+    MAX_FILTER_VALUE_LENGTH,
+    MAX_FILTER_VALUES,
+    MAX_FILTERS,
+    MAX_PART_LENGTH,
+)
+from crmhub.properties.kinds import KINDS
+from crmhub.records.search.filters import OPERATORS, iso
+
+HIGHEST_ID = 2**53 - 1
+SORTS = {
+    "date_modified": "updated_at",
+    "updatedAt": "updated_at",
+    "date_added": "created_at",
+    "createdAt": "created_at",
+}
+ORDERS = {"desc": True, "asc": False}
+
+LIMIT = "Records per page, 1 to 100; 20 unless the cursor says otherwise."
+CURSOR = "`cursor.next` of the page before; it brings limit, sort and order along."
+
+
+ID = {"minimum": 1, "maximum": HIGHEST_ID}
+
+
+class AssociationsInput(Strict):
+    """Schema of the ids of the records to link a new record with, by kind of record."""
+
+    class Meta(Strict.Meta):
+        include: ClassVar = {
+            kind: Items(Number(metadata=ID), metadata={"description": f"Ids of {kind}."})
+            for kind in KINDS
+        }
+
+
+class RecordInput(Strict):
+    """Schema of the body of a request for a new record."""
+
+    properties = Properties(required=True)
+    associations = Inner(AssociationsInput)
+
+
+class RecordChange(Strict):
+    """Schema of the property values to change in a record."""
+
+    properties = Properties(
+        required=True, metadata={"description": 'Property name to value; null or "" clears it.'}
+    )
+
+
+def _batch(item: Any) -> Items:
+    bounds = {"minItems": 1, "maxItems": MAX_BATCH_INPUTS}
+    return Items(item, required=True, validate=_not_empty, metadata=bounds)
+
+
+def _not_empty(given: list[Any]) -> None:
+    if not given:
+        raise ma.ValidationError(f"is empty; send 1 to {MAX_BATCH_INPUTS}")
+
+
+class BatchCreate(Strict):
+    """Schema of a batch of records to create; all are created or none."""
+
+    document_name = "RecordBatchCreate"
+
+    inputs = _batch(Inner(RecordInput))
+
+
+class ReadItem(Strict):
+    """Schema of a record to read in a batch, by its id or a value of the batch's `idProperty`."""
+
+    id = fields.Raw(
+        required=True,
+        metadata={"type": ["integer", "string"]},
+        error_messages=dict.fromkeys(("required", "null"), "is missing; send the id of a record"),
+    )
+
+
+class BatchRead(Strict):
+    """Schema of a batch of records to read.
+
+    Records that do not exist are left out of the answer.
+    """
+
+    document_name = "RecordBatchRead"
+
+    inputs = _batch(Inner(ReadItem))
+    id_property = Text(data_key="idProperty")
+    properties = Words()
+
+
+class UpdateItem(RecordChange):
+    """Schema of a record to change in a batch."""
+
+    id = Number(required=True, metadata=ID)
+
+
+class BatchUpdate(Strict):
+    """Schema of a batch of records to change; all are changed or none."""
+
+    document_name = "RecordBatchUpdate"
+
+    inputs = _batch(Inner(UpdateItem))
+
+
+class UpsertItem(RecordChange):
+    """Schema of a record to change, or to create, in a batch.
+
+    The record is found by the value `id` of its unique property `idProperty`; without such a
+    record, a new one is created.
+    """
+
+    id_property = Text(data_key="idProperty", required=True)
+    id = Scalar(required=True)
+
+
+class BatchUpsert(Strict):
+    """Schema of a batch of records to change or create; all inputs are stored or none."""
+
+    document_name = "RecordBatchUpsert"
+
+    inputs = _batch(Inner(UpsertItem))
+
+
+class ArchiveItem(Strict):
+    """Schema of a record to archive in a batch."""
+
+    id = Number(required=True, metadata=ID)
+
+
+class BatchArchive(Strict):
+    """Schema of a batch of records to archive; all are archived or none."""
+
+    document_name = "RecordBatchArchive"
+
+    inputs = _batch(Inner(ArchiveItem))
+
+
+class FilterInput(Strict):
+    """Schema of a search filter, a condition for one property; records must match all filters."""
+
+    document_name = "Filter"
+
+    property_name = Text(
+        data_key="propertyName", required=True, metadata={"description": "Property to test."}
+    )
+    operator = Text(required=True, metadata={"enum": list(OPERATORS)})
+    value = fields.Raw(
+        allow_none=True,
+        metadata={
+            "type": "string",
+            "minLength": 1,
+            "maxLength": MAX_FILTER_VALUE_LENGTH,
+            "description": "For operators of one value; at most"
+            f" {MAX_PART_LENGTH} characters for CONTAINS_TOKEN and NOT_CONTAINS_TOKEN.",
+        },
+    )
+    values = Items(
+        Scalar(metadata={"minLength": 1, "maxLength": MAX_FILTER_VALUE_LENGTH}),
+        allow_none=True,
+        metadata={
+            "description": "For IN and NOT_IN.",
+            "minItems": 1,
+            "maxItems": MAX_FILTER_VALUES,
+        },
+    )
+
+    @ma.validates("value")
+    def _one_value(self, value: Any, data_key: str) -> None:
+        scalar(value)
+
+
+class LinkQuery(Strict):
+    """Schema of the query of a list of linked records' ids: page size and cursor."""
+
+    limit = Between(1, 100, in_query=True, metadata={"description": LIMIT})
+    cursor = Text(metadata={"description": CURSOR})
+
+
+_NAMES = {"description": "Show these properties only."}
+_INCLUDE = {"description": "Show these fields as well."}
+INCLUDED = ("associations", "createdAt", "updatedAt")
+
+
+class Sorting(Strict):
+    """Base schema of the sort order of a list of records."""
+
+    sort = Choice(SORTS, metadata={"description": "What to sort by; date_modified by default."})
+    order = Choice(ORDERS, metadata={"description": "Direction; desc by default."})
+
+
+class ListQuery(LinkQuery, Sorting):
+    """Schema of the query of a list of records: page, sort order, and the fields to show."""
+
+    properties = Joined(metadata=_NAMES)
+    include = Joined(INCLUDED, metadata=_INCLUDE)
+
+
+class SearchInput(Sorting):
+    """Schema of a search's body: filters, page, sort order, and the fields to show.
+
+    All but the filters may also be given in the query string.
+    """
+
+    document_name = "RecordSearch"
+
+    cursor = Text(metadata={"description": CURSOR})
+    limit = Between(1, 100, metadata={"description": LIMIT})
+    properties = Words(metadata=_NAMES)
+    include = Words(INCLUDED, metadata=_INCLUDE)
+    filters = Items(
+        Inner(FilterInput),
+        required=True,
+        metadata={"description": "All must hold; none: all records.", "maxItems": MAX_FILTERS},
+    )
+
+
+class GetQuery(Strict):
+    """Schema of the query for a single record: the fields to show.
+
+    With `idProperty`, the id in the path is a value of this unique property.
+    """
+
+    id_property = Text(
+        data_key="idProperty",
+        metadata={"description": "A unique property; the path's id is a value of it."},
+    )
+    properties = Joined(metadata=_NAMES)
+    associations = Joined(
+        tuple(KINDS), metadata={"description": "Show these kinds of links even when empty."}
+    )
+
+
+# --- answers ---------------------------------------------------------------------------------
+
+MOMENT = {
+    "format": "date-time",
+    "pattern": r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$",
+    "description": "ISO 8601, UTC, milliseconds.",
+}
+
+
+class Moment(fields.String):
+    """Field for a time in an answer, printed from ms since 1970; None and 0 become null."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(metadata={**MOMENT, **kwargs.pop("metadata", {})}, **kwargs)
+
+    def _serialize(self, value: Any, attr: Any, obj: Any, **kwargs: Any) -> str | None:
+        return iso(value) if value else None
+
+
+class Shown(ma.Schema):
+    """Base schema of answers to which later versions may add fields."""
+
+    class Meta:
+        unknown = ma.EXCLUDE
+
+
+class Exactly(ma.Schema):
+    """Base schema of answers whose fields are fixed: later versions add no fields."""
+
+    class Meta:
+        unknown = ma.RAISE
+
+
+class ErrorSchema(Exactly):
+    """Schema of the body of every error answer."""
+
+    category = fields.String(
+        required=True,
+        validate=validate.OneOf(
+            [
+                "BadRequestError",
+                "UnauthorizedError",
+                "LimitExceededError",
+                "ForbiddenError",
+                "NotFoundError",
+                "ConflictError",
+                "SemanticError",
+                "ManyRequestError",
+                "InternalError",
+            ]
+        ),
+    )
+    message = fields.String(
+        required=True, metadata={"description": "What is wrong, where, and what would be right."}
+    )
+    timestamp = fields.String(required=True, metadata=MOMENT)
+    status = fields.String(required=True, validate=validate.Equal("error"))
+
+
+def _values(**kwargs: Any) -> fields.Dict:
+    return fields.Dict(keys=fields.String(), values=fields.String(), required=True, **kwargs)
+
+
+class Associations(Shown):
+    """Schema of the ids of a record's linked records, by kind of record.
+
+    Contacts and tickets are left out if there are none, unless the request names them.
+    """
+
+    deals = fields.List(fields.Integer(metadata=ID), required=True)
+    companies = fields.List(fields.Integer(metadata=ID), required=True)
+    contacts = fields.List(fields.Integer(metadata=ID))
+    tickets = fields.List(fields.Integer(metadata=ID))
+
+
+class RecordShown(Shown):
+    """Schema of a single record in an answer, with associations and times."""
+
+    id = fields.Integer(required=True, metadata=ID)
+    properties = _values()
+    associations = fields.Nested(Associations, required=True)
+    created_at = fields.String(data_key="createdAt", required=True, metadata=MOMENT)
+    updated_at = fields.String(data_key="updatedAt", required=True, metadata=MOMENT)
+
+
+class UpsertedShown(RecordShown):
+    """Schema of a record in the answer to an upsert; `new` is true for a created record."""
+
+    document_name = "UpsertedRecord"
+
+    new = fields.Boolean(required=True)
+
+
+class ListedShown(Exactly):
+    """Schema of a record on a page of a list or search.
+
+    The record's associations and times are left out unless the request includes them.
+    """
+
+    document_name = "ListedRecord"
+
+    id = fields.Integer(required=True, metadata=ID)
+    properties = _values()
+    associations = fields.Nested(Associations)
+    created_at = fields.String(data_key="createdAt", metadata=MOMENT)
+    updated_at = fields.String(data_key="updatedAt", metadata=MOMENT)
+
+
+class CursorShown(Exactly):
+    """Schema of the cursor for the next page; both fields are "" on the last page."""
+
+    next = fields.String(required=True)
+    next_link = fields.String(data_key="nextLink", required=True)
+
+
+class PageShown(Exactly):
+    """Schema of a page of records."""
+
+    document_name = "RecordPage"
+
+    total = fields.Integer(required=True, metadata={"minimum": 0})
+    results = fields.List(fields.Nested(ListedShown), required=True)
+    cursor = fields.Nested(CursorShown, required=True)
+    has_more = fields.Boolean(data_key="hasMore", required=True)
+
+
+class LinkPageShown(Exactly):
+    """Schema of a page of ids of linked records."""
+
+    document_name = "AssociationPage"
+
+    total = fields.Integer(required=True, metadata={"minimum": 0})
+    results = fields.List(fields.Integer(metadata=ID), required=True)
+    cursor = fields.Nested(CursorShown, required=True)
+    has_more = fields.Boolean(data_key="hasMore", required=True)

@@ -1,0 +1,186 @@
+"""The batch routes of the public API: up to 100 records in a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import flask
+
+from crmhub.api.http import schemas
+from crmhub.api.http.answers import OWN_RECORDS, as_json, nothing, record_shown
+from crmhub.api.http.authentication import account, hub
+from crmhub.api.http.documentation import documents
+from crmhub.api.http.field_types import scalar
+from crmhub.api.http.reading import Blueprint
+from crmhub.api.http.schemas import HIGHEST_ID
+from crmhub.api.public import partial_schemas
+from crmhub.api.public.kept_answers import shown_error
+from crmhub.errors import BadRequest
+from crmhub.properties.kinds import Kind
+from crmhub.records.partial_batches import Outcome, Written
+from crmhub.records.writing import Change, NewRecord, Stored, Upsert
+
+_View = Callable[[Any], Any]
+_PARTIAL = "With `partial=true`: at least one input was refused, and the others are stored."
+
+
+def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) -> None:
+    """Add the batch routes of a kind of record to its blueprint.
+
+    `read` and `write` are the decorators of views that read and write.
+    """
+    name, several = kind.name, kind.name.capitalize()
+
+    @blueprint.post("/batch/create")
+    @documents(
+        f"createBatchOf{several}",
+        201,
+        partial_schemas.either(schemas.RecordShown(many=True), partial_schemas.PartialBatchShown),
+        f"Create up to 100 {name}, all or none",
+        others={207: (_PARTIAL, partial_schemas.PartialBatchShown)},
+    )
+    @write
+    @blueprint.arguments(schemas.BatchCreate())
+    @blueprint.arguments(partial_schemas.BatchQuery(), location="query")
+    def batch_create(body: dict[str, Any], query: dict[str, Any]) -> flask.Response:
+        inputs = body["inputs"]
+        new = [
+            NewRecord(each["properties"], each.get("associations", {}), path)
+            for path, each in _numbered(inputs)
+        ]
+        requested = [each.get("associations", ()) for each in inputs]
+        if _is_partial(query):
+            return _partial_answer(hub().records.create_valid(account(), kind, new), 201, requested)
+        created = hub().records.create(account(), kind, new)
+        return as_json(
+            [
+                record_shown(record, requested=names)
+                for record, names in zip(created, requested, strict=True)
+            ],
+            201,
+            OWN_RECORDS,
+        )
+
+    @blueprint.post("/batch/read")
+    @documents(
+        f"readBatchOf{several}",
+        200,
+        schemas.RecordShown(many=True),
+        f"Read up to 100 {name}",
+    )
+    @read
+    @blueprint.arguments(schemas.BatchRead())
+    def batch_read(body: dict[str, Any]) -> flask.Response:
+        names = body.get("properties")
+        with hub().slots.long_answers:
+            found = _batch_read(kind, body)
+            shown = [record_shown(record, properties=names) for record in found]
+            return as_json(shown, headers=OWN_RECORDS)
+
+    @blueprint.post("/batch/update")
+    @documents(
+        f"updateBatchOf{several}",
+        200,
+        partial_schemas.either(schemas.RecordShown(many=True), partial_schemas.PartialBatchShown),
+        f"Change up to 100 {name}, all or none",
+        others={207: (_PARTIAL, partial_schemas.PartialBatchShown)},
+    )
+    @write
+    @blueprint.arguments(schemas.BatchUpdate())
+    @blueprint.arguments(partial_schemas.BatchQuery(), location="query")
+    def batch_update(body: dict[str, Any], query: dict[str, Any]) -> flask.Response:
+        changes = [
+            Change(each["id"], each["properties"], path) for path, each in _numbered(body["inputs"])
+        ]
+        if _is_partial(query):
+            return _partial_answer(hub().records.update_valid(account(), kind, changes), 200)
+        updated = hub().records.update(account(), kind, changes)
+        return as_json([record_shown(record) for record in updated], headers=OWN_RECORDS)
+
+    @blueprint.post("/batch/upsert")
+    @documents(
+        f"upsertBatchOf{several}",
+        200,
+        partial_schemas.either(
+            schemas.UpsertedShown(many=True), partial_schemas.PartialUpsertShown
+        ),
+        f"Change or create up to 100 {name}, all or none",
+        others={207: (_PARTIAL, partial_schemas.PartialUpsertShown)},
+    )
+    @write
+    @blueprint.arguments(schemas.BatchUpsert())
+    @blueprint.arguments(partial_schemas.BatchQuery(), location="query")
+    def batch_upsert(body: dict[str, Any], query: dict[str, Any]) -> flask.Response:
+        inputs = [
+            Upsert(each["id_property"], each["id"], each["properties"], path)
+            for path, each in _numbered(body["inputs"])
+        ]
+        if _is_partial(query):
+            outcome = hub().records.upsert_valid(account(), kind, inputs)
+            return _partial_answer(outcome, 200, with_new=True)
+        done = hub().records.upsert(account(), kind, inputs)
+        shown = [{**record_shown(record), "new": new} for record, new in done]
+        return as_json(shown, headers=OWN_RECORDS)
+
+    @blueprint.post("/batch/archive")
+    @documents(f"archiveBatchOf{several}", 204, None, f"Archive up to 100 {name}, all or none")
+    @write
+    @blueprint.arguments(schemas.BatchArchive())
+    def batch_archive(body: dict[str, Any]) -> flask.Response:
+        ids = [(each["id"], path) for path, each in _numbered(body["inputs"])]
+        hub().records.archive(account(), kind, ids)
+        return nothing()
+
+
+def _numbered(inputs: Sequence[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+    return [(f"inputs[{i}].", each) for i, each in enumerate(inputs)]
+
+
+def _is_partial(query: dict[str, Any]) -> bool:
+    return bool(query.get("is_partial"))
+
+
+def _partial_answer(
+    outcome: Outcome,
+    status: int,
+    requested: Sequence[Iterable[str]] = (),
+    *,
+    with_new: bool = False,
+) -> flask.Response:
+    """Return the answer to a partial batch: 207 if an input was refused, otherwise `status`.
+
+    `requested` has the kinds of links that each input names. With `with_new`, each record shows
+    whether it is new.
+    """
+
+    def shown(written: Written) -> dict[str, Any]:
+        names = requested[written.index] if requested else ()
+        record = record_shown(written.record, requested=names)
+        return {**record, "new": written.is_new} if with_new else record
+
+    errors = [shown_error(each) for each in outcome.refused]
+    answer = {"results": [shown(each) for each in outcome.written], "errors": errors}
+    return as_json(answer, 207 if errors else status, OWN_RECORDS)
+
+
+def _batch_read(kind: Kind, body: dict[str, Any]) -> list[Stored]:
+    by = body.get("id_property")
+    ids = [each["id"] for each in body["inputs"]]
+    if by is not None:
+        return hub().records.stored_by(account(), kind, by, _texts(ids))
+    for i, id in enumerate(ids):
+        if isinstance(id, bool) or not isinstance(id, int):
+            raise BadRequest(
+                f"inputs[{i}].id: must be an integer; with idProperty it may be a value of that."
+            )
+    return hub().records.stored(account(), kind, [id for id in ids if 0 < id <= HIGHEST_ID])
+
+
+def _texts(ids: Sequence[Any]) -> list[str]:
+    texts = []
+    for i, id in enumerate(ids):
+        if id is None or isinstance(id, dict | list):
+            raise BadRequest(f"inputs[{i}].id: must be a value of the idProperty.")
+        texts.append(scalar(id))
+    return texts

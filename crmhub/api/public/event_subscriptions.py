@@ -1,0 +1,326 @@
+"""The public API's routes for subscriptions to events (`/events/subscriptions`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+import flask
+import marshmallow as ma
+from marshmallow import fields, validate
+
+from crmhub.accounts.directory import Caller
+from crmhub.api.http.answers import as_json, nothing
+from crmhub.api.http.authentication import account, hub, needs
+from crmhub.api.http.documentation import documents
+from crmhub.api.http.field_types import Choice, Items, Strict, Text, Words
+from crmhub.api.http.idempotency_key import Rebuild, once, writes
+from crmhub.api.http.reading import Blueprint
+from crmhub.api.http.schemas import CursorShown, Exactly, Shown
+from crmhub.api.public.properties import all_of, in_path
+from crmhub.audit import Author
+from crmhub.bounds import MAX_BATCH_INPUTS
+from crmhub.durations import iso
+from crmhub.errors import Semantic
+from crmhub.events.event_types import CHOICES, check_scopes
+from crmhub.events.subscriptions import Subscription
+from crmhub.operators.events import event_subscriptions
+from crmhub.operators.events.event_subscriptions import TestResult
+
+_SCOPE = "events:write"
+_STATES = ("active", "disabled", "ended", "switched_off")
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+# --- shapes ----------------------------------------------------------------------------------
+
+_URL = {
+    "minLength": 1,
+    "maxLength": 2048,
+    "description": "An https address, which gets each event as a POST.",
+}
+_TYPES = {
+    "minItems": 1,
+    "uniqueItems": True,
+    "description": "The types of events to get; `*`: all, `contact.*`: those of contacts. Beside"
+    " `events:write` they need the scope of what they contain: `<resource>:read`, for `lead.*` and"
+    " `association.*` `contacts:read`.",
+}
+
+
+class SubscriptionInput(Strict):
+    """Schema of the body of a request for a new subscription."""
+
+    url = Text(required=True, metadata=_URL)
+    types = Words(CHOICES, required=True, metadata=_TYPES)
+
+
+class SubscriptionChange(Strict):
+    """Schema of the values of a subscription to change; values that are not sent stay."""
+
+    url = Text(metadata=_URL)
+    types = Words(CHOICES, metadata=_TYPES)
+    state = Choice(
+        dict.fromkeys(("active", "disabled")),
+        metadata={
+            "description": "`active` also activates a subscription that has ended or was switched"
+            " off. `disabled` fails the events that were not delivered yet."
+        },
+    )
+
+
+class Moment(Text):
+    """Field for a time in ISO 8601, loaded as ms since 1970; without a zone it is UTC."""
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
+        text = super()._deserialize(value, attr, data, **kwargs)
+        try:
+            moment = datetime.fromisoformat(text)
+            zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            return round(zoned.timestamp() * 1000)
+        except (ValueError, OverflowError):
+            raise ma.ValidationError("must be a time such as 2026-11-26T08:00:00Z") from None
+
+
+_MOMENT = {"format": "date-time"}
+
+
+class ReplayInput(Strict):
+    """Schema of the events to deliver again: those of a period, or those with these ids."""
+
+    since = Moment(metadata=_MOMENT | {"description": "The first moment of the period."})
+    until = Moment(metadata=_MOMENT | {"description": "The end of the period; now by default."})
+    event_ids = Items(
+        Text(),
+        data_key="eventIds",
+        metadata={
+            "minItems": 1,
+            "maxItems": MAX_BATCH_INPUTS,
+            "description": "Ids of events (`webhook-id`), instead of a period.",
+        },
+    )
+
+
+class SubscriptionShown(Shown):
+    """Schema of a subscription in an answer."""
+
+    id = fields.String(required=True)
+    url = fields.String(required=True)
+    types = fields.List(fields.String(validate=validate.OneOf(CHOICES)), required=True)
+    state = fields.String(required=True, validate=validate.OneOf(_STATES))
+    reason = fields.String(
+        required=True,
+        metadata={"description": "Why it is not active, or what was wrong with the last call."},
+    )
+    key_id = fields.String(
+        data_key="keyId",
+        required=True,
+        allow_none=True,
+        metadata={
+            "description": "The API key with which it ends: a revoked or expired key disables it."
+            " null: an operator made it, and it ends with no key."
+        },
+    )
+    created_at = fields.String(data_key="createdAt", required=True, metadata=_MOMENT)
+    updated_at = fields.String(data_key="updatedAt", required=True, metadata=_MOMENT)
+
+
+class NewSubscriptionShown(SubscriptionShown):
+    """Schema of a new subscription, with the secret that signs its messages."""
+
+    secret = fields.String(
+        required=True,
+        metadata={
+            "description": "Shown only here. `whsec_` and base64, by Standard Webhooks; empty in"
+            " the answer to a repeated Idempotency-Key."
+        },
+    )
+
+
+class SubscriptionPageShown(Exactly):
+    """Schema of the list of all subscriptions, on a single page."""
+
+    total = fields.Integer(required=True, metadata={"minimum": 0})
+    results = fields.List(fields.Nested(SubscriptionShown), required=True)
+    cursor = fields.Nested(CursorShown, required=True)
+    has_more = fields.Boolean(data_key="hasMore", required=True)
+
+
+class TestShown(Shown):
+    """Schema of the outcome of a test message."""
+
+    __test__ = False
+
+    event_id = fields.String(data_key="eventId", required=True)
+    delivered = fields.Boolean(required=True)
+    status = fields.Integer(
+        required=True,
+        allow_none=True,
+        metadata={"description": "The HTTP status of the answer; null without an answer."},
+    )
+    message = fields.String(
+        required=True, metadata={"description": "What was wrong; empty if nothing was."}
+    )
+    duration_ms = fields.Integer(data_key="durationMs", required=True, metadata={"minimum": 0})
+
+
+class ReplayShown(Shown):
+    """Schema of the number of events that are delivered again."""
+
+    events = fields.Integer(required=True, metadata={"minimum": 0})
+
+
+def subscription_shown(subscription: Subscription) -> dict[str, Any]:
+    """Return the JSON of a subscription, without its secret."""
+    return {
+        "id": subscription.id,
+        "url": subscription.url,
+        "types": list(subscription.types),
+        "state": subscription.state,
+        "reason": subscription.reason,
+        "keyId": subscription.key_id,
+        "createdAt": iso(subscription.created_at),
+        "updatedAt": iso(subscription.changed_at),
+    }
+
+
+def test_shown(test: TestResult) -> dict[str, Any]:
+    """Return the JSON of the outcome of a test message."""
+    return {
+        "eventId": test.event_id,
+        "delivered": test.attempt.succeeded,
+        "status": test.attempt.status,
+        "message": test.attempt.reason,
+        "durationMs": test.duration_ms,
+    }
+
+
+# --- routes ----------------------------------------------------------------------------------
+
+blueprint = Blueprint(
+    "events",
+    __name__,
+    url_prefix="/<client_id>/api/v1/events/subscriptions",
+    description="Who is told of which events. Each request needs the scope events:write.",
+)
+
+_ONE = [in_path("subscription_id", minLength=1, maxLength=100)]
+_PATH = "/<subscription_id>"
+
+
+def _by() -> Author:
+    return Author("key", "an API key", flask.g.caller.key_id)
+
+
+def _of(subscription_id: str) -> tuple[Any, str, str]:
+    return hub(), account().client_id, subscription_id
+
+
+# Stored for a repeated Idempotency-Key without the secret.
+_NO_SECRET = Rebuild(lambda shown: {**shown, "secret": ""}, lambda kept: kept, always=True)
+
+
+def _checks_url_first(view: _F) -> _F:
+    """Let a view accept an Idempotency-Key, and check the key's scopes and the address before.
+
+    The check resolves the host name, for which no transaction may stay open.
+    """
+    kept: Any = once(view, _NO_SECRET)
+
+    @wraps(kept)
+    def checked(body: dict[str, Any], *args: object, **kwargs: object) -> object:
+        check_scopes(body["types"], flask.g.caller.scopes)
+        event_subscriptions.check_url(hub(), body["url"])
+        return kept(*args, **kwargs)
+
+    read: Any = blueprint.arguments(SubscriptionInput)(checked)
+    # The view itself reads the body, too; the document names it once.
+    read.reads = kept.reads
+    return cast(_F, read)
+
+
+@blueprint.get("")
+@documents("listSubscriptions", 200, SubscriptionPageShown, "List all subscriptions")
+@needs(_SCOPE)
+def _list() -> flask.Response:
+    found = event_subscriptions.listed(hub(), account().client_id)
+    return all_of([subscription_shown(each) for each in found])
+
+
+@blueprint.post("")
+@documents("createSubscription", 201, NewSubscriptionShown, "Subscribe to events")
+@needs(_SCOPE)
+@_checks_url_first
+@blueprint.arguments(SubscriptionInput)
+def _create(body: dict[str, Any]) -> flask.Response:
+    made = event_subscriptions.add(
+        hub(), account().client_id, **body, by=_by(), url_is_checked=True
+    )
+    return as_json({**subscription_shown(made.subscription), "secret": made.secret}, 201)
+
+
+@blueprint.get(_PATH, parameters=_ONE)
+@documents("getSubscription", 200, SubscriptionShown, "Read a subscription")
+@needs(_SCOPE)
+def _get(subscription_id: str) -> flask.Response:
+    return as_json(subscription_shown(event_subscriptions.find(*_of(subscription_id))))
+
+
+@blueprint.patch(_PATH, parameters=_ONE)
+@documents("updateSubscription", 200, SubscriptionShown, "Change a subscription")
+@needs(_SCOPE)
+@blueprint.arguments(SubscriptionChange)
+def _update(body: dict[str, Any], subscription_id: str) -> flask.Response:
+    changed = event_subscriptions.change(
+        *_of(subscription_id), **body, by=_by(), caller=flask.g.caller
+    )
+    return as_json(subscription_shown(changed))
+
+
+@blueprint.delete(_PATH, parameters=_ONE)
+@documents("deleteSubscription", 204, None, "Delete a subscription with its deliveries")
+@needs(_SCOPE)
+def _delete(subscription_id: str) -> flask.Response:
+    event_subscriptions.remove(*_of(subscription_id), by=_by())
+    return nothing()
+
+
+@blueprint.post(f"{_PATH}/test", parameters=_ONE)
+@documents("testSubscription", 200, TestShown, "Send a test message now, and wait for the answer")
+@needs(_SCOPE)
+def _test(subscription_id: str) -> flask.Response:
+    return as_json(test_shown(event_subscriptions.test(*_of(subscription_id))))
+
+
+@blueprint.post(f"{_PATH}/replay", parameters=_ONE)
+@documents("replayEvents", 200, ReplayShown, "Deliver events of a period, or some, again")
+@writes(_SCOPE, Rebuild(lambda shown: shown, lambda kept: kept))
+@blueprint.arguments(ReplayInput)
+def _replay(body: dict[str, Any], subscription_id: str) -> flask.Response:
+    return replay(body, account().client_id, subscription_id, by=_by(), caller=flask.g.caller)
+
+
+def replay(
+    body: dict[str, Any],
+    client_id: str,
+    subscription_id: str,
+    *,
+    by: Author,
+    caller: Caller | None = None,
+) -> flask.Response:
+    """Replay the events that a `ReplayInput` names; return the answer with their number.
+
+    Raises Semantic unless it names either a period or events, and NotFound for an unknown
+    subscription or event.
+    """
+    ids, since = body.get("event_ids"), body.get("since")
+    if bool(ids) == (since is not None) or ("until" in body and since is None):
+        raise Semantic("since: send either a period (since, until) or eventIds.")
+    of = (hub(), client_id, subscription_id)
+    who: Any = {"by": by, "caller": caller}
+    if since is None:
+        count = event_subscriptions.replay_events(*of, ids or [], **who)
+    else:
+        count = event_subscriptions.replay(*of, since=since, until=body.get("until"), **who)
+    return as_json({"events": count})

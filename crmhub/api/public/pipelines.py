@@ -1,0 +1,219 @@
+"""The public API's routes for pipelines and their stages (`/pipelines/{deals|tickets}`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flask
+from marshmallow import fields
+
+from crmhub.api.http.answers import as_json, nothing
+from crmhub.api.http.authentication import account, hub
+from crmhub.api.http.documentation import documents
+from crmhub.api.http.field_types import Flag, Inner, Items, Scalar, Strict, Text
+from crmhub.api.http.idempotency_key import Rebuild
+from crmhub.api.http.reading import Blueprint
+from crmhub.api.http.schemas import CursorShown, Exactly, Shown
+from crmhub.api.public.properties import LINE, all_of, in_path, of_kind
+from crmhub.bounds import MAX_STAGES
+from crmhub.errors import NotFound
+from crmhub.properties.definitions import Pipeline, Stage
+from crmhub.properties.kinds import KINDS, Kind
+from crmhub.records import pipelines
+from crmhub.records.definitions import LONGEST_LABEL
+from crmhub.records.pipelines import ID, StageInput
+
+_KINDS = {name: kind for name, kind in KINDS.items() if kind.pipeline}
+
+# --- shapes ----------------------------------------------------------------------------------
+
+_LABEL = {
+    "minLength": 1,
+    "maxLength": LONGEST_LABEL,
+    "pattern": LINE,
+    "description": "Shown to people.",
+}
+_NEW_ID = {"pattern": f"^{ID.pattern}$", "description": "Without one the hub issues one."}
+
+
+class StageGiven(Strict):
+    """Schema of a stage in a change of its pipeline.
+
+    A stage with the `id` of an existing stage changes this stage; values that are not sent stay
+    unchanged. Any other stage is added; without an `id`, the hub issues one.
+    """
+
+    id = Text(metadata={"maxLength": 100, "description": "Without one the hub issues one."})
+    label = Text(metadata={**_LABEL, "description": "Shown to people; a new stage needs one."})
+    probability = Scalar(
+        allow_none=True,
+        metadata={
+            "type": ["number", "string"],
+            "minimum": 0,
+            "maximum": 1,
+            "description": "How likely a deal in this stage is won, from 0 to 1; null for none.",
+        },
+    )
+    closed = Flag(metadata={"description": "Records in this stage are done.", "default": False})
+
+
+class NewStage(StageGiven):
+    """Schema of a stage in a request for a new pipeline."""
+
+    id = Text(metadata=_NEW_ID)
+    label = Text(required=True, metadata=_LABEL)
+
+
+_STAGES = {
+    "minItems": 1,
+    "maxItems": MAX_STAGES,
+    "description": "In order: new records start in the first one.",
+}
+
+
+class PipelineInput(Strict):
+    """Schema of the body of a request for a new pipeline."""
+
+    id = Text(metadata=_NEW_ID)
+    label = Text(required=True, metadata=_LABEL)
+    stages = Items(Inner(NewStage), required=True, metadata=_STAGES)
+
+
+class PipelineChange(Strict):
+    """Schema of the values of a pipeline to change; values that are not sent stay.
+
+    `stages` replaces the complete list of stages.
+    """
+
+    label = Text(metadata=_LABEL)
+    stages = Items(
+        Inner(StageGiven),
+        metadata={
+            **_STAGES,
+            "description": "The whole list, in order. A stage that is left out goes,"
+            " unless records are in it: 409.",
+        },
+    )
+
+
+class StageShown(Shown):
+    """Schema of a stage in an answer."""
+
+    id = fields.String(required=True)
+    label = fields.String(required=True)
+    probability = fields.String(
+        metadata={"description": 'A decimal from "0.0" to "1.0"; left out when there is none.'}
+    )
+    closed = fields.Boolean(required=True)
+
+
+class PipelineShown(Shown):
+    """Schema of a pipeline in an answer, with its stages in their order."""
+
+    id = fields.String(required=True)
+    label = fields.String(required=True)
+    stages = fields.List(fields.Nested(StageShown), required=True)
+
+
+class PipelinePageShown(Exactly):
+    """Schema of the list of all pipelines for deals or for tickets, on a single page.
+
+    New records start in the first pipeline of the list.
+    """
+
+    total = fields.Integer(required=True, metadata={"minimum": 0})
+    results = fields.List(fields.Nested(PipelineShown), required=True)
+    cursor = fields.Nested(CursorShown, required=True)
+    has_more = fields.Boolean(data_key="hasMore", required=True)
+
+
+def _shown(pipeline: Pipeline) -> dict[str, Any]:
+    stages = [_stage_shown(each) for each in pipeline.stages]
+    return {"id": pipeline.id, "label": pipeline.label, "stages": stages}
+
+
+def _stage_shown(stage: Stage) -> dict[str, Any]:
+    chance = {"probability": stage.probability} if stage.probability else {}
+    return {"id": stage.id, "label": stage.label, **chance, "closed": stage.closed}
+
+
+def _read(body: dict[str, Any]) -> dict[str, Any]:
+    if "stages" in body:
+        body["stages"] = [StageInput(**each) for each in body["stages"]]
+    return body
+
+
+def _without_stages(shown: dict[str, Any]) -> dict[str, Any]:
+    return {**shown, "stages": []}
+
+
+def _with_stages(kept: dict[str, Any]) -> dict[str, Any]:
+    """Add the present stages to `kept`, the JSON of a pipeline without its stages.
+
+    `_without_stages` removed them before the JSON was stored. If the pipeline was deleted since
+    then, its list of stages stays empty.
+    """
+    kind = _KINDS[(flask.request.view_args or {})["resource"]]
+    try:
+        return _shown(pipelines.find(hub().records, account(), kind, kept["id"]))
+    except NotFound:
+        return kept
+
+
+# --- routes ----------------------------------------------------------------------------------
+
+blueprint = Blueprint(
+    "pipelines",
+    __name__,
+    url_prefix="/<client_id>/api/v1/pipelines",
+    description="Where deals and tickets stand. Each request needs the scope of its resource.",
+)
+
+_OF = [in_path("resource", enum=list(_KINDS))]
+_ONE = [*_OF, in_path("pipeline_id")]
+# The id of a pipeline that a bot created may contain a slash.
+_PATH = "/<resource>/<path:pipeline_id>"
+
+
+@blueprint.get("/<resource>", parameters=_OF)
+@documents("listPipelines", 200, PipelinePageShown, "List all pipelines")
+@of_kind("read", _KINDS)
+def _list(kind: Kind) -> flask.Response:
+    catalogue = hub().records.catalogues.reload(account().id, kind)
+    return all_of([_shown(each) for each in catalogue.pipelines])
+
+
+@blueprint.post("/<resource>", parameters=_OF)
+@documents("createPipeline", 201, PipelineShown, "Add a pipeline")
+@of_kind("write", _KINDS, Rebuild(_without_stages, _with_stages))
+@blueprint.arguments(PipelineInput)
+def _create(body: dict[str, Any], kind: Kind) -> flask.Response:
+    made = pipelines.add(hub().records, account(), kind, **_read(body))
+    hub().directory.forget(account().id)
+    return as_json(_shown(made), 201)
+
+
+@blueprint.get(_PATH, parameters=_ONE)
+@documents("getPipeline", 200, PipelineShown, "Read a pipeline")
+@of_kind("read", _KINDS)
+def _get(kind: Kind, pipeline_id: str) -> flask.Response:
+    return as_json(_shown(pipelines.find(hub().records, account(), kind, pipeline_id)))
+
+
+@blueprint.patch(_PATH, parameters=_ONE)
+@documents("updatePipeline", 200, PipelineShown, "Change a pipeline or its stages")
+@of_kind("write", _KINDS)
+@blueprint.arguments(PipelineChange)
+def _update(body: dict[str, Any], kind: Kind, pipeline_id: str) -> flask.Response:
+    changed = pipelines.change(hub().records, account(), kind, pipeline_id, **_read(body))
+    hub().directory.forget(account().id)
+    return as_json(_shown(changed))
+
+
+@blueprint.delete(_PATH, parameters=_ONE)
+@documents("deletePipeline", 204, None, "Delete a pipeline that nothing is in")
+@of_kind("write", _KINDS)
+def _delete(kind: Kind, pipeline_id: str) -> flask.Response:
+    pipelines.delete(hub().records, account(), kind, pipeline_id)
+    hub().directory.forget(account().id)
+    return nothing()

@@ -1,0 +1,301 @@
+"""The public API's routes for property definitions (`/properties/{resource}`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+import flask
+from marshmallow import fields, validate
+
+from crmhub.api.http.answers import as_json, nothing
+from crmhub.api.http.authentication import account, hub, lacks_scope
+from crmhub.api.http.documentation import documents
+from crmhub.api.http.failures import duplicate
+from crmhub.api.http.field_types import Choice, Flag, Inner, Items, Strict, Text
+from crmhub.api.http.idempotency_key import Rebuild, once
+from crmhub.api.http.reading import Blueprint
+from crmhub.api.http.schemas import CursorShown, Exactly
+from crmhub.bounds import MAX_OPTIONS
+from crmhub.errors import NotFound
+from crmhub.properties.catalogue import FIELDS
+from crmhub.properties.definitions import Property
+from crmhub.properties.kinds import KINDS, Kind
+from crmhub.properties.validation import NAME, DuplicateValue
+from crmhub.properties.values import TYPES, Option
+from crmhub.records import definitions
+from crmhub.records.definitions import (
+    CHOICES,
+    LONGEST_DESCRIPTION,
+    LONGEST_LABEL,
+    LONGEST_OPTION,
+    NAMING,
+    Changes,
+)
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+# --- shared with the pipelines ---------------------------------------------------------------
+
+
+def of_kind(
+    right: str, kinds: Mapping[str, Kind], rebuild: Rebuild | None = None
+) -> Callable[[_F], _F]:
+    """Return a decorator that turns a view's path parameter `resource` into its argument `kind`.
+
+    The view raises NotFound if `resource` is not a key of `kinds`, and Forbidden if the caller's
+    API key lacks the scope `{resource}:{right}`; `right` is read or write. With `rebuild`, a POST
+    accepts an Idempotency-Key.
+    """
+
+    def decorator(view: _F) -> _F:
+        view = view if rebuild is None else once(view, rebuild)
+
+        @wraps(view)
+        def wrapper(*args: object, resource: str, **kwargs: object) -> object:
+            if resource not in kinds:
+                raise NotFound(f"There are no {resource[:60]!r} here; send {' or '.join(kinds)}.")
+            caller, scope = flask.g.caller, f"{resource}:{right}"
+            if scope not in caller.scopes:
+                raise lacks_scope(caller, scope)
+            return view(*args, kind=kinds[resource], **kwargs)
+
+        # For the OpenAPI document.
+        wrapper.scope = f"{{resource}}:{right}"  # type: ignore[attr-defined]
+        return cast(_F, wrapper)
+
+    return decorator
+
+
+def in_path(name: str, **schema: Any) -> dict[str, Any]:
+    """Return the OpenAPI object of a path parameter, a string; `schema` adds to its JSON schema."""
+    return {"in": "path", "name": name, "required": True, "schema": {"type": "string", **schema}}
+
+
+def all_of(shown: Sequence[dict[str, Any]]) -> flask.Response:
+    """Return the response to a list request, with all items on a single page.
+
+    `shown` has the items as JSON objects.
+    """
+    cursor = {"next": "", "nextLink": ""}
+    page = {"total": len(shown), "results": shown, "cursor": cursor, "hasMore": False}
+    return as_json(page)
+
+
+# --- shapes ----------------------------------------------------------------------------------
+
+
+# Without line breaks and other control characters.
+LINE = r"^[^\u0000-\u001f\u007f-\u009f]*$"
+
+
+class OptionInput(Strict):
+    """Schema of an option of an enumeration; without a label, people see its value."""
+
+    value = Text(
+        required=True,
+        metadata={
+            "minLength": 1,
+            "maxLength": LONGEST_OPTION,
+            "pattern": r"^[^;\u0000-\u001f\u007f-\u009f]*$",
+            "description": "Sent and stored; without a blank at its start or end.",
+        },
+    )
+    label = Text(
+        metadata={"maxLength": LONGEST_LABEL, "pattern": LINE, "description": "Shown to people."}
+    )
+
+
+class PropertyChange(Strict):
+    """Schema of the changes to a property definition; values that are not sent stay."""
+
+    name = Text(metadata={"description": "Cannot be changed."})
+    label = Text(
+        metadata={
+            "maxLength": LONGEST_LABEL,
+            "pattern": LINE,
+            "description": 'Shown to people; "" for one made of the name.',
+        }
+    )
+    type = Choice(dict.fromkeys(TYPES), metadata={"description": "Cannot be changed."})
+    description = Text(metadata={"maxLength": LONGEST_DESCRIPTION})
+    required = Flag(
+        metadata={
+            "description": "New records need a value, and no update may clear it."
+            " Records without one stay as they are."
+        }
+    )
+    unique = Flag(
+        metadata={
+            "description": "No two records have the same value, and idProperty takes this one."
+            f" Types: {', '.join(NAMING)}. 409 when values repeat already."
+        }
+    )
+    read_only = Flag(data_key="readOnly", metadata={"description": "Callers cannot write it."})
+    options = Items(
+        Inner(OptionInput),
+        metadata={
+            "maxItems": MAX_OPTIONS,
+            "description": f"The whole list, of {' and '.join(CHOICES)} only."
+            " An option that records have cannot go: 409.",
+        },
+    )
+
+
+class PropertyInput(PropertyChange):
+    """Schema of the body of a request for a new property."""
+
+    name = Text(
+        required=True,
+        metadata={
+            "pattern": f"^{NAME.pattern}$",
+            "description": f"None of {', '.join(FIELDS)}.",
+        },
+    )
+    type = Choice(dict.fromkeys(TYPES), required=True, error_messages={"required": "is missing"})
+
+
+class DeleteQuery(Strict):
+    """Schema of the query of the deletion of a property.
+
+    The query says whether the values that records have of the property are deleted, too.
+    """
+
+    force = Flag(
+        in_query=True,
+        metadata={"description": "Delete the values that records have, too.", "default": False},
+    )
+
+
+class OptionShown(Exactly):
+    """Schema of an option of an enumeration in an answer."""
+
+    value = fields.String(required=True)
+    label = fields.String(required=True)
+
+
+class PropertyShown(Exactly):
+    """Schema of a property definition in an answer."""
+
+    name = fields.String(required=True)
+    label = fields.String(required=True)
+    type = fields.String(required=True, validate=validate.OneOf(TYPES))
+    description = fields.String(required=True)
+    required = fields.Boolean(required=True)
+    unique = fields.Boolean(required=True)
+    read_only = fields.Boolean(data_key="readOnly", required=True)
+    options = fields.List(
+        fields.Nested(OptionShown),
+        required=True,
+        metadata={"description": "Of the pipeline and stage properties: those of the pipelines."},
+    )
+
+
+class PropertyPageShown(Exactly):
+    """Schema of the list of all properties of a kind of record, on a single page."""
+
+    total = fields.Integer(required=True, metadata={"minimum": 0})
+    results = fields.List(fields.Nested(PropertyShown), required=True)
+    cursor = fields.Nested(CursorShown, required=True)
+    has_more = fields.Boolean(data_key="hasMore", required=True)
+
+
+def _shown(prop: Property) -> dict[str, Any]:
+    return {
+        "name": prop.name,
+        "label": prop.label,
+        "type": prop.type,
+        "description": prop.description,
+        "required": prop.required,
+        "unique": prop.unique,
+        "readOnly": prop.read_only,
+        "options": [{"value": each.value, "label": each.label} for each in prop.options],
+    }
+
+
+def _read(body: dict[str, Any]) -> dict[str, Any]:
+    if "options" in body:
+        body["options"] = tuple(
+            Option(each["value"], each.get("label", "")) for each in body["options"]
+        )
+    return body
+
+
+def _without_options(shown: dict[str, Any]) -> dict[str, Any]:
+    return {**shown, "options": []}
+
+
+def _with_options(kept: dict[str, Any]) -> dict[str, Any]:
+    """Add the present options to `kept`, the JSON of a property without its options.
+
+    `_without_options` removed them before the JSON was stored. If the property was deleted since
+    then, its list of options stays empty.
+    """
+    kind = KINDS[(flask.request.view_args or {})["resource"]]
+    try:
+        return _shown(definitions.find(hub().records, account(), kind, kept["name"]))
+    except NotFound:
+        return kept
+
+
+# --- routes ----------------------------------------------------------------------------------
+
+blueprint = Blueprint(
+    "properties",
+    __name__,
+    url_prefix="/<client_id>/api/v1/properties",
+    description="What records may hold. Each request needs the scope of the resource it is about.",
+)
+
+_OF = [in_path("resource", enum=list(KINDS))]
+_ONE = [*_OF, in_path("name")]
+
+
+@blueprint.errorhandler(DuplicateValue)
+def _duplicate(error: DuplicateValue) -> flask.Response:
+    return duplicate(error, (flask.request.view_args or {})["resource"])
+
+
+@blueprint.get("/<resource>", parameters=_OF)
+@documents("listProperties", 200, PropertyPageShown, "List all properties")
+@of_kind("read", KINDS)
+def _list(kind: Kind) -> flask.Response:
+    return all_of([_shown(each) for each in hub().records.catalogues.reload(account().id, kind)])
+
+
+@blueprint.post("/<resource>", parameters=_OF)
+@documents("createProperty", 201, PropertyShown, "Define a property")
+@of_kind("write", KINDS, Rebuild(_without_options, _with_options))
+@blueprint.arguments(PropertyInput)
+def _create(body: dict[str, Any], kind: Kind) -> flask.Response:
+    new = Property(0, **{"label": "", **_read(body)})
+    return as_json(_shown(definitions.define(hub().records, account(), kind, new)), 201)
+
+
+@blueprint.get("/<resource>/<name>", parameters=_ONE)
+@documents("getProperty", 200, PropertyShown, "Read a property's definition")
+@of_kind("read", KINDS)
+def _get(kind: Kind, name: str) -> flask.Response:
+    return as_json(_shown(definitions.find(hub().records, account(), kind, name)))
+
+
+@blueprint.patch("/<resource>/<name>", parameters=_ONE)
+@documents("updateProperty", 200, PropertyShown, "Change a property's definition")
+@of_kind("write", KINDS)
+@blueprint.arguments(PropertyChange)
+def _update(body: dict[str, Any], kind: Kind, name: str) -> flask.Response:
+    changes = cast(Changes, _read(body))
+    changed = definitions.change(hub().records, account(), kind, name, changes)
+    return as_json(_shown(changed))
+
+
+@blueprint.delete("/<resource>/<name>", parameters=_ONE)
+@documents("deleteProperty", 204, None, "Delete a property")
+@of_kind("write", KINDS)
+@blueprint.arguments(DeleteQuery, location="query")
+def _delete(query: dict[str, Any], kind: Kind, name: str) -> flask.Response:
+    force = query.get("force", False)
+    definitions.delete(hub().records, account(), kind, name, force=force)
+    return nothing()

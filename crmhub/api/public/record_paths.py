@@ -1,0 +1,77 @@
+"""Parse the parts of a request that identify records: kind, id, and the header If-Match."""
+
+from __future__ import annotations
+
+import re
+
+import flask
+from werkzeug.routing import BaseConverter
+
+from crmhub.api.http.schemas import HIGHEST_ID
+from crmhub.errors import BadRequest, NotFound, Semantic
+from crmhub.properties.kinds import KINDS, Kind
+from crmhub.records.writing import missing
+
+# Compressing proxies make an ETag weak (nginx) or add the encoding to it (Apache, Caddy, Jetty).
+_ETAG = re.compile(r'(?:W/)?"([0-9]{1,9})(?:--?[a-z]{2,10})?"')
+
+
+class RecordId(BaseConverter):
+    """URL converter for record ids.
+
+    The converter does not match `search`, so that a GET of /contacts/search is answered 405.
+    """
+
+    regex = r"(?!search\Z)[^/]+"
+    # Without this, Werkzeug would not accept the path with a slash at its end.
+    part_isolating = True
+
+
+def kind_in_path(name: str) -> Kind:
+    """Return the kind of record with this name, such as contacts; raises NotFound without one."""
+    if name not in KINDS:
+        raise NotFound(f"There are no {name[:60]}; records are {', '.join(KINDS)}.")
+    return KINDS[name]
+
+
+def number(kind: Kind, id: str) -> int:
+    """Return the record id in a path as an integer.
+
+    Raises BadRequest for a text that is not a number, and NotFound for a number that cannot be an
+    id.
+    """
+    if not (id.isascii() and id.isdigit()):
+        raise BadRequest(f"id: {id[:60]!r} is not a number.")
+    # Longer than any id: parsing it would waste time.
+    value = int(id) if len(id) < 20 else 0
+    if not 0 < value <= HIGHEST_ID:
+        raise NotFound(missing(kind, id))
+    return value
+
+
+def linkable_number(kind: Kind, to_id: str) -> int:
+    """Return the id of the record to link to, `to_id` in the path, as an integer.
+
+    Raises BadRequest for a text that is not a number, and Semantic for a number that cannot be an
+    id.
+    """
+    try:
+        return number(kind, to_id)
+    except NotFound as exc:
+        raise Semantic(f"toId: {exc.message}") from None
+
+
+def if_match() -> frozenset[int] | None:
+    """Return the record versions that the If-Match header allows.
+
+    Without the header, or if it is `*`, every version is allowed and the result is None. Raises
+    BadRequest for an invalid header.
+    """
+    header = flask.request.headers.get("If-Match")
+    if header is None or header.strip() == "*":
+        return None
+    tags = [each.strip() for each in header.split(",")]
+    versions = [match[1] for each in tags if (match := _ETAG.fullmatch(each))]
+    if len(versions) != len(tags):
+        raise BadRequest('If-Match: send the ETag of the record as it was given, such as "3".')
+    return frozenset(map(int, versions))

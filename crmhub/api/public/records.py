@@ -1,0 +1,268 @@
+"""The public API's routes for contacts, deals, companies and tickets.
+
+`records_blueprint` makes the same routes for each of these kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import flask
+import orjson
+
+from crmhub.api.http import flask_proxies, schemas
+from crmhub.api.http.answers import (
+    OWN_RECORDS,
+    JsonAnswer,
+    as_json,
+    nothing,
+    page_frame,
+    page_shown,
+    record_shown,
+)
+from crmhub.api.http.authentication import account, hub, needs
+from crmhub.api.http.documentation import ID_OR_VALUE, IF_MATCH, documents
+from crmhub.api.http.failures import duplicate
+from crmhub.api.http.field_types import scalar
+from crmhub.api.http.idempotency_key import Rebuild, writes
+from crmhub.api.http.reading import HUNG_UP, Blueprint
+from crmhub.api.http.schemas import ORDERS, SORTS
+from crmhub.api.public.batches import add_batches
+from crmhub.api.public.kept_answers import with_values, without_values
+from crmhub.api.public.record_paths import if_match, kind_in_path, linkable_number, number
+from crmhub.errors import BadRequest, NotFound
+from crmhub.properties.kinds import Kind
+from crmhub.properties.validation import DuplicateValue
+from crmhub.records.search.cursor import Cursor
+from crmhub.records.search.filters import Filter
+from crmhub.records.search.pages import PageRequest
+from crmhub.records.search.query import Query
+from crmhub.records.writing import Change, NewRecord, Record, Stored, missing
+from crmhub.search_limits import SearchLimit
+
+_DEFAULT_LIMIT = 20
+
+
+def records_blueprint(kind: Kind) -> Blueprint:
+    """Return the blueprint with all routes for a kind of record, such as contacts."""
+    name, one = kind.name, kind.singular
+    blueprint = Blueprint(
+        name,
+        __name__,
+        url_prefix=f"/<client_id>/api/v1/{name}",
+        description=f"{name.capitalize()} of the hub.",
+    )
+    blueprint.register_error_handler(DuplicateValue, lambda error: duplicate(error, name))
+    rebuild = Rebuild(without_values, lambda kept: with_values(kind, kept))
+    read, write = needs(f"{name}:read"), writes(f"{name}:write", rebuild)
+    several, single = name.capitalize(), one.capitalize()
+
+    @blueprint.get("")
+    @documents(
+        f"list{several}",
+        200,
+        schemas.PageShown,
+        f"List {name}",
+        # 422: the search took too long.
+        errors=(400, 401, 403, 422, 429, 500, 503),
+    )
+    @read
+    @blueprint.arguments(schemas.ListQuery(), location="query")
+    def list_records(query: dict[str, Any]) -> flask.Response:
+        return _page(kind, query, ())
+
+    @blueprint.post("/search")
+    @documents(f"search{several}", 200, schemas.PageShown, f"Search {name}")
+    @read
+    @blueprint.arguments(schemas.SearchInput())
+    @blueprint.arguments(schemas.ListQuery(), location="query")
+    def search(body: dict[str, Any], query: dict[str, Any]) -> flask.Response:
+        filters = tuple(_filter(each) for each in body.pop("filters"))
+        return _page(kind, _merged_options(body, query), filters)
+
+    @blueprint.post("")
+    @documents(
+        f"create{single}",
+        201,
+        schemas.RecordShown,
+        f"Create a {one}",
+        headers=["ETag"],
+    )
+    @write
+    @blueprint.arguments(schemas.RecordInput())
+    def create(body: dict[str, Any]) -> flask.Response:
+        new = NewRecord(body["properties"], body.get("associations", {}))
+        [record] = hub().records.create(account(), kind, [new])
+        return _record_answer(record, 201, requested=body.get("associations", ()))
+
+    @blueprint.get("/<record:id>")
+    @documents(
+        f"get{single}",
+        200,
+        schemas.RecordShown,
+        f"Read a {one}",
+        headers=["ETag"],
+        parameters=[ID_OR_VALUE],
+    )
+    @read
+    @blueprint.arguments(schemas.GetQuery(), location="query")
+    def get(query: dict[str, Any], id: str) -> flask.Response:
+        by = query.get("id_property")
+        found = (
+            hub().records.stored(account(), kind, [number(kind, id)])
+            if by is None
+            else hub().records.stored_by(account(), kind, by, [id])
+        )
+        if not found:
+            raise NotFound(
+                missing(kind, id) if by is None else f"There is no {one} with this {by}."
+            )
+        return _record_answer(found[0], 200, query.get("properties"), query.get("associations", ()))
+
+    @blueprint.patch("/<record:id>")
+    @documents(
+        f"update{single}",
+        200,
+        schemas.RecordShown,
+        f"Change a {one}",
+        headers=["ETag"],
+        parameters=[IF_MATCH],
+    )
+    @write
+    @blueprint.arguments(schemas.RecordChange())
+    def update(body: dict[str, Any], id: str) -> flask.Response:
+        change = Change(number(kind, id), body["properties"], if_match=if_match())
+        [record] = hub().records.update(account(), kind, [change])
+        return _record_answer(record, 200)
+
+    @blueprint.delete("/<record:id>")
+    @documents(f"archive{single}", 204, None, f"Archive a {one}", parameters=[IF_MATCH])
+    @write
+    def archive(id: str) -> flask.Response:
+        hub().records.archive(account(), kind, [(number(kind, id), "")], if_match=if_match())
+        return nothing()
+
+    add_batches(blueprint, kind, read=read, write=write)
+
+    @blueprint.get("/<record:id>/associations/<to>")
+    @documents(
+        f"listAssociationsOf{single}",
+        200,
+        schemas.LinkPageShown,
+        f"List the ids that a {one} is associated with",
+    )
+    @read
+    @blueprint.arguments(schemas.LinkQuery(), location="query")
+    def linked(query: dict[str, Any], id: str, to: str) -> flask.Response:
+        records, owner = hub().records, account()
+        text = query.get("cursor")
+        after = records.cursor(owner, kind, text) if text else None
+        limit = query.get("limit") or (after.limit if after else _DEFAULT_LIMIT)
+        total, ids, cursor = records.linked(
+            owner, kind, number(kind, id), kind_in_path(to), limit=limit, after=after
+        )
+        return JsonAnswer(page_frame(orjson.dumps(ids), cursor, total), headers=OWN_RECORDS)
+
+    @blueprint.put("/<record:id>/associations/<to>/<to_id>")
+    @documents(f"associate{single}", 204, None, f"Associate a {one} with a record")
+    @write
+    def link(id: str, to: str, to_id: str) -> flask.Response:
+        other = kind_in_path(to)
+        hub().records.link(account(), kind, number(kind, id), other, linkable_number(other, to_id))
+        return nothing()
+
+    @blueprint.delete("/<record:id>/associations/<to>/<to_id>")
+    @documents(f"dissociate{single}", 204, None, f"Remove an association of a {one}")
+    @write
+    def unlink(id: str, to: str, to_id: str) -> flask.Response:
+        other = kind_in_path(to)
+        hub().records.unlink(account(), kind, number(kind, id), other, number(other, to_id))
+        return nothing()
+
+    return blueprint
+
+
+def _record_answer(
+    record: Record | Stored,
+    status: int,
+    properties: tuple[str, ...] | None = None,
+    requested: Sequence[str] = (),
+) -> flask.Response:
+    shown = record_shown(record, properties=properties, requested=requested)
+    return as_json(shown, status, {"ETag": f'"{record.version}"', **OWN_RECORDS})
+
+
+def search_limit() -> SearchLimit:
+    """Return the limit for a search in the present request.
+
+    The search ends after the configured timeout, or as soon as the caller hangs up.
+    """
+    return SearchLimit(
+        hub().settings.search_timeout_s, hung_up=flask_proxies.request().environ.get(HUNG_UP)
+    )
+
+
+def _page(kind: Kind, query: dict[str, Any], filters: tuple[Filter, ...]) -> flask.Response:
+    records, owner = hub().records, account()
+    request = PageRequest(
+        Query(
+            filters,
+            sort=SORTS[query["sort"]] if "sort" in query else "updated_at",
+            descending=ORDERS[query.get("order", "desc")],
+            limit=query.get("limit", _DEFAULT_LIMIT),
+        ),
+        properties=query.get("properties"),
+        include=query.get("include", ()),
+    )
+    if text := query.get("cursor"):
+        request = _continued(request, query, records.cursor(owner, kind, text))
+    page = records.page(owner, kind, request, search_limit())
+    body = page_shown(page, properties=request.properties, include=request.include)
+    return JsonAnswer(body, headers=OWN_RECORDS)
+
+
+def _continued(request: PageRequest, query: dict[str, Any], after: Cursor) -> PageRequest:
+    """Return the request for the page after the cursor `after`.
+
+    Options that `query`, the query string, does not have, such as the sort order, are taken from
+    the cursor.
+    """
+    return replace(
+        request,
+        after=after,
+        query=replace(
+            request.query,
+            sort=request.query.sort if "sort" in query else after.sort,
+            descending=request.query.descending if "order" in query else after.descending,
+            limit=query.get("limit", after.limit),
+        ),
+        properties=query.get("properties", after.properties),
+        include=query.get("include", after.include),
+    )
+
+
+def _merged_options(body: dict[str, Any], query: dict[str, Any]) -> dict[str, Any]:
+    """Return a search's options, each taken from the body or from the query string.
+
+    Raises BadRequest if the body and the query string have different values for an option.
+    """
+    # A client that follows nextLink sends the body again, with its empty cursor.
+    if not body.get("cursor"):
+        body.pop("cursor", None)
+    for name in body.keys() & query.keys():
+        same = SORTS.get(body[name]) == SORTS.get(query[name]) if name == "sort" else False
+        if body[name] != query[name] and not same:
+            raise BadRequest(f"{name}: differs between the body and the query; send it once.")
+    return body | query
+
+
+def _filter(given: dict[str, Any]) -> Filter:
+    value, several = given.get("value"), given.get("values")
+    return Filter(
+        given["property_name"],
+        given["operator"],
+        None if value is None else scalar(value),
+        None if several is None else tuple(several),
+    )

@@ -1,0 +1,304 @@
+"""An account's connection to its CRM: the adapter, its credentials and its errors."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import Protocol, TypeVar
+
+import sqlalchemy as sa
+
+from crmhub import adapter as contract
+from crmhub import errors
+from crmhub.accounts.accounts import Account
+from crmhub.adapter import (
+    Adapter,
+    AdapterError,
+    BadConfig,
+    Budget,
+    Context,
+    NothingShared,
+    Shared,
+    configured,
+    open_adapter,
+)
+from crmhub.crm.deadlines import is_queued, patience, remaining, within
+from crmhub.crm.definitions import CrmDefinitions
+from crmhub.crm.mapped_adapter import Translated
+from crmhub.crm.own_records import OwnRecords
+from crmhub.crm.stored_connections import open_credentials, seal_credentials
+from crmhub.database import tables
+from crmhub.database.statements import Statement, param, params
+from crmhub.hub import Hub
+from crmhub.secrets import SealBroken
+
+T = TypeVar("T")
+
+_SOON = 5
+_LATER = 60
+_CHECK_S = 20.0
+_log = logging.getLogger("crmhub.actions")
+
+_connection = tables.connection.c
+_IS_CONNECTION = sa.and_(
+    _connection.account_id == param("account_id"), _connection.id == param("id")
+)
+_CREDENTIALS = Statement(sa.select(_connection.credentials).where(_IS_CONNECTION))
+_SAVE_CREDENTIALS = Statement(
+    sa.update(tables.connection).where(_IS_CONNECTION).values(params("credentials"))
+)
+
+AWAY = (
+    contract.BadConfig,
+    contract.Denied,
+    contract.Throttled,
+    contract.Unavailable,
+    contract.Uncertain,
+)
+"""The errors of the CRM upon which helpers answer with the last known values."""
+
+
+class Broken(contract.Unavailable):
+    """The adapter has a bug. This does not mean that the CRM is unavailable."""
+
+
+def connect(hub: Hub, account: Account, *, anew: bool = False) -> Adapter:
+    """Return the account's adapter, which takes and returns the names that bots use for properties.
+
+    Sends no request to the CRM. The adapter and its caches are reused until the account changes;
+    with `anew`, a new adapter is made, which reads all definitions from the CRM again. Raises
+    BadConfig if the adapter is not installed or rejects the stored settings.
+    """
+
+    def make() -> Adapter:
+        shared = CrmDefinitions(hub.database, account.id, account.connection.id, anew=anew)
+        made = _made(hub, account, _Stored(hub, account), shared)
+        field_map = account.connection.field_map
+        return Translated(made, field_map) if field_map else made
+
+    return make() if anew else hub.connected.get(account, make)
+
+
+class _Credentials(Protocol):
+    """A place where an adapter's credentials are stored, in the database or in memory."""
+
+    def load(self) -> Mapping[str, str]:
+        """Return the present credentials; raises BadConfig if they cannot be decrypted."""
+
+    def save(self, rotated: Mapping[str, str]) -> None:
+        """Store `rotated`, new credentials that the CRM issued, in place of the present ones."""
+
+
+def _made(hub: Hub, account: Account, kept: _Credentials, shared: Shared | None = None) -> Adapter:
+    """Return a new adapter for the account's connection.
+
+    `kept`: where its credentials are stored. `shared`: the definitions that it shares with other
+    processes; None if it must neither use nor change them.
+    """
+    connection = account.connection
+    adapter = hub.registry.load(connection.adapter)
+
+    def load_credentials() -> dict[str, str]:
+        return configured(adapter, connection.settings, kept.load())[1]
+
+    settings, credentials = configured(adapter, connection.settings, kept.load())
+
+    def budget(lane: str, *, calls: int, seconds: float) -> Budget:
+        return hub.budgets.of(
+            account.id,
+            connection.id,
+            lane,
+            calls=calls,
+            seconds=seconds,
+            patience=patience,
+            queued=is_queued,
+        )
+
+    def adapter_lease(
+        key: str, seconds: float, *, patience: float | None = None
+    ) -> AbstractContextManager[None]:
+        # With a prefix, since the hub may hold a lease of the same name around this call.
+        return lease(hub, account, f"adapter {key}", seconds, patience)
+
+    return open_adapter(
+        adapter,
+        Context(
+            client_id=account.client_id,
+            region=account.switches.region,
+            language=account.switches.language,
+            settings=settings,
+            credentials=credentials,
+            store=OwnRecords(hub.records, account),
+            session=hub.egress,
+            budget=budget,
+            lease=adapter_lease,
+            remaining=remaining,
+            load_credentials=load_credentials,
+            save_credentials=kept.save,
+            shared=shared or NothingShared(),
+        ),
+    )
+
+
+def lease(
+    hub: Hub, account: Account, key: str, seconds: float, most: float | None = None
+) -> AbstractContextManager[None]:
+    """Return a context manager that holds the lease `key` of the account's connection.
+
+    The lease expires after `seconds`. Entering waits while another call holds the lease; after
+    `most` seconds, and at the latest at the deadline of the current call, it raises NotYet.
+    """
+    connection_id = account.connection.id
+    wait = remaining() if most is None else min(most, remaining())
+    return hub.leases.hold(account.id, connection_id, key, seconds=seconds, patience=wait)
+
+
+class _Stored:
+    """The credentials of an account's connection, as the database stores them."""
+
+    def __init__(self, hub: Hub, account: Account) -> None:
+        self._hub = hub
+        self._account = account
+        self._of = {"account_id": account.id, "id": account.connection.id}
+
+    def load(self) -> Mapping[str, str]:
+        with self._hub.database.reading() as reading:
+            sealed: str | None = reading.scalar(_CREDENTIALS, self._of)
+        connection = replace(self._account.connection, credentials=sealed or "")
+        try:
+            return open_credentials(self._hub.vault, replace(self._account, connection=connection))
+        except SealBroken as exc:
+            raise BadConfig(str(exc)) from exc
+
+    def save(self, rotated: Mapping[str, str]) -> None:
+        sealed = seal_credentials(self._hub.vault, self._account.id, rotated)
+        row = self._of | {"credentials": sealed}
+        self._hub.database.transact(lambda tx: tx.run(_SAVE_CREDENTIALS, row))
+        self._hub.directory.forget(self._account.id)
+
+
+class _InMemory:
+    """The credentials of a connection test, which are not stored in the database."""
+
+    def __init__(self, credentials: Mapping[str, str]) -> None:
+        self.credentials = credentials
+
+    def load(self) -> Mapping[str, str]:
+        return self.credentials
+
+    def save(self, rotated: Mapping[str, str]) -> None:
+        self.credentials = dict(rotated)
+
+
+@contextmanager
+def as_hub_errors(account: Account) -> Iterator[None]:
+    """Convert the adapter's errors that the block raises into errors for the callers of helpers.
+
+    Errors that the caller can fix, about values and ids, keep their meaning. Errors of the
+    connection become a 503; its message says whether the operator must fix something.
+    """
+    name = account.connection.adapter
+    try:
+        yield
+    except contract.NotFound as exc:
+        raise errors.NotFound(exc.message) from exc
+    except (contract.Rejected, contract.Unsupported) as exc:
+        raise errors.Semantic(exc.message) from exc
+    except contract.Conflict as exc:
+        raise errors.Conflict(exc.message) from exc
+    except (contract.BadConfig, contract.Denied) as exc:
+        raise errors.Unavailable(
+            f"This account's connection to its CRM ({name}) does not work:"
+            f" {exc.message} The operator of this service must fix it.",
+            retry_after=_LATER,
+        ) from exc
+    except contract.Throttled as exc:
+        raise errors.Unavailable(
+            f"The account's CRM ({name}) wants fewer calls for now: {exc.message}",
+            retry_after=exc.retry_after,
+        ) from exc
+    except contract.Unavailable as exc:
+        raise errors.Unavailable(
+            f"The account's CRM ({name}) is unavailable; nothing was written: {exc.message}",
+            retry_after=exc.retry_after or _SOON,
+        ) from exc
+    except contract.Uncertain as exc:
+        raise errors.Unavailable(
+            f"The account's CRM ({name}) did not answer;"
+            f" whether it has written is not known: {exc.message}",
+            retry_after=_SOON,
+        ) from exc
+
+
+@contextmanager
+def sound() -> Iterator[None]:
+    """Convert exceptions of the block that the adapter contract does not define into Broken."""
+    try:
+        yield
+    except (AdapterError, errors.HubError):
+        raise
+    # A bug of an adapter must affect only the accounts that use the adapter.
+    except Exception as exc:
+        raise Broken(f"Its adapter failed with {noted(exc)}, which is a bug of its own.") from exc
+
+
+def noted(exc: Exception) -> str:
+    """Log the place in the code at which an adapter's bug raised `exc`.
+
+    Return the name of the exception's class.
+    """
+    # Only the place, since the message may contain personal data.
+    frame = traceback.extract_tb(exc.__traceback__)[-1]
+    word = type(exc).__name__
+    _log.error("An adapter failed with %s at %s:%s.", word, frame.filename, frame.lineno)
+    return word
+
+
+def check(hub: Hub, account: Account) -> AdapterError | None:
+    """Test the connection to the account's CRM; return the error, None if it works."""
+    return _asked(lambda: connect(hub, account))
+
+
+def ask(hub: Hub, account: Account, question: Callable[[Adapter], T]) -> T:
+    """Call the function `question` with the account's adapter, and return its result.
+
+    The deadline for the calls to the CRM is 20 s. Raises the adapter's errors.
+    """
+    with within(_CHECK_S), sound():
+        return question(connect(hub, account))
+
+
+def try_out(
+    hub: Hub, account: Account, credentials: Mapping[str, str] | None
+) -> tuple[AdapterError | None, Mapping[str, str] | None]:
+    """Test the account's connection to its CRM with settings or credentials that are not stored.
+
+    `credentials`: the new credentials; None to use the stored ones. Return (error, credentials).
+    The error is None if the test passed. The returned credentials are those to store: during the
+    test the CRM may have replaced the refresh token, which makes the old token invalid. If
+    `credentials` is None, None is returned in their place, and a new refresh token is stored at
+    once.
+    """
+    if credentials is None:
+        return _asked(lambda: _made(hub, account, _Stored(hub, account))), None
+    kept = _InMemory(credentials)
+    return _asked(lambda: _made(hub, account, kept)), kept.credentials
+
+
+def in_words(wrong: AdapterError | None) -> str:
+    """Return the message of an adapter's error for operators, "" if `wrong` is None."""
+    if isinstance(wrong, contract.Unsupported):
+        return f"{wrong.message} Its settings are complete."
+    return "" if wrong is None else wrong.message
+
+
+def _asked(made: Callable[[], Adapter]) -> AdapterError | None:
+    try:
+        with within(_CHECK_S), sound():
+            made().check()
+    except AdapterError as exc:
+        return exc
+    return None

@@ -1,0 +1,231 @@
+"""The connection of an account to its CRM: the adapter, its settings and encrypted credentials."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+import sqlalchemy as sa
+
+from crmhub.accounts.accounts import Account, ConnectionInfo, load_by_id
+from crmhub.accounts.changes import insert_connection, locked
+from crmhub.accounts.field_maps import FieldMap
+from crmhub.accounts.plans import Plan
+from crmhub.adapter import Adapter, BadConfig, configured
+from crmhub.crm import definitions as crm_definitions
+from crmhub.crm import past_connections
+from crmhub.database import tables
+from crmhub.database.connection import Connection
+from crmhub.database.statements import Statement, param, params
+from crmhub.database.tables import outage
+from crmhub.errors import Semantic
+from crmhub.secrets import SealBroken, Vault
+
+_COLUMN = "credentials"
+_END_OUTAGE = Statement(
+    sa.delete(outage).where(
+        outage.c.account_id == param("account_id"),
+        outage.c.connection_id == param("connection_id"),
+    )
+)
+_account = tables.account.c
+_connection = tables.connection.c
+_IS_CONNECTION = sa.and_(
+    _connection.account_id == param("account_id"), _connection.id == param("id")
+)
+_CONFIGURE = Statement(
+    sa.update(tables.connection)
+    .where(_IS_CONNECTION)
+    .values(params("settings", "credentials", "crm_account"))
+)
+_NEWEST_CONNECTION = Statement(
+    sa.select(sa.func.max(_connection.id)).where(_connection.account_id == param("account_id"))
+)
+_SET_CONNECTION = Statement(
+    sa.update(tables.account)
+    .where(_account.id == param("account_id"))
+    .values(params("connection_id"))
+)
+_SET_FIELD_MAP = Statement(
+    sa.update(tables.connection).where(_IS_CONNECTION).values(params("field_map"))
+)
+
+
+def seal_credentials(vault: Vault, account_id: int, credentials: Mapping[str, str]) -> str:
+    """Encrypt credentials, given by name, into the text that the database stores.
+
+    Empty credentials are left out. Without any credential the result is "".
+    """
+    given = {name: value for name, value in credentials.items() if value}
+    if not given:
+        return ""
+    return vault.seal(json.dumps(given), account_id=account_id, column=_COLUMN)
+
+
+def open_credentials(vault: Vault, account: Account) -> dict[str, str]:
+    """Return the credentials, by name, of the account's connection to its CRM.
+
+    Raises SealBroken if the stored credentials cannot be decrypted.
+    """
+    if not account.connection.credentials:
+        return {}
+    sealed = account.connection.credentials
+    opened: dict[str, str] = json.loads(vault.open(sealed, account_id=account.id, column=_COLUMN))
+    return opened
+
+
+def proposed(
+    account: Account,
+    *,
+    name: str,
+    adapter: type[Adapter],
+    settings: Mapping[str, str],
+    credentials: Mapping[str, str],
+    vault: Vault,
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the (settings, credentials) that `configure` would store for these arguments.
+
+    `name` is the name of the adapter whose class is `adapter`. If the account has this adapter
+    already, its stored settings and credentials are included: given values replace them, and an
+    empty value removes the stored value. If any credential is given, the credentials that the
+    adapter has stored itself are removed. Raises Semantic if the adapter refuses the values, if a
+    credential is given that only the adapter may store, or if stored credentials are needed but
+    cannot be decrypted.
+    """
+    kept = {one.name for one in adapter.settings if one.kept}
+    if given := sorted(kept & credentials.keys()):
+        raise Semantic(f"{', '.join(given)}: the adapter keeps this itself; leave it out")
+    if account.connection.adapter == name:
+        settings = {**account.connection.settings, **settings}
+        stored = _stored(vault, account, adapter, credentials)
+        if credentials:
+            stored = {name: value for name, value in stored.items() if name not in kept}
+        credentials = {**stored, **credentials}
+    settings = {key: value for key, value in settings.items() if value}
+    credentials = {key: value for key, value in credentials.items() if value}
+    try:
+        configured(adapter, settings, credentials)
+    except BadConfig as exc:
+        fields = [(problem.name, problem.reason) for problem in exc.problems]
+        raise Semantic(exc.message, fields=fields) from exc
+    return settings, credentials
+
+
+def configure(
+    tx: Connection,
+    account_id: int,
+    *,
+    name: str,
+    adapter: type[Adapter],
+    settings: Mapping[str, str],
+    credentials: Mapping[str, str],
+    vault: Vault,
+    plans: Mapping[str, Plan],
+    grown: Mapping[str, str] | None = None,
+    past: ConnectionInfo | None = None,
+    crm_account: str = "",
+) -> Account:
+    """Store the settings and credentials that `proposed` returns; return the account.
+
+    `past` is a former connection of the account: if given, its stored values count as the account's
+    own, and its field map is stored, too. `grown` holds the credentials after the connection test,
+    in which the adapter may have added some; they are stored in place of the given credentials.
+    `crm_account` is the account in the CRM to which given credentials belong, "" if not known. The
+    outage of the connection ends, so that the next call tries the CRM. Raises Semantic as
+    `proposed` does; then nothing is stored.
+    """
+    account = locked(tx, account_id, plans)
+    base = account if past is None else replace(account, connection=past)
+    if not credentials and base.connection.adapter == name:
+        crm_account = base.connection.crm_account
+    settings, credentials = proposed(
+        base,
+        name=name,
+        adapter=adapter,
+        settings=settings,
+        credentials=credentials,
+        vault=vault,
+    )
+    if name != account.connection.adapter:
+        past_connections.remember(tx, account)
+    account = set_adapter(
+        tx,
+        account_id,
+        adapter=name,
+        settings=settings,
+        credentials=seal_credentials(vault, account_id, grown or credentials),
+        crm_account=crm_account,
+        plans=plans,
+    )
+    if past is not None:
+        account = set_field_map(tx, account_id, past.field_map, plans)
+    # The change may have fixed the CRM's outage: let the next call find out.
+    tx.run(_END_OUTAGE, {"account_id": account_id, "connection_id": account.connection.id})
+    return account
+
+
+def _stored(
+    vault: Vault, account: Account, adapter: type[Adapter], given: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the credentials that are stored for an account, by name.
+
+    `given`: the new credentials, by name. If the stored ones cannot be decrypted, return no
+    credentials if `given` has every secret of the adapter; otherwise raise Semantic.
+    """
+    try:
+        return open_credentials(vault, account)
+    except SealBroken as exc:
+        if {one.name for one in adapter.settings if one.secret and not one.kept} <= given.keys():
+            return {}
+        raise Semantic(f"{exc} Give every secret of the adapter again.") from exc
+
+
+def set_adapter(
+    tx: Connection,
+    account_id: int,
+    *,
+    adapter: str,
+    settings: Mapping[str, str],
+    credentials: str,
+    crm_account: str,
+    plans: Mapping[str, Plan],
+) -> Account:
+    """Store the adapter of an account, with its settings and encrypted credentials.
+
+    `crm_account` is the account in the CRM to which the credentials belong, "" if not known.
+
+    If `adapter` differs from the present adapter, a new connection is created, so that no id of the
+    former CRM is used again. The values are not checked here: `configure` checks them. Return the
+    changed account.
+    """
+    account = locked(tx, account_id, plans)
+    if adapter == account.connection.adapter:
+        crm_definitions.forget(tx, account_id, account.connection.id)
+        tx.run(
+            _CONFIGURE,
+            {
+                "account_id": account_id,
+                "id": account.connection.id,
+                "settings": json.dumps(dict(settings)),
+                "credentials": credentials,
+                "crm_account": crm_account,
+            },
+        )
+    else:
+        connection_id = tx.scalar(_NEWEST_CONNECTION, {"account_id": account_id}) + 1
+        insert_connection(
+            tx, account_id, connection_id, adapter, settings, credentials, crm_account
+        )
+        tx.run(_SET_CONNECTION, {"account_id": account_id, "connection_id": connection_id})
+    return load_by_id(tx, account_id, plans)
+
+
+def set_field_map(
+    tx: Connection, account_id: int, field_map: FieldMap, plans: Mapping[str, Plan]
+) -> Account:
+    """Store the field map of the account's present connection; return the account."""
+    account = locked(tx, account_id, plans)
+    connection = {"account_id": account_id, "id": account.connection.id}
+    tx.run(_SET_FIELD_MAP, connection | {"field_map": field_map.to_json()})
+    return load_by_id(tx, account_id, plans)

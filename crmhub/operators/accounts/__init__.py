@@ -1,0 +1,1 @@
+"""Open accounts, change them, and declare them in a file."""

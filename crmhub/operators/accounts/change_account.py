@@ -1,0 +1,196 @@
+"""Read and change an account: name, plan, switches, API keys and webhook ids.
+
+Accounts are read from the database and not from the cache of this process, so that operators see
+changes made in other processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from crmhub import audit
+from crmhub.accounts import changes, keys, webhook_ids
+from crmhub.accounts.accounts import Account
+from crmhub.accounts.keys import IssuedKey
+from crmhub.accounts.webhook_ids import Rotatable, WebhookId
+from crmhub.audit import SET, Author
+from crmhub.crm import past_connections
+from crmhub.crm.past_connections import PastConnection
+from crmhub.database.connection import Connection, now_ms
+from crmhub.errors import Semantic
+from crmhub.events import subscriptions
+from crmhub.events.subscriptions import Subscription
+from crmhub.hub import Hub, in_transaction
+from crmhub.operators.crm import crm_secrets, switch_crm
+from crmhub.operators.crm.switch_crm import FormerCrm
+from crmhub.operators.form_versions import require_version, version_of
+from crmhub.records.search.filters import iso
+
+_LONGEST_KEPT_MS = 3650 * 24 * 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """An account with its webhook ids, the names of its CRM secrets, and its former CRMs.
+
+    `ids` are the webhook ids, sorted by purpose; the newest id of a purpose comes first. `secrets`
+    is None if the secrets cannot be decrypted. `former` has only the former CRMs that still have
+    unfinished actions, and `past` those whose settings and secrets are still kept.
+    """
+
+    account: Account
+    ids: tuple[WebhookId, ...]
+    secrets: tuple[str, ...] | None
+    former: tuple[FormerCrm, ...]
+    past: tuple[PastConnection, ...]
+
+
+def detail(hub: Hub, client_id: str) -> Detail:
+    """Load an account with its webhook ids, the names of its secrets, and its former CRMs.
+
+    Raises NotFound if there is no account with this client id.
+    """
+    account = hub.load_account(client_id)
+    with hub.database.reading() as db:
+        ids = webhook_ids.webhook_ids(db, account.id)
+        former = switch_crm.former_crms(db, account)
+        past = past_connections.kept(db, account.id)
+    secrets = crm_secrets.secret_names(hub, account)
+    return Detail(account, tuple(ids), secrets, tuple(former), tuple(past))
+
+
+@in_transaction
+def change(
+    hub: Hub,
+    tx: Connection,
+    client_id: str,
+    values: Mapping[str, Any],
+    *,
+    by: Author,
+    disabled: bool | None = None,
+    path: str = "",
+    shown: Collection[str] = (),
+    expected: str | None = None,
+) -> Account:
+    """Set switches, `name`, `plan` and `portal_alias` of an account, and return the account.
+
+    `values` holds texts or JSON values by name; an empty `portal_alias` removes the alias.
+    `disabled` disables (True) or enables (False) the account; None leaves this unchanged. `path` is
+    written before the name of a switch in error messages. `expected` is the `settings_version` of
+    the values named by `shown` that the caller saw; None skips this comparison. Raises NotFound if
+    there is no account with this client id; Semantic with all faults of the values; Conflict if
+    another account has the alias, or if the values differ from `expected`.
+    """
+    account = changes.locked(tx, hub.load_account(client_id).id, hub.plans)
+    before, id = changeable(tx, account), account.id
+    require_version({name: before[name] for name in shown}, expected, "These settings were")
+    account = changes.set_switches(tx, id, values, hub.plans, under=path)
+    if disabled is not None and disabled != account.disabled:
+        (changes.disable if disabled else changes.enable)(tx, id)
+        account = replace(account, disabled=disabled)
+    after = changeable(tx, account)
+    audit.note(tx, by, "change", "account", client_id, account_id=id, before=before, after=after)
+    hub.forget_after_commit(id)
+    return account
+
+
+def settings_version(hub: Hub, account: Account, names: Collection[str]) -> str:
+    """Return the version of the values with these names that `change` can set."""
+    with hub.database.reading() as db:
+        present = changeable(db, account)
+    return version_of({name: present[name] for name in names})
+
+
+def changeable(db: Connection, account: Account) -> dict[str, Any]:
+    """Return, by name, the values of an account that `change` can set."""
+    ids = webhook_ids.webhook_ids(db, account.id)
+    return {
+        "name": account.name,
+        "plan": account.plan.name,
+        "disabled": account.disabled,
+        **asdict(account.switches),
+        "portal_alias": "".join(id.value for id in ids if id.purpose == "alias"),
+    }
+
+
+# --- API keys and webhook ids ------------------------------------------------------------------
+
+
+@in_transaction
+def create_key(
+    hub: Hub,
+    tx: Connection,
+    client_id: str,
+    *,
+    scopes: Sequence[str],
+    expires_at: int | None,
+    by: Author,
+    name: str = "",
+    key_id: str | None = None,
+) -> IssuedKey:
+    """Create an API key for an account and return it.
+
+    `name` says what the key is for. Without `scopes` the key has all scopes. `expires_at` is in ms
+    since 1970, None for never. `key_id` is the id of the new key, None for a random id. Raises
+    NotFound if there is no account with this client id, Semantic if the name, a scope or the expiry
+    is invalid, BadRequest if `key_id` is invalid, and Conflict if the account already has a key
+    with this id, as after a repeated call.
+    """
+    id = hub.load_account(client_id).id
+    issued = keys.create(tx, id, name=name, scopes=scopes, expires_at=expires_at, key_id=key_id)
+    expiry = None if issued.expires_at is None else iso(issued.expires_at)
+    after = {"name": issued.name, "scopes": list(issued.scopes), "expiresAt": expiry}
+    audit.note(tx, by, "create", "key", issued.key_id, account_id=id, after=after)
+    return issued
+
+
+@in_transaction
+def revoke_key(
+    hub: Hub, tx: Connection, client_id: str, key_id: str, *, by: Author
+) -> list[Subscription]:
+    """Revoke an API key of an account; a key that is revoked already is left unchanged.
+
+    Disables the key's active event subscriptions and returns them. Raises NotFound if there is no
+    such account or the account has no such key.
+    """
+    id = hub.load_account(client_id).id
+    ended: list[Subscription] = []
+    if keys.revoke(tx, id, key_id):
+        ended = subscriptions.end_of_key(tx, id, key_id, "was revoked")
+        after = {"disabledSubscriptions": [each.id for each in ended]} if ended else None
+        audit.note(tx, by, "revoke", "key", key_id, account_id=id, after=after)
+    hub.forget_after_commit(id)
+    return ended
+
+
+@in_transaction
+def rotate(
+    hub: Hub, tx: Connection, client_id: str, what: Rotatable, *, keep_ms: int, by: Author
+) -> tuple[str, int]:
+    """Create a new webhook id or webhook secret for an account; `what` is its kind.
+
+    Return the new value and a time in ms since 1970. At this time, which is `keep_ms` milliseconds
+    from now, older values of the same kind expire. Raises NotFound if there is no account with this
+    client id, and Semantic if `keep_ms` is longer than ten years.
+    """
+    id = hub.load_account(client_id).id
+    if keep_ms > _LONGEST_KEPT_MS:
+        raise Semantic("The old one can stay valid for 3650d at most.")
+    old = [
+        webhook_id.value
+        for webhook_id in webhook_ids.webhook_ids(tx, id)
+        if webhook_id.purpose == what
+    ]
+    until = now_ms() + keep_ms
+    value = webhook_ids.rotate(tx, id, what, keep_ms=keep_ms)
+    # A secret has no old id here, and the log shows nothing of it.
+    before = {"id": audit.beginning(old[0]) if old else SET}
+    after = {
+        "id": audit.beginning(value) if old else f"{SET} anew",
+        "oldValidUntil": iso(until),
+    }
+    audit.note(tx, by, "rotate", "webhookId", what, account_id=id, before=before, after=after)
+    hub.forget_after_commit(id)
+    return value, until

@@ -1,0 +1,1 @@
+"""Find actions, correct them, retry them and discard them."""

@@ -1,0 +1,182 @@
+"""What retry and discard share: counts and batches of selected actions, and the audit entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import sqlalchemy as sa
+
+from crmhub import audit
+from crmhub.audit import Author
+from crmhub.database import tables
+from crmhub.database.connection import Connection, Database
+from crmhub.database.several_accounts import rows_of_several
+from crmhub.database.statements import Statement, in_list, one_of, param
+from crmhub.errors import Conflict
+from crmhub.operators.actions.action_filters import (
+    ACTION,
+    STOPPED,
+    Conditions,
+    Wanted,
+    conditions_of,
+    of_states,
+)
+
+# Keeps the transactions of large changes short.
+AT_ONCE = 1_000
+_a = ACTION.c
+_blocked = tables.action.alias("e")
+_e = _blocked.c
+BLOCKED_BEHIND = sa.and_(
+    in_list(tables.action.c.behind, "ids"), one_of(tables.action.c.state, "parked")
+)
+"""The condition that one of the actions `ids` blocks an action."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """How many actions a retry or discard would change: the numbers of selected actions by state.
+
+    `blocked`: the number of further actions that would change, because selected actions block them.
+    """
+
+    states: Mapping[str, int]
+    blocked: int
+
+    @property
+    def total(self) -> int:
+        """The number of actions that would change, including blocked ones."""
+        return sum(self.states.values()) + self.blocked
+
+
+def chosen(database: Database, wanted: Wanted, states: Sequence[str], *, most: int) -> Chosen:
+    """Count the selected actions that are in one of `states`, and the actions that they block.
+
+    Each count stops at `most`. If `wanted` names neither states nor ids, only failed actions are
+    selected.
+    """
+    with database.reading() as connection:
+        conditions, values = conditions_of(connection, failed_by_default(wanted))
+        conditions.append(of_states(states))
+        values["most"] = most
+        rows = rows_of_several(connection, Statement(_count_by_state(conditions)), values)
+        [blocked] = rows_of_several(connection, Statement(_count_blocked(conditions)), values)
+    return Chosen({row.state: int(row.count) for row in rows}, int(blocked[0]))
+
+
+def _count_by_state(conditions: Conditions) -> sa.Select[Any]:
+    taken = sa.select(_a.state).where(*conditions).limit(param("most")).subquery("f")
+    return sa.select(taken.c.state, sa.func.count().label("count")).group_by(taken.c.state)
+
+
+def _count_blocked(conditions: Conditions) -> sa.Select[Any]:
+    """Return the query that counts the actions that selected actions block.
+
+    Blocked actions that are selected themselves are not counted.
+    """
+    one: sa.Select[Any] = sa.select(sa.literal_column("1"))
+    taken = one.select_from(ACTION).where(_a.account_id == _e.account_id, *conditions)
+    blocked = (
+        one.select_from(_blocked)
+        .where(
+            one_of(_e.state, "parked"),
+            one_of(_e.state, *STOPPED),
+            sa.exists(taken.where(_a.id == _e.behind).correlate(_blocked)),
+            sa.not_(sa.exists(taken.where(_a.id == _e.id).correlate(_blocked))),
+        )
+        .limit(param("most"))
+    )
+    return sa.select(sa.func.count()).select_from(blocked.subquery("f"))
+
+
+def wrong_state(state: str, rule: str) -> Conflict:
+    """Return the error for an operation on an action in the wrong `state`.
+
+    `rule`: the part of the message that says which states allow the operation.
+    """
+    if state == "running":
+        return Conflict("The action is in progress; look again in a moment.")
+    return Conflict(f"The action is {state}; {rule}.")
+
+
+def listing(words: Sequence[str]) -> str:
+    """Join words for a sentence, such as `dead, parked and queued`."""
+    return f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+Part = tuple[int, int, str]
+"""The result of one batch: numbers of changed and of read actions, and the last action's id."""
+
+
+def in_parts(database: Database, wanted: Wanted, step: Callable[[Wanted, Connection], Part]) -> int:
+    """Call `step` for one batch of the selected actions after the other.
+
+    Each call runs in a transaction of its own. `step` gets the selection without the actions of
+    earlier batches, and the transaction. `step` returns the number of actions changed, the size of
+    its batch, and the id of the batch's last action. Return the number of all changed actions.
+    """
+    changed, found = 0, AT_ONCE
+    while found == AT_ONCE:
+        count, found, last = database.transact(partial(step, wanted))
+        changed += count
+        wanted = replace(wanted, after=last)
+    return changed
+
+
+def failed_by_default(wanted: Wanted) -> Wanted:
+    """Return the selection `wanted`; without ids and states, limit it to failed actions."""
+    return wanted if wanted.ids or wanted.states else replace(wanted, states=("dead",))
+
+
+def newest(tx: Connection, wanted: Wanted, states: Sequence[str]) -> dict[str, int]:
+    """Return the newest selected actions that are in one of `states`, at most 1,000 (`AT_ONCE`).
+
+    The result has the id of each action's account by the action's id.
+    """
+    conditions, values = conditions_of(tx, wanted)
+    statement = (
+        sa.select(_a.id, _a.account_id)
+        .where(*conditions, of_states(states))
+        .order_by(_a.id.desc())
+        .limit(param("limit"))
+    )
+    rows = rows_of_several(tx, Statement(statement), values | {"limit": AT_ONCE})
+    return {row.id: row.account_id for row in rows}
+
+
+def by_account(found: Mapping[str, int]) -> list[tuple[int, list[str]]]:
+    """Group action ids by account; return pairs of an account id and the list of its action ids.
+
+    `found`: the account id of each action, by action id.
+    """
+    ids: dict[int, list[str]] = {}
+    for action_id, account_id in found.items():
+        ids.setdefault(account_id, []).append(action_id)
+    return sorted(ids.items())
+
+
+def note(
+    tx: Connection,
+    by: Author,
+    verb: audit.Verb,
+    found: Mapping[str, int],
+    counts: Mapping[str, int],
+) -> None:
+    """Write to the audit log that an operator changed actions.
+
+    `by`: the operator. `verb`: the kind of change. `found`: the account id of each changed action,
+    by action id. `counts`: the numbers of changed actions, by the names that the entry shows.
+    """
+    ids, accounts = list(found), set(found.values())
+    audit.note(
+        tx,
+        by,
+        verb,
+        "actions",
+        ids[0] if len(ids) == 1 else "",
+        account_id=accounts.pop() if len(accounts) == 1 else None,
+        after={**counts, "newest": ids[0], "oldest": ids[-1]},
+    )

@@ -1,0 +1,271 @@
+"""Queries of the journal's actions for operators."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+from crmhub.accounts.accounts import Account
+from crmhub.adapter.calls import Call, from_stored
+from crmhub.database import tables
+from crmhub.database.connection import Connection, Database
+from crmhub.database.several_accounts import rows_of_several
+from crmhub.database.statements import Statement, in_list, one_of, param
+from crmhub.errors import NotFound
+from crmhub.operators.actions.action_filters import ACTION, conditions_of
+from crmhub.operators.actions.action_filters import KINDS as KINDS
+from crmhub.operators.actions.action_filters import STATE_WORDS as STATE_WORDS
+from crmhub.operators.actions.action_filters import STATES as STATES
+from crmhub.operators.actions.action_filters import Wanted as Wanted
+
+MOST = 500
+_a = ACTION.c
+_blocked = tables.action.alias("e")
+_e = _blocked.c
+_try = tables.action_try.c
+_outage = tables.outage.c
+_crm = tables.connection.c
+# A queued action is not attempted before the outage of its connection ends.
+_OUTAGE_ENDS = (
+    sa.select(_outage.until)
+    .where(
+        _outage.account_id == _a.account_id,
+        _outage.connection_id == _a.connection_id,
+        _outage.until > _a.run_at,
+        one_of(_a.state, "queued"),
+    )
+    .scalar_subquery()
+)
+_COLUMNS = (
+    _a.account_id,
+    tables.account.c.client_id,
+    _a.id,
+    _a.connection_id,
+    _a.kind,
+    _a.hub_id,
+    _a.state,
+    sa.func.coalesce(_OUTAGE_ENDS, _a.run_at).label("run_at"),
+    _a.reason,
+    _a.created_at,
+    _a.finished_at,
+    _a.behind,
+    _a.author,
+)
+_WHOLE = (
+    sa.select(_crm.adapter)
+    .where(_crm.account_id == _a.account_id, _crm.id == _a.connection_id)
+    .scalar_subquery()
+    .label("adapter"),
+    _a.request,
+    _a.mapped,
+    _a.result,
+    _a.versions,
+    _a.corrected,
+)
+_OF_TRIES = sa.and_(in_list(_try.account_id, "account_ids"), in_list(_try.action_id, "ids"))
+_ATTEMPTS = Statement(
+    sa.select(_try.action_id, sa.func.max(_try.number).label("attempts"))
+    .where(_OF_TRIES)
+    .group_by(_try.account_id, _try.action_id)
+)
+_TRIES = Statement(
+    sa.select(
+        _try.action_id,
+        _try.number,
+        _try.began_at,
+        _try.ms,
+        _try.outcome,
+        _try.message,
+        _try.correlation_id,
+        _try.calls,
+    )
+    .where(_OF_TRIES)
+    .order_by(_try.number)
+)
+_IS_BLOCKED = sa.and_(_e.account_id == _a.account_id, _e.behind == _a.id)
+_BLOCKED = Statement(
+    sa.select(_a.id.label("behind"), _e.id)
+    .join_from(ACTION, _blocked, sa.and_(_IS_BLOCKED, one_of(_e.state, "parked")))
+    .where(in_list(_a.account_id, "account_ids"), in_list(_a.id, "ids"))
+    .order_by(_e.id)
+    .limit(MOST)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """An action as lists show it, without its request and without the details of its attempts.
+
+    Times are in ms since 1970; `finished_at` is 0 for an unfinished action. `attempts`: the number
+    of attempts so far. `behind`: the id of the failed lead that blocks the action, or "". `author`:
+    the id of the API key with which an agent made the call, "" for a bot's call.
+    """
+
+    account_id: int
+    client_id: str
+    id: str
+    connection_id: int
+    kind: str
+    hub_id: str
+    state: str
+    run_at: int
+    reason: str
+    created_at: int
+    finished_at: int
+    behind: str
+    attempts: int
+    author: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """One attempt of an action; `began_at` in ms since 1970, `ms` is the attempt's duration.
+
+    `calls`: the last HTTP calls of the attempt, the first of them first.
+    """
+
+    number: int
+    began_at: int
+    ms: int
+    outcome: str
+    message: str
+    correlation_id: str
+    calls: tuple[Call, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The request of an action before an operator corrected it.
+
+    `at`: the time of the correction (ms since 1970). `by`: the operator.
+    """
+
+    at: int
+    by: str
+    request: Mapping[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Full:
+    """An action with its request, its attempts and its result.
+
+    `adapter`: the adapter of the CRM that the action is for. `mapped`: the values that the last
+    attempt sent, by the CRM's property names; None before the first attempt. `versions`: the
+    requests before each correction by an operator, the oldest first. `corrected`: when each value
+    was last corrected (ms since 1970), by name. `blocked`: the ids of the actions that cannot run
+    because this action has failed, at most 500.
+    """
+
+    summary: Summary
+    adapter: str
+    request: Mapping[str, Any] = field(repr=False)
+    mapped: Mapping[str, str] | None = field(repr=False)
+    result: Mapping[str, Any] | None
+    versions: tuple[Version, ...]
+    corrected: Mapping[str, int]
+    tries: tuple[Try, ...]
+    blocked: tuple[str, ...]
+
+
+def listed(database: Database, wanted: Wanted, *, limit: int = 50) -> list[Summary]:
+    """Return summaries of the selected actions, the newest first, up to `limit` (at most 500)."""
+    with database.reading() as connection:
+        rows = _newest(connection, wanted, _COLUMNS, limit)
+        found = _of_shown(connection, _ATTEMPTS, rows)
+    attempts = {row.action_id: row.attempts for row in found}
+    return [_summary(row, attempts.get(row.id, 0)) for row in rows]
+
+
+def listed_whole(database: Database, wanted: Wanted, *, limit: int = 50) -> list[Full]:
+    """Return the selected actions with their requests, attempts and results, the newest first.
+
+    `limit`: the greatest number of returned actions; at most 500 are returned.
+    """
+    with database.reading() as connection:
+        rows = _newest(connection, wanted, (*_COLUMNS, *_WHOLE), limit)
+        return _whole(connection, rows)
+
+
+def shown(database: Database, action_id: str, account: Account | None = None) -> Full:
+    """Return an action with its request, its attempts and its result.
+
+    `account`: the account that the action must belong to; None for any account. Raises NotFound if
+    there is no such action.
+    """
+    found = listed_whole(database, Wanted(account=account, ids=(action_id,)), limit=1)
+    if not found:
+        raise NotFound(f"There is no action {action_id[:60]}.")
+    return found[0]
+
+
+def _newest(
+    connection: Connection, wanted: Wanted, columns: Sequence[sa.ColumnElement[Any]], limit: int
+) -> list[Any]:
+    # Sorting by an expression without an index keeps SQLite from scanning all actions in the order
+    # of their ids to find few.
+    conditions, values = conditions_of(connection, wanted)
+    statement = (
+        sa.select(*columns)
+        .join_from(ACTION, tables.account, tables.account.c.id == _a.account_id)
+        .where(*conditions)
+        .order_by((sa.func.lower(_a.id) if wanted.is_of_few else _a.id).desc())
+        .limit(param("limit"))
+    )
+    return rows_of_several(connection, Statement(statement), values | {"limit": min(limit, MOST)})
+
+
+def _whole(connection: Connection, rows: Sequence[Any]) -> list[Full]:
+    tries: dict[str, list[Try]] = {row.id: [] for row in rows}
+    for row in _of_shown(connection, _TRIES, rows):
+        values = row._asdict()
+        calls = from_stored(json.loads(values.pop("calls") or "[]"))
+        tries[values.pop("action_id")].append(Try(**values, calls=calls))
+    blocked: dict[str, list[str]] = {row.id: [] for row in rows}
+    for row in _of_shown(connection, _BLOCKED, rows):
+        blocked[row.behind].append(row.id)
+    return [
+        Full(
+            summary=_summary(row, len(tries[row.id])),
+            adapter=row.adapter,
+            request=json.loads(row.request),
+            mapped=json.loads(row.mapped) if row.mapped else None,
+            result=json.loads(row.result) if row.result else None,
+            versions=tuple(Version(**one) for one in json.loads(row.versions or "[]")),
+            corrected=json.loads(row.corrected or "{}"),
+            tries=tuple(tries[row.id]),
+            blocked=tuple(blocked[row.id]),
+        )
+        for row in rows
+    ]
+
+
+def _of_shown(connection: Connection, statement: Statement, rows: Sequence[Any]) -> list[Any]:
+    """Run a statement for the actions that are listed in `rows`; return the statement's rows."""
+    if not rows:
+        return []
+    accounts = sorted({row.account_id for row in rows})
+    ids = [row.id for row in rows]
+    return rows_of_several(connection, statement, {"account_ids": accounts, "ids": ids})
+
+
+def _summary(row: Any, attempts: int) -> Summary:
+    return Summary(
+        account_id=row.account_id,
+        client_id=row.client_id,
+        id=row.id,
+        connection_id=row.connection_id,
+        kind=row.kind,
+        hub_id=row.hub_id,
+        state=row.state,
+        run_at=row.run_at,
+        reason=row.reason,
+        created_at=row.created_at,
+        finished_at=row.finished_at or 0,
+        behind=row.behind or "",
+        attempts=attempts,
+        author=row.author or "",
+    )

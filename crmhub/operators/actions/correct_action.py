@@ -1,0 +1,292 @@
+"""Correct values of a failed or blocked action, and retry the action.
+
+An operator can correct values that the bot sent: name, email and phone of a lead, the properties of
+other actions, and the contact of a deal or ticket. The values are validated as in a helper call;
+the CRM validates them in the next attempt. The action keeps its id, its place in the order of the
+contact's actions, and the note that an earlier attempt may have written to the CRM. The former
+request of the action is stored as a version.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from crmhub import audit
+from crmhub.accounts import accounts
+from crmhub.accounts.accounts import Account
+from crmhub.adapter import Rejected
+from crmhub.adapter.coercion import sent_text
+from crmhub.audit import Author
+from crmhub.bounds import MAX_ASKED_PROPERTIES, MAX_TEXT_LENGTH
+from crmhub.database.connection import Connection
+from crmhub.database.statements import Statement, param, params
+from crmhub.database.tables import action as action_table
+from crmhub.errors import Conflict, NotFound, Semantic, listed
+from crmhub.helpers.actions import action_of
+from crmhub.helpers.attempts import Action
+from crmhub.helpers.contact_properties import SetProperties
+from crmhub.helpers.create_lead import CreateLead, demand
+from crmhub.helpers.create_linked import CreateForContact
+from crmhub.helpers.inputs import filled
+from crmhub.hub import Hub
+from crmhub.identity import bindings, corrections
+from crmhub.operators.actions import action_batches, action_queries, retry_action
+from crmhub.operators.actions.action_queries import Full
+from crmhub.queue.schedule import LONGEST_MS
+
+CORRECTED = ("dead", "parked")
+CONTACT_ID = "contactId"
+_LEAD_VALUES = ("name", "email", "phone")
+_CHANGED_MEANWHILE = "The action was changed by somebody else meanwhile; open it again."
+
+_action = action_table.c
+_IS_ACTION = sa.and_(_action.account_id == param("account_id"), _action.id == param("id"))
+_LOCK = Statement(
+    sa.select(_action.state, _action.request, _action.person).where(_IS_ACTION).with_for_update()
+)
+_QUEUE = Statement(
+    sa.update(action_table)
+    .where(_IS_ACTION)
+    .values(
+        state="queued",
+        queued_at=param("run_at"),
+        tries=0,
+        finished_at=sa.null(),
+        behind=sa.null(),
+        result=sa.null(),
+        hub_id=sa.func.coalesce(param("hub_id"), _action.hub_id),
+        person=sa.func.coalesce(param("person"), _action.person),
+        **params("request", "versions", "corrected", "run_at", "give_up_at"),
+    )
+)
+
+
+def values_of(kind: str, request: Mapping[str, Any]) -> dict[str, str]:
+    """Return the values that operators can correct, by name, from an action's request.
+
+    `kind` is the helper of the action. The contact of a deal or ticket is named `contactId`.
+    """
+    if kind == CreateLead.kind:
+        return {name: request.get(name) or "" for name in _LEAD_VALUES}
+    contact = {} if kind == SetProperties.kind else {CONTACT_ID: request.get("contact_id", "")}
+    properties = request.get("properties") or {}
+    return contact | {name: sent_text(value) for name, value in properties.items()}
+
+
+def correct(
+    hub: Hub,
+    action_id: str,
+    values: Mapping[str, str],
+    *,
+    by: Author,
+    seen: int | None = None,
+) -> int:
+    """Change values of an action and queue it again, with the actions that it blocked.
+
+    Return the number of queued actions. `values` holds the new values by name: in setProperties ""
+    clears the property, in other actions it removes the value. `seen` is the number of former
+    versions of the action that the author has seen; None skips this comparison. Raises NotFound if
+    the action, or a given contactId of the hub, does not exist; Semantic with all faults of the
+    values; Conflict if the action is neither failed nor blocked, or was changed meanwhile.
+    """
+    found = action_queries.shown(hub.database, action_id)
+    if found.summary.state not in CORRECTED:
+        rule = f"only {action_batches.listing(CORRECTED)} actions can be corrected"
+        raise action_batches.wrong_state(found.summary.state, rule)
+    if seen is not None and seen != len(found.versions):
+        raise Conflict(_CHANGED_MEANWHILE)
+    with hub.database.reading() as db:
+        summary = found.summary
+        account = accounts.load_on(db, summary.account_id, summary.connection_id, hub.plans)
+    correction = _Correction(account, found, values)
+    return hub.database.transact(lambda tx: correction.apply(tx, by))
+
+
+class _Correction:
+    """The validated new values of an action.
+
+    The constructor raises Semantic if the values are invalid or do not change the action.
+    """
+
+    def __init__(self, account: Account, action: Full, values: Mapping[str, str]) -> None:
+        self._account = account
+        self._action = action
+        self._is_lead = action.summary.kind == CreateLead.kind
+        self._is_update = action.summary.kind == SetProperties.kind
+        self._values = self._changed_values(values)
+        self._request = self._corrected_request()
+        self._mapped = self._check(action_of(action.summary.kind, self._request))
+
+    def _changed_values(self, values: Mapping[str, str]) -> dict[str, str]:
+        """Return the items of `values` that differ from the action's present values.
+
+        Raises Semantic if a value is invalid or if no value differs.
+        """
+        faults = [(name, fault) for name, text in values.items() if (fault := _fault(name, text))]
+        if self._is_lead:
+            fault = f"createLead has no such value; known are {', '.join(_LEAD_VALUES)}"
+            faults += [(name, fault) for name in values if name not in _LEAD_VALUES]
+        if faults:
+            raise Semantic(listed(faults), fields=faults)
+        if not self._is_update:
+            values = {name: text.strip() for name, text in values.items()}
+        before = values_of(self._action.summary.kind, self._action.request)
+        # Only in setProperties is "" a value: it clears the property.
+        absent = None if self._is_update else ""
+        changed = {name: text for name, text in values.items() if before.get(name, absent) != text}
+        if not changed:
+            raise Semantic(
+                "No value differs from what was sent: change one, or retry the action as it is."
+            )
+        return changed
+
+    def _corrected_request(self) -> dict[str, Any]:
+        """Return the action's request with the new values in it."""
+        request, values = dict(self._action.request), dict(self._values)
+        if self._is_lead:
+            return request | values
+        if not self._is_update and CONTACT_ID in values:
+            request["contact_id"] = values.pop(CONTACT_ID)
+        properties = {**request["properties"], **values}
+        if not self._is_update:
+            properties = {name: text for name, text in properties.items() if text != ""}
+        return request | {"properties": properties}
+
+    def _check(self, action: Action) -> Mapping[str, str]:
+        """Validate the corrected action and return its properties as they are sent to the CRM.
+
+        Raises Semantic if a helper would refuse the values.
+        """
+        if isinstance(action, CreateLead):
+            demand(self._account, action)
+        elif isinstance(action, CreateForContact):
+            filled(action.contact_id, CONTACT_ID)
+        elif len(self._request["properties"]) > MAX_ASKED_PROPERTIES:
+            raise Semantic(f"properties: setProperties takes at most {MAX_ASKED_PROPERTIES}")
+        mapped = action.mapped(self._account)
+        faults = [
+            (problem.name, problem.reason)
+            for problem in mapped.refused
+            if problem.name in self._values or not mapped.properties
+        ]
+        if faults:
+            raise Semantic(listed(faults), fields=faults)
+        if not mapped.properties:
+            try:
+                action.check(self._account, None, mapped)
+            except Rejected as exc:
+                raise Semantic(str(exc)) from exc
+        return mapped.properties
+
+    def apply(self, tx: Connection, by: Author) -> int:
+        """Store the corrected request, and queue the action and the actions that it blocked.
+
+        Return the number of queued actions.
+        """
+        moment = tx.now_ms()
+        summary = self._action.summary
+        contact = self._update_contact(tx)
+        person = self._lock(tx)
+        # Newer than any other value of the person, even if the clock was set back since.
+        newest = bindings.last_accepted(tx, self._account, contact["person"] or person)
+        accepted_at = max(moment, newest + 1)
+        versions = [
+            {"at": version.at, "by": version.by, "request": version.request}
+            for version in self._action.versions
+        ]
+        versions.append({"at": moment, "by": by.name, "request": self._action.request})
+        corrected = {**self._action.corrected, **dict.fromkeys(self._values, accepted_at)}
+        tx.run(
+            _QUEUE,
+            {
+                "account_id": summary.account_id,
+                "id": summary.id,
+                "request": _json(self._request),
+                "versions": _json(versions),
+                "corrected": _json(corrected),
+                "run_at": moment,
+                "give_up_at": moment + LONGEST_MS,
+                **contact,
+            },
+        )
+        count = 1 + retry_action.queue_blocked(tx, summary.account_id, [summary.id])
+        tx.notify_workers()
+        audit.note(
+            tx,
+            by,
+            "edit",
+            "actions",
+            summary.id,
+            account_id=summary.account_id,
+            # Names only: values may be personal data.
+            after={"values": sorted(self._values), "retried": count},
+        )
+        return count
+
+    def _update_contact(self, tx: Connection) -> dict[str, str | None]:
+        """Store the corrected values of a contact in its binding.
+
+        Return the action's new `hub_id` and `person`. Both are None unless the `contactId` of a
+        deal or ticket was corrected. Then `hub_id` is the id of the new contact, and `person` is
+        the value by which the journal keeps the actions of that contact in order. Raises NotFound
+        if the new contact id begins with `hub-`, as the hub's own ids do, but the hub has never
+        returned it.
+        """
+        unchanged: dict[str, str | None] = {"hub_id": None, "person": None}
+        if self._is_lead or self._is_update:
+            hub_id, kind = self._action.summary.hub_id, self._action.summary.kind
+            before = action_of(kind, self._action.request).mapped(self._account).properties
+            new = {name: text for name, text in self._mapped.items() if before.get(name) != text}
+            names = ("email", "phone") if self._is_lead else ()
+            said = {name: self._mapped.get(name, "") for name in names if name in self._values}
+            corrections.correct(tx, self._account, hub_id, said=said, values=new)
+            return unchanged
+        if CONTACT_ID not in self._values:
+            return unchanged
+        contact_id = self._values[CONTACT_ID]
+        binding = bindings.of_contact(tx, self._account, contact_id)
+        # Without a binding the text is the CRM's own id: the CRM knows whether it exists.
+        return {
+            "hub_id": binding.hub_id if binding else contact_id,
+            "person": binding.person if binding else contact_id,
+        }
+
+    def _lock(self, tx: Connection) -> str:
+        """Lock the action's row; return the person key, which orders the actions of a contact.
+
+        Raises NotFound if the action was erased meanwhile, and Conflict if it was changed
+        meanwhile.
+        """
+        summary = self._action.summary
+        row = tx.row(_LOCK, {"account_id": summary.account_id, "id": summary.id})
+        if row is None:
+            raise NotFound("The action was erased meanwhile.")
+        if row.state not in CORRECTED or json.loads(row.request) != self._action.request:
+            raise Conflict(_CHANGED_MEANWHILE)
+        return str(row.person)
+
+
+def _fault(name: str, text: str) -> str:
+    """Return the reason why no action can have the value `text`, "" if it is valid.
+
+    `name` is the name of the value, such as `email`.
+    """
+    if not name.strip():
+        return "its name is blank"
+    if len(text) > MAX_TEXT_LENGTH:
+        return f"it has {len(text)} characters; send at most {MAX_TEXT_LENGTH}"
+    if name == CONTACT_ID and len(text) > bindings.LONGEST:
+        return f"it is longer than {bindings.LONGEST} characters"
+    try:
+        unstorable = b"\0" in f"{name}{text}".encode()
+    except UnicodeEncodeError:
+        unstorable = True
+    return "it holds a character that cannot be stored" if unstorable else ""
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

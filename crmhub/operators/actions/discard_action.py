@@ -1,0 +1,136 @@
+"""Discard: an operator gives up actions for good and states a reason.
+
+Actions that are blocked by a discarded action are discarded with it, since they could never be
+sent. Discarded actions cannot be retried. Discarded actions are deleted after the same time as
+other finished actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any
+
+import sqlalchemy as sa
+
+from crmhub import metrics
+from crmhub.audit import Author
+from crmhub.database.connection import Connection, Database
+from crmhub.database.statements import Statement, in_list, one_of, param, params
+from crmhub.database.tables import action
+from crmhub.errors import Semantic
+from crmhub.operators.actions import action_batches, action_queries
+from crmhub.operators.actions.action_batches import Chosen, Part
+from crmhub.operators.actions.action_queries import Wanted
+from crmhub.records import marks
+
+DISCARDED = ("dead", "parked", "queued")
+LONGEST_REASON = 500
+
+
+def _close_where(*conditions: sa.ColumnElement[bool]) -> Statement:
+    return Statement(
+        sa.update(action)
+        .where(action.c.account_id == param("account_id"), *conditions)
+        .values(
+            **params("reason", "finished_at"),
+            state=sa.literal_column("'discarded'"),
+            behind=sa.null(),
+        )
+        .returning(action.c.id, action.c.kind, action.c.doubt_since)
+    )
+
+
+_CLOSE_BLOCKED = _close_where(action_batches.BLOCKED_BEHIND)
+
+
+@cache
+def _close_in(states: tuple[str, ...]) -> Statement:
+    return _close_where(in_list(action.c.id, "ids"), one_of(action.c.state, *states))
+
+
+def narrowed(wanted: Wanted) -> Wanted:
+    """Return the selection `wanted`, limited to actions in states that can be discarded.
+
+    If `wanted` names neither states nor ids, only failed actions are selected.
+    """
+    wanted = action_batches.failed_by_default(wanted)
+    return replace(wanted, states=[one for one in DISCARDED if one in (wanted.states or DISCARDED)])
+
+
+def discardable(database: Database, wanted: Wanted, *, most: int) -> Chosen:
+    """Return how many actions `discard` would discard, by state; counting stops at `most`."""
+    return action_batches.chosen(database, wanted, DISCARDED, most=most)
+
+
+def discard_one(database: Database, action_id: str, *, reason: str, by: Author) -> int:
+    """Discard one action and the actions that it blocks; return the number of discarded actions.
+
+    `reason`: the operator's reason, 1 to 500 printable characters. `by`: the operator, for the
+    audit log. Raises NotFound for an unknown action, Semantic for an invalid reason, and Conflict
+    for an action whose state does not allow discarding.
+    """
+    count = discard(database, Wanted(ids=(action_id,)), reason=reason, by=by)
+    if not count:
+        rule = f"only {action_batches.listing(DISCARDED)} actions can be discarded"
+        raise action_batches.wrong_state(
+            action_queries.shown(database, action_id).summary.state, rule
+        )
+    return count
+
+
+def discard(database: Database, wanted: Wanted, *, reason: str, by: Author) -> int:
+    """Discard the selected failed, blocked or queued actions, and the actions that they block.
+
+    Return the number of discarded actions. If `wanted` names neither states nor ids, only failed
+    actions are selected. `reason`: 1 to 500 printable characters, which replace the message of each
+    action's last error. `by`: the operator, for the audit log. Raises Semantic for an invalid
+    reason.
+    """
+    why = reason.strip()
+    if not why or len(why) > LONGEST_REASON or not why.isprintable():
+        raise Semantic(
+            f"reason: say why in 1 to {LONGEST_REASON} printable characters, without line breaks"
+        )
+    wanted = narrowed(wanted)
+    if not wanted.states:
+        return 0
+    return action_batches.in_parts(database, wanted, partial(_discard, database, reason=why, by=by))
+
+
+def _discard(
+    database: Database, wanted: Wanted, tx: Connection, *, reason: str, by: Author
+) -> Part:
+    found = action_batches.newest(tx, wanted, wanted.states)
+    closed: list[Any] = []
+    for account_id, ids in action_batches.by_account(found):
+        actions = _close(tx, _close_in(tuple(wanted.states)), account_id, ids, reason)
+        if actions:
+            ids = [one.id for one in actions]
+            actions += _close(tx, _CLOSE_BLOCKED, account_id, ids, reason)
+            _close_marks(tx, account_id, actions)
+        closed += actions
+    if closed:
+        for one in closed:
+            database.after_commit(partial(metrics.ended, one.kind, "discarded"))
+        tx.notify_workers()
+        action_batches.note(tx, by, "discard", found, {"discarded": len(closed)})
+    return len(closed), len(found), next(reversed(found), "")
+
+
+def _close(
+    tx: Connection, statement: Statement, account_id: int, ids: Sequence[str], reason: str
+) -> list[Any]:
+    values = {"account_id": account_id, "ids": ids, "reason": reason, "finished_at": tx.now_ms()}
+    return tx.rows(statement, values)
+
+
+def _close_marks(tx: Connection, account_id: int, closed: Sequence[Any]) -> None:
+    """Keep the discarded actions `closed` from creating records in the hub's own CRM.
+
+    A process may still attempt an action whose lease has expired. Its record would have the
+    action's id as a mark, and the hub refuses new records with these marks from now on.
+    """
+    if doubted := [one.id for one in closed if one.doubt_since is not None]:
+        marks.close(tx, account_id, doubted)

@@ -1,0 +1,156 @@
+"""Hide personal data in actions, for users who see activity without personal data.
+
+All values of a call are hidden, since any of them may be personal. In messages, which say why an
+action failed, everything is hidden that is or looks like a value: the values of the call and their
+words, quoted texts, emails, and long numbers such as phones. This takes time in proportion to the
+length of a message and of a call, whatever a caller has sent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from crmhub.operators.actions.action_queries import Full, Summary
+
+HIDDEN = "•••"
+"""The text that stands for a hidden value."""
+
+# Longer values are texts whose words occur in any message.
+_MOST_WORDS = 8
+_SHORTEST_WORD = 3
+_SHORTEST_VALUE = 2
+# A longer value is no part of another word.
+_LONGEST_WORD = 100
+# Of a result: ids that the CRM gave, and the address of the record in the CRM.
+_KEPT = ("status", "contact_id", "record_id", "url")
+# A text before an @ is read once, whether an @ follows or not.
+_EMAIL = re.compile(r"""([^\s@<>"'(]++)(?:@[^\s@<>"'),;]++)?""")
+# A curly quote that is not closed, as in a shortened message, reaches to the end.
+_LOOKS_PERSONAL = re.compile(
+    r"""(?<!\w)'[^']*'(?!\w)|"[^"]*"|“[^”]*+(?:”|\Z)|‘[^’]*+(?:’|\Z)|«[^»]*+(?:»|\Z)"""
+    r"""|\+?[0-9][0-9 ()./-]{5,}[0-9]"""
+)
+
+
+def hide_in_action(action: Full) -> Full:
+    """Return an action in which all values, and values in messages, are hidden."""
+    request = action.request
+    return replace(
+        action,
+        summary=hide_in_summary(action.summary, request),
+        request=_hide_values(request),
+        mapped=None if action.mapped is None else _hide_values(action.mapped),
+        result=None if action.result is None else _hide_in_result(action.result, request),
+        versions=tuple(replace(one, request=_hide_values(one.request)) for one in action.versions),
+        tries=tuple(
+            replace(one, message=hide_in_text(one.message, request)) for one in action.tries
+        ),
+    )
+
+
+def hide_in_summary(summary: Summary, request: Mapping[str, Any]) -> Summary:
+    """Return the summary of an action in which values in the reason are hidden.
+
+    `request`: the request of the action.
+    """
+    return replace(summary, reason=hide_in_text(summary.reason, request))
+
+
+def hide_in_text(text: str, request: Mapping[str, Any] | None = None) -> str:
+    """Return a message in which everything that is or looks like a value is hidden.
+
+    `request`: the request of the action that the message is about, None if it is about no action.
+    """
+    text = _EMAIL.sub(lambda found: found[0] if found[0] == found[1] else HIDDEN, text)
+    return hide_values(_LOOKS_PERSONAL.sub(HIDDEN, text), _sought(request or {}))
+
+
+def hide_values(text: str, values: Iterable[str]) -> str:
+    """Return a text in which these values are hidden in any case, but not inside of other words."""
+    lowered = _lower(text)
+    hidden = bytearray(len(text))
+    for value in values:
+        sought = _lower(value)
+        at = lowered.find(sought)
+        while at >= 0:
+            end = at + len(sought)
+            if len(sought) > _LONGEST_WORD or _is_word(text, at, end):
+                hidden[at:end] = b"\1" * len(sought)
+                at = lowered.find(sought, end)
+            else:
+                at = lowered.find(sought, at + 1)
+    if not any(hidden):
+        return text
+    shown: list[str] = []
+    for at, character in enumerate(text):
+        if not hidden[at]:
+            shown.append(character)
+        elif at == 0 or not hidden[at - 1]:
+            shown.append(HIDDEN)
+    return "".join(shown)
+
+
+def _is_word(text: str, start: int, end: int) -> bool:
+    """Return whether a part of a text neither continues a word nor is continued by one."""
+    return not (
+        (start and _is_of_word(text[start - 1])) or (end < len(text) and _is_of_word(text[end]))
+    )
+
+
+def _is_of_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
+
+
+def _lower(text: str) -> str:
+    """Return a text in lower case, in which each character keeps its place."""
+    lowered = text.lower()
+    return (
+        lowered
+        if len(lowered) == len(text)
+        else "".join(each.lower() if len(each.lower()) == 1 else each for each in text)
+    )
+
+
+def _sought(request: Mapping[str, Any]) -> set[str]:
+    """Return the values of a request and their words, as they may occur in messages."""
+    sought = set[str]()
+    for value in _texts(request):
+        words = value.split()
+        sought.add(value.strip())
+        if len(words) <= _MOST_WORDS:
+            sought.update(word for word in words if len(word) >= _SHORTEST_WORD)
+    return {value for value in sought if len(value) >= _SHORTEST_VALUE}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for member in value.values():
+            yield from _texts(member)
+    elif isinstance(value, list | tuple):
+        for member in value:
+            yield from _texts(member)
+    elif value is not None and not isinstance(value, bool):
+        yield str(value)
+
+
+def _hide_values(value: Any) -> Any:
+    """Return a JSON value in which each text and number is hidden; names stay."""
+    if isinstance(value, Mapping):
+        return {name: _hide_values(member) for name, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_hide_values(member) for member in value]
+    return HIDDEN if value not in (None, "") else value
+
+
+def _hide_in_result(result: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
+    def hide(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {name: hide(member) for name, member in value.items()}
+        if isinstance(value, list):
+            return [hide(member) for member in value]
+        return hide_in_text(value, request) if isinstance(value, str) else value
+
+    return {name: value if name in _KEPT else hide(value) for name, value in result.items()}

@@ -1,0 +1,97 @@
+"""Retry: an operator queues failed, refused, blocked or waiting actions again.
+
+A retried action keeps its id and its place in the order of its person's actions (those of one human
+being). If an earlier attempt may have written to the CRM, this stays stored, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import sqlalchemy as sa
+
+from crmhub.audit import Author
+from crmhub.database import tables
+from crmhub.database.connection import Connection, Database
+from crmhub.database.statements import Statement, in_list, one_of, param, params
+from crmhub.operators.actions import action_batches, action_queries
+from crmhub.operators.actions.action_batches import Chosen, Part
+from crmhub.operators.actions.action_queries import Wanted
+from crmhub.queue.schedule import LONGEST_MS
+
+RETRIED = ("dead", "refused", "parked", "queued")
+
+
+def _queue_where(*conditions: sa.ColumnElement[bool]) -> Statement:
+    return Statement(
+        sa.update(tables.action)
+        .where(tables.action.c.account_id == param("account_id"), *conditions)
+        .values(
+            **params("run_at", "give_up_at"),
+            state=sa.literal_column("'queued'"),
+            queued_at=param("run_at"),
+            tries=sa.literal_column("0"),
+            finished_at=sa.null(),
+            behind=sa.null(),
+            result=sa.null(),
+        )
+    )
+
+
+_QUEUE = _queue_where(in_list(tables.action.c.id, "ids"), one_of(tables.action.c.state, *RETRIED))
+_QUEUE_BLOCKED = _queue_where(action_batches.BLOCKED_BEHIND)
+
+
+def retriable(database: Database, wanted: Wanted, *, most: int) -> Chosen:
+    """Return how many actions `retry` would queue, by state; counting stops at `most`."""
+    return action_batches.chosen(database, wanted, RETRIED, most=most)
+
+
+def retry_one(database: Database, action_id: str, *, by: Author) -> int:
+    """Queue one action again, and the actions that it blocks; return the number of queued actions.
+
+    `by`: the operator, for the audit log. Raises NotFound for an unknown action, and Conflict for
+    an action whose state does not allow a retry.
+    """
+    count = retry(database, Wanted(ids=(action_id,)), by=by)
+    if not count:
+        state = action_queries.shown(database, action_id).summary.state
+        raise action_batches.wrong_state(
+            state, f"only {action_batches.listing(RETRIED)} actions can be retried"
+        )
+    return count
+
+
+def retry(database: Database, wanted: Wanted, *, by: Author) -> int:
+    """Queue the selected failed, refused, blocked or waiting actions again.
+
+    Actions that a selected action blocks are queued, too. Return the number of all queued actions.
+    If `wanted` names neither states nor ids, only failed actions are selected. `by`: the operator,
+    for the audit log.
+    """
+    return action_batches.in_parts(
+        database, action_batches.failed_by_default(wanted), partial(_retry, by=by)
+    )
+
+
+def _retry(wanted: Wanted, tx: Connection, *, by: Author) -> Part:
+    found = action_batches.newest(tx, wanted, RETRIED)
+    count = 0
+    for account_id, ids in action_batches.by_account(found):
+        count += _queue(tx, _QUEUE, account_id, ids) + queue_blocked(tx, account_id, ids)
+    if count:
+        tx.notify_workers()
+        action_batches.note(tx, by, "retry", found, {"retried": count})
+    return count, len(found), next(reversed(found), "")
+
+
+def queue_blocked(tx: Connection, account_id: int, ids: Sequence[str]) -> int:
+    """Queue the account's actions that the failed leads `ids` block; return their number."""
+    return _queue(tx, _QUEUE_BLOCKED, account_id, ids)
+
+
+def _queue(tx: Connection, statement: Statement, account_id: int, ids: Sequence[str]) -> int:
+    now = tx.now_ms()
+    values = {"account_id": account_id, "ids": ids, "run_at": now, "give_up_at": now + LONGEST_MS}
+    return tx.run(statement, values)

@@ -1,0 +1,1 @@
+"""Alerts to operators: which are active, and how they are sent."""

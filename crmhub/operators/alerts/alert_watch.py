@@ -1,0 +1,137 @@
+"""The watch for alerts: it stores them, and sends a message when one starts and when it ends.
+
+Every worker compares the present alerts with the stored alerts every few seconds. A change is
+stored in one transaction with its message, so the message is sent once for each change, however
+many workers run and even if one of them is killed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from functools import partial
+
+import sqlalchemy as sa
+
+from crmhub.database.connection import Connection, Database, now_ms
+from crmhub.database.several_accounts import rows_of_several
+from crmhub.database.statements import Statement, param, params
+from crmhub.database.tables import alert as alert_table
+from crmhub.errors import Unavailable
+from crmhub.hub import Hub
+from crmhub.operators.alerts import outbox
+from crmhub.operators.alerts.alerts import ENDED, STARTED, Alert, current, message_data, with_names
+
+# While actions go on failing, a message is sent no more often than this.
+_FAILED_AGAIN_MS = 60_000
+_CHECK_EVERY_S = 5.0
+# The queries take at most a tenth of the time, however long the journal is.
+_PAUSE_FACTOR = 9
+_log = logging.getLogger("crmhub.alerts")
+
+_STORED_OF_ALL_ACCOUNTS = Statement(with_names(alert_table))
+_KEY = ("account_id", "connection_id", "kind")
+_STORE = Statement(
+    lambda insert: (
+        insert(alert_table)
+        .values(params(*_KEY, "since", "told_of", "told_at"))
+        .on_conflict_do_update(index_elements=_KEY, set_=params("told_of", "told_at"))
+    )
+)
+_DELETE = Statement(
+    sa.delete(alert_table).where(
+        alert_table.c.account_id == param("account_id"),
+        alert_table.c.connection_id == param("connection_id"),
+        alert_table.c.kind == param("kind"),
+    )
+)
+
+
+def watch(hub: Hub, stopping: threading.Event) -> None:
+    """Update the alerts and send the due messages every few seconds.
+
+    This runs until `stopping` is set.
+    """
+    settings = hub.settings
+    url, secret = settings.alert_url, settings.alert_secret
+    while not stopping.is_set():
+        began, took = time.monotonic(), 0.0
+        try:
+            with hub.database.across_accounts():
+                update(
+                    hub.database,
+                    old_ms=settings.alert_queue_age,
+                    send=url is not None,
+                    public_url=settings.public_url,
+                )
+                took = time.monotonic() - began
+                if url and secret:
+                    outbox.send_due(hub.database, hub.egress, url, secret, stopping)
+        except Unavailable as exc:
+            _log.warning("No alerts can be sent now: %s", exc.message)
+        # A bug of ours must not end the watch: nobody would notice that no alerts are sent.
+        except Exception:
+            _log.exception("The watch for alerts failed.")
+        stopping.wait(max(_CHECK_EVERY_S, _PAUSE_FACTOR * took))
+
+
+def update(
+    database: Database, *, old_ms: int, send: bool, public_url: str | None = None
+) -> list[Alert]:
+    """Update the stored alerts to the present alerts, and return the present alerts.
+
+    A queue causes an alert if the oldest action in the queue has waited longer than `old_ms`
+    milliseconds. With `send`, a message about each alert that has changed is added to the outbox,
+    the table of messages to send; `public_url` is the service's address for links. Raises
+    Unavailable if the database is unavailable.
+    """
+    with database.reading() as db:
+        alerts = current(db, old_ms=old_ms)
+        changed = bool(_changes(db, alerts))
+    if changed:
+        database.transact(partial(_store_changes, old_ms=old_ms, send=send, public_url=public_url))
+    return alerts
+
+
+def _store_changes(tx: Connection, *, old_ms: int, send: bool, public_url: str | None) -> None:
+    # Another worker at the same time stores the same changes.
+    if not tx.try_hold("alerts"):
+        return
+    for message_type, alert in _changes(tx, current(tx, old_ms=old_ms)):
+        key = dict(zip(_KEY, alert.key, strict=True))
+        if message_type in ENDED.values():
+            tx.run(_DELETE, key)
+        else:
+            row = {"since": alert.since, "told_of": alert.newest, "told_at": now_ms()}
+            tx.run(_STORE, key | row)
+        if send:
+            outbox.add(tx, message_type, message_data(alert, public_url))
+
+
+def _changes(db: Connection, alerts: Sequence[Alert]) -> list[tuple[str, Alert]]:
+    """Compare the present alerts (`alerts`) with the stored alerts; return the changes.
+
+    Each change is a pair: the type of the message to send, and the alert. An alert has changed if
+    it started, if it ended, or if further actions have failed since its last message.
+    """
+    stored = {
+        (row.account_id, row.connection_id, row.kind): row
+        for row in rows_of_several(db, _STORED_OF_ALL_ACCOUNTS)
+    }
+    changes = []
+    for alert in alerts:
+        before = stored.pop(alert.key, None)
+        failed_again = (
+            before is not None
+            and alert.kind in ("dead", "events")
+            and alert.newest > before.told_of
+            and now_ms() >= before.told_at + _FAILED_AGAIN_MS
+        )
+        if before is None or failed_again:
+            changes.append((STARTED[alert.kind], alert))
+    for key, row in stored.items():
+        ended = Alert(*key, row.since, 0, row.since, row.client_id, row.adapter)
+        changes.append((ENDED[ended.kind], ended))
+    return changes

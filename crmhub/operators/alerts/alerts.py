@@ -1,0 +1,300 @@
+"""Alerts for operators: refused credentials, old queues, failed actions, keys that expire soon.
+
+`operations.alert_watch` stores them and sends messages about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import sqlalchemy as sa
+
+from crmhub.accounts.scopes import WARN_MS
+from crmhub.database import tables
+from crmhub.database.connection import Connection, now_ms
+from crmhub.database.several_accounts import rows_of_several
+from crmhub.database.statements import Statement, one_of, param
+from crmhub.database.tables import account, action, api_key, event_subscription, outage
+from crmhub.database.tables import alert as alert_table
+from crmhub.operators.actions import attention
+from crmhub.operators.actions.attention import Attention
+from crmhub.records.search.filters import iso
+
+Kind = Literal["credentials", "queue", "dead", "keys", "events"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+STARTED: Mapping[Kind, str] = {
+    "credentials": "credentials.refused",
+    "queue": "queue.old",
+    "dead": "actions.dead",
+    "keys": "keys.expiring",
+    "events": "events.switched_off",
+}
+"""The type of the message that is sent when an alert starts, by kind of alert."""
+ENDED: Mapping[Kind, str] = {
+    "credentials": "credentials.accepted",
+    "queue": "queue.caught_up",
+    "dead": "actions.decided",
+    "keys": "keys.settled",
+    "events": "events.settled",
+}
+"""The type of the message that is sent when an alert ends, by kind of alert."""
+
+
+def with_names(rows: sa.FromClause) -> sa.Select[Any]:
+    """Return a query that selects `rows` with two more columns: client id and adapter name.
+
+    `rows` is a table or subquery with the columns `account_id` and `connection_id`.
+    """
+    connection = tables.connection.c
+    return (
+        sa.select(*rows.c, account.c.client_id, connection.adapter)
+        .select_from(rows)
+        .join(account, account.c.id == rows.c.account_id)
+        .join(
+            tables.connection,
+            sa.and_(
+                connection.account_id == rows.c.account_id, connection.id == rows.c.connection_id
+            ),
+        )
+    )
+
+
+_REFUSED_CREDENTIALS = (
+    sa.select(
+        outage.c.account_id,
+        outage.c.connection_id,
+        outage.c.since,
+        sa.literal(0).label("actions"),
+        outage.c.since.label("newest"),
+        sa.literal(0).label("blocked"),
+    )
+    .where(outage.c.cause == "credentials", outage.c.failures > 0)
+    .subquery("refused")
+)
+_oldest = attention.WAITING_SINCE
+_OLD_QUEUES = (
+    sa.select(
+        action.c.account_id,
+        action.c.connection_id,
+        _oldest.label("since"),
+        sa.func.count().label("actions"),
+        _oldest.label("newest"),
+        sa.literal(0).label("blocked"),
+    )
+    .where(one_of(action.c.state, "running", "queued"))
+    .group_by(action.c.account_id, action.c.connection_id)
+    .having(_oldest < param("before"))
+    .subquery("old")
+)
+# This query is shared with the pages and the metrics, as text.
+_counted = (
+    sa.text(attention.BY_CONNECTION)
+    .columns(
+        *map(sa.column, ("account_id", "connection_id", "failed", "blocked", "since", "newest"))
+    )
+    .subquery("counted")
+)
+_FAILED_ACTIONS = (
+    sa.select(
+        _counted.c.account_id,
+        _counted.c.connection_id,
+        _counted.c.since,
+        _counted.c.failed.label("actions"),
+        _counted.c.newest,
+        _counted.c.blocked,
+    )
+    .where(_counted.c.failed > 0)
+    .subquery("failed")
+)
+# Of each account together, under its present connection; the conditions are `scopes.ends_soon`.
+_ENDING_KEYS = (
+    sa.select(
+        api_key.c.account_id,
+        account.c.connection_id,
+        (sa.func.min(api_key.c.expires_at) - WARN_MS).label("since"),
+        sa.func.count().label("actions"),
+        sa.func.min(api_key.c.expires_at).label("newest"),
+        sa.literal(0).label("blocked"),
+    )
+    .select_from(api_key)
+    .join(account, account.c.id == api_key.c.account_id)
+    .where(
+        api_key.c.revoked_at.is_(None),
+        account.c.disabled_at.is_(None),
+        api_key.c.expires_at > param("now"),
+        api_key.c.expires_at - param("now") < WARN_MS,
+        2 * (api_key.c.expires_at - param("now")) < api_key.c.expires_at - api_key.c.created_at,
+    )
+    .group_by(api_key.c.account_id, account.c.connection_id)
+    .subquery("ending")
+)
+# As with keys, under the account's present connection.
+_SWITCHED_OFF = (
+    sa.select(
+        event_subscription.c.account_id,
+        account.c.connection_id,
+        sa.func.min(event_subscription.c.changed_at).label("since"),
+        sa.func.count().label("actions"),
+        sa.func.max(event_subscription.c.changed_at).label("newest"),
+        sa.literal(0).label("blocked"),
+    )
+    .select_from(event_subscription)
+    .join(account, account.c.id == event_subscription.c.account_id)
+    .where(one_of(event_subscription.c.state, "switched_off"), account.c.disabled_at.is_(None))
+    .group_by(event_subscription.c.account_id, account.c.connection_id)
+    .subquery("switched_off")
+)
+_CURRENT_OF_ALL_ACCOUNTS: Mapping[Kind, Statement] = {
+    "credentials": Statement(
+        with_names(_REFUSED_CREDENTIALS)
+        # The credentials of a CRM that the account has left do not matter any more.
+        .where(account.c.connection_id == _REFUSED_CREDENTIALS.c.connection_id)
+    ),
+    "queue": Statement(with_names(_OLD_QUEUES)),
+    "dead": Statement(with_names(_FAILED_ACTIONS)),
+    "keys": Statement(with_names(_ENDING_KEYS)),
+    "events": Statement(with_names(_SWITCHED_OFF)),
+}
+_COUNT_OF_ALL_ACCOUNTS = Statement(
+    sa.select(alert_table.c.kind, sa.func.count().label("n")).group_by(alert_table.c.kind)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """An alert about one connection of an account.
+
+    `kind` is "credentials" (the CRM refuses them), "queue" (actions wait too long), "dead" (actions
+    failed), "keys" (API keys of the account expire soon) or "events" (subscriptions to events were
+    switched off). `since` is the start of the alert and `newest` the time of its newest event, or
+    the expiry of the first key, both in ms since 1970. `count` is the number of waiting or failed
+    actions, of keys or of subscriptions; `blocked` is the number of actions that wait behind failed
+    actions.
+    """
+
+    account_id: int
+    connection_id: int
+    kind: Kind
+    since: int
+    count: int
+    newest: int
+    client_id: str
+    adapter: str
+    blocked: int = 0
+
+    @property
+    def key(self) -> tuple[int, int, Kind]:
+        """The primary key of the alert's row: account id, connection id and kind."""
+        return self.account_id, self.connection_id, self.kind
+
+    def in_words(self) -> str:
+        """Return a message about the alert that says what is wrong and what to do."""
+        since = f"since {iso(self.since)[:16].replace('T', ' ')} UTC"
+        if self.kind == "credentials":
+            return (
+                f"its CRM ({self.adapter}) refuses the credentials {since}; `crmhub account check"
+                f" {self.client_id}` tells why."
+            )
+        if self.kind == "keys":
+            keys = f"{self.count} API key{'s' * (self.count != 1)}"
+            day = iso(self.newest)[:10]
+            return (
+                f"{keys} of it expire{'s' * (self.count == 1)} soon, the first on {day};"
+                f" `crmhub key list {self.client_id}` shows which. Create another one in its place,"
+                " and revoke it."
+            )
+        if self.kind == "events":
+            subscriptions = f"{self.count} event subscription{'s' * (self.count != 1)}"
+            return (
+                f"{subscriptions} of it switched off {since}, after 5 days in which every call"
+                f" has failed; `crmhub events list {self.client_id}` shows why. Activate or remove"
+                " them."
+            )
+        if self.kind == "queue":
+            actions = f"{self.count} action{'s' * (self.count != 1)} for {self.adapter}"
+            return f"the oldest of {actions} waits {since}."
+        return (
+            f"actions for {self.adapter}: {Attention(self.count, self.blocked)}, the first {since};"
+            f" `crmhub actions list --state failed --account {self.client_id}` tells why. Retry or"
+            " discard them."
+        )
+
+
+def current(db: Connection, *, old_ms: int) -> list[Alert]:
+    """Find the present alerts of all accounts; return them, the oldest alert first.
+
+    A queue causes an alert if the oldest action in the queue has waited longer than `old_ms`
+    milliseconds.
+    """
+    now = now_ms()
+    params_by_kind: Mapping[Kind, Mapping[str, int]] = {
+        "queue": {"before": now - old_ms},
+        "keys": {"now": now},
+    }
+    alerts = [
+        Alert(
+            row.account_id,
+            row.connection_id,
+            kind,
+            row.since,
+            int(row.actions),
+            row.newest,
+            row.client_id,
+            row.adapter,
+            int(row.blocked),
+        )
+        for kind, statement in _CURRENT_OF_ALL_ACCOUNTS.items()
+        for row in rows_of_several(db, statement, params_by_kind.get(kind))
+    ]
+    return sorted(alerts, key=lambda alert: (alert.since, alert.account_id, alert.kind))
+
+
+def fix_url(alert: Alert, public_url: str | None) -> str:
+    """Return the console page on which an operator fixes refused credentials.
+
+    Return "" for other alerts, and if the service's address `public_url` is not set.
+    """
+    if public_url is None or alert.kind != "credentials":
+        return ""
+    return f"{public_url}/console/accounts/{alert.client_id}/crm"
+
+
+def message_data(alert: Alert, public_url: str | None) -> dict[str, object]:
+    """Return what messages and `crmhub alert list --json` say about an alert."""
+    if alert.kind == "keys":
+        return {
+            "clientId": alert.client_id,
+            "since": iso(alert.since),
+            "keys": alert.count,
+            # An alert that has ended is about no key any more.
+            "expiresAt": iso(alert.newest) if alert.count else None,
+        }
+    if alert.kind == "events":
+        return {
+            "clientId": alert.client_id,
+            "since": iso(alert.since),
+            "subscriptions": alert.count,
+        }
+    url = fix_url(alert, public_url)
+    # Without the CRM's own message: it may quote personal data.
+    return {
+        "clientId": alert.client_id,
+        "adapter": alert.adapter,
+        "connectionId": alert.connection_id,
+        "since": iso(alert.since),
+        "actions": alert.count,
+        "blocked": alert.blocked,
+        **({"url": url} if url else {}),
+    }
+
+
+def count_by_kind(db: Connection) -> dict[str, int]:
+    """Return the number of stored alerts of all accounts, by kind of alert.
+
+    A kind without alerts has the number 0.
+    """
+    rows = rows_of_several(db, _COUNT_OF_ALL_ACCOUNTS)
+    return dict.fromkeys(KINDS, 0) | {row.kind: int(row.n) for row in rows}

@@ -1,0 +1,167 @@
+"""Statistics of the queue for operators: waiting actions, outages, and gauges of the metrics."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from crmhub.accounts.accounts import Account
+from crmhub.database.connection import Database, now_ms
+from crmhub.database.several_accounts import rows_of_several
+from crmhub.database.statements import Statement, in_list, one_of, param
+from crmhub.database.tables import account as account_table
+from crmhub.database.tables import action, outage
+from crmhub.metrics import Gauge
+from crmhub.operators.actions import attention
+from crmhub.operators.actions.attention import Attention
+from crmhub.operators.alerts import alerts
+
+_STATES = ("queued", "running")
+# The queries take at most a tenth of the time, however often the metrics are read.
+_PAUSE_FACTOR = 9
+_LONGEST_PAUSE_S = 5.0
+_log = logging.getLogger("crmhub.metrics")
+
+# As in the condition of a partial index, in its order: SQLite compares the words one by one.
+_UNFINISHED = one_of(action.c.state, "running", "queued")
+_COUNT_OF_ACCOUNTS = Statement(
+    sa.select(action.c.account_id, sa.func.count().label("n"))
+    .where(_UNFINISHED, in_list(action.c.account_id, "account_ids"))
+    .group_by(action.c.account_id)
+)
+_OUTAGE = Statement(
+    sa.select(outage.c.since, outage.c.until, outage.c.reason, outage.c.cause).where(
+        outage.c.account_id == param("account_id"),
+        outage.c.connection_id == param("connection_id"),
+        outage.c.failures > 0,
+    )
+)
+# The index alone answers this.
+_COUNT_OF_ALL_ACCOUNTS = Statement(
+    sa.select(
+        action.c.state,
+        sa.func.count().label("n"),
+        attention.WAITING_SINCE.label("oldest"),
+    )
+    .where(_UNFINISHED)
+    .group_by(action.c.state)
+)
+# Without former connections: they may never be called again, so their outage would never end.
+_OUTAGES_OF_ALL_ACCOUNTS = Statement(
+    sa.select(sa.func.count())
+    .select_from(outage)
+    .join(
+        account_table,
+        sa.and_(
+            account_table.c.id == outage.c.account_id,
+            account_table.c.connection_id == outage.c.connection_id,
+        ),
+    )
+    .where(outage.c.failures > 0)
+)
+
+
+class QueueGauges:
+    """The gauges of the queue for the metrics page.
+
+    The gauges are cached for up to 5 seconds, so that the queries take at most a tenth of the time.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._lock = threading.Lock()
+        self._gauges: list[Gauge] = []
+        self._next_query_at = 0.0
+
+    def gauges(self) -> list[Gauge]:
+        """Return the gauges of the queue, and the gauge `database_up`.
+
+        The gauges of the queue are for unfinished actions, the age of the oldest action, alerts and
+        outages. While the database cannot be read, only `database_up` is returned, with the value
+        0; otherwise its value is 1.
+        """
+        with self._lock:
+            began = time.monotonic()
+            if began >= self._next_query_at:
+                self._gauges = self._query()
+                ended = time.monotonic()
+                pause = min(_PAUSE_FACTOR * (ended - began), _LONGEST_PAUSE_S)
+                self._next_query_at = ended + pause
+            return self._gauges
+
+    def _query(self) -> list[Gauge]:
+        try:
+            with self._database.across_accounts():
+                gauges, up = _gauges(self._database), 1
+        # Each driver has its own error for a missing schema, and the other metrics must be
+        # readable above all when the database fails.
+        except Exception as exc:
+            _log.warning("Metrics without those of the journal: %s.", type(exc).__name__)
+            gauges, up = [], 0
+        return [*gauges, Gauge("database_up", "Whether the journal could be read.", {"": up})]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The numbers of an account's queued actions, and of its failed and blocked actions."""
+
+    queued: int
+    attention: Attention
+
+
+def waiting(database: Database, account_ids: Sequence[int]) -> dict[int, Waiting]:
+    """Count the queued, failed and blocked actions of accounts; return the counts by account id."""
+    if not account_ids:
+        return {}
+    with database.reading() as connection:
+        rows = rows_of_several(connection, _COUNT_OF_ACCOUNTS, {"account_ids": account_ids})
+        queued = {row.account_id: row.n for row in rows}
+        needs = attention.of_accounts(connection, account_ids)
+    return {id: Waiting(queued.get(id, 0), needs[id]) for id in account_ids}
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """An outage of a CRM: its start, the time of the next attempt, and its reason.
+
+    Times are in ms since 1970. `cause` is "credentials" if the CRM refuses them.
+    """
+
+    since: int
+    until: int
+    reason: str
+    cause: str
+
+
+def outage_of(database: Database, account: Account) -> Outage | None:
+    """Return the present outage of the account's CRM, during which its queue is paused.
+
+    Returns None if there is no outage.
+    """
+    with database.reading() as connection:
+        key = {"account_id": account.id, "connection_id": account.connection.id}
+        row = connection.row(_OUTAGE, key)
+    return None if row is None else Outage(row.since, row.until, row.reason, row.cause)
+
+
+def _gauges(database: Database) -> list[Gauge]:
+    with database.reading() as connection:
+        rows = rows_of_several(connection, _COUNT_OF_ALL_ACCOUNTS)
+        needs = attention.of_all(connection)
+        [outages] = rows_of_several(connection, _OUTAGES_OF_ALL_ACCOUNTS)
+        alerted = alerts.count_by_kind(connection)
+    counts = dict.fromkeys(_STATES, 0) | {row.state: row.n for row in rows}
+    counts |= {"dead": needs.failed, "parked": needs.blocked}
+    oldest = next((row.oldest for row in rows if row.state == "queued"), None)
+    age = 0.0 if oldest is None else max(0.0, (now_ms() - oldest) / 1000)
+    return [
+        Gauge("actions", "Actions that are not done, by state.", counts, label="state"),
+        Gauge("oldest_queued_action_age_seconds", "Age of the oldest queued one.", {"": age}),
+        Gauge("alerts", "What operators are alerted of, by kind.", alerted, label="kind"),
+        Gauge("connections_away", "Connections whose CRM is thought to be away.", {"": outages[0]}),
+    ]

@@ -1,0 +1,1 @@
+"""Connect an account to its CRM, switch it to another one, and map its fields."""

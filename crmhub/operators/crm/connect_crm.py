@@ -1,0 +1,424 @@
+"""Connect an account to its CRM by OAuth: by an operator, or by a customer who got a link.
+
+A person's visit to the CRM's page is a stored request of ten minutes. The CRM gets its id in
+`state`, signed together with the cookie of the person's browser, so that no other browser can end
+the visit. A visit ends once, whatever comes of it. A link for a customer is a stored request of
+some days, from which visits begin until one of them succeeds. Nothing of the account changes before
+the CRM has accepted the new tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+from crmhub import audit
+from crmhub.accounts.accounts import Account
+from crmhub.adapter import Adapter, OAuth
+from crmhub.audit import Author
+from crmhub.database.connection import Connection, now_ms
+from crmhub.errors import Conflict, Forbidden, HubError, NotFound, Semantic
+from crmhub.hub import Hub, in_transaction
+from crmhub.operators.crm import connect_requests, crm_secrets, oauth_code, set_crm, switch_crm
+from crmhub.operators.crm.connect_requests import StoredRequest
+from crmhub.operators.crm.set_crm import Crm, load_adapter
+from crmhub.operators.crm.signed_requests import open_request, sign_request
+from crmhub.operators.crm.switch_crm import Decision
+from crmhub.records.search.filters import iso
+from crmhub.secrets import SealBroken, new_secret, new_webhook_id
+
+_VISIT_MS = 10 * 60 * 1000
+_DAY_MS = 24 * 3600 * 1000
+LINK_DAYS = 7
+"""For how many days a link is valid, unless the operator says otherwise."""
+MOST_LINK_DAYS = 30
+NO_ADDRESS = (
+    "Connect needs the public address of this service. Set public_url in config/crmhub.toml"
+    " (CRMHUB_PUBLIC_URL)."
+)
+# In place of the refresh token that only the CRM can give.
+_TO_COME = "to come"
+_APP = ("client_id", "client_secret")
+_ASK = "Ask the sender for a new one."
+_LINK_USED = f"This link was used already. {_ASK}"
+_VISIT_OVER = "You took longer than ten minutes. Nothing was changed. Connect again."
+_VISIT_USED = "This approval was used already. Nothing was changed."
+_FOREIGN = (
+    "This approval does not belong to this browser. Nothing was changed. Connect again, in the"
+    " browser in which you approve."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A request to connect an account: a visit, or a link.
+
+    `crm` is the CRM to connect, `queued` the decision about queued actions, and `expected` the
+    `fingerprint` of the account that the operator saw. `link` is the id of the link from which a
+    visit began, or "". `verifier` and `redirect_uri` belong to a visit.
+    """
+
+    crm: Crm
+    by: Author
+    expected: str
+    queued: Decision | None = None
+    link: str = ""
+    verifier: str = ""
+    redirect_uri: str = ""
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> _Request:
+        """Build the request from what `asdict` made of it."""
+        given = dict(content)
+        return cls(crm=Crm(**given.pop("crm")), by=Author(**given.pop("by")), **given)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link for a customer: its secret `token`, and its end in ms since 1970."""
+
+    token: str
+    expires_at: int
+
+    def url(self, base: str) -> str:
+        """Return the address of the link; `base` is the service's public address."""
+        return f"{base}/console/connect/link/{self.token}"
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """What a link is for: the name of the account, and the title of the CRM."""
+
+    account_name: str
+    crm: str
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """An account that is connected now; `by_link` tells whether a customer did it."""
+
+    client_id: str
+    account_name: str
+    crm: str
+    by_link: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a visit began: in an account's form, or from a link.
+
+    `visit_id` is the id of a visit from a form, else "". `link` is the token of the link, "" for a
+    form and for a link that no longer works.
+    """
+
+    visit_id: str
+    link: str
+
+
+# --- beginning ---------------------------------------------------------------------------------
+
+
+def start(
+    hub: Hub,
+    client_id: str,
+    crm: Crm,
+    *,
+    by: Author,
+    browser: str,
+    redirect_uri: str,
+    queued: Decision | None = None,
+    expected: str | None = None,
+) -> str:
+    """Begin an operator's visit; return the address at the CRM to which to send the browser.
+
+    `crm` has the settings and the secrets that the operator gave; `browser` is the secret of the
+    browser's cookie. The CRM sends the browser back to `redirect_uri`. Raises NotFound if there is
+    no such account; Semantic if the CRM cannot be connected so; Conflict as `set_crm` does.
+    """
+    account = hub.load_account(client_id)
+    request = _prepared(hub, account, crm, by, queued, expected)
+    return _visit(hub, account, replace(request, redirect_uri=redirect_uri), browser)
+
+
+def make_link(
+    hub: Hub,
+    client_id: str,
+    crm: Crm,
+    *,
+    by: Author,
+    queued: Decision | None = None,
+    expected: str | None = None,
+    days: int = LINK_DAYS,
+) -> Link:
+    """Make a link with which a customer connects the account; it works once, for `days` days.
+
+    The other parameters and the errors are those of `start`.
+    """
+    if not 1 <= days <= MOST_LINK_DAYS:
+        raise Semantic(f"days: a link is valid for 1 to {MOST_LINK_DAYS} days")
+    account = hub.load_account(client_id)
+    request = _prepared(hub, account, crm, by, queued, expected)
+    link_id, expires_at = new_webhook_id(), now_ms() + days * _DAY_MS
+    _store_link(hub, account, link_id, request, expires_at)
+    return Link(sign_request(hub, account, link_id, expires_at, "link"), expires_at)
+
+
+def require_public_url(hub: Hub) -> str:
+    """Return the service's public address; raises Semantic if it is not set."""
+    if hub.settings.public_url is None:
+        raise Semantic(NO_ADDRESS)
+    return hub.settings.public_url
+
+
+def open_link(hub: Hub, token: str) -> Invitation:
+    """Return what a link is for.
+
+    Raises NotFound for a text that is no link, and Conflict if the link is over or was used.
+    """
+    account, _, request = _opened_link(hub, token)
+    return Invitation(account.name, load_adapter(hub, request.crm.adapter).title)
+
+
+def start_by_link(hub: Hub, token: str, *, browser: str, redirect_uri: str) -> str:
+    """Begin a customer's visit; return the address at the CRM to which to send the browser.
+
+    Raises NotFound and Conflict as `open_link` does, and the errors of `start`.
+    """
+    account, link_id, link = _opened_link(hub, token)
+    try:
+        request = _prepared(hub, account, link.crm, link.by, link.queued, link.expected)
+    except Conflict as exc:
+        message = f"The account's CRM was changed after this link was made. {_ASK}"
+        raise Conflict(message) from exc
+    request = replace(request, link=link_id, redirect_uri=redirect_uri)
+    return _visit(hub, account, request, browser)
+
+
+def _prepared(
+    hub: Hub,
+    account: Account,
+    crm: Crm,
+    by: Author,
+    queued: Decision | None,
+    expected: str | None,
+) -> _Request:
+    """Check that the account can be connected to this CRM by OAuth; return the request for it."""
+    set_crm.require_unchanged(account, expected)
+    if crm.adapter != account.connection.adapter:
+        with hub.database.reading() as db:
+            switch_crm.require_decision(account, switch_crm.count_queued(db, account), queued)
+    adapter, base = load_adapter(hub, crm.adapter), set_crm.base_of(hub, account, crm)
+    oauth = _oauth(adapter, set_crm.settings_of(base, crm))
+    app = {name: crm.credentials[name] for name in _APP if crm.credentials.get(name)}
+    has_stored = base.connection.adapter == crm.adapter
+    stored = crm_secrets.stored_secrets(hub, base) if has_stored else {}
+    if missing := [name for name in _APP if not app.get(name) and not stored.get(name)]:
+        labels = {setting.name: setting.label for setting in adapter.settings}
+        raise Semantic(
+            f"secrets.{missing[0]}: Connect needs {' and '.join(missing)} of your app",
+            fields=[(name, f"Connect needs the {labels.get(name, name)}.") for name in missing],
+        )
+    # What OAuth replaces is removed, and sent nowhere.
+    credentials = {**dict.fromkeys(oauth.replaces, ""), **app, "refresh_token": _TO_COME}
+    crm = replace(crm, credentials=credentials)
+    set_crm.resolve(hub, base, crm)
+    return _Request(crm, by, set_crm.fingerprint(account), queued or "finish")
+
+
+def _oauth(adapter: type[Adapter], settings: Mapping[str, str]) -> OAuth:
+    """Return how the adapter connects an account with these settings; those not given are default.
+
+    Raises Semantic if it has no OAuth with them.
+    """
+    declared = [setting for setting in adapter.settings if not setting.secret]
+    complete = {setting.name: settings.get(setting.name) or setting.default for setting in declared}
+    oauth = adapter.oauth(complete)
+    if oauth is None:
+        raise Semantic(f"{adapter.title} cannot be connected by OAuth with these settings.")
+    return oauth
+
+
+def _visit(hub: Hub, account: Account, request: _Request, browser: str) -> str:
+    """Store a visit, and return the address at the CRM where it begins."""
+    if account.disabled:
+        raise Forbidden("This account is disabled. Nothing was changed.")
+    settings, credentials = set_crm.resolve(
+        hub, set_crm.base_of(hub, account, request.crm), request.crm
+    )
+    visit_id, expires_at = new_webhook_id(), now_ms() + _VISIT_MS
+    request = replace(request, verifier=new_secret())
+    address = oauth_code.authorize_url(
+        _oauth(load_adapter(hub, request.crm.adapter), settings),
+        client_id=credentials["client_id"],
+        redirect_uri=request.redirect_uri,
+        state=sign_request(hub, account, visit_id, expires_at, f"visit {browser}"),
+        verifier=request.verifier,
+    )
+    _store_visit(hub, account, visit_id, request, expires_at)
+    return address
+
+
+@in_transaction
+def _store_visit(
+    hub: Hub, tx: Connection, account: Account, visit_id: str, request: _Request, expires_at: int
+) -> None:
+    connect_requests.add(
+        tx, hub.vault, account.id, visit_id, asdict(request), expires_at=expires_at
+    )
+
+
+@in_transaction
+def _store_link(
+    hub: Hub, tx: Connection, account: Account, link_id: str, request: _Request, expires_at: int
+) -> None:
+    content, by = asdict(request), request.by
+    connect_requests.add(tx, hub.vault, account.id, link_id, content, expires_at=expires_at)
+    after = {"adapter": request.crm.adapter, "expiresAt": iso(expires_at)}
+    audit.note(tx, by, "create", "connectLink", link_id, account_id=account.id, after=after)
+
+
+# --- ending ------------------------------------------------------------------------------------
+
+
+def finish(hub: Hub, state: str, *, code: str, error: str, browser: str, user_id: str) -> Connected:
+    """End a visit: exchange the code for tokens, test the connection, and store it.
+
+    `state`, `code` and `error` are the parameters with which the CRM has sent the browser back;
+    `error` is "" if the person approved. `browser` is the secret of the browser's cookie, `user_id`
+    the id of the console user who is signed in, or "". If anything fails, the account is unchanged:
+    raises Forbidden if the visit is another browser's or another user's, Conflict if it is over or
+    was ended before or the account's CRM was changed meanwhile, Semantic if the person denied or
+    the CRM refuses the code or the tokens, and Unavailable if its token endpoint does not answer.
+    """
+    account, visit_id = open_request(
+        hub, state, f"visit {browser}", Forbidden(_FOREIGN), _VISIT_OVER
+    )
+    visit = _load(hub, account, visit_id, _VISIT_USED)
+    crm = load_adapter(hub, visit.crm.adapter).title
+    if not visit.link and visit.by.id != user_id:
+        raise Forbidden("You are signed in as somebody else now. Nothing was changed.")
+    if not _use(hub, account, visit_id):
+        raise Conflict(_VISIT_USED)
+    if account.disabled:
+        raise Forbidden("This account is disabled. Nothing was changed.")
+    if error or not code:
+        raise oauth_code.denied(crm, error)
+    if visit.link:
+        _load(hub, account, visit.link, f"{_LINK_USED} Nothing was changed.")
+    _exchange(hub, account, visit, code, crm)
+    return Connected(account.client_id, account.name, crm, bool(visit.link))
+
+
+def _exchange(hub: Hub, account: Account, visit: _Request, code: str, crm: str) -> None:
+    base = set_crm.base_of(hub, account, visit.crm)
+    settings, credentials = set_crm.resolve(hub, base, visit.crm)
+    tokens = oauth_code.exchange(
+        hub.egress,
+        _oauth(load_adapter(hub, visit.crm.adapter), settings),
+        credentials,
+        code=code,
+        redirect_uri=visit.redirect_uri,
+        verifier=visit.verifier,
+        crm=crm,
+    )
+    _require_same_account(account, visit.crm, tokens.account, crm)
+    credentials = {**visit.crm.credentials, "refresh_token": tokens.refresh_token}
+    by = replace(visit.by, name=f"{visit.by.name} (link)") if visit.link else visit.by
+    set_crm.set_crm(
+        hub,
+        account.client_id,
+        replace(visit.crm, credentials=credentials, crm_account=tokens.account),
+        by=by,
+        test=True,
+        queued=visit.queued,
+        expected=visit.expected,
+        # In the same transaction: a process that is killed before leaves a link that still works,
+        # and of two visits from one link only one succeeds.
+        extra_writes=partial(_use_link, account.id, visit.link) if visit.link else None,
+    )
+
+
+def _use_link(account_id: int, link_id: str, tx: Connection) -> None:
+    if not connect_requests.use(tx, account_id, link_id):
+        raise Conflict(f"{_LINK_USED} Nothing was changed.")
+
+
+def _require_same_account(account: Account, crm: Crm, approved: str, title: str) -> None:
+    """Raise Conflict if the tokens are for another account of the CRM than the connection so far.
+
+    The connection's contact ids mean other people there.
+    """
+    present = account.connection
+    if crm.adapter == present.adapter and present.crm_account not in ("", approved):
+        raise Conflict(
+            f"You approved another {title} account ({approved or 'unknown'}) than the connected one"
+            f" ({present.crm_account}). Nothing was changed. Connect again, and choose"
+            f" {present.crm_account} in {title}."
+        )
+
+
+@in_transaction
+def _use(hub: Hub, tx: Connection, account: Account, request_id: str) -> bool:
+    return connect_requests.use(tx, account.id, request_id)
+
+
+# --- after a failure ---------------------------------------------------------------------------
+
+
+def origin_of(hub: Hub, state: str, *, browser: str) -> Origin | None:
+    """Return where the visit with this `state` began; None unless this browser made the visit."""
+    try:
+        account, visit_id = open_request(
+            hub, state, f"visit {browser}", Forbidden(_FOREIGN), over=None
+        )
+        visit = _stored(hub, account, visit_id)
+        if visit is None:
+            return None
+        link_id = _Request.of(visit.content).link
+        link = _stored(hub, account, link_id) if link_id else None
+    except HubError:
+        return None
+    if link is None or link.is_used or link.expires_at <= now_ms():
+        return Origin("" if link_id else visit_id, "")
+    return Origin("", sign_request(hub, account, link_id, link.expires_at, "link"))
+
+
+def typed_crm(hub: Hub, account: Account, visit_id: str, *, user_id: str) -> Crm | None:
+    """Return the settings and secrets that a user typed for a visit; None if they are not kept."""
+    stored = _stored(hub, account, visit_id) if visit_id else None
+    visit = _Request.of(stored.content) if stored else None
+    if visit is None or visit.link or not visit.redirect_uri or visit.by.id != user_id:
+        return None
+    typed = {name: text for name in _APP if (text := visit.crm.credentials.get(name))}
+    return replace(visit.crm, credentials=typed)
+
+
+# --- stored requests ---------------------------------------------------------------------------
+
+
+def _opened_link(hub: Hub, token: str) -> tuple[Account, str, _Request]:
+    """Return the account, the id and the request of a link that still works."""
+    invalid = NotFound(f"This link is not valid. {_ASK}")
+    account, link_id = open_request(hub, token, "link", invalid, f"This link has expired. {_ASK}")
+    if account.disabled:
+        raise Forbidden("This account is disabled.")
+    return account, link_id, _load(hub, account, link_id, _LINK_USED)
+
+
+def _stored(hub: Hub, account: Account, request_id: str) -> StoredRequest | None:
+    """Return a stored request; raises Conflict if it cannot be decrypted."""
+    try:
+        with hub.database.reading() as db:
+            return connect_requests.load(db, hub.vault, account.id, request_id)
+    except SealBroken as exc:
+        raise Conflict("The encryption key was changed meanwhile. Begin again.") from exc
+
+
+def _load(hub: Hub, account: Account, request_id: str, used: str) -> _Request:
+    """Return a stored request; raises Conflict with the message `used` if it was used."""
+    stored = _stored(hub, account, request_id)
+    if stored is None or stored.is_used:
+        raise Conflict(used)
+    return _Request.of(stored.content)

@@ -1,0 +1,68 @@
+"""What operators may learn of the secrets that an account has stored for its CRM."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from crmhub.accounts.accounts import Account
+from crmhub.adapter import BadConfig
+from crmhub.audit import SET
+from crmhub.crm.stored_connections import open_credentials
+from crmhub.hub import Hub
+from crmhub.secrets import SealBroken
+
+
+def secret_names(hub: Hub, account: Account) -> tuple[str, ...] | None:
+    """Return the names of the account's stored secrets, in alphabetical order.
+
+    Credentials that the adapter has stored itself are not included. Returns None if the secrets
+    cannot be decrypted.
+    """
+    stored = _stored_secrets(hub, account)
+    return None if stored is None else tuple(sorted(stored))
+
+
+def stored_secrets(hub: Hub, account: Account) -> dict[str, str]:
+    """Return the account's stored secrets, by name.
+
+    Credentials that the adapter has stored itself are not included. Returns an empty dict if the
+    secrets cannot be decrypted.
+    """
+    return _stored_secrets(hub, account) or {}
+
+
+def _stored_secrets(hub: Hub, account: Account) -> dict[str, str] | None:
+    try:
+        stored = open_credentials(hub.vault, account)
+    except SealBroken:
+        return None
+    # The adapter's own credentials, such as an access token, are not an operator's.
+    with suppress(BadConfig):
+        for setting in hub.registry.load(account.connection.adapter).settings:
+            if setting.kept:
+                stored.pop(setting.name, None)
+    return stored
+
+
+def audit_facts(hub: Hub, before: Account, after: Account) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return two dicts for the audit log: the old and the new connection.
+
+    `before` and `after` are the account with the old and the new connection. Each dict has the
+    adapter, the settings and the names of the secrets, but not the secrets.
+    """
+    old, new = stored_secrets(hub, before), stored_secrets(hub, after)
+    same = before.connection.id == after.connection.id
+    replaced = {name for name in new if same and name in old and old[name] != new[name]}
+    return (
+        {
+            "adapter": before.connection.adapter,
+            "settings": dict(before.connection.settings),
+            "secrets": dict.fromkeys(sorted(old), SET),
+        },
+        {
+            "adapter": after.connection.adapter,
+            "settings": dict(after.connection.settings),
+            "secrets": {name: f"{SET} anew" if name in replaced else SET for name in sorted(new)},
+        },
+    )

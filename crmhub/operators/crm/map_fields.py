@@ -1,0 +1,344 @@
+"""Check, set and preview the field map of an account.
+
+`accounts.field_maps` parses a field map and finds faults within the map. This module compares a
+field map with the properties of the account and of its CRM.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from crmhub import audit
+from crmhub.accounts import changes
+from crmhub.accounts.accounts import Account
+from crmhub.accounts.field_maps import FieldMap, KindMap
+from crmhub.adapter import (
+    AdapterError,
+    Described,
+    Problem,
+    Rejected,
+    Unsupported,
+    Written,
+)
+from crmhub.adapter.coercion import Misfit, coerced, fitted
+from crmhub.audit import Author
+from crmhub.crm import stored_connections as connections
+from crmhub.database.connection import Connection
+from crmhub.errors import BadRequest, Conflict, NotFound, Semantic
+from crmhub.helpers.actions import HELPERS, action_of
+from crmhub.helpers.attempts import Action, Mapped
+from crmhub.hub import Hub, in_transaction
+from crmhub.operators.actions import action_queries
+from crmhub.operators.crm.field_map_reading import Faulty
+from crmhub.operators.crm.mappable_properties import crm_properties, hub_labels, is_identity
+from crmhub.operators.form_versions import require_version, version_of
+
+_LEAD = ("name", "email", "phone")
+# Each suggestion compares a name with all names, so only the first unknown names get one.
+_MAX_SUGGESTIONS = 20
+
+Messages = tuple[tuple[str, str], ...]
+"""Messages about a field map, as (path of the rule, text)."""
+
+
+# --- checking and setting ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The result of a check of a field map.
+
+    `faults` must be corrected; `notes` are about rules that look wrong but may be intended.
+    """
+
+    faults: Messages = ()
+    notes: Messages = ()
+
+
+def check(hub: Hub, account: Account, field_map: FieldMap) -> Checked:
+    """Compare a field map with the properties of the account and its CRM; return faults and notes.
+
+    A rule for a name that the account does not define is only a note, because bots may send any
+    name. Raises Semantic if the CRM's properties cannot be read.
+    """
+    faults: list[tuple[str, str]] = []
+    notes: list[tuple[str, str]] = []
+    for kind, rules in field_map.kinds.items():
+        notes += unknown_names(kind, rules, hub_labels(hub, account, kind))
+        try:
+            theirs = crm_properties(hub, account, kind, rules)
+        except Unsupported as exc:
+            notes.append((kind, f"{exc.message} Whether the CRM's names are right was not checked"))
+        except AdapterError as exc:
+            raise Semantic(f"Couldn't read the CRM's {kind} properties: {exc.message}") from exc
+        else:
+            faults += _faults(kind, rules, theirs)
+    return Checked(tuple(faults), tuple(notes))
+
+
+def unknown_names(
+    kind: Written, rules: KindMap, names: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield a note (path, text) for each rule of a property that is not in `names`.
+
+    `names` are the names of the properties that the account defines.
+    """
+    for number, name in enumerate(sorted(rules.rules.keys() - set(names))):
+        hint = _suggestion(name, names, number)
+        yield f"{kind}.{name}", f"the account's {kind} have no such property{hint}"
+
+
+def _faults(
+    kind: Written, rules: KindMap, theirs: Mapping[str, Described]
+) -> Iterator[tuple[str, str]]:
+    unknown = 0
+    for name, rule in rules.rules.items():
+        path = f"{kind}.{name}"
+        described = theirs.get(rule.to)
+        if described is None:
+            hint = _suggestion(rule.to, theirs, unknown)
+            unknown += 1
+            yield f"{path}.to", f"{kind} have no property {rule.to} in the CRM{hint}"
+            continue
+        if described.read_only:
+            yield f"{path}.to", f"the CRM sets {rule.to} itself; name another property"
+            continue
+        values = {f"values.{ours}": value for ours, value in rule.values.items()}
+        if rule.constant:
+            values["constant"] = rules.crm_value(name, rule.constant)
+        for part, value in values.items():
+            read_back = kind == "contacts" and part != "constant"
+            if fault := _value_fault(described, value, read_back=read_back):
+                yield f"{path}.{part}", fault
+
+
+def _value_fault(described: Described, value: str, *, read_back: bool) -> str:
+    """Return the reason why a property of the CRM cannot have this value, "" if it can.
+
+    `described` is the CRM's definition of the property. With `read_back`, a value is also refused
+    if the CRM stores it in another form, such as true for yes: the CRM would return true, and a
+    rule that maps yes would not recognise it.
+    """
+    try:
+        stored = coerced(described, value)
+    except Misfit as exc:
+        return f"{described.name} of the CRM does not accept it: {exc}"
+    if read_back and stored != value:
+        return f"the CRM stores it as {stored}; use that, so that getProperties can map it back"
+    return ""
+
+
+def _suggestion(name: str, names: Collection[str], number: int) -> str:
+    """Return the names that resemble an unknown name, as the end of a message; "" if none does.
+
+    `number` counts the unknown names before this one: only the first 20 get a suggestion.
+    """
+    similar = difflib.get_close_matches(name[:100], names, n=3) if number < _MAX_SUGGESTIONS else []
+    return f"; did you mean {' or '.join(similar)}?" if similar else ""
+
+
+def fingerprint(account: Account) -> str:
+    """Return a digest of an account's connection and field map.
+
+    The digest differs if the connection or the field map has changed.
+    """
+    return version_of(_state(account))
+
+
+def _state(account: Account) -> list[Any]:
+    return [account.connection.id, account.connection.field_map.to_json()]
+
+
+def set_field_map(
+    hub: Hub,
+    client_id: str,
+    field_map: FieldMap,
+    *,
+    by: Author,
+    test: bool,
+    expected: str | None = None,
+) -> tuple[Account, Messages]:
+    """Set the field map of an account's CRM; return the account and notes about the map.
+
+    With `test`, the field map is first compared with the CRM's properties. If it has faults,
+    nothing is saved; rules that may be wrong are listed in the notes. Without `test` there are no
+    notes. `expected` is the `fingerprint` of the account that the caller saw; None skips this
+    comparison. Raises NotFound if there is no such account; Faulty if the field map has faults;
+    Semantic if the CRM's properties cannot be read; Conflict if the account's CRM or field map was
+    changed meanwhile.
+    """
+    account = hub.load_account(client_id)
+    notes: Messages = ()
+    if test:
+        try:
+            checked = check(hub, account, field_map)
+        except Semantic as exc:
+            raise Semantic(
+                f"Nothing was saved, because the check failed: {exc.message} You can save"
+                " without testing."
+            ) from exc
+        if checked.faults:
+            raise Faulty(checked.faults, "Nothing was saved: ")
+        notes = checked.notes
+    return _store(hub, account, field_map, by, expected), notes
+
+
+@in_transaction
+def _store(
+    hub: Hub,
+    tx: Connection,
+    account: Account,
+    field_map: FieldMap,
+    by: Author,
+    expected: str | None,
+) -> Account:
+    before = changes.locked(tx, account.id, hub.plans)
+    if before.connection.id != account.connection.id:
+        raise Conflict("The account's CRM was changed meanwhile. Nothing was saved.")
+    require_version(_state(before), expected, "The field map was")
+    after = connections.set_field_map(tx, account.id, field_map, hub.plans)
+    audit.note(
+        tx,
+        by,
+        "change",
+        "fieldMap",
+        str(after.connection.id),
+        account_id=account.id,
+        before=before.connection.field_map.flat(),
+        after=after.connection.field_map.flat(),
+    )
+    hub.forget_after_commit(account.id)
+    return after
+
+
+# --- preview -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A property as the hub would send it to the CRM.
+
+    `name` and `value` are the CRM's; `of` and `given` are the name and value that the bot uses.
+    `source` says where the value comes from: the bot, a constant, or a constant that is only sent
+    if the contact has no value.
+    """
+
+    name: str
+    value: str = field(repr=False)
+    of: str
+    given: str = field(repr=False)
+    source: Literal["bot", "constant", "constantIfEmpty"]
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The effect of a field map on a call of a helper.
+
+    `sent` are the properties that would be sent to the CRM, `refused` the properties that would be
+    refused. If it is not known which properties the CRM would refuse, `note` says why; otherwise
+    `note` is "".
+    """
+
+    helper: str
+    kind: Written
+    sent: tuple[Sent, ...]
+    refused: tuple[Problem, ...]
+    note: str = ""
+
+
+def preview(
+    hub: Hub,
+    account: Account,
+    helper: str,
+    *,
+    sample: Mapping[str, str] | None = None,
+    field_map: FieldMap | None = None,
+) -> Preview:
+    """Return the properties that a call of a helper would send to the account's CRM.
+
+    Nothing is sent. `sample` holds the properties of the call by name (for createLead: name, email
+    and phone); without it, the account's newest call of the helper is used. `field_map` is used in
+    place of the account's field map. Raises BadRequest if the helper writes nothing, Semantic if a
+    sample for createLead has another property, and NotFound if `sample` is None and the account has
+    no call of the helper.
+    """
+    if helper not in HELPERS:
+        raise BadRequest(f"helper: must be one of {', '.join(HELPERS)}")
+    if field_map is not None:
+        connection = replace(account.connection, field_map=field_map)
+        account = replace(account, connection=connection)
+    action = _newest_call(hub, account, helper) if sample is None else _sample_call(helper, sample)
+    return preview_action(hub, account, action)
+
+
+def preview_action(hub: Hub, account: Account, action: Action) -> Preview:
+    """Return the properties that an action would send to the account's CRM; nothing is sent."""
+    mapped, rules = action.mapped(account), account.connection.field_map.of(action.record)
+    all_sent = (_sent(rules, mapped, *item) for item in mapped.properties.items())
+    sent = tuple(value for value in all_sent if value.name)
+    refused = [*mapped.refused, *(Problem(*item) for item in rules.nameless(mapped.properties))]
+    note = ""
+    try:
+        theirs = crm_properties(hub, account, action.record, rules)
+        adapter = hub.registry.load(account.connection.adapter)
+        refused += _refused(action.record, rules, sent, theirs, defines_unknown=not adapter.remote)
+    except AdapterError as exc:
+        note = f"What the CRM would refuse is not known: {exc.message}"
+    return Preview(action.kind, action.record, sent, tuple(refused), note)
+
+
+def _sent(rules: KindMap, mapped: Mapped, name: str, given: str) -> Sent:
+    rule = rules.rules.get(name)
+    source: Literal["bot", "constant", "constantIfEmpty"] = "bot"
+    if name in mapped.initial:
+        source = "constantIfEmpty"
+    elif rule is not None and rule.constant and rule.when == "always":
+        source = "constant"
+    return Sent(rules.crm_name(name) or "", rules.crm_value(name, given), name, given, source)
+
+
+def _refused(
+    kind: Written,
+    rules: KindMap,
+    sent: Sequence[Sent],
+    theirs: Mapping[str, Described],
+    *,
+    defines_unknown: bool,
+) -> list[Problem]:
+    """Return the properties of `sent` that the CRM would refuse, with the names that bots use.
+
+    `theirs` are the definitions of the CRM's properties, by name. `defines_unknown` says that the
+    CRM accepts properties that it does not define yet.
+    """
+    values = {
+        prop.name: prop.value
+        for prop in sent
+        # The adapter itself writes the identity: email, phone and name.
+        if not is_identity(kind, prop.name) and not (defines_unknown and prop.name not in theirs)
+    }
+    try:
+        fitted(values, theirs, of=kind)
+    except Rejected as exc:
+        return [replace(problem, name=rules.hub_name(problem.name)) for problem in exc.problems]
+    return []
+
+
+def _sample_call(helper: str, sample: Mapping[str, str]) -> Action:
+    if helper != "createLead":
+        id_name = "contact_token" if helper == "setProperties" else "contact_id"
+        return action_of(helper, {id_name: "", "properties": dict(sample)})
+    if unknown := [name for name in sample if name not in _LEAD]:
+        raise Semantic(f"properties.{unknown[0][:100]}: createLead takes {', '.join(_LEAD)}")
+    values = {name: sample.get(name, "").strip() for name in _LEAD}
+    return action_of(helper, {"contact_token": "", **values})
+
+
+def _newest_call(hub: Hub, account: Account, helper: str) -> Action:
+    selection = action_queries.Wanted(account=account, kinds=(helper,))
+    for action in action_queries.listed(hub.database, selection, limit=1):
+        shown = action_queries.shown(hub.database, action.id, account)
+        return action_of(helper, shown.request)
+    raise NotFound(f"No bot has called {helper} yet; give sample properties.")

@@ -1,0 +1,375 @@
+"""Set or test the CRM of an account: its adapter, settings and secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from crmhub import audit
+from crmhub.accounts import changes
+from crmhub.accounts.accounts import Account, ConnectionInfo
+from crmhub.adapter import (
+    Adapter,
+    AdapterError,
+    BadConfig,
+    Denied,
+    Unreachable,
+    Unsupported,
+)
+from crmhub.audit import Author
+from crmhub.crm import connection_tests, past_connections
+from crmhub.crm.connection import check, in_words, try_out
+from crmhub.crm.stored_connections import configure, proposed
+from crmhub.database.connection import Connection
+from crmhub.database.drivers import Unwritable
+from crmhub.errors import Semantic
+from crmhub.hub import Hub, in_transaction
+from crmhub.operators.crm import crm_secrets, switch_crm
+from crmhub.operators.crm.switch_crm import Decision
+from crmhub.operators.form_versions import require_version, version_of
+
+# The id of a connection that is only tested, for its leases and budgets; stored ids start at 1.
+_NOT_STORED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Crm:
+    """The CRM that an account shall use: the adapter's name, the settings and the secrets.
+
+    If the account has this adapter already, settings and secrets that are not given keep their
+    stored values. The value "" removes the stored value. With `whole`, `settings` replaces all
+    stored settings. With `guarded`, a change that would send stored secrets to another address than
+    before is refused, since the caller may not know the secrets.
+
+    `past` names a former connection of the account to the same kind of CRM
+    (`accounts.past_connections`): then its stored settings, secrets and field map count as the
+    account's own. `LAST` names the last one. `crm_account` is the account in the CRM to which the
+    secrets belong, "" if that is not known.
+    """
+
+    adapter: str
+    settings: Mapping[str, str]
+    credentials: Mapping[str, str]
+    whole: bool = False
+    guarded: bool = False
+    past: int | None = None
+    crm_account: str = ""
+
+
+LAST = 0
+"""As `Crm.past`: the last connection to that CRM. Stored ids start at 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What a connection test found wrong, in words.
+
+    `setting` is the name of the setting that causes it, or "" if that is not known.
+    """
+
+    message: str
+    setting: str = ""
+
+
+def fingerprint(account: Account) -> str:
+    """Return a digest of an account's connection and its settings, without the credentials.
+
+    The digest differs if the connection or a setting has changed.
+    """
+    return version_of(_state(account))
+
+
+def _state(account: Account) -> Any:
+    # Without the credentials, which an adapter renews by itself.
+    return [account.connection.id, dict(account.connection.settings)]
+
+
+def set_crm(
+    hub: Hub,
+    client_id: str,
+    crm: Crm,
+    *,
+    by: Author,
+    test: bool,
+    queued: Decision | None = None,
+    expected: str | None = None,
+    extra_writes: Callable[[Connection], None] | None = None,
+) -> Account:
+    """Set the CRM of an account and return the account.
+
+    With `test`, the connection to the CRM is tested first, and nothing is saved if the test fails.
+    If the account changes to another CRM, `queued` decides what happens to the actions queued for
+    the former CRM. `expected` is the `fingerprint` of the account that the caller saw; None skips
+    this comparison. `extra_writes` runs in the transaction that saves. Raises NotFound if there is
+    no such account; Semantic if the settings are invalid or the test fails; Conflict if actions are
+    queued and `queued` is None, or if the CRM differs from `expected`.
+    """
+    account = hub.load_account(client_id)
+    require_unchanged(account, expected)
+    if crm.adapter != account.connection.adapter:
+        with hub.database.reading() as db:
+            switch_crm.require_decision(account, switch_crm.count_queued(db, account), queued)
+    load_adapter(hub, crm.adapter)
+    renewed, tested = None, False
+    if test:
+        error, renewed = _test(hub, account, crm)
+        tested = error is None
+        # An adapter without a test has found no error.
+        if error is not None and not isinstance(error, Unsupported):
+            fault = _fault(load_adapter(hub, crm.adapter), crm, error)
+            raise Semantic(
+                f"Not saved. {fault.message}",
+                fields=[(fault.setting, fault.message)] if fault.setting else (),
+            )
+    return _store(hub, account.id, crm, by, queued, expected, renewed, extra_writes, tested=tested)
+
+
+@in_transaction
+def _store(
+    hub: Hub,
+    tx: Connection,
+    account_id: int,
+    crm: Crm,
+    by: Author,
+    queued: Decision | None,
+    expected: str | None,
+    renewed: Mapping[str, str] | None,
+    extra_writes: Callable[[Connection], None] | None,
+    *,
+    tested: bool,
+) -> Account:
+    before = changes.locked(tx, account_id, hub.plans)
+    require_unchanged(before, expected)
+    if extra_writes is not None:
+        extra_writes(tx)
+    base = _base(tx, before, crm)
+    _require_own_secrets(hub, base, crm)
+    after = configure(
+        tx,
+        account_id,
+        **_proposal(hub, base, crm),
+        vault=hub.vault,
+        plans=hub.plans,
+        grown=renewed,
+        past=None if base is before else base.connection,
+        crm_account=crm.crm_account,
+    )
+    connection_tests.note_settings(tx, account_id, after.connection.id, tested=tested)
+    old, new = crm_secrets.audit_facts(hub, before, after)
+    if after.connection.id != before.connection.id:
+        count = switch_crm.count_queued(tx, before)
+        switch_crm.require_decision(before, count, queued)
+        if queued == "drop":
+            switch_crm.drop(tx, hub.database, before, after)
+        if queued == "move":
+            hub.database.after_commit(partial(_move, hub, before, after))
+        if count:
+            new["queued"] = {str(queued): count}
+    connection_id = str(after.connection.id)
+    audit.note(
+        tx, by, "change", "connection", connection_id, account_id=account_id, before=old, after=new
+    )
+    hub.forget_after_commit(account_id)
+    return after
+
+
+def _move(hub: Hub, before: Account, after: Account) -> None:
+    switch_crm.move(hub.database, before, after)
+
+
+def _base(db: Connection, account: Account, crm: Crm) -> Account:
+    """Return the account with the connection whose stored values complete those of `crm`.
+
+    It is the account itself, or the account with the former connection that `crm.past` names.
+    Raises Semantic if there is no such former connection.
+    """
+    if crm.past is None:
+        return account
+    if crm.adapter == account.connection.adapter:
+        raise Semantic(f"restore: the account uses {crm.adapter} now; leave it out")
+    wanted = [
+        past.id
+        for past in past_connections.kept(db, account.id)
+        if past.adapter == crm.adapter and crm.past in (past.id, LAST)
+    ]
+    if not wanted:
+        raise Semantic(
+            f"restore: no settings of a former connection to {crm.adapter} are kept;"
+            " they are deleted after 30 days"
+        )
+    return replace(account, connection=past_connections.load_kept(db, account.id, wanted[0]))
+
+
+def base_of(hub: Hub, account: Account, crm: Crm) -> Account:
+    """Return the account with the connection whose stored values complete those of `crm`.
+
+    Raises Semantic if `crm.past` names no former connection of this CRM.
+    """
+    with hub.database.reading() as db:
+        return _base(db, account, crm)
+
+
+def require_unchanged(account: Account, expected: str | None) -> None:
+    """Raise Conflict if the `fingerprint` of the account is not `expected`; None is any."""
+    require_version(_state(account), expected, "The account's CRM was")
+
+
+def check_crm(hub: Hub, client_id: str, crm: Crm | None = None) -> Fault | None:
+    """Test the connection to the account's CRM; return what is wrong, None if it works.
+
+    If `crm` is given, it is tested in place of the account's CRM. Settings are not changed. The
+    result of a test of the account's stored settings is stored. Raises NotFound if there is no such
+    account, and Semantic if the settings of `crm` are invalid.
+    """
+    account = hub.load_account(client_id)
+    error = check(hub, account) if crm is None else _test(hub, account, crm)[0]
+    is_stored = crm is None or _is_stored(hub, account, crm)
+    if is_stored and not isinstance(error, Unsupported):
+        # The result is told even if the database takes no writes.
+        with suppress(Unwritable):
+            _note_test(hub, account, "" if error is None else error.message)
+    if error is None:
+        return None
+    if crm is None:
+        return Fault(in_words(error))
+    return _fault(load_adapter(hub, crm.adapter), crm, error)
+
+
+def _is_stored(hub: Hub, account: Account, crm: Crm) -> bool:
+    """Return whether `crm` has the adapter, settings and secrets that the account has stored."""
+    if crm.adapter != account.connection.adapter or crm.credentials or crm.past:
+        return False
+    stored = account.connection.settings
+    given = {**stored, **_complete_settings(account, crm)}
+    defaults = {one.name: one.default for one in load_adapter(hub, crm.adapter).settings}
+    return all(
+        (stored.get(name) or default) == (given.get(name) or default)
+        for name, default in defaults.items()
+    )
+
+
+@in_transaction
+def _note_test(hub: Hub, tx: Connection, account: Account, error: str) -> None:
+    connection_tests.note_test(tx, account.id, account.connection.id, error)
+
+
+def _fault(adapter: type[Adapter], crm: Crm, error: AdapterError) -> Fault:
+    """Return what a connection test found wrong, and the setting that causes it.
+
+    The address causes an error before any answer, if the adapter has only one. A secret causes a
+    refusal of the credentials, if it is the only one that was given.
+    """
+    message = in_words(error)
+    urls = [one for one in adapter.settings if one.type == "url" and not one.secret]
+    if isinstance(error, Unreachable | BadConfig) and len(urls) == 1:
+        hint = f" Check the {_lower_first(urls[0].label)}."
+        return Fault(message + (hint if isinstance(error, Unreachable) else ""), urls[0].name)
+    given = [name for name, value in crm.credentials.items() if value]
+    if isinstance(error, Denied) and len(given) == 1:
+        return Fault(message, given[0])
+    return Fault(message)
+
+
+def _lower_first(label: str) -> str:
+    """Return a label as a part of a sentence: "Address", but not "API address", gets lower case."""
+    return label if label[1:2].isupper() else label[:1].lower() + label[1:]
+
+
+def _test(
+    hub: Hub, account: Account, crm: Crm
+) -> tuple[AdapterError | None, Mapping[str, str] | None]:
+    """Test the connection to a CRM for an account; return (error, credentials).
+
+    The error is None if the test succeeds. The credentials include those that the adapter renewed
+    during the test. They are None if the test used stored credentials, because the adapter then
+    stores renewed credentials itself.
+    """
+    base = base_of(hub, account, crm)
+    settings, credentials = resolve(hub, base, crm)
+    has_stored = crm.adapter == base.connection.adapter
+    connection_id = base.connection.id if has_stored else _NOT_STORED
+    candidate = replace(
+        account, connection=ConnectionInfo(connection_id, crm.adapter, settings, "")
+    )
+    # If the CRM replaces the refresh token now, the account needs the new one.
+    uses_stored = has_stored and not crm.credentials
+    return try_out(hub, candidate, None if uses_stored else credentials)
+
+
+def resolve(hub: Hub, base: Account, crm: Crm) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the (settings, credentials) that `set_crm` would store; nothing is stored.
+
+    `base` is the account as `base_of` returns it. Raises Semantic if the values are invalid, or
+    would send a stored secret to another address.
+    """
+    resolved = proposed(base, **_proposal(hub, base, crm), vault=hub.vault)
+    _require_own_secrets(hub, base, crm)
+    return resolved
+
+
+def settings_of(base: Account, crm: Crm) -> dict[str, str]:
+    """Return the settings that `set_crm` would store, unchecked."""
+    stored = base.connection.settings if base.connection.adapter == crm.adapter else {}
+    return {**stored, **_complete_settings(base, crm)}
+
+
+def _require_own_secrets(hub: Hub, account: Account, crm: Crm) -> None:
+    """Raise Semantic if `crm` would send a stored secret to another address than before.
+
+    Only a `crm` with `guarded` is checked.
+    """
+    if not crm.guarded or crm.adapter != account.connection.adapter:
+        return
+    stored = [
+        name for name in crm_secrets.secret_names(hub, account) or () if name not in crm.credentials
+    ]
+    before, after = account.connection.settings, settings_of(account, crm)
+    for setting in load_adapter(hub, crm.adapter).settings:
+        if setting.type != "url" or not stored:
+            continue
+        # A secret address is not compared, so that nobody learns whether it is the stored one.
+        old, new = (given.get(setting.name) or setting.default for given in (before, after))
+        if bool(crm.credentials.get(setting.name)) if setting.secret else old != new:
+            where = "secrets" if setting.secret else "settings"
+            reason = (
+                "it is another address than before, to which stored secrets are not sent; send"
+                f" {', '.join(stored)} again, or null to remove it"
+            )
+            labels = ", ".join(
+                one.label for one in load_adapter(hub, crm.adapter).settings if one.name in stored
+            )
+            shown = f"For another address, enter again: {labels}."
+            raise Semantic(f"{where}.{setting.name}: {reason}", fields=[(setting.name, shown)])
+
+
+def _proposal(hub: Hub, account: Account, crm: Crm) -> dict[str, Any]:
+    """Return the arguments for `proposed` and `configure` of `accounts.connections`, by name.
+
+    `crm` is the CRM that the account shall use.
+    """
+    return {
+        "name": crm.adapter,
+        "adapter": load_adapter(hub, crm.adapter),
+        "settings": _complete_settings(account, crm),
+        "credentials": crm.credentials,
+    }
+
+
+def _complete_settings(account: Account, crm: Crm) -> dict[str, str]:
+    if crm.whole and account.connection.adapter == crm.adapter:
+        return {**dict.fromkeys(account.connection.settings, ""), **crm.settings}
+    return dict(crm.settings)
+
+
+def load_adapter(hub: Hub, name: str) -> type[Adapter]:
+    """Return the adapter class of this name.
+
+    Raises Semantic if no such adapter is installed or the adapter cannot be loaded.
+    """
+    try:
+        return hub.registry.load(name)
+    except BadConfig as exc:
+        raise Semantic(f"adapter: {exc.message}") from exc

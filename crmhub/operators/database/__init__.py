@@ -1,0 +1,1 @@
+"""Back the database up, restore it, and change its encryption key."""

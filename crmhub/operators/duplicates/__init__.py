@@ -1,0 +1,1 @@
+"""Compare, merge and separate possible duplicates."""

@@ -1,0 +1,348 @@
+"""Preview the merge of two contacts of the hub, or compare two contacts of another CRM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import sqlalchemy as sa
+
+from crmhub import adapter as contract
+from crmhub.accounts.accounts import Account
+from crmhub.adapter import Adapter, AdapterError, BadConfig, is_record_id
+from crmhub.crm.connection import ask
+from crmhub.crm.deadlines import within
+from crmhub.database.connection import Connection
+from crmhub.database.statements import Statement, param
+from crmhub.database.tables import binding, enrolment
+from crmhub.errors import Conflict, Semantic
+from crmhub.hub import Hub
+from crmhub.identity import contact_names, possible_duplicates
+from crmhub.identity.possible_duplicates import Pair
+from crmhub.properties.kinds import CONTACTS
+from crmhub.records.merging import combined
+from crmhub.records.writing import Record
+
+COMPARED = ("firstname", "lastname", "email", "phone")
+"""The properties that `preview` reads from contacts in another CRM."""
+
+# The most contacts of which a list asks the CRM for the names, and for how long.
+_MOST_ASKED = 20
+_ASK_S = 3.0
+
+_COUNT_CONVERSATIONS = Statement(
+    sa.select(sa.func.count())
+    .select_from(binding)
+    .where(
+        binding.c.account_id == param("account_id"),
+        binding.c.connection_id == param("connection_id"),
+        binding.c.crm_id == param("crm_id"),
+    )
+)
+_COUNT_ENROLMENTS = Statement(
+    sa.select(sa.func.count())
+    .select_from(enrolment)
+    .where(
+        enrolment.c.account_id == param("account_id"),
+        enrolment.c.connection_id == param("connection_id"),
+        enrolment.c.contact_id == param("contact_id"),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One contact of a pair, with the data shown to operators.
+
+    `exists` is False if the contact was deleted. `created_at` is in ms since 1970, 0 if unknown;
+    `url` is the contact's page in the CRM. `error` says why the CRM did not return the contact.
+    """
+
+    id: str
+    exists: bool = True
+    created_at: int = 0
+    url: str = ""
+    error: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def title(self) -> str:
+        """The contact's name, else its email, else its phone, else ""."""
+        values = self.properties
+        name = " ".join(filter(None, (values.get("firstname"), values.get("lastname"))))
+        return name or values.get("email") or values.get("phone") or ""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A property of the two contacts of a pair.
+
+    `of` holds the property's values by contact id. `winner` is the id of the contact whose value is
+    kept in a merge.
+    """
+
+    name: str
+    label: str
+    of: Mapping[str, str] = field(repr=False)
+    winner: str
+
+    @property
+    def differs(self) -> bool:
+        """Whether the two contacts have different values of this property."""
+        return len({*self.of.values()}) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The result that the merge of a pair of contacts would have.
+
+    `sides` are the kept contact and the other contact. `values` are the properties of both. `moves`
+    counts the links, conversations and enrolments that would move to the kept contact. `version`
+    changes when either contact is changed. If the hub cannot merge the pair, `obstacle` says why,
+    and only `pair` and `sides` are set.
+    """
+
+    pair: Pair
+    sides: tuple[Side, Side]
+    obstacle: str = ""
+    version: str = ""
+    values: tuple[Value, ...] = ()
+    moves: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The contacts of a merge, and the choice of the values to keep.
+
+    `kept` is the contact to keep, `other` the contact to archive. `taken` names the properties
+    whose value is taken from `other`. `version` changes when either contact is changed.
+    """
+
+    kept: Record
+    other: Record
+    taken: frozenset[str]
+    version: str
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The values that the kept contact has after the merge, by property."""
+        return combined(self.kept.properties, self.other.properties, self.taken)
+
+
+def is_mergeable(hub: Hub, account: Account) -> bool:
+    """Return whether the hub can merge contacts of this account.
+
+    The hub can if the account's contacts are the hub's own records, and not records of a remote
+    CRM.
+    """
+    try:
+        return not hub.registry.load(account.connection.adapter).remote
+    except BadConfig:
+        return False
+
+
+def titles(hub: Hub, account: Account, pairs: Sequence[Pair]) -> dict[str, str]:
+    """Return the titles of the contacts in `pairs`, by contact id.
+
+    The title is the name, email or phone. Deleted contacts are left out. Contacts in another CRM
+    have the name and the email that bots sent; the CRM is asked for up to `_MOST_ASKED` others.
+    """
+    if not is_mergeable(hub, account):
+        return _titles_in_crm(hub, account, list(dict.fromkeys(id for p in pairs for id in p.ids)))
+    records = _records(hub, account, (id for pair in pairs for id in pair.ids))
+    return {id: _side(records, id).title for id in records}
+
+
+def preview(
+    hub: Hub,
+    account: Account,
+    one: str,
+    other: str,
+    *,
+    keep: str = "",
+    take: Mapping[str, str] | None = None,
+) -> Preview:
+    """Return the preview of the merge of a pair; no contact is changed.
+
+    `one` and `other` are the ids of the contacts. `keep` is the id of the contact to keep, by
+    default the older contact. `take` maps the name of a property to the id of the contact whose
+    value is kept. For contacts in another CRM the preview shows the CRM's present values; if both
+    ids lead to one contact there, the pair is closed as merged. Raises NotFound if there is no such
+    pair, and Semantic if `keep` or `take` is invalid.
+    """
+    with hub.database.reading() as db:
+        pair = possible_duplicates.find(db, account, one, other)
+    if not is_mergeable(hub, account):
+        return _preview_in_crm(hub, account, pair)
+    try:
+        choice = choose(hub, account, pair, keep=keep, take=take or {})
+    except Conflict as exc:
+        records = _records(hub, account, pair.ids)
+        ids = sorted(pair.ids, key=lambda id: (id not in records, id != (keep or pair.kept_id)))
+        return Preview(pair, (_side(records, ids[0]), _side(records, ids[1])), exc.message)
+    kept, other_record = choice.kept, choice.other
+    records = {str(record.id): record for record in (kept, other_record)}
+    with hub.database.reading() as db:
+        moves = count_moves(db, account, kept, other_record)
+    values = [
+        Value(
+            prop.name,
+            prop.label,
+            {id: record.properties.get(prop.name, "") for id, record in records.items()},
+            str((other_record if prop.name in choice.taken else kept).id),
+        )
+        for prop in hub.records.catalogue(account, CONTACTS)
+        if prop.name in kept.properties or prop.name in other_record.properties
+    ]
+    sides = (_side(records, str(kept.id)), _side(records, str(other_record.id)))
+    return Preview(pair, sides, "", choice.version, tuple(values), moves)
+
+
+def choose(hub: Hub, account: Account, pair: Pair, *, keep: str, take: Mapping[str, str]) -> Choice:
+    """Return the contacts of a pair with the choice of the contact and the values to keep.
+
+    `keep` is the id of the contact to keep, "" for the older contact; `take` maps the name of a
+    property to the id of the contact whose value is kept. Raises Semantic if `keep` or `take` is
+    invalid, and Conflict if the hub cannot merge the pair.
+    """
+    if keep and keep not in pair.ids:
+        raise Semantic(f"keep: {keep[:60]} is not in this pair; send {' or '.join(pair.ids)}.")
+    if not is_mergeable(hub, account):
+        raise Conflict(_obstacle_of_crm(hub, account))
+    if pair.state == "merged":
+        raise Conflict("The contacts are merged already.")
+    records = _records(hub, account, pair.ids)
+    if missing := [id for id in pair.ids if id not in records]:
+        raise Conflict(_dismiss(missing[0]))
+    for name, id in take.items():
+        if id not in pair.ids:
+            raise Semantic(
+                f"take.{name[:100]}: {id[:60]} is not in this pair; send {' or '.join(pair.ids)}."
+            )
+        if not any(name in record.properties for record in records.values()):
+            raise Semantic(f"take.{name[:100]}: neither contact has a value of this property.")
+    older = min(records.values(), key=lambda record: (record.created_at, record.id))
+    kept = records[keep or str(older.id)]
+    other = records[pair.but(str(kept.id))]
+    # The other contact's value fills an empty property, unless `take` chooses the empty value.
+    winners = {**dict.fromkeys(other.properties.keys() - kept.properties, str(other.id)), **take}
+    taken = frozenset(name for name, id in winners.items() if id == str(other.id))
+    version = "-".join(str(records[id].version) for id in pair.ids)
+    return Choice(kept, other, taken, version)
+
+
+def count_moves(db: Connection, account: Account, kept: Record, other: Record) -> dict[str, int]:
+    """Count the links, conversations and enrolments that would move from `other` to `kept`.
+
+    `kept` and `other` are the contacts of a merge. Links that `kept` has already are not counted.
+    The result has a number for each kind of linked record, for "conversations" and for
+    "enrolments".
+    """
+    linked = {
+        **kept.associations,
+        CONTACTS.name: [*kept.associations.get(CONTACTS.name, ()), kept.id],
+    }
+    new = {name: {*ids} - {*linked.get(name, ())} for name, ids in other.associations.items()}
+    connection = {"account_id": account.id, "connection_id": account.connection.id}
+    return {
+        **{name: len(ids) for name, ids in new.items() if ids},
+        "conversations": db.scalar(_COUNT_CONVERSATIONS, connection | {"crm_id": str(other.id)}),
+        "enrolments": db.scalar(_COUNT_ENROLMENTS, connection | {"contact_id": str(other.id)}),
+    }
+
+
+def _records(hub: Hub, account: Account, ids: Iterable[str]) -> dict[str, Record]:
+    """Return the live contacts of the hub with these ids, by id.
+
+    Texts that are no record ids are ignored.
+    """
+    record_ids = sorted({int(id) for id in ids if is_record_id(id)})
+    return {str(record.id): record for record in hub.records.read(account, CONTACTS, record_ids)}
+
+
+def _side(records: Mapping[str, Record], id: str) -> Side:
+    record = records.get(id)
+    if record is None:
+        return Side(id, exists=False)
+    return Side(id, created_at=record.created_at, properties=record.properties)
+
+
+def _dismiss(deleted_id: str) -> str:
+    return f"Contact {deleted_id} was deleted. Dismiss the pair."
+
+
+# --- another CRM's contacts --------------------------------------------------------------------
+
+
+def _obstacle_of_crm(hub: Hub, account: Account) -> str:
+    name = account.connection.adapter
+    # An adapter that cannot be loaded now has no title.
+    with suppress(BadConfig):
+        name = hub.registry.load(name).title or name
+    return f"These contacts are in {name}. Merge them there."
+
+
+def _preview_in_crm(hub: Hub, account: Account, pair: Pair) -> Preview:
+    """Return the preview of a pair of contacts in another CRM, with their present values there.
+
+    If the CRM returns the same contact for both ids, the pair is closed as merged.
+    """
+    sides = (Side(pair.one), Side(pair.other))
+    if pair.state == "open":
+        sides = _ask_crm(hub, account, pair)
+        ids = {side.id for side in sides}
+        if len(ids) == 1:
+            pair = possible_duplicates.close(hub.database, account, pair, ids.pop())
+    deleted = [side.id for side in sides if not side.exists]
+    obstacle = _dismiss(deleted[0]) if deleted else _obstacle_of_crm(hub, account)
+    return Preview(pair, sides, obstacle)
+
+
+def _titles_in_crm(hub: Hub, account: Account, ids: Sequence[str]) -> dict[str, str]:
+    keys = {(account.id, account.connection.id, id): id for id in ids}
+    with hub.database.reading() as db:
+        names = contact_names.names_of(db, keys)
+    titles = {keys[key]: _words(name.title, name.detail) for key, name in names.items()}
+    unknown = [id for id in ids if id not in titles][:_MOST_ASKED]
+    if not unknown or hub.journal.outage_reason(account):
+        return titles
+
+    def read(crm: Adapter) -> None:
+        for id in unknown:
+            side = _get(crm, id)
+            titles[id] = _words(side.title, side.properties.get("email") or "")
+
+    # Contacts that the CRM does not return in time are shown by their ids.
+    with suppress(AdapterError), within(_ASK_S):
+        ask(hub, account, read)
+    return titles
+
+
+def _words(title: str, detail: str) -> str:
+    return title if detail in ("", title) else f"{title}, {detail}"
+
+
+def _ask_crm(hub: Hub, account: Account, pair: Pair) -> tuple[Side, Side]:
+    """Read both contacts of a pair from their CRM; return them in the order of the pair.
+
+    If the CRM cannot be read, both results have an `error`. For a contact that was merged in the
+    CRM, the CRM may return another id than the pair has.
+    """
+    error = hub.journal.outage_reason(account)
+    if not error:
+        try:
+            return ask(hub, account, lambda crm: (_get(crm, pair.one), _get(crm, pair.other)))
+        except AdapterError as exc:
+            error = exc.message
+    return Side(pair.one, error=error), Side(pair.other, error=error)
+
+
+def _get(adapter: Adapter, contact_id: str) -> Side:
+    try:
+        contact = adapter.get_contact(contact_id, COMPARED)
+    except contract.NotFound:
+        return Side(contact_id, exists=False)
+    # The address comes from the CRM; only a web address becomes a link.
+    url = contact.url if contact.url.startswith(("https://", "http://")) else ""
+    return Side(contact.id, url=url if adapter.record_pages else "", properties=contact.properties)

@@ -1,0 +1,275 @@
+"""Merge two contacts of the hub's own records, and undo a merge.
+
+A merge is one transaction. The kept contact gets the values shown in the preview, and the links,
+conversations and enrolments of the other contact; the other contact is archived. From then on, the
+other contact's id, the ids `hub-…` that the hub has issued for it, its email (if the kept contact
+has a different email) and its waiting actions lead to the kept contact.
+
+An unmerge is possible for 30 days. An unmerge restores the archived contact with its id, creation
+time, values, links to records that still exist (see `records.merging.unmerge`), and the
+conversations, enrolments and pairs that the merge moved. The kept contact loses the moved links,
+and gets back its former values unless they have changed since the merge. Values, links and
+conversations written since the merge stay with the kept contact. Both contacts keep the sticky
+assignment (`+sticky`) of the merged contact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from crmhub import audit
+from crmhub.accounts.accounts import Account
+from crmhub.audit import Author
+from crmhub.database.connection import Connection, now_ms
+from crmhub.errors import Conflict
+from crmhub.helpers import enrolments, sticky_assignments
+from crmhub.helpers.enrolments import Moved
+from crmhub.hub import Hub, in_transaction
+from crmhub.identity import merged_contacts, possible_duplicates
+from crmhub.identity.bindings import LONGEST
+from crmhub.identity.merged_contacts import Joined
+from crmhub.identity.possible_duplicates import Pair, State
+from crmhub.operators.duplicates.compare_contacts import Choice, choose, count_moves, is_mergeable
+from crmhub.properties import catalogue as catalogues
+from crmhub.properties.kinds import CONTACTS
+from crmhub.properties.validation import DuplicateValue
+from crmhub.records.associations import Links
+from crmhub.records.merging import Merge, Undo
+
+
+@in_transaction
+def merge(
+    hub: Hub,
+    tx: Connection,
+    account: Account,
+    one: str,
+    other: str,
+    *,
+    version: str,
+    by: Author,
+    keep: str = "",
+    take: Mapping[str, str] | None = None,
+) -> Pair:
+    """Merge the two contacts of a pair of possible duplicates; return the merged pair.
+
+    `one` and `other` are the ids of the contacts. `keep` is the id of the contact to keep, by
+    default the older contact; `take` maps the name of a property to the id of the contact whose
+    value is kept. `version` is the version of the preview that was made with the same `keep` and
+    `take`. Raises NotFound if there is no such pair; Semantic if `keep` or `take` is invalid, or if
+    the merged contact would lack a required value; Conflict if a contact was changed since the
+    preview or deleted, or if the contacts are not the hub's own records.
+    """
+    pair = _lock_pair(tx, account, one, other)
+    choice = choose(hub, account, pair, keep=keep, take=take or {})
+    if version != choice.version:
+        raise Conflict(
+            "One of the contacts was changed since the preview. Nothing was merged; look at"
+            " the preview again."
+        )
+    moves = count_moves(tx, account, choice.kept, choice.other)
+    merged = replace(
+        pair,
+        state="merged",
+        decided_at=now_ms(),
+        decided_by=by.name,
+        kept_id=str(choice.kept.id),
+        merged_id=str(choice.other.id),
+        undoable=True,
+    )
+    undo = _merge_contacts(tx, hub, account, merged, choice)
+    possible_duplicates.update(tx, account, merged, email=_released_email(choice), undo=undo)
+    after = {"shares": list(pair.shares), "taken": sorted(choice.taken), "moved": moves}
+    audit.note(tx, by, "merge", "duplicate", "", account_id=account.id, after=after)
+    return merged
+
+
+@in_transaction
+def unmerge(
+    hub: Hub, tx: Connection, account: Account, one: str, other: str, *, by: Author
+) -> Pair:
+    """Undo the merge of a pair, for up to 30 days; return the pair, which is open again.
+
+    `one` and `other` are the ids of the contacts. Raises NotFound if there is no such pair. Raises
+    Conflict if the pair is not merged, if the merge is older than 30 days, if a contact was deleted
+    or merged again since, or if a third contact now has a unique value that would be restored.
+    """
+    pair = _lock_pair(tx, account, one, other)
+    _require_undoable(pair)
+    _unmerge_contacts(tx, hub, account, pair)
+    opened = replace(
+        pair,
+        state="open",
+        decided_at=0,
+        decided_by="",
+        kept_id="",
+        merged_id="",
+        undoable=False,
+    )
+    possible_duplicates.update(tx, account, opened)
+    after = {"shares": list(pair.shares)}
+    audit.note(tx, by, "unmerge", "duplicate", "", account_id=account.id, after=after)
+    return opened
+
+
+def _lock_pair(tx: Connection, account: Account, one: str, other: str) -> Pair:
+    """Lock both contacts of a pair and their actions, and return the pair.
+
+    `one` and `other` are the ids of the contacts. Raises NotFound if there is no such pair.
+    """
+    # A contact may have very many links, conversations and actions.
+    tx.take_time()
+    # In the same order as elsewhere, so that few transactions deadlock.
+    catalogues.hold(tx, account.id)
+    merged_contacts.hold_actions(tx, account, (one, other))
+    merged_contacts.hold_contacts(tx, account, (one, other))
+    return possible_duplicates.find(tx, account, one, other, lock=True)
+
+
+def _merge_contacts(
+    tx: Connection, hub: Hub, account: Account, merged: Pair, choice: Choice
+) -> dict[str, Any]:
+    """Merge the records, bindings, enrolments and pairs of two contacts.
+
+    `merged` is the pair as it will be stored; `choice` has the contacts and the values to keep.
+    Return the data from which `_unmerge_contacts` restores both contacts.
+    """
+    kept, other = choice.kept, choice.other
+    order = Merge(kept.id, other.id, choice.taken, (kept.version, other.version))
+    undo = hub.records.merge(account, CONTACTS, order)
+    ids = (merged.merged_id, merged.kept_id)
+    joined = merged_contacts.join(tx, account, *ids)
+    _share_assignments(tx, account, *ids, joined)
+    return {
+        "record": asdict(undo),
+        "bindings": asdict(joined),
+        "enrolments": asdict(enrolments.move(tx, account, *ids)),
+        **possible_duplicates.take_over(tx, account, merged),
+    }
+
+
+def _share_assignments(
+    tx: Connection, account: Account, merged_id: str, kept_id: str, joined: Joined
+) -> None:
+    """Copy the sticky assignments of the merged contact to the kept contact.
+
+    A sticky assignment is the number that getRandomInt always returns for a contact. Assignments
+    that the kept contact has already are not replaced. `joined` has the keys that ordered the
+    actions of each contact before the merge, and the common key after it.
+    """
+    here = account.connection.id
+    into = sticky_assignments.of_person(here, joined.person)
+    for person in sorted({*joined.persons.values()} - {joined.person}):
+        sticky_assignments.share(tx, account, sticky_assignments.of_person(here, person), into)
+    of, to = (sticky_assignments.of_id(here, id) for id in (merged_id, kept_id))
+    sticky_assignments.share(tx, account, of, to)
+
+
+def _released_email(choice: Choice) -> str | None:
+    """Return the email that one of the two contacts has and that the merge drops.
+
+    Returns None if no email is dropped, if the kept contact has no email after the merge, or if the
+    email is too long to be stored.
+    """
+    email = choice.properties.get("email")
+    emails = (choice.kept.properties.get("email"), choice.other.properties.get("email"))
+    released = [value for value in emails if value and value != email]
+    # A kept contact without an email must not be found by an email that was not chosen for it.
+    return released[0] if email and released and len(released[0]) <= LONGEST else None
+
+
+def _require_undoable(pair: Pair) -> None:
+    """Raise Conflict if the merge of a pair cannot be undone."""
+    if pair.state != "merged":
+        raise Conflict("The contacts are not merged.")
+    if not pair.merged_id or not pair.decided_by:
+        raise Conflict("The contacts were merged in their CRM. Only that can undo it.")
+    if pair.kept_id not in pair.ids:
+        raise Conflict(
+            f"Contact {pair.but(pair.merged_id)} was merged into contact {pair.kept_id} since."
+            " Unmerge these two first."
+        )
+    if not pair.unmerge_until:
+        raise Conflict("The merge is older than 30 days and cannot be undone any more.")
+
+
+def _unmerge_contacts(tx: Connection, hub: Hub, account: Account, pair: Pair) -> None:
+    undo = possible_duplicates.undo_of(tx, account, pair)
+    ids = (pair.merged_id, pair.kept_id)
+    record = Undo.of(undo["record"])
+    stay = _shared_links(tx, account, pair, record.moved)
+    try:
+        hub.records.unmerge(
+            account, CONTACTS, int(pair.kept_id), int(pair.merged_id), record, stay=stay
+        )
+    except DuplicateValue as exc:
+        raise Conflict(
+            f"Contact {exc.existing_id} has the same {exc.name} by now. Change it there, then"
+            " unmerge."
+        ) from exc
+    merged_contacts.part(tx, account, *ids, Joined(**undo["bindings"]))
+    enrolments.move_back(tx, account, *ids, Moved(**undo["enrolments"]))
+    possible_duplicates.give_back(
+        tx,
+        account,
+        pair,
+        undo,
+        exists=lambda id: bool(hub.records.read(account, CONTACTS, [int(id)])),
+    )
+
+
+def _shared_links(tx: Connection, account: Account, pair: Pair, moved: Links) -> Links:
+    """Return the links, by kind of record, that stay with the kept contact after an unmerge.
+
+    `moved` are the links that the merge of `pair` moved to the kept contact. A moved link stays if
+    a third contact, which was merged into the same kept contact, also had this link. The link is
+    then stored as moved by the third contact's merge, so that only an unmerge of the third contact
+    removes it.
+    """
+    stay: Links = {}
+    for other in possible_duplicates.merges_into(tx, account, pair.kept_id):
+        if other.ids == pair.ids:
+            continue
+        undo = possible_duplicates.undo_of(tx, account, other)
+        links, got = undo["record"]["links"], undo["record"]["moved"]
+        for name, ids in moved.items():
+            if shared := {*ids} & {*links.get(name, ())} - {*stay.get(name, ())}:
+                stay[name] = sorted({*stay.get(name, ()), *shared})
+                got[name] = sorted({*got.get(name, ()), *shared})
+        possible_duplicates.set_undo(tx, account, other, undo)
+    return stay
+
+
+@in_transaction
+def dismiss(
+    hub: Hub,
+    tx: Connection,
+    account: Account,
+    one: str,
+    other: str,
+    *,
+    by: Author,
+    merged: bool = False,
+) -> Pair:
+    """Close a pair because its contacts are different persons; return the closed pair.
+
+    With `merged`, close it because the contacts were merged in their CRM. `one` and `other` are the
+    ids of the contacts. A pair that is closed for the same reason already is left unchanged. Raises
+    NotFound if there is no such pair; Conflict if the hub has merged the pair, or if `merged` is
+    given for the hub's own records.
+    """
+    pair = possible_duplicates.find(tx, account, one, other, lock=True)
+    state: State = "merged" if merged else "dismissed"
+    if merged and is_mergeable(hub, account):
+        raise Conflict("These contacts are the hub's own records; merge them here.")
+    if pair.state == state:
+        return pair
+    if pair.merged_id:
+        hint = "; unmerge them first" if pair.unmerge_until else ""
+        raise Conflict(f"The contacts are merged{hint}.")
+    closed = replace(pair, state=state, decided_at=now_ms(), decided_by=by.name)
+    possible_duplicates.update(tx, account, closed)
+    after = {"shares": list(pair.shares), "state": state}
+    audit.note(tx, by, "dismiss", "duplicate", "", account_id=account.id, after=after)
+    return closed

@@ -1,0 +1,1 @@
+"""Find and erase all data of a person."""

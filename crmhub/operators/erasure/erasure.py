@@ -1,0 +1,366 @@
+"""The database transaction that erases a person.
+
+A person is all data that the hub takes for the data of one human being.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from crmhub import idempotency
+from crmhub.accounts import accounts
+from crmhub.accounts.accounts import Account
+from crmhub.csv import jobs
+from crmhub.database.advisory_locks import hold
+from crmhub.database.connection import Connection, now_ms
+from crmhub.database.statements import Statement, in_list, one_of, param
+from crmhub.database.tables import action, binding, outage
+from crmhub.events import retention
+from crmhub.helpers import sticky_assignments
+from crmhub.helpers.create_lead import lease_key
+from crmhub.hub import Hub
+from crmhub.identity import possible_duplicates
+from crmhub.identity.bindings import LONGEST
+from crmhub.operators.erasure import mentions
+from crmhub.operators.erasure.erasure_report import Erased, Unconfirmed
+from crmhub.operators.erasure.person import Person
+from crmhub.operators.erasure.person_finder import PersonFinder
+from crmhub.properties import catalogue
+from crmhub.properties.kinds import CONTACTS, DEALS, KINDS, TICKETS
+from crmhub.queue import action_events, leases
+from crmhub.records import erasing, marks
+from crmhub.records.associations import Links
+from crmhub.records.record_events import subject_of
+from crmhub.records.search.filters import iso
+
+# Shorter texts occur in texts about anybody.
+_SHORTEST_TEXT = 3
+_NEW_OUTAGE_REASON = "The CRM is unavailable."
+_NEW_DISCARD_REASON = "The reason named a person who was erased."
+
+_ACTIONS_OF_PERSON = sa.select(
+    action.c.id, action.c.state, action.c.kind, action.c.connection_id, action.c.doubt_since
+).where(
+    action.c.account_id == param("account_id"),
+    in_list(action.c.person, "persons"),
+    in_list(action.c.hub_id, "hub_ids"),
+    in_list(action.c.connection_id, "connection_ids"),
+)
+_ACTIONS = Statement(_ACTIONS_OF_PERSON)
+_UNFINISHED_ACTIONS = Statement(_ACTIONS_OF_PERSON.where(action.c.finished_at.is_(None)))
+_LOCK_UNFINISHED_ACTIONS = Statement(
+    _ACTIONS_OF_PERSON.where(action.c.finished_at.is_(None)).order_by(action.c.id).with_for_update()
+)
+_FAIL_BLOCKED = Statement(
+    sa.update(action)
+    .where(
+        action.c.account_id == param("account_id"),
+        one_of(action.c.state, "parked"),
+        in_list(action.c.behind, "failed"),
+    )
+    .values(state="dead", behind=sa.null(), reason="What it waited behind was erased.")
+)
+_LOCK_BINDINGS = Statement(
+    sa.select(binding.c.hub_id)
+    .where(binding.c.account_id == param("account_id"), in_list(binding.c.hub_id, "hub_ids"))
+    .order_by(binding.c.connection_id, binding.c.hub_id)
+    .with_for_update()
+)
+_HUB_IDS_OF_PERSON = Statement(
+    sa.select(binding.c.hub_id).where(
+        binding.c.account_id == param("account_id"),
+        binding.c.connection_id == param("connection_id"),
+        binding.c.person == param("person"),
+    )
+)
+
+
+class _TextColumn(NamedTuple):
+    """The SQL statements that read and replace the texts of one database column.
+
+    Rows of the column do not belong to the person to erase and are kept, but their texts may name
+    the person.
+    """
+
+    read: Statement
+    replace: Statement
+
+
+def _text_column(
+    key: sa.Column[Any], column: sa.Column[Any], *where: sa.ColumnElement[bool]
+) -> _TextColumn:
+    of_account = key.table.c.account_id == param("account_id")
+    return _TextColumn(
+        Statement(sa.select(key.label("key"), column.label("text")).where(of_account, *where)),
+        Statement(
+            sa.update(key.table)
+            .where(of_account, key == param("key"))
+            .values({column: param("text")})
+        ),
+    )
+
+
+_OUTAGE_REASON = _text_column(outage.c.connection_id, outage.c.reason)
+_ACTION_VERSIONS = _text_column(action.c.id, action.c.versions, action.c.versions.is_not(None))
+_DISCARDED_REASON = _text_column(
+    action.c.id,
+    action.c.reason,
+    # As in the condition of a partial index.
+    one_of(action.c.state, "refused", "dead", "parked", "discarded"),
+    one_of(action.c.state, "discarded"),
+)
+
+
+class Erasure:
+    """The transaction that erases one person from the data of an account.
+
+    `person` needs only one key of the person's data, such as an email: the rest is searched first.
+    """
+
+    def __init__(self, hub: Hub, tx: Connection, account: Account, person: Person) -> None:
+        self._tx = tx
+        self._account = account
+        self._finder = PersonFinder(hub, tx, account)
+        self._person = self._finder.complete(person)
+
+    def run(self, *, with_linked: bool) -> Erased:
+        """Delete all data of the person and return the report.
+
+        With `with_linked`, the deals and tickets that are linked only to this person are deleted
+        too.
+        """
+        self._lock_all()
+        person, tx, account_id = self._person, self._tx, self._account.id
+        contacts = erasing.contacts(tx, account_id, person.contacts)
+        ids = {contact.id for contact in contacts}
+        others = self._finder.same_phone(person)
+        same_phone = tuple(name for other in others for name in other.names)
+        actions = self._actions(_ACTIONS)
+        self._delete_actions(actions)
+        linked = erasing.linked(tx, account_id, CONTACTS, ids)
+        linked.pop(CONTACTS.name, None)
+        exclusive = self._linked_to_nobody_else(linked, ids)
+        erased = exclusive if with_linked else {}
+        records = [*contacts]
+        # Before the records: what is told of their end stays, without their data.
+        events = retention.erase(tx, account_id, self._event_subjects(ids, erased))
+        for name, record_ids in {CONTACTS.name: sorted(ids), **erased}.items():
+            kind = KINDS[name]
+            if kind != CONTACTS:
+                records += erasing.records(tx, account_id, kind, record_ids)
+            properties = catalogue.load(tx, account_id, kind)
+            erasing.erase(tx, properties, record_ids, now=now_ms())
+            marks.erase(tx, account_id, kind, record_ids)
+        noted = self._replace_texts(_ACTION_VERSIONS, None)
+        noted += self._replace_texts(_DISCARDED_REASON, _NEW_DISCARD_REASON)
+        mentions_noted, mentions_told = mentions.hide(tx, account_id, self._identifying(others))
+        jobs.erase(tx, account_id)
+        leases.forget(tx, account_id, [lease_key(phone) for phone in person.phones])
+        created = {(record.id, iso(record.created_at)) for record in records}
+        kept = {
+            name: sorted({*record_ids} - {*erased.get(name, ())})
+            for name, record_ids in linked.items()
+        }
+        return Erased(
+            contacts=tuple(contact.id for contact in contacts if not contact.archived),
+            archived=tuple(contact.id for contact in contacts if contact.archived),
+            actions=Counter(action.state for action in actions),
+            events=events + mentions_told,
+            unconfirmed=self._unconfirmed(actions),
+            enrolments=self._delete("enrolment", "contact_id", self._contact_ids()),
+            sticky_assignments=self._delete_sticky_assignments(),
+            duplicates=possible_duplicates.erase(tx, self._account, self._contact_ids()),
+            answers=idempotency.erase(tx, account_id, records=created, texts=self._texts(records)),
+            outage_reasons=self._replace_texts(_OUTAGE_REASON, _NEW_OUTAGE_REASON),
+            notes=noted + mentions_noted,
+            conversations=self._delete("binding", "hub_id", person.hub_ids),
+            linked={name: record_ids for name, record_ids in kept.items() if record_ids},
+            linked_to_nobody_else={} if with_linked else exclusive,
+            linked_erased=erased,
+            elsewhere=self._elsewhere(),
+            same_phone=same_phone,
+        )
+
+    def _lock_all(self) -> None:
+        """Lock all data that helpers could write for the person, and complete `self._person`.
+
+        After each round of locks, the person's data is searched again; this ends when nothing new
+        is found. Locks are taken in the same order as in helper calls, so that few transactions
+        deadlock.
+        """
+        account, tx = self._account, self._tx
+        tx.hold(account.id, exclusive=True)
+        while True:
+            person = self._person
+            for connection_id in self._finder.connections:
+                for name, values in (
+                    ("token", {token for id, token in person.tokens if id == connection_id}),
+                    ("email", {email[:LONGEST] for email in person.emails}),
+                    ("phone", {phone[:LONGEST] for phone in person.phones}),
+                    ("contact", {crm_id for id, crm_id in person.crm_ids if id == connection_id}),
+                ):
+                    for value in sorted(values):
+                        hold(tx, account.id, connection_id, name, value)
+            unfinished = self._actions(_LOCK_UNFINISHED_ACTIONS)
+            if tx.dialect == "postgresql":
+                hub_ids = sorted({hub_id for _, hub_id in person.hub_ids})
+                tx.rows(_LOCK_BINDINGS, {"account_id": account.id, "hub_ids": hub_ids})
+            for _, value in sorted(person.persons):
+                hold(tx, account.id, "person", value)
+            own = [row.id for row in unfinished if row.connection_id in self._finder.own]
+            created = marks.close(tx, account.id, own)
+            self._person = self._finder.complete(person | Person(contacts=frozenset(created)))
+            # Whatever was written before the locks may have led to more data.
+            waiting = self._actions(_UNFINISHED_ACTIONS)
+            if self._person == person and len(waiting) == len(unfinished):
+                return
+
+    def _contact_ids(self) -> set[tuple[int, str]]:
+        """Return the person's contact ids as (connection id, contact id), for all CRMs.
+
+        Ids of the hub's own contacts are included.
+        """
+        contacts, own = self._person.contacts, self._finder.own
+        return {(id, str(contact)) for contact in contacts for id in own} | self._person.crm_ids
+
+    def _event_subjects(self, ids: Iterable[int], linked: Links) -> set[str]:
+        """Return the subjects of the events about the contacts `ids` and the records `linked`."""
+        erased = {CONTACTS.name: list(ids), **linked}
+        calls = self._person.hub_ids | self._contact_ids()
+        return {
+            subject_of(KINDS[name], id) for name, record_ids in erased.items() for id in record_ids
+        } | {action_events.subject_of(*contact) for contact in calls}
+
+    def _actions(self, statement: Statement) -> list[Any]:
+        """Return the rows of the person's actions that `statement` selects.
+
+        `statement` is one of the statements built on `_ACTIONS_OF_PERSON`.
+        """
+        ids = self._person.hub_ids | self._contact_ids()
+        if not ids:
+            return []
+        return self._tx.rows(
+            statement,
+            {
+                "account_id": self._account.id,
+                "persons": sorted({person for _, person in self._person.persons}),
+                "hub_ids": sorted({id for _, id in ids}),
+                "connection_ids": sorted({connection_id for connection_id, _ in ids}),
+            },
+        )
+
+    def _unconfirmed(self, actions: Sequence[Any]) -> tuple[Unconfirmed, ...]:
+        return tuple(
+            Unconfirmed(row.id, row.kind, self._adapter(row.connection_id))
+            for row in sorted(actions)
+            if row.doubt_since
+            and row.state not in ("done", "refused")
+            and row.connection_id not in self._finder.own
+        )
+
+    def _delete_actions(self, rows: Sequence[Any]) -> None:
+        """Delete actions, given as rows, with their attempts.
+
+        Actions of other people that a deleted failed action blocked become failed.
+        """
+        account_id = self._account.id
+        keys = sorted((account_id, row.id) for row in rows)
+        self._tx.delete("action_try", {"account_id": "int", "action_id": "text"}, keys)
+        self._tx.delete("action", {"account_id": "int", "id": "text"}, keys)
+        if failed := [row.id for row in rows if row.state == "dead"]:
+            # They are of others who share a phone, and nothing else would ever unblock them.
+            self._tx.run(_FAIL_BLOCKED, {"account_id": account_id, "failed": failed})
+        if rows:
+            # Other actions may have waited for these.
+            self._tx.notify_workers()
+
+    def _delete(self, table: str, column: str, pairs: Iterable[tuple[int, str]]) -> int:
+        rows = [(self._account.id, *pair) for pair in sorted(pairs)]
+        return self._tx.delete(
+            table, {"account_id": "int", "connection_id": "int", column: "text"}, rows
+        )
+
+    def _delete_sticky_assignments(self) -> int:
+        person = self._person
+        keys = {sticky_assignments.of_token(token) for _, token in person.tokens}
+        ids = person.hub_ids | self._contact_ids()
+        keys |= {sticky_assignments.of_id(connection_id, id) for connection_id, id in ids}
+        keys |= {
+            sticky_assignments.of_person(connection_id, name)
+            for connection_id, name in person.persons
+            if not self._is_shared(connection_id, name)
+        }
+        rows = [(self._account.id, key) for key in sorted(keys)]
+        return self._tx.delete("kept_number", {"account_id": "int", "contact": "text"}, rows)
+
+    def _is_shared(self, connection_id: int, name: str) -> bool:
+        """Return whether bindings of other people have the person key `name`, too.
+
+        A person key orders the actions of one person; people with the same phone may share it.
+        """
+        key = {"account_id": self._account.id, "connection_id": connection_id, "person": name}
+        rows = self._tx.rows(_HUB_IDS_OF_PERSON, key)
+        return any((connection_id, row.hub_id) not in self._person.hub_ids for row in rows)
+
+    def _replace_texts(self, column: _TextColumn, text: str | None) -> int:
+        """Replace by `text` all texts of a column that contain data of the person.
+
+        Return the number of replaced texts.
+        """
+        personal = [text.casefold() for text in self._texts(())]
+        key = {"account_id": self._account.id}
+        rows = [
+            row
+            for row in self._tx.rows(column.read, key)
+            if any(part in row.text.casefold() for part in personal)
+        ]
+        for row in rows:
+            self._tx.run(column.replace, key | {"key": row.key, "text": text})
+        return len(rows)
+
+    def _texts(self, records: Iterable[erasing.Held]) -> set[str]:
+        """Return the person's texts of at least three characters, such as the email.
+
+        The texts include the values of `records`, which are the person's records. The caller takes
+        any other text that contains one of them for data of the person.
+        """
+        person = self._person
+        texts = {token for _, token in person.tokens}
+        texts |= person.emails | person.phones | person.values
+        texts |= {value for record in records for value in record.properties.values()}
+        return {text for text in texts if len(text) >= _SHORTEST_TEXT}
+
+    def _identifying(self, others: Iterable[Person]) -> set[str]:
+        """Return the person's emails, phones, tokens and whole names, without those of `others`.
+
+        `others`: people with the same phone. A namesake with another phone is not among them.
+        """
+        person = self._person
+        texts = {*person.emails, *person.phones, *person.whole_names}
+        texts |= {token for _, token in person.tokens}
+        texts |= {value for value in person.values if "@" in value}
+        for other in others:
+            texts -= other.emails | other.phones | other.whole_names
+        # Messages also show a number by its digits alone.
+        texts |= {text.removeprefix("+") for text in texts}
+        return {text for text in texts if len(text) >= _SHORTEST_TEXT}
+
+    def _linked_to_nobody_else(self, linked: Links, ids: set[int]) -> Links:
+        exclusive: Links = {}
+        for kind in (DEALS, TICKETS):
+            for id in linked.get(kind.name, []):
+                contacts = erasing.linked(self._tx, self._account.id, kind, [id])[CONTACTS.name]
+                if ids >= {*contacts}:
+                    exclusive.setdefault(kind.name, []).append(id)
+        return exclusive
+
+    def _elsewhere(self) -> tuple[tuple[str, str], ...]:
+        ids = sorted(self._person.crm_ids)
+        return tuple((self._adapter(id), crm) for id, crm in ids if id not in self._finder.own)
+
+    def _adapter(self, connection_id: int) -> str:
+        return accounts.load_connection(self._tx, self._account.id, connection_id).adapter

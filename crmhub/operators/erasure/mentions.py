@@ -1,0 +1,97 @@
+"""Hide an erased person in texts about other people: reasons, messages of attempts, and events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+import sqlalchemy as sa
+
+from crmhub.database.connection import Connection
+from crmhub.database.statements import Statement, param
+from crmhub.database.tables import action, action_try, event
+from crmhub.operators.actions.personal_data import hide_values
+
+# Rows that are read at once.
+_MOST = 500
+_Column = sa.Column[Any]
+# Of an event's data; a conversation's token may look like the id of another record.
+_IDS = frozenset(("id", "contactId", "actionId", "changed"))
+
+
+class _Texts:
+    """The statements that read and replace the texts of one column, ordered by its primary key."""
+
+    def __init__(self, column: _Column, *where: sa.ColumnElement[bool]) -> None:
+        table = column.table
+        self.key = [each for each in table.primary_key if each.name != "account_id"]
+        of_account = table.c.account_id == param("account_id")
+        read = (
+            sa.select(*self.key, column.label("text"))
+            .where(of_account, *where)
+            .order_by(*self.key)
+            .limit(_MOST)
+        )
+        after = sa.tuple_(*self.key) > sa.tuple_(
+            *(param(f"after_{each.name}") for each in self.key)
+        )
+        self.first, self.next = Statement(read), Statement(read.where(after))
+        self.replace = Statement(
+            sa.update(table)
+            .where(of_account, *(each == param(f"key_{each.name}") for each in self.key))
+            .values({column: param("text")})
+        )
+
+    def rows(self, tx: Connection, account_id: int) -> Iterator[Any]:
+        """Yield all rows of the account."""
+        account: dict[str, Any] = {"account_id": account_id}
+        rows = tx.rows(self.first, account)
+        while rows:
+            yield from rows
+            after = {f"after_{each.name}": getattr(rows[-1], each.name) for each in self.key}
+            rows = tx.rows(self.next, account | after) if len(rows) == _MOST else []
+
+
+_REASONS = _Texts(action.c.reason, action.c.reason != sa.literal_column("''"))
+_MESSAGES = _Texts(action_try.c.message, action_try.c.message != sa.literal_column("''"))
+_EVENTS = _Texts(event.c.data)
+
+
+def hide(tx: Connection, account_id: int, values: Collection[str]) -> tuple[int, int]:
+    """Hide values of an erased person in the account's texts about others.
+
+    Return the number of changed reasons and messages, and that of changed events.
+    """
+    if not values:
+        return 0, 0
+
+    def hide_in(text: str) -> str:
+        return hide_values(text, values)
+
+    def hide_in_json(text: str) -> str:
+        data = json.loads(text)
+        hidden = {name: data[name] if name in _IDS else walk(data[name]) for name in data}
+        return json.dumps(hidden, ensure_ascii=False, separators=(",", ":"))
+
+    def walk(value: Any) -> Any:
+        if isinstance(value, str):
+            return hide_in(value)
+        if isinstance(value, list):
+            return [walk(each) for each in value]
+        if isinstance(value, dict):
+            return {name: walk(each) for name, each in value.items()}
+        return value
+
+    notes = sum(_replace(tx, account_id, texts, hide_in) for texts in (_REASONS, _MESSAGES))
+    return notes, _replace(tx, account_id, _EVENTS, hide_in_json)
+
+
+def _replace(tx: Connection, account_id: int, texts: _Texts, change: Callable[[str], str]) -> int:
+    count = 0
+    for row in texts.rows(tx, account_id):
+        if (changed := change(row.text)) != row.text:
+            key = {f"key_{each.name}": getattr(row, each.name) for each in texts.key}
+            tx.run(texts.replace, {"account_id": account_id, **key, "text": changed})
+            count += 1
+    return count

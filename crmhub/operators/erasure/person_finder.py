@@ -1,0 +1,368 @@
+"""Find all data that the hub has of one person, by an id, email, phone or contactToken.
+
+Data with the same email, or of the same contact in a CRM, belongs to one person. Several people may
+share a phone, so data that has only the phone in common is listed separately, and the operator
+decides.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import sqlalchemy as sa
+
+from crmhub.accounts import accounts
+from crmhub.accounts.accounts import Account
+from crmhub.accounts.field_maps import WHOLE_NAME
+from crmhub.adapter import BadConfig, is_record_id
+from crmhub.adapter.phone_reading import read_phone
+from crmhub.database import tables
+from crmhub.database.connection import Connection, containing
+from crmhub.database.statements import Statement, in_list, param
+from crmhub.database.tables import action, binding, enrolment, kept_number, possible_duplicate
+from crmhub.helpers import sticky_assignments
+from crmhub.hub import Hub
+from crmhub.identity.bindings import HUB_ID, LONGEST
+from crmhub.identity.phones import forms, readings
+from crmhub.operators.erasure.person import Person
+from crmhub.properties import values
+from crmhub.records import erasing
+
+Reading = Literal["id", "contact", "email", "phone", "token"]
+READINGS: tuple[Reading, ...] = ("id", "contact", "email", "phone", "token")
+# Neither JSON nor PostgreSQL can store these, so no data has such a name.
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+_binding = binding.c
+_BINDINGS = sa.select(
+    _binding.connection_id,
+    _binding.hub_id,
+    _binding.person,
+    _binding.contact_token,
+    _binding.crm_id,
+    _binding.email,
+    _binding.phone,
+    _binding.last_values,
+).where(_binding.account_id == param("account_id"))
+
+
+def _bindings(*where: sa.ColumnElement[bool]) -> Statement:
+    order = (_binding.connection_id, _binding.hub_id)
+    return Statement(_BINDINGS.where(*where).order_by(*order))
+
+
+_BY_HUB_ID = _bindings(_binding.hub_id == param("hub_id"))
+_BY_CRM_ID = _bindings(_binding.crm_id == param("crm_id"))
+_BY_EMAIL = _bindings(_binding.email == param("email"))
+_BY_TOKEN = _bindings(_binding.contact_token == param("contact_token"))
+_BY_PHONE = _bindings(in_list(_binding.phone, "phones"))
+_BY_CONNECTION_AND_HUB_ID = _bindings(
+    _binding.connection_id == param("connection_id"), _binding.hub_id == param("hub_id")
+)
+_BY_CONNECTION_AND_CRM_ID = _bindings(
+    _binding.connection_id == param("connection_id"), _binding.crm_id == param("crm_id")
+)
+_BY_VALUE = Statement(_BINDINGS.where(_binding.last_values.like(param("pattern"), escape="!")))
+
+_pair = possible_duplicate.c
+
+
+def _merged(*where: sa.ColumnElement[bool]) -> Statement:
+    return Statement(
+        sa.select(_pair.connection_id, _pair.kept_id, _pair.merged_id, _pair.email)
+        .where(_pair.account_id == param("account_id"), _pair.kept_id.is_not(None), *where)
+        .order_by(_pair.connection_id, _pair.one, _pair.other)
+    )
+
+
+_MERGED_BY_ID = _merged(_pair.merged_id == param("merged_id"))
+_MERGED_BY_EMAIL = _merged(_pair.email == param("email"))
+_MERGED_BY_CONNECTION_AND_ID = _merged(
+    _pair.connection_id == param("connection_id"),
+    sa.or_(_pair.merged_id == param("crm_id"), _pair.kept_id == param("crm_id")),
+)
+_CONNECTIONS = Statement(
+    sa.select(tables.connection.c.id)
+    .where(tables.connection.c.account_id == param("account_id"))
+    .order_by(tables.connection.c.id)
+)
+_ENROLLED_OR_ACTED = Statement(
+    sa.union(
+        sa.select(enrolment.c.connection_id).where(
+            enrolment.c.account_id == param("account_id"),
+            enrolment.c.contact_id == param("crm_id"),
+        ),
+        sa.select(action.c.connection_id).where(
+            action.c.account_id == param("account_id"),
+            action.c.person == param("crm_id"),
+            action.c.hub_id == param("crm_id"),
+        ),
+    )
+)
+_STICKY_ASSIGNMENT = Statement(
+    sa.select(kept_number.c.contact)
+    .where(
+        kept_number.c.account_id == param("account_id"),
+        kept_number.c.contact == param("contact"),
+    )
+    .limit(1)
+)
+
+
+class PersonFinder:
+    """A search for persons in the data of an account; every method reads the database again.
+
+    `connections` are the ids of all connections of the account, present and former. `own` has the
+    ids of the connections whose contacts are the hub's own records.
+    """
+
+    def __init__(self, hub: Hub, connection: Connection, account: Account) -> None:
+        self._connection = connection
+        self._account = account
+        self.connections = [row.id for row in self._rows(_CONNECTIONS)]
+        self.own = frozenset(id for id in self.connections if self._is_own(hub, id))
+
+    def find(self, text: str, reading: Reading) -> list[Person]:
+        """Return the persons that a text names, with all their data.
+
+        `reading` is the kind of name: "email", "phone", "token" (a contactToken), "id" (the id of a
+        record of the hub) or "contact" (a hub id or the contact's id in a CRM).
+        """
+        if _UNSTORABLE.search(text):
+            return []
+        return self._complete_all(getattr(self, f"_by_{reading}")(text.strip()), ())
+
+    def same_phone(self, person: Person) -> list[Person]:
+        """Return the other persons who share a phone with `person`, each with all their data."""
+        return self._complete_all(self._with_phones(person.phones), (person,))
+
+    def _complete_all(self, parts: Sequence[Person], known: Sequence[Person]) -> list[Person]:
+        """Return persons with all their data, each person only once.
+
+        Each item of `parts` has some keys of a person, and several items may belong to one person.
+        Items that overlap with a person in `known` are left out.
+        """
+        people: list[Person] = []
+        for part in parts:
+            if not any(part.overlaps(person) for person in (*known, *people)):
+                people.append(self.complete(part))
+        return people
+
+    def complete(self, person: Person) -> Person:
+        """Return `person` with the keys of all data that the account has of the same person.
+
+        The search looks for contacts of the hub, bindings and merges of contacts that have an id or
+        email of the person. The search is repeated with the ids and emails found, until nothing new
+        is found.
+        """
+        while (grown := self._grow(person)) != person:
+            person = grown
+        return person
+
+    def _is_own(self, hub: Hub, connection_id: int) -> bool:
+        adapter = accounts.load_connection(
+            self._connection, self._account.id, connection_id
+        ).adapter
+        try:
+            return not hub.registry.load(adapter).remote
+        except BadConfig:
+            # The hub's own adapter can always be loaded, so this is another CRM's.
+            return False
+
+    # By the kind of name.
+
+    def _by_id(self, text: str) -> list[Person]:
+        if not is_record_id(text):
+            return []
+        records = erasing.contacts(self._connection, self._account.id, [int(text)])
+        return [Person(frozenset({record.id})) for record in records[:1]]
+
+    def _by_contact(self, text: str) -> list[Person]:
+        if text.startswith(HUB_ID):
+            return self._bound(_BY_HUB_ID, hub_id=text)
+        found = self._bound(_BY_CRM_ID, crm_id=text[:LONGEST])
+        rows = self._rows(_ENROLLED_OR_ACTED, crm_id=text)
+        found += [self._of_crm(row.connection_id, text) for row in rows]
+        found += self._merged(_MERGED_BY_ID, merged_id=text)
+        return [person for person in found if self._is_current(person)] or found
+
+    def _is_current(self, person: Person) -> bool:
+        """Return whether the person has a contact id in the account's present connection."""
+        current = self._account.connection.id
+        return any(id == current for id, _ in person.crm_ids | person.hub_ids)
+
+    def _by_email(self, text: str) -> list[Person]:
+        if "@" not in text:
+            return []
+        email = values.for_search("email", text)
+        found = self._bound(_BY_EMAIL, email=email[:LONGEST])
+        found += self._with_value("email", {email})
+        found += self._merged(_MERGED_BY_EMAIL, email=email)
+        ids = erasing.contacts_with(self._connection, self._account.id, erasing.EMAILS, {email})
+        return found + [Person(frozenset({id})) for id in sorted(ids)]
+
+    def _by_phone(self, text: str) -> list[Person]:
+        is_phone = read_phone(text) is not None or ("@" not in text and any(map(str.isdigit, text)))
+        if not is_phone or text.startswith(HUB_ID):
+            return []
+        return self._with_phones(set(readings(text, self._account.switches.region)))
+
+    def _by_token(self, text: str) -> list[Person]:
+        found = self._bound(_BY_TOKEN, contact_token=text[:LONGEST])
+        assignment = self._rows(_STICKY_ASSIGNMENT, contact=sticky_assignments.of_token(text))
+        if assignment and not found:
+            found = [Person(tokens=frozenset({(self._account.connection.id, text)}))]
+        return found
+
+    # What belongs together.
+
+    def _grow(self, person: Person) -> Person:
+        """Return `person` with the ids and emails that one more round of look-ups finds.
+
+        A round finds three things: the hub's contacts with an id or email in `person`; the
+        bindings (links of a conversation to a contact of the CRM) with a contact id or email in
+        `person`; and the merges of contacts with a CRM's contact id in `person`.
+        """
+        grown = person | self._contacts_of(person)
+        for part in self._bindings_of(person):
+            grown |= part
+        for connection_id, crm_id in sorted(person.crm_ids):
+            for part in self._merged(
+                _MERGED_BY_CONNECTION_AND_ID, connection_id=connection_id, crm_id=crm_id
+            ):
+                grown |= part
+        return grown
+
+    def _contacts_of(self, person: Person) -> Person:
+        ids = set(person.contacts)
+        ids |= {
+            int(crm_id)
+            for connection_id, crm_id in person.crm_ids
+            if connection_id in self.own and is_record_id(crm_id)
+        }
+        db, account_id = self._connection, self._account.id
+        ids |= erasing.contacts_with(db, account_id, erasing.EMAILS, person.emails)
+        return _of_records(erasing.contacts(db, account_id, ids), self.own)
+
+    def _bindings_of(self, person: Person) -> Iterator[Person]:
+        for connection_id, hub_id in sorted(person.hub_ids):
+            yield from self._bound(
+                _BY_CONNECTION_AND_HUB_ID, connection_id=connection_id, hub_id=hub_id
+            )
+        for connection_id, crm_id in sorted(person.crm_ids):
+            yield from self._bound(
+                _BY_CONNECTION_AND_CRM_ID, connection_id=connection_id, crm_id=crm_id
+            )
+        for email in sorted(person.emails):
+            same_email = self._bound(_BY_EMAIL, email=email[:LONGEST])
+            yield from (part for part in same_email if part.emails)
+
+    # The rows.
+
+    def _with_phones(self, phones: Collection[str]) -> list[Person]:
+        """Return a person for each binding and each contact of the hub with one of these phones.
+
+        A phone is also found if it is stored in another notation. Several results may belong to one
+        person.
+        """
+        region = self._account.switches.region
+        notations = {form for phone in phones for form in forms(phone, region)}
+        if not notations:
+            return []
+        found = self._bound(_BY_PHONE, phones=sorted(notations))
+        for name in erasing.PHONES:
+            found += self._with_value(name, notations)
+        db, account_id = self._connection, self._account.id
+        ids = erasing.contacts_with(db, account_id, erasing.PHONES, notations)
+        return found + [Person(frozenset({id})) for id in sorted(ids)]
+
+    def _with_value(self, name: str, texts: Collection[str]) -> list[Person]:
+        """Return a person for each binding in which the last value of a property is in `texts`.
+
+        `name` is the name of the property.
+        """
+        return [
+            self._of_binding(row)
+            for text in sorted(texts)
+            for row in self._rows(_BY_VALUE, pattern=containing(json.dumps(text)))
+            if json.loads(row.last_values).get(name) == text
+        ]
+
+    def _bound(self, statement: Statement, **params: Any) -> list[Person]:
+        return [self._of_binding(row) for row in self._rows(statement, **params)]
+
+    def _merged(self, statement: Statement, **params: Any) -> list[Person]:
+        """Return a person for each merge of two contacts that `statement` selects.
+
+        `params` are the parameters of the statement. The person has the ids of both contacts, and
+        the email that the merge removed.
+        """
+        people = []
+        for row in self._rows(statement, **params):
+            person = self._of_crm(row.connection_id, row.kept_id)
+            if row.merged_id:
+                person |= self._of_crm(row.connection_id, row.merged_id)
+            people.append(person | Person(values=frozenset({row.email} if row.email else ())))
+        return people
+
+    def _of_binding(self, row: Any) -> Person:
+        id = row.connection_id
+        person = self._of_crm(id, row.crm_id) if row.crm_id else Person()
+        last_values: Mapping[str, str] = json.loads(row.last_values or "{}")
+        texts = {row.email or "", *last_values.values()} - {""}
+        # The record's email counts: since the conversation, its email may belong to another person.
+        email = None if self._has_email(person.contacts) else row.email
+        return person | Person(
+            hub_ids=frozenset({(id, row.hub_id)}),
+            persons=frozenset({(id, row.person)}),
+            tokens=frozenset({(id, row.contact_token)} if row.contact_token else ()),
+            emails=frozenset({email} if email else ()),
+            phones=frozenset({row.phone} if row.phone else ()),
+            values=frozenset(texts),
+            whole_names=_whole_names([last_values]),
+        )
+
+    def _has_email(self, ids: Collection[int]) -> bool:
+        records = erasing.contacts(self._connection, self._account.id, ids)
+        return any(record.properties.get(name) for record in records for name in erasing.EMAILS)
+
+    def _of_crm(self, connection_id: int, crm_id: str) -> Person:
+        is_own = connection_id in self.own and is_record_id(crm_id)
+        return Person(
+            contacts=frozenset({int(crm_id)} if is_own else ()),
+            crm_ids=frozenset({(connection_id, crm_id)}),
+            # Actions accepted before the hub knew this contact have its id as their person.
+            persons=frozenset({(connection_id, crm_id)}),
+        )
+
+    def _rows(self, statement: Statement, **params: Any) -> list[Any]:
+        return self._connection.rows(statement, {"account_id": self._account.id, **params})
+
+
+def _of_records(records: Collection[erasing.Held], own: Collection[int]) -> Person:
+    def values_of(names: Collection[str]) -> frozenset[str]:
+        found = (record.properties.get(name) for record in records for name in names)
+        return frozenset(value for value in found if value)
+
+    ids = frozenset((connection_id, str(record.id)) for record in records for connection_id in own)
+    return Person(
+        contacts=frozenset(record.id for record in records),
+        crm_ids=ids,
+        persons=ids,
+        emails=values_of(erasing.EMAILS),
+        phones=values_of(erasing.PHONES),
+        values=frozenset(value for record in records for value in record.properties.values()),
+        whole_names=_whole_names(record.properties for record in records),
+    )
+
+
+def _whole_names(records: Iterable[Mapping[str, str]]) -> frozenset[str]:
+    """Return first and last names together; a single word is many people's."""
+    names = {
+        each.get(WHOLE_NAME) or f"{each.get('firstname', '')} {each.get('lastname', '')}"
+        for each in records
+    }
+    return frozenset(name.strip() for name in names if " " in name.strip())

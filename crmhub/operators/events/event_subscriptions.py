@@ -1,0 +1,287 @@
+"""Operators' and integrators' work with event subscriptions; each change is in the audit log.
+
+Addresses appear in the audit log without their path, which may contain a secret.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from crmhub import audit
+from crmhub.accounts.directory import Caller
+from crmhub.audit import Author
+from crmhub.database.connection import Connection, now_ms
+from crmhub.durations import iso
+from crmhub.errors import Internal, Semantic
+from crmhub.events import deliveries, messages, sending, subscriptions
+from crmhub.events.deliveries import Delivery
+from crmhub.events.event_types import TEST, check_scopes, check_types
+from crmhub.events.sending import Attempt
+from crmhub.events.subscriptions import Subscription
+from crmhub.hub import Hub, in_transaction
+from crmhub.operators.form_versions import require_version, version_of
+from crmhub.secrets import SealBroken
+
+_LONGEST_URL = 2048
+_OBJECT: audit.Object = "eventSubscription"
+
+
+@dataclass(frozen=True, slots=True)
+class NewSubscription:
+    """A new subscription and its signing secret, which is never shown again."""
+
+    subscription: Subscription
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TestResult:
+    """The outcome of a test: the sent message's id, the answer, and how long the call took."""
+
+    __test__ = False
+
+    event_id: str
+    attempt: Attempt
+    duration_ms: int
+
+
+def add(
+    hub: Hub,
+    client_id: str,
+    *,
+    url: str,
+    types: Sequence[str],
+    by: Author,
+    url_is_checked: bool = False,
+) -> NewSubscription:
+    """Subscribe an account to events, and return the subscription with its secret.
+
+    `url` gets the events; `types` are names of `events.event_types.CHOICES`. `url_is_checked`: the
+    caller has called `check_url`. With an API key as author the subscription ends with this key.
+    Raises NotFound if there is no account with this client id, and
+    Semantic if the URL or a type is invalid, or the account has 20 subscriptions already.
+    """
+    chosen = check_types(types)
+    if not url_is_checked:
+        check_url(hub, url)
+
+    def work(tx: Connection) -> NewSubscription:
+        account_id = hub.load_account(client_id).id
+        key_id = by.id if by.kind == "key" else None
+        made, secret = subscriptions.add(
+            tx, hub.vault, account_id, url=url, types=chosen, key_id=key_id
+        )
+        audit.note(tx, by, "create", _OBJECT, made.id, account_id=account_id, after=_loggable(made))
+        hub.forget_after_commit(account_id)
+        return NewSubscription(made, secret)
+
+    return hub.database.transact(work)
+
+
+def listed(hub: Hub, client_id: str) -> list[Subscription]:
+    """Return the subscriptions of an account, the oldest first; raises NotFound."""
+    account_id = hub.load_account(client_id).id
+    with hub.database.reading() as db:
+        return subscriptions.listed(db, account_id)
+
+
+def find(hub: Hub, client_id: str, id: str) -> Subscription:
+    """Return a subscription; raises NotFound if the account or the subscription does not exist."""
+    account_id = hub.load_account(client_id).id
+    with hub.database.reading() as db:
+        return subscriptions.find(db, account_id, id)
+
+
+def change(
+    hub: Hub,
+    client_id: str,
+    id: str,
+    *,
+    url: str | None = None,
+    types: Sequence[str] | None = None,
+    state: Literal["active", "disabled"] | None = None,
+    by: Author,
+    caller: Caller | None = None,
+    expected: str | None = None,
+) -> Subscription:
+    """Set the URL, the types or the state of a subscription, and return it.
+
+    None leaves a value unchanged. With the state "disabled", events that were not delivered yet
+    fail; they can be replayed. "active" also activates a subscription that has ended or was
+    switched off. `caller` is the API key that makes the change, if one does: a subscription whose
+    address or types it sets, or that it activates, ends with this key. `expected` is the
+    `target_version` that the caller saw; None skips this comparison. Raises NotFound, Semantic if a
+    value is invalid, Forbidden if the key lacks a scope of the types, and Conflict if the address
+    or the types differ from `expected`.
+    """
+    chosen = None if types is None else check_types(types)
+    if url is not None:
+        check_url(hub, url)
+    if state not in (None, "active", "disabled"):
+        raise Semantic(f"state: {str(state)[:60]!r} cannot be set; set active or disabled.")
+
+    def work(tx: Connection) -> Subscription:
+        account_id = hub.load_account(client_id).id
+        before, after = subscriptions.change(
+            tx, account_id, id, url=url, types=chosen, state=state, caller=caller
+        )
+        require_version(_target(before), expected, "The subscription was")
+        was, became = _loggable(before), _loggable(after)
+        if before.url != after.url and was["url"] == became["url"]:
+            became["url"] += " (another path)"
+        audit.note(tx, by, "change", _OBJECT, id, account_id=account_id, before=was, after=became)
+        hub.forget_after_commit(account_id)
+        return after
+
+    return hub.database.transact(work)
+
+
+def target_version(subscription: Subscription) -> str:
+    """Return the version of a subscription's address and types."""
+    return version_of(_target(subscription))
+
+
+def _target(subscription: Subscription) -> list[Any]:
+    return [subscription.url, list(subscription.types)]
+
+
+@in_transaction
+def remove(hub: Hub, tx: Connection, client_id: str, id: str, *, by: Author) -> None:
+    """Delete a subscription with its deliveries; raises NotFound."""
+    account_id = hub.load_account(client_id).id
+    gone = subscriptions.delete(tx, account_id, id)
+    audit.note(tx, by, "remove", _OBJECT, id, account_id=account_id, before=_loggable(gone))
+    hub.forget_after_commit(account_id)
+
+
+def test(hub: Hub, client_id: str, id: str) -> TestResult:
+    """Send a message of the type `subscription.test` to a subscription's address, and wait.
+
+    The call takes at most 10 s. It counts neither as a success nor as a failure of the
+    subscription, and is not repeated. Raises NotFound, and Internal if the secret cannot be
+    decrypted.
+    """
+    account = hub.load_account(client_id)
+    with hub.database.reading() as db:
+        row = subscriptions.find_row(db, account.id, id)
+    try:
+        secret = subscriptions.open_secret(hub.vault, row)
+    except SealBroken as exc:
+        raise Internal(str(exc)) from exc
+    now = now_ms()
+    event_id = messages.new_id(now)
+    body = messages.body(
+        id=event_id,
+        type=TEST,
+        created_at=now,
+        client_id=client_id,
+        data=json.dumps({"id": id, "properties": {}, "changed": [], "previous": {}}),
+    )
+    began = time.monotonic()
+    attempt = sending.send(hub.egress, row.url, secret, event_id, body)
+    return TestResult(event_id, attempt, round((time.monotonic() - began) * 1000))
+
+
+@in_transaction
+def replay(
+    hub: Hub,
+    tx: Connection,
+    client_id: str,
+    id: str,
+    *,
+    since: int,
+    until: int | None = None,
+    by: Author,
+    caller: Caller | None = None,
+) -> int:
+    """Deliver the events of a period again, whether they were delivered or failed.
+
+    The period is from `since` to before `until`, both in ms since 1970, by the time of the event.
+    `until` is now by default. Returns the number of events; each keeps its id. Raises NotFound,
+    Semantic if the period is empty or the subscription is not active, and Forbidden if the API key
+    `caller` lacks a scope of the types.
+    """
+    until = now_ms() + 1 if until is None else until
+    if since >= until:
+        raise Semantic("since: it must lie before until.")
+    account_id = _active(hub, tx, client_id, id, caller)
+    count = deliveries.replay_time(tx, account_id, id, since=since, until=until)
+    after = {"since": iso(since), "until": iso(until), "events": count}
+    audit.note(tx, by, "replay", _OBJECT, id, account_id=account_id, after=after)
+    return count
+
+
+@in_transaction
+def replay_events(
+    hub: Hub,
+    tx: Connection,
+    client_id: str,
+    id: str,
+    event_ids: Sequence[str],
+    *,
+    by: Author,
+    caller: Caller | None = None,
+) -> int:
+    """Deliver these events again; return how many were not waiting for their delivery anyway.
+
+    Raises NotFound, Semantic if the subscription is not active, and Forbidden if the API key
+    `caller` lacks a scope of the types.
+    """
+    account_id = _active(hub, tx, client_id, id, caller)
+    count = deliveries.replay_events(tx, account_id, id, event_ids)
+    after = {"events": count}
+    audit.note(tx, by, "replay", _OBJECT, id, account_id=account_id, after=after)
+    return count
+
+
+def list_deliveries(
+    hub: Hub,
+    client_id: str,
+    id: str,
+    *,
+    state: deliveries.State | None = None,
+    before: tuple[int, str] | None = None,
+    limit: int = 50,
+) -> list[Delivery]:
+    """Return the newest deliveries of a subscription, at most `limit`.
+
+    `state`: only deliveries in this state. `before`: `created_at` and `event_id` of the last
+    delivery of the previous page. Raises NotFound.
+    """
+    account_id = hub.load_account(client_id).id
+    with hub.database.reading() as db:
+        subscriptions.find(db, account_id, id)
+        return deliveries.listed(db, account_id, id, state=state, before=before, limit=limit)
+
+
+def _active(hub: Hub, tx: Connection, client_id: str, id: str, caller: Caller | None) -> int:
+    """Return the account's id; raises Semantic if the subscription is not active."""
+    account_id = hub.load_account(client_id).id
+    found = subscriptions.find(tx, account_id, id)
+    if caller is not None:
+        check_scopes(found.types, caller.scopes)
+    if found.state != "active":
+        raise Semantic(f"The subscription is {found.state.replace('_', ' ')}; activate it first.")
+    return account_id
+
+
+def check_url(hub: Hub, url: str) -> None:
+    """Raise Semantic if events cannot be sent to this URL; its host name is resolved."""
+    if len(url) > _LONGEST_URL:
+        raise Semantic(f"url: it is longer than {_LONGEST_URL} characters.")
+    if fault := hub.egress.fault(url):
+        raise Semantic(f"url: {fault}.")
+
+
+def _loggable(subscription: Subscription) -> dict[str, Any]:
+    parts = urlsplit(subscription.url)
+    return {
+        "url": f"{parts.scheme}://{parts.netloc}",
+        "types": list(subscription.types),
+        "state": subscription.state,
+    }

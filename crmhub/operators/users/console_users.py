@@ -1,0 +1,324 @@
+"""Operations on the users of the console, and on the tokens of the admin API."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from crmhub import audit
+from crmhub.accounts import accounts, admin_tokens
+from crmhub.accounts.admin_tokens import IssuedToken
+from crmhub.audit import SET, Author
+from crmhub.database.connection import Connection
+from crmhub.errors import Conflict, NotFound, Semantic
+from crmhub.hub import Hub, in_transaction
+from crmhub.operators.form_versions import require_version, version_of
+from crmhub.records.search.filters import iso
+from crmhub.users import passwords, second_factors, user_links, users
+from crmhub.users.user_links import Link
+from crmhub.users.user_sessions import end_all
+from crmhub.users.users import User
+
+_MOST_ACCOUNTS = 1_000
+
+
+@in_transaction
+def create_token(
+    hub: Hub,
+    tx: Connection,
+    name: str,
+    *,
+    scopes: Sequence[str],
+    expires_at: int | None,
+    by: Author,
+) -> IssuedToken:
+    """Create and store a token of the admin API, and return it.
+
+    Without `scopes` the token has all scopes. `expires_at` is in ms since 1970, None for never.
+    `by` is the author named in the audit log. Raises Semantic if the name, a scope or the expiry is
+    invalid.
+    """
+    issued = admin_tokens.create(tx, name, scopes=scopes, expires_at=expires_at)
+    expiry = None if issued.expires_at is None else iso(issued.expires_at)
+    after = {"name": issued.name, "scopes": list(issued.scopes), "expiresAt": expiry}
+    audit.note(tx, by, "create", "token", issued.token_id, after=after)
+    return issued
+
+
+@in_transaction
+def revoke_token(hub: Hub, tx: Connection, token_id: str, *, by: Author) -> None:
+    """Revoke a token of the admin API; a token that is revoked already is left unchanged.
+
+    Raises NotFound if there is no token with this id.
+    """
+    if admin_tokens.revoke(tx, token_id):
+        audit.note(tx, by, "revoke", "token", token_id)
+
+
+# --- console users -----------------------------------------------------------------------------
+
+
+def create_user(
+    hub: Hub,
+    email: str,
+    password: str,
+    *,
+    role: str = "owner",
+    client_ids: Collection[str] | None = None,
+    by: Author,
+) -> User:
+    """Create a console user with an email and a password, and return the user.
+
+    `client_ids` are the client ids of the accounts that the user may see, None for all accounts.
+    Raises Semantic if the email, the password, the role or an account is invalid, and Conflict if
+    another user has the email.
+    """
+    stored = passwords.to_store(password)
+
+    def work(tx: Connection) -> User:
+        ids = _account_ids(hub, tx, client_ids)
+        user = users.create(tx, email, stored, role=role, accounts=ids)
+        after = {"email": user.email, **_access(tx, user)}
+        audit.note(tx, by, "create", "user", user.user_id, after=after)
+        return user
+
+    return hub.database.transact(work)
+
+
+@in_transaction
+def invite(
+    hub: Hub,
+    tx: Connection,
+    email: str,
+    *,
+    role: str,
+    client_ids: Collection[str] | None = None,
+    by: Author,
+) -> str:
+    """Invite a person to the console; return the token of a one-time link that lets them join.
+
+    `client_ids` are the client ids of the accounts that the person may see, None for all accounts.
+    A person who has been invited before and has not joined gets the new role, the new accounts and
+    a new link. Raises Semantic if the email, the role or an account is invalid, and Conflict if
+    there is a user with the email.
+    """
+    ids, until = _account_ids(hub, tx, client_ids), user_links.expiry("invitation")
+    user = _find(tx, email)
+    if user is None:
+        user = users.create(tx, email, "", role=role, accounts=ids, invited_until=until)
+    elif user.invited_until is None or user.disabled_at is not None:
+        raise Conflict(f"There is a user {user.email} already.", field="email")
+    else:
+        users.set_role(tx, user, role, ids)
+        users.set_invited(tx, user, until)
+        user = users.load_by_id(tx, user.user_id)
+    after = {"email": user.email, **_access(tx, user)}
+    audit.note(tx, by, "invite", "user", user.user_id, after=after)
+    return user_links.create(tx, user.user_id, "invitation", until)
+
+
+@in_transaction
+def create_link(hub: Hub, tx: Connection, email: str, *, by: Author) -> str:
+    """Create a one-time link by which a user sets a new password; return the link's token.
+
+    The user's sessions end now, and once more when the link is used. A user who has not joined yet
+    gets a new invitation. An earlier link of the user is invalid from now on. Raises NotFound if no
+    user has this email, and Conflict if the user is disabled.
+    """
+    user = users.load(tx, email)
+    if user.disabled_at is not None:
+        raise Conflict(f"{user.email} is disabled; enable the user first.")
+    if user.invited_until is not None:
+        until = user_links.expiry("invitation")
+        users.set_invited(tx, user, until)
+        audit.note(tx, by, "invite", "user", user.user_id, after=_access(tx, user))
+        return user_links.create(tx, user.user_id, "invitation", until)
+    end_all(tx, user.user_id)
+    audit.note(tx, by, "reset", "user", user.user_id, after={"password": "link"})
+    return user_links.create(tx, user.user_id, "reset", user_links.expiry("reset"))
+
+
+def find_link(hub: Hub, token: str) -> Link:
+    """Return the valid one-time link with this token; raises NotFound if there is none."""
+    with hub.database.reading() as db:
+        link = user_links.find(db, token)
+    if link is None:
+        raise _invalid_link()
+    return link
+
+
+def use_link(hub: Hub, token: str, password: str) -> str:
+    """Set the password of the user of a one-time link; return the user's email.
+
+    The user's sessions end, and an invited user has joined. Raises Semantic if the password is too
+    short or too long, and NotFound if the link was used, has expired or does not exist.
+    """
+    # Before the hash, which takes half a second.
+    find_link(hub, token)
+    stored = passwords.to_store(password)
+
+    def work(tx: Connection) -> str:
+        link = user_links.find(tx, token)
+        if link is None or not user_links.use(tx, token):
+            raise _invalid_link()
+        _store_password(tx, users.load_by_id(tx, link.user_id), stored, _author_of(link))
+        return link.email
+
+    return hub.database.transact(work)
+
+
+def _author_of(link: Link) -> Author:
+    return Author("user", link.email, link.user_id)
+
+
+def _invalid_link() -> NotFound:
+    return NotFound("This link has expired or was used. Ask an owner for a new one.")
+
+
+def repeated(password: str, again: str) -> str:
+    """Return a new password that was entered twice; raises Semantic if the two differ."""
+    if password != again:
+        raise Semantic("The two passwords differ. Enter the new password twice.", field="again")
+    return password
+
+
+def set_password(hub: Hub, email: str, password: str, *, by: Author) -> None:
+    """Set the password of a console user and end the user's sessions.
+
+    Raises NotFound if no user has this email, and Semantic if the password is too short or too
+    long.
+    """
+    stored = passwords.to_store(password)
+    hub.database.transact(lambda tx: _store_password(tx, users.load(tx, email), stored, by))
+
+
+def _store_password(tx: Connection, user: User, stored_password: str, by: Author) -> None:
+    users.set_password(tx, user, stored_password)
+    user_links.delete(tx, user.user_id)
+    before, after = {"password": SET}, {"password": f"{SET} anew"}
+    audit.note(tx, by, "change", "user", user.user_id, before=before, after=after)
+
+
+def access_version(user: User) -> str:
+    """Return the version of a user's role and accounts."""
+    return version_of(_access_state(user))
+
+
+def _access_state(user: User) -> list[Any]:
+    return [user.role, None if user.accounts is None else sorted(user.accounts)]
+
+
+@in_transaction
+def set_role(
+    hub: Hub,
+    tx: Connection,
+    email: str,
+    role: str,
+    client_ids: Collection[str] | None,
+    *,
+    by: Author,
+    expected: str | None = None,
+) -> None:
+    """Set the role and the accounts of a console user, and end the user's sessions.
+
+    `client_ids` are the client ids of the accounts that the user may see, None for all accounts.
+    Nothing happens if both are the user's already. `expected` is the `access_version` that the
+    caller saw; None skips this comparison. Raises NotFound if no user has this email, Semantic if
+    the role or an account is invalid, and Conflict if nobody else is an owner who can sign in, or
+    if the user's access differs from `expected`.
+    """
+    user = users.load(tx, email, lock=True)
+    require_version(_access_state(user), expected, f"The access of {email} was")
+    ids = _account_ids(hub, tx, client_ids)
+    if (user.role, user.accounts) == (role, ids):
+        return
+    users.set_role(tx, user, role, ids)
+    before, after = _access(tx, user), _access(tx, users.load_by_id(tx, user.user_id))
+    audit.note(tx, by, "change", "user", user.user_id, before=before, after=after)
+
+
+@in_transaction
+def set_disabled(hub: Hub, tx: Connection, email: str, disabled: bool, *, by: Author) -> None:
+    """Disable a console user, or enable the user if `disabled` is False.
+
+    Disabling ends the user's sessions and link. Raises NotFound if no user has this email, and
+    Conflict if nobody else is an owner who can sign in.
+    """
+    user = users.load(tx, email)
+    if users.set_disabled(tx, user, disabled):
+        user_links.delete(tx, user.user_id)
+        before, after = {"disabled": not disabled}, {"disabled": disabled}
+        audit.note(tx, by, "change", "user", user.user_id, before=before, after=after)
+
+
+@in_transaction
+def remove_user(hub: Hub, tx: Connection, email: str, *, by: Author) -> None:
+    """Delete a console user, with their sessions and their link.
+
+    The audit log keeps the user's changes. Raises NotFound if no user has this email, and Conflict
+    if nobody else is an owner who can sign in.
+    """
+    user = users.load(tx, email)
+    before = {"email": user.email, **_access(tx, user)}
+    if users.remove(tx, user):
+        audit.note(tx, by, "remove", "user", user.user_id, before=before)
+
+
+@in_transaction
+def reset_second_factor(hub: Hub, tx: Connection, email: str, *, by: Author) -> None:
+    """Turn off the second factor of a console user, and end the user's sessions.
+
+    Raises NotFound if no user has this email.
+    """
+    user = users.load(tx, email)
+    if user.has_second_factor:
+        second_factors.turn_off(tx, user.user_id)
+        end_all(tx, user.user_id)
+        audit.note(tx, by, "reset", "user", user.user_id, after={"secondFactor": "off"})
+
+
+def list_users(hub: Hub) -> list[User]:
+    """Return all console users, including disabled users, ordered by email."""
+    with hub.database.reading() as db:
+        return users.list_users(db)
+
+
+def load_user(hub: Hub, user_id: str) -> User:
+    """Return the console user with this id; raises NotFound if there is none."""
+    with hub.database.reading() as db:
+        return users.load_by_id(db, user_id)
+
+
+def client_ids_of(hub: Hub, several: Collection[User]) -> dict[int, str]:
+    """Return the client ids of all accounts to which these users are limited, by account id."""
+    ids = {id for user in several for id in user.accounts or ()}
+    with hub.database.reading() as db:
+        return accounts.client_ids_by_id(db, ids)
+
+
+def _find(db: Connection, email: str) -> User | None:
+    try:
+        return users.load(db, email)
+    except NotFound:
+        return None
+
+
+def _account_ids(
+    hub: Hub, db: Connection, client_ids: Collection[str] | None
+) -> frozenset[int] | None:
+    if client_ids is None:
+        return None
+    if not 0 < len(client_ids) <= _MOST_ACCOUNTS:
+        raise Semantic(f"accounts: choose 1 to {_MOST_ACCOUNTS} accounts, or all accounts.")
+    try:
+        return frozenset(accounts.load(db, one, hub.plans).id for one in client_ids)
+    except NotFound as exc:
+        raise Semantic(f"accounts: {exc.message}") from exc
+
+
+def _access(db: Connection, user: User) -> Mapping[str, Any]:
+    """Return the role and the accounts of a user, as the audit log shows them."""
+    if user.accounts is None:
+        return {"role": user.role, "accounts": "all"}
+    shown = accounts.client_ids_by_id(db, user.accounts)
+    return {"role": user.role, "accounts": list(shown.values())}

@@ -1,0 +1,109 @@
+"""Sign in to the console with an OpenID Connect provider.
+
+Only users that exist, or were invited, get in: the email that the provider has verified decides.
+Nothing is stored between the two steps. The state that the provider returns is signed together with
+the browser's cookie, so it is valid in this browser only, and no longer once the browser has signed
+in, since each session has a new cookie.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from dataclasses import dataclass, field
+
+from crmhub.errors import NotFound, TooManyRequests, Unauthorized
+from crmhub.hub import Hub
+from crmhub.operators.users.signing_in import Browser, CodeNeeded, NewSession, join_and_step
+from crmhub.secrets import derive, new_secret, same, sign
+from crmhub.users import users
+from crmhub.users.openid import OpenId
+
+_LASTS_S = 600
+_LONGEST_STATE = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The result of a sign-in: a session or CodeNeeded, and the console's path to go on to."""
+
+    result: NewSession | CodeNeeded = field(repr=False)
+    back: str
+
+
+def start(hub: Hub, browser: Browser, *, redirect_uri: str, back: str) -> str:
+    """Return the URL at which the user signs in with the provider.
+
+    `redirect_uri`: the URL of the console to which the provider sends the browser back. `back`: the
+    console's path to go on to. Raises NotFound if no provider is configured, TooManyRequests after
+    too many attempts from the browser's address, and Unavailable if the provider cannot be reached.
+    """
+    _limit(hub, browser)
+    started = {"at": int(time.time()), "id": new_secret(), "back": back}
+    payload = base64.urlsafe_b64encode(json.dumps(started).encode()).decode()
+    state = f"{payload}.{_signed(hub, browser, 'state', payload)}"
+    return _provider(hub).authorization_url(
+        redirect_uri=redirect_uri,
+        state=state,
+        nonce=_signed(hub, browser, "nonce", payload),
+        verifier=_verifier(hub, browser, payload),
+    )
+
+
+def finish(hub: Hub, browser: Browser, *, state: str, code: str, redirect_uri: str) -> Finished:
+    """Sign in the user whom the provider has identified.
+
+    `state` and `code` are those that the provider sent. An invited user joins by this. Raises
+    Unauthorized if the sign-in was not started in this browser or is too old, if the code or the
+    token is not valid, or if there is no enabled user with the verified email; TooManyRequests
+    after too many attempts from the browser's address; Unavailable if the provider cannot be
+    reached.
+    """
+    payload, _, signature = state[:_LONGEST_STATE].rpartition(".")
+    if not same(signature, _signed(hub, browser, "state", payload)):
+        raise Unauthorized("This sign-in was not started in this browser. Start again.")
+    started = json.loads(base64.urlsafe_b64decode(payload))
+    if not 0 <= time.time() - started["at"] <= _LASTS_S:
+        raise Unauthorized("Too much time has passed. Start again.")
+    _limit(hub, browser)
+    identity = _provider(hub).identify(
+        code=code,
+        redirect_uri=redirect_uri,
+        nonce=_signed(hub, browser, "nonce", payload),
+        verifier=_verifier(hub, browser, payload),
+    )
+    with hub.database.reading() as db:
+        login = users.login(db, identity.email)
+    result = join_and_step(hub, login, browser) if login else None
+    if result is None:
+        raise Unauthorized(
+            f"{identity.email[:100]} may not use this console. Ask an owner for an invitation."
+        )
+    return Finished(result, started["back"])
+
+
+def _limit(hub: Hub, browser: Browser) -> None:
+    """Raise TooManyRequests after too many sign-ins from an address: each calls the provider."""
+    status = hub.limits.miss(browser.address)
+    if not status.allowed:
+        raise TooManyRequests(
+            f"Too many attempts to sign in; try again in {status.retry_after} s.",
+            retry_after=status.retry_after,
+        )
+
+
+def _provider(hub: Hub) -> OpenId:
+    if hub.openid is None:
+        raise NotFound("Sign-in by OpenID Connect is not set up here.")
+    return hub.openid
+
+
+def _signed(hub: Hub, browser: Browser, purpose: str, payload: str) -> str:
+    key = derive(hub.settings.secret_key, f"console openid {purpose}")
+    return sign(key, f"{browser.cookie} {payload}".encode()).hex()
+
+
+def _verifier(hub: Hub, browser: Browser, payload: str) -> str:
+    # RFC 7636, 4.1: at least 43 characters.
+    return "".join(_signed(hub, browser, f"verifier {part}", payload) for part in range(2))

@@ -1,0 +1,146 @@
+"""Operations on the second factor of a console user, by the user themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from crmhub import audit
+from crmhub.audit import Author
+from crmhub.database.connection import Connection
+from crmhub.errors import Conflict, Semantic, TooManyRequests, Unauthorized
+from crmhub.hub import Hub
+from crmhub.operators.users.signing_in import accept_code
+from crmhub.secrets import SealBroken
+from crmhub.users import second_factors, users
+from crmhub.users.users import Login
+
+
+@dataclass(frozen=True, slots=True)
+class NewSecret:
+    """A new secret of a second factor that the user must confirm with a code.
+
+    `secret` is shown to the user, `uri` is its form for QR codes. `sealed` is the encrypted secret,
+    which the form carries until it is confirmed.
+    """
+
+    secret: str = field(repr=False)
+    uri: str = field(repr=False)
+    sealed: str = field(repr=False)
+
+
+def new_secret(hub: Hub, user_id: str, email: str, *, sealed: str = "") -> NewSecret:
+    """Return a new secret for a user; nothing is stored.
+
+    With `sealed`, the value of an earlier result, the same secret is returned. Raises Semantic if
+    `sealed` is not a value that this hub made for the user.
+    """
+    secret = _open(hub, user_id, sealed) if sealed else second_factors.new_secret()
+    kept = sealed or hub.vault.seal(secret, account_id=0, column=_column(user_id))
+    return NewSecret(secret, second_factors.uri(secret, email), kept)
+
+
+def turn_on(hub: Hub, user_id: str, sealed: str, code: str) -> list[str]:
+    """Turn on a user's second factor, and return the user's recovery codes.
+
+    `sealed` is that of `new_secret`, `code` the code that the user's app shows for it. Raises
+    Semantic if the code is wrong, Conflict if the user has a second factor already, and
+    TooManyRequests if too many codes were tried.
+    """
+    secret = _open(hub, user_id, sealed)
+    _limit(hub, user_id)
+    step = second_factors.matching_step(secret, code)
+    if step is None:
+        message = "The code is wrong. Check the clock of your phone, and enter the next code."
+        raise Semantic(message, field="code")
+
+    def work(tx: Connection) -> list[str]:
+        login = _login(tx, user_id)
+        if login.totp:
+            raise Conflict("The second factor is on already.")
+        _note(tx, login, False, True)
+        return second_factors.turn_on(tx, hub.vault, user_id, secret, step)
+
+    return hub.database.transact(work)
+
+
+def turn_off(hub: Hub, user_id: str, code: str) -> None:
+    """Turn off a user's second factor.
+
+    `code` is a code of it or a recovery code. Raises Semantic if the code is wrong or was used
+    before, and TooManyRequests if too many codes were tried.
+    """
+    _limit(hub, user_id)
+
+    def work(tx: Connection) -> None:
+        login = _require_code(hub, tx, user_id, code)
+        second_factors.turn_off(tx, user_id)
+        _note(tx, login, True, False)
+
+    hub.database.transact(work)
+
+
+def new_recovery_codes(hub: Hub, user_id: str, code: str) -> list[str]:
+    """Replace a user's recovery codes, and return the new ones.
+
+    `code` is a code of the second factor or a recovery code. Raises Semantic if the code is wrong
+    or was used before, and TooManyRequests if too many codes were tried.
+    """
+    _limit(hub, user_id)
+
+    def work(tx: Connection) -> list[str]:
+        login = _require_code(hub, tx, user_id, code)
+        by = Author("user", login.email, user_id)
+        audit.note(tx, by, "reset", "user", user_id, after={"recoveryCodes": "new"})
+        return second_factors.replace_recovery_codes(tx, user_id)
+
+    return hub.database.transact(work)
+
+
+def count_recovery_codes(hub: Hub, user_id: str) -> int:
+    """Return the number of unused recovery codes of a user."""
+    with hub.database.reading() as db:
+        return second_factors.count_recovery_codes(db, user_id)
+
+
+def _require_code(hub: Hub, tx: Connection, user_id: str, code: str) -> Login:
+    login = _login(tx, user_id)
+    if not login.totp:
+        raise Conflict("The second factor is off already.")
+    if not accept_code(hub, tx, login, code):
+        message = "The code is wrong, or was used before. Wait for the next code."
+        raise Semantic(message, field="code")
+    return login
+
+
+def _login(db: Connection, user_id: str) -> Login:
+    login = users.login_by_id(db, user_id)
+    if login is None:
+        raise Unauthorized("This user may not sign in any more.")
+    return login
+
+
+def _note(tx: Connection, login: Login, was: bool, became: bool) -> None:
+    by = Author("user", login.email, login.user_id)
+    before, after = {"secondFactor": was}, {"secondFactor": became}
+    audit.note(tx, by, "change", "user", login.user_id, before=before, after=after)
+
+
+def _limit(hub: Hub, user_id: str) -> None:
+    # A signed-in user has a limit of their own: others cannot use it up.
+    status = hub.limits.second_factor(user_id, f"session of {user_id}")
+    if not status.allowed:
+        raise TooManyRequests(
+            f"Too many codes were tried; try again in {status.retry_after} s.",
+            retry_after=status.retry_after,
+        )
+
+
+def _column(user_id: str) -> str:
+    return f"{second_factors.column_of(user_id)}/new"
+
+
+def _open(hub: Hub, user_id: str, sealed: str) -> str:
+    try:
+        return hub.vault.open(sealed, account_id=0, column=_column(user_id))
+    except SealBroken as exc:
+        raise Semantic("This form is too old. Begin again.") from exc

@@ -1,0 +1,96 @@
+"""Issue the one-time link by which a person creates their console user, and create that user."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from crmhub import audit
+from crmhub.audit import Author
+from crmhub.database.connection import Connection, now_ms
+from crmhub.errors import NotFound, Semantic
+from crmhub.hub import Hub, in_transaction
+from crmhub.operators.users.signing_in import NewSession, start_session
+from crmhub.users import passwords, setup_links, users
+
+PATH = "/console/setup"
+"""The path of the page that the link opens; the token follows it."""
+DEFAULT_MS = 24 * 3600 * 1000
+"""The time, in ms, for which a link works unless another time is chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedLink:
+    """A new one-time link: its `path` with the token, and its end `expires_at` (ms since 1970)."""
+
+    path: str
+    expires_at: int
+
+
+@in_transaction
+def issue_first(hub: Hub, tx: Connection, *, by: Author) -> IssuedLink | None:
+    """Issue a link that creates the first console user; return None if there is a user already.
+
+    The link works for a day, and only while there is no console user.
+    """
+    if setup_links.has_users(tx):
+        return None
+    return _issue(tx, now_ms() + DEFAULT_MS, by, first_only=True)
+
+
+@in_transaction
+def issue(hub: Hub, tx: Connection, *, expires_at: int, by: Author) -> IssuedLink:
+    """Issue a link that creates one console user, also if there are other users.
+
+    `expires_at` is in ms since 1970. Raises Semantic if it is past or more than 7 days ahead.
+    """
+    if not 0 < expires_at - now_ms() <= setup_links.LONGEST_MS:
+        raise Semantic("expires: the link can be valid for at most 7 days from now.")
+    return _issue(tx, expires_at, by, first_only=False)
+
+
+def _issue(tx: Connection, expires_at: int, by: Author, *, first_only: bool) -> IssuedLink:
+    token = setup_links.issue(tx, ends_at=expires_at, first_only=first_only, issued_by=by.name)
+    return IssuedLink(f"{PATH}/{token}", expires_at)
+
+
+def check_link(hub: Hub, token: str) -> None:
+    """Raise NotFound if the link with this token has been used, has expired or never existed."""
+    with hub.database.reading() as db:
+        if setup_links.find(db, token) is None:
+            raise _no_link()
+
+
+def create_user(hub: Hub, token: str, email: str, password: str) -> NewSession:
+    """Create a console user, an owner, by the link with this token; start a session of the user.
+
+    The link no longer works then. Raises NotFound if the link does not work, Semantic if the email
+    or the password is invalid, and Conflict if another user has the email. After Semantic and
+    Conflict the link still works.
+    """
+    # First, because hashing a password takes half a second, which strangers must not cause.
+    check_link(hub, token)
+    return _create_user(hub, token, email, passwords.to_store(password))
+
+
+@in_transaction
+def _create_user(
+    hub: Hub, tx: Connection, token: str, email: str, stored_password: str
+) -> NewSession:
+    link = setup_links.use(tx, token)
+    if link is None:
+        raise _no_link()
+    user = users.create(tx, email, stored_password)
+    by = Author("user", user.email, user.user_id)
+    after = {"email": user.email, "role": user.role, "linkIssuedBy": link.issued_by}
+    audit.note(tx, by, "create", "user", user.user_id, after=after)
+    login = users.login_by_id(tx, user.user_id)
+    session = start_session(hub, tx, login) if login else None
+    assert session is not None, "the user was created in this transaction"
+    return session
+
+
+def _no_link() -> NotFound:
+    return NotFound(
+        "This link was used already, has expired, or was replaced by a newer link."
+        " `crmhub admin user link` prints a new one."
+    )

@@ -1,0 +1,246 @@
+"""Signing in to the console: password, second factor, and the sessions of users.
+
+A user with a second factor signs in in two steps. The first step, a password or a sign-in by OpenID
+Connect, gives a token that is valid for five minutes in the same browser. The second step takes
+this token and a code.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from crmhub import audit
+from crmhub.accounts.limits import RateStatus
+from crmhub.audit import Author
+from crmhub.database.connection import Connection
+from crmhub.database.drivers import Unwritable
+from crmhub.errors import Semantic, TooManyRequests, Unauthorized
+from crmhub.hub import Hub
+from crmhub.secrets import SealBroken, derive, new_secret, same, sign
+from crmhub.users import passwords, second_factors, user_links, user_sessions, users
+from crmhub.users.user_sessions import SignedIn
+from crmhub.users.users import Login
+
+_STEP_MS = 5 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Browser:
+    """The browser of a sign-in.
+
+    `address`: its IP address. `cookie`: the random value of its cookie before the sign-in. `device`
+    is called with a user's id and returns the device token that the browser sent for this user, or
+    "".
+    """
+
+    address: str
+    cookie: str = field(repr=False)
+    device: Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """A new session of the console: the user's id and the session's token.
+
+    `device` is a second token, by which later sign-ins of the user recognise the browser.
+    """
+
+    user_id: str
+    token: str = field(repr=False)
+    device: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CodeNeeded:
+    """The result of the first step for a user with a second factor.
+
+    `token` proves the first step to `enter_code`.
+    """
+
+    token: str = field(repr=False)
+
+
+def sign_in(hub: Hub, email: str, password: str, browser: Browser) -> NewSession | CodeNeeded:
+    """Sign a user in with email and password.
+
+    The result is a session, or CodeNeeded for a user with a second factor. Raises Unauthorized if
+    the email is unknown, the user is disabled or the password is wrong, with the same message and
+    after the same time in all cases; TooManyRequests if `Limits.sign_in` refuses the attempt;
+    Unavailable if too many passwords are being checked.
+    """
+    with hub.database.reading() as db:
+        login = users.login(db, email)
+    device = _known_device(hub, login, browser) if login else ""
+    _check(hub.limits.sign_in(browser.address, users.normal(email), device), device)
+    # Without a user, a password is checked all the same, which takes as long.
+    fits = passwords.fits(password, login.password or None if login else None)
+    result = first_step(hub, login, browser) if login and fits else None
+    if result is None:
+        raise Unauthorized("The email or the password is wrong.")
+    return result
+
+
+def check_password(hub: Hub, email: str, password: str, browser: Browser) -> None:
+    """Check the password of a signed-in user, who is about to change it.
+
+    Raises Semantic if it is wrong, and TooManyRequests and Unavailable as `sign_in` does.
+    """
+    with hub.database.reading() as db:
+        login = users.login(db, email)
+    device = _known_device(hub, login, browser) if login else ""
+    _check(hub.limits.sign_in(browser.address, users.normal(email), device), device)
+    if not passwords.fits(password, login.password or None if login else None):
+        raise Semantic("The present password is wrong.", field="present")
+
+
+def first_step(hub: Hub, login: Login, browser: Browser) -> NewSession | CodeNeeded | None:
+    """Return a session for a user whose identity is proved, or CodeNeeded.
+
+    The result is None if the user has been disabled, or has a new password, since the proof, or has
+    not joined yet.
+    """
+    if login.totp:
+        return CodeNeeded(_step_token(hub, login, browser, time.time_ns() // 1_000_000))
+    return hub.database.transact(lambda tx: start_session(hub, tx, login))
+
+
+def enter_code(hub: Hub, token: str, code: str, browser: Browser) -> NewSession:
+    """Sign a user in with a code of the second factor or a recovery code.
+
+    `token` is that of the first step. Raises Unauthorized if the first step is too long ago or was
+    made in another browser, or if the code is wrong or was used before; TooManyRequests if too many
+    codes were tried.
+    """
+    user_id, _, issued = token.rpartition(":")[0].partition(":")
+    with hub.database.reading() as db:
+        login = users.login_by_id(db, user_id)
+    age = time.time_ns() // 1_000_000 - (int(issued) if _is_time(issued) else 0)
+    if (
+        login is None
+        or not 0 <= age < _STEP_MS
+        or not same(token, _step_token(hub, login, browser, int(issued)))
+    ):
+        raise Unauthorized("Too much time has passed. Enter your password again.")
+    device = _known_device(hub, login, browser)
+    _check(hub.limits.second_factor(user_id, device), device)
+    session = hub.database.transact(lambda tx: _use_code(hub, tx, login, code))
+    if session is None:
+        message = "The code is wrong, or was used before. Wait for the next code."
+        raise Unauthorized(message, field="code")
+    return session
+
+
+def _use_code(hub: Hub, tx: Connection, login: Login, code: str) -> NewSession | None:
+    if not accept_code(hub, tx, login, code):
+        return None
+    return start_session(hub, tx, login)
+
+
+def accept_code(hub: Hub, tx: Connection, login: Login, code: str) -> bool:
+    """Return whether a code of a user's second factor is right; it is not accepted again.
+
+    The use of a recovery code is written to the audit log. Raises Unauthorized if the stored secret
+    cannot be decrypted.
+    """
+    before = second_factors.count_recovery_codes(tx, login.user_id)
+    try:
+        accepted = second_factors.accept(tx, hub.vault, login.user_id, login.totp, code)
+    except SealBroken as exc:
+        raise Unauthorized(
+            "Your second factor cannot be read. Use a recovery code, or ask an owner to reset it."
+        ) from exc
+    left = second_factors.count_recovery_codes(tx, login.user_id)
+    if left != before:
+        by = Author("user", login.email, login.user_id)
+        was, became = {"recoveryCodes": before}, {"recoveryCodes": left}
+        audit.note(tx, by, "change", "user", login.user_id, before=was, after=became)
+    return accepted
+
+
+def _is_time(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 16
+
+
+def _step_token(hub: Hub, login: Login, browser: Browser, issued_at: int) -> str:
+    """Return the token of a first step at the time `issued_at` (ms since 1970).
+
+    The token becomes invalid when the user's password or second factor changes.
+    """
+    key = derive(hub.settings.secret_key, "console second step")
+    signed = f"{login.user_id} {issued_at} {login.password} {login.totp} {browser.cookie}"
+    return f"{login.user_id}:{issued_at}:{sign(key, signed.encode()).hex()}"
+
+
+def _check(status: RateStatus, device: str) -> None:
+    if not status.allowed:
+        hint = "" if device else " A browser that you have signed in with before lets you in now."
+        raise TooManyRequests(
+            f"Too many attempts to sign in; try again in {status.retry_after} s.{hint}",
+            retry_after=status.retry_after,
+        )
+
+
+def start_session(hub: Hub, tx: Connection, login: Login) -> NewSession | None:
+    session = user_sessions.start_session(tx, login.user_id, login.password)
+    if session is None:
+        return None
+    return NewSession(login.user_id, session, _device_token(hub, login, new_secret()))
+
+
+def join_and_step(hub: Hub, login: Login, browser: Browser) -> NewSession | CodeNeeded | None:
+    """Do the first step for a user whose email a trusted provider has verified.
+
+    An invited user joins by this; their invitation link becomes invalid. The result is as of
+    `first_step`.
+    """
+    if login.invited_until is not None:
+        hub.database.transact(lambda tx: _join(tx, login))
+    return first_step(hub, login, browser)
+
+
+def _join(tx: Connection, login: Login) -> None:
+    if users.join(tx, login.user_id):
+        user_links.delete(tx, login.user_id)
+        by = Author("user", login.email, login.user_id)
+        before, after = {"joined": False}, {"joined": True}
+        audit.note(tx, by, "change", "user", login.user_id, before=before, after=after)
+
+
+def _known_device(hub: Hub, login: Login, browser: Browser) -> str:
+    """Return the browser's device token for a user, "" if the token is missing or invalid."""
+    token = browser.device(login.user_id)
+    known = same(token, _device_token(hub, login, token.partition(".")[0]))
+    return token if known else ""
+
+
+def _device_token(hub: Hub, login: Login, name: str) -> str:
+    """Return the device token of a user's browser, which has the random name `name`.
+
+    The token is a signature, so the database stores nothing. It becomes invalid when the user's
+    password hash changes.
+    """
+    key = derive(hub.settings.secret_key, "console device")
+    return f"{name}.{sign(key, f'{login.user_id} {login.password} {name}'.encode()).hex()}"
+
+
+def signed_in(hub: Hub, session: str) -> SignedIn | None:
+    """Return the user of a live session, and store that the session is in use.
+
+    `session` is the session's token. Returns None if the token is unknown, the session has ended or
+    the user is disabled.
+    """
+    with hub.database.reading() as db:
+        user = user_sessions.signed_in(db, session)
+    if user is not None and user.stale:
+        # Pages can be read even if nothing can be written.
+        with suppress(Unwritable):
+            hub.database.transact(lambda tx: user_sessions.note_seen(tx, session))
+    return user
+
+
+def sign_out(hub: Hub, session: str) -> None:
+    """End the session with this token; a session that has ended already is no error."""
+    hub.database.transact(lambda tx: user_sessions.end_session(tx, session))

@@ -1,0 +1,292 @@
+"""Accept an action: store it, or return the result of an equal action that was accepted earlier."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import sqlalchemy as sa
+
+from crmhub import metrics
+from crmhub.accounts.accounts import Account
+from crmhub.database.advisory_locks import hold
+from crmhub.database.connection import Connection, Database
+from crmhub.database.statements import Statement, one_of, param, params
+from crmhub.database.tables import action
+from crmhub.errors import Semantic
+from crmhub.identity.bindings import same_contact
+from crmhub.queue import action_events
+from crmhub.queue.models import Accepted, Entry, New, as_json, as_result, new_id
+from crmhub.queue.outages import Outage
+from crmhub.queue.schedule import IDENTITY_MS, KEY_MS, LONGEST_MS
+from crmhub.secrets import BASE36
+from crmhub.secrets import token as random_token
+
+# The answer to a repeated call whose action an operator has discarded.
+_DISCARDED = {
+    "error": "Conflict",
+    "message": "The operator discarded this call; use a new Idempotency-Key to send it again",
+}
+
+_a = action.c
+_any = action.alias("any_state").c
+_OF_ACCOUNT = _a.account_id == param("account_id")
+_UNFINISHED = one_of(_a.state, "running", "queued")
+_INSERT = Statement(
+    sa.insert(action).values(
+        params(
+            "account_id",
+            "id",
+            "connection_id",
+            "kind",
+            "person",
+            "hub_id",
+            "state",
+            "request",
+            "run_at",
+            "give_up_at",
+            "lease",
+            "doubt_since",
+            "identity",
+            "idempotency_key",
+            "author",
+            "created_at",
+        )
+        | {"tries": sa.literal_column("0"), "reason": sa.literal_column("''")}
+    )
+)
+_BEFORE = Statement(
+    sa.select(
+        sa.func.max(_a.created_at).label("last"),
+        sa.func.max(sa.case((one_of(_a.state, "queued"), _a.run_at))).label("waits_until"),
+        sa.select(sa.func.max(_any.created_at))
+        .where(_any.account_id == param("account_id"), _any.person == param("person"))
+        .scalar_subquery()
+        .label("said"),
+    ).where(_OF_ACCOUNT, _a.person == param("person"), _UNFINISHED)
+)
+_WITH_KEY = Statement(
+    sa.select(
+        _a.id, _a.hub_id, _a.kind, _a.request, _a.state, _a.result, _a.created_at, _a.versions
+    ).where(_OF_ACCOUNT, _a.idempotency_key == param("idempotency_key"))
+)
+_CLEAR_KEY = Statement(
+    sa.update(action).where(_OF_ACCOUNT, _a.id == param("id")).values(idempotency_key=sa.null())
+)
+_WITH_IDENTITY = Statement(
+    sa.select(_a.id, _a.hub_id, _a.result)
+    .where(
+        _OF_ACCOUNT,
+        _a.connection_id == param("connection_id"),
+        _a.identity == param("identity"),
+        _a.person == param("person"),
+        _a.idempotency_key.is_(None),
+        sa.or_(
+            _UNFINISHED,
+            # An action that ended after this time ended before the clock was set back.
+            sa.and_(
+                one_of(_a.state, "done"), _a.finished_at.between(param("since"), param("until"))
+            ),
+        ),
+        same_contact(action),
+    )
+    .order_by(_a.created_at.desc())
+    .limit(1)
+)
+
+
+class _Replayed(Exception):
+    """Raised to roll back a transaction: its Idempotency-Key belongs to an earlier action."""
+
+    def __init__(self, accepted: Accepted) -> None:
+        super().__init__()
+        self.accepted = accepted
+
+
+def accept(
+    database: Database,
+    account: Account,
+    prepare: Callable[[Connection], New],
+    *,
+    lease_s: float,
+    now: bool,
+    wait_s: float,
+    key: str,
+    key_ms: int = KEY_MS,
+) -> Accepted:
+    """Call `prepare` and store the action that it returns, in one transaction with its writes.
+
+    `prepare` gets this transaction. The parameters, the result and the errors are those of
+    `Journal.accept`.
+    """
+
+    def work(tx: Connection) -> Accepted:
+        moment = tx.now_ms()
+        new = prepare(tx)
+        request = as_json(new.request)
+        earlier = None
+        if key:
+            # A call with a new key is a new action, even if it equals an earlier one.
+            earlier = _with_key(
+                tx, account, new, key, since=moment - key_ms, keep_refusals=key_ms == KEY_MS
+            )
+        elif new.identity:
+            earlier = _with_identity(tx, account, new, moment)
+        if earlier is not None:
+            if earlier.replayed:
+                # `prepare` ran in the first call already; repeating its writes could undo later
+                # ones.
+                raise _Replayed(earlier)
+            return earlier
+        last, waits_until, said = _before(tx, account, new)
+        if last is not None:
+            # An earlier action may have been accepted while this call waited for the lock.
+            moment = tx.now_ms()
+        outage = Outage(tx, account.id, account.connection.id)
+        free, behind = now and last is None, False
+        if free:
+            # No probe for a call that somebody waits for: only the worker probes the CRM.
+            free, _ = outage.may_call(moment, probe=False)
+        elif now and (waits_until or 0) <= moment:
+            behind = not outage.lasts()
+        if new.fault is not None and not free:
+            raise new.fault
+        # Keeps the order of acceptance even if the clock was set back in between.
+        created_at = max(moment, said + 1)
+        row: dict[str, Any] = {
+            "account_id": account.id,
+            "id": new_id(created_at),
+            "connection_id": account.connection.id,
+            "kind": new.kind,
+            "person": new.person,
+            "hub_id": new.hub_id,
+            "state": "running" if free else "queued",
+            "request": request,
+            "run_at": moment + int((lease_s if free else wait_s) * 1000),
+            "give_up_at": moment + LONGEST_MS,
+            "lease": random_token(96, BASE36) if free else None,
+            # A claim treats a `doubt_since` of its own moment as no doubt, so use an earlier time.
+            "doubt_since": moment - 1 if free else None,
+            "identity": new.identity or None,
+            "idempotency_key": key or None,
+            "author": new.author or None,
+            "created_at": created_at,
+        }
+        tx.run(_INSERT, row)
+        action_events.note_accepted(tx, account, new, row["id"], created_at)
+        database.after_commit(partial(metrics.accepted, new.kind))
+        if free:
+            entry = Entry(
+                account_id=account.id,
+                id=row["id"],
+                connection_id=account.connection.id,
+                kind=new.kind,
+                person=new.person,
+                hub_id=new.hub_id,
+                request=new.request,
+                tries=0,
+                lease=row["lease"],
+                doubt_since=0,
+                created_at=created_at,
+                give_up_at=row["give_up_at"],
+            )
+            return Accepted(entry.id, new.hub_id, entry)
+        if not wait_s:
+            tx.notify_workers()
+        return Accepted(row["id"], new.hub_id, behind=behind)
+
+    try:
+        return database.transact(work)
+    except _Replayed as again:
+        return again.accepted
+
+
+def _before(tx: Connection, account: Account, new: New) -> tuple[int | None, int | None, int]:
+    """Return three times of the earlier actions of a new action's person (ms since 1970).
+
+    A person is the group of bindings that the hub takes for one human being; its actions run in
+    order. The first time is when the latest unfinished action was accepted. The second is when the
+    last queued action is due. The third is when the latest action in any state was accepted.
+    Without such an action, the first two are None and the third is 0.
+    """
+    if new.first:
+        return None, None, 0
+    # Without this lock, two actions of one person at once would not see each other.
+    hold(tx, account.id, "person", new.person)
+    row = tx.row(_BEFORE, {"account_id": account.id, "person": new.person})
+    return row.last, row.waits_until, row.said or 0
+
+
+def _with_key(
+    tx: Connection, account: Account, new: New, key: str, *, since: int, keep_refusals: bool
+) -> Accepted | None:
+    """Return the action that was accepted with this Idempotency-Key since a time, or None.
+
+    `new`: the action of the present call. `since`: the time in ms since 1970. Without
+    `keep_refusals`, an action that was refused is not returned. Raises Semantic if the earlier
+    action differs from `new`.
+    """
+    hold(tx, account.id, "idempotency key", key)
+    row = tx.row(_WITH_KEY, {"account_id": account.id, "idempotency_key": key})
+    if row is None:
+        return None
+    # An action dropped by a change of the CRM has no answer to repeat.
+    dropped = row.state == "refused" and (row.result is None or not keep_refusals)
+    if dropped or row.created_at < since:
+        tx.run(_CLEAR_KEY, {"account_id": account.id, "id": row.id})
+        return None
+    accepted = (row.kind, _said(_as_accepted(row.request, row.versions)))
+    if accepted != (new.kind, _said(new.request)):
+        raise Semantic("Idempotency-Key: it was used for another call; use a new key for each")
+    return Accepted(
+        row.id,
+        row.hub_id,
+        earlier=_DISCARDED if row.state == "discarded" else as_result(row.result),
+        refused=row.state in ("refused", "discarded"),
+        replayed=True,
+        stopped=row.state in ("dead", "parked"),
+    )
+
+
+def _with_identity(tx: Connection, account: Account, new: New, moment: int) -> Accepted | None:
+    """Return an earlier action that equals `new` and is unfinished or succeeded in the last minute.
+
+    `moment`: the present in ms since 1970. Return None if there is no such action.
+    """
+    hold(tx, account.id, "identity", new.person, new.identity)
+    row = tx.row(
+        _WITH_IDENTITY,
+        {
+            "account_id": account.id,
+            "connection_id": account.connection.id,
+            "identity": new.identity,
+            "person": new.person,
+            "hub_id": new.hub_id,
+            "since": moment - IDENTITY_MS,
+            "until": moment + IDENTITY_MS,
+        },
+    )
+    if row is None:
+        return None
+    earlier = as_result(row.result)
+    unchanged = {**earlier, "status": "unchanged"} if earlier is not None else None
+    return Accepted(row.id, row.hub_id, earlier=unchanged)
+
+
+def _said(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the part of an action's request that its caller sent, without the hub's additions."""
+    return {name: value for name, value in request.items() if name != "before"}
+
+
+def _as_accepted(request: str, versions: str | None) -> Mapping[str, Any]:
+    """Return an action's request as it was accepted, before any correction by an operator.
+
+    `request`: the present request, as JSON text. `versions`: the requests before each correction,
+    as JSON text; None if the request was never corrected.
+    """
+    kept: Mapping[str, Any] = (
+        json.loads(versions)[0]["request"] if versions else json.loads(request)
+    )
+    return kept

@@ -1,0 +1,191 @@
+"""Keep the rate limits of CRMs: how many calls a CRM allows in a time, over all processes.
+
+A call reserves its time in the budget of its connection (`budget_stores`) and sleeps until then.
+A call under a limit of tokens or credits reserves as many as it costs.
+Calls with a waiting caller may reserve a time in the future. Calls from the queue are made only if
+they are due now, and leave a quarter of the burst (the calls allowed at once) to calls with a
+waiting caller.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from weakref import WeakValueDictionary
+
+from crmhub.adapter import Throttled
+from crmhub.database.connection import Database
+from crmhub.errors import Unavailable
+from crmhub.queue.budget_stores import (
+    LARGEST_COST,
+    LONGEST_PAUSE_MS,
+    LONGEST_WAIT_MS,
+    DatabaseBudgets,
+    Key,
+    Limit,
+    RedisBudgets,
+    Turn,
+)
+
+# After a sleep of at least this many ms, a call checks whether the CRM asked for a pause.
+_LOOK_AGAIN_MS = 50.0
+_COME_BACK = 1.0
+# The share of the burst that queued calls may use, and the share for other calls.
+_QUEUED, _ALL = 0.75, 1.0
+
+
+class Budgets:
+    """The call budgets of all connections; a process has one object for all its threads.
+
+    A budget says how many calls to the CRM its rate limit still allows. Budgets are stored in Redis
+    if it is configured, and in the database while Redis is unavailable.
+    """
+
+    def __init__(self, database: Database, redis_url: str | None = None) -> None:
+        self._store = RedisBudgets(database, redis_url) if redis_url else DatabaseBudgets(database)
+        self._lanes: WeakValueDictionary[Key, _Lane] = WeakValueDictionary()
+        self._lock = threading.Lock()
+
+    def of(
+        self,
+        account_id: int,
+        connection_id: int,
+        lane: str,
+        *,
+        calls: int,
+        seconds: float,
+        patience: Callable[[], float],
+        queued: Callable[[], bool],
+    ) -> LaneBudget:
+        """Return the budget of one lane (a separate rate limit of the CRM) of a connection.
+
+        The budget allows `calls` calls in any `seconds` seconds until the CRM reports another
+        limit. If an operator changes `calls` or `seconds`, a new budget begins. `patience`: a
+        function that returns how many seconds the current call may wait until it is due. `queued`:
+        a function that returns whether the current call comes from the queue, without a waiting
+        caller. Raises ValueError for less than one call.
+        """
+        start = Limit.of(calls, seconds)
+        key = Key(account_id, connection_id, f"{lane} {calls}/{seconds:g}", start)
+        with self._lock:
+            shared = self._lanes.get(key)
+            if shared is None:
+                shared = self._lanes[key] = _Lane(lane)
+        return LaneBudget(self._store, key, shared, patience, queued)
+
+    def close(self) -> None:
+        """Close the connections to Redis."""
+        self._store.close()
+
+
+class _Lane:
+    """The state of one lane (a rate limit of a CRM) that the threads of this process share."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.queue = threading.Lock()
+        self.limit: Limit | None = None
+
+
+class LaneBudget:
+    """The call budget of one lane (a rate limit of a CRM), as the CRM's adapter uses it."""
+
+    def __init__(
+        self,
+        store: DatabaseBudgets,
+        key: Key,
+        lane: _Lane,
+        patience: Callable[[], float],
+        queued: Callable[[], bool],
+    ) -> None:
+        self._store = store
+        self._key = key
+        self._lane = lane
+        self._patience = patience
+        self._queued = queued
+
+    def take(self, cost: int = 1) -> None:
+        """Reserve one call to the CRM, and wait until it is due.
+
+        If the limit counts tokens or credits, the call takes `cost` of them, from 1 to 100. Raises
+        Throttled if the call would not be due within the time that it may wait. Raises Unavailable
+        if the database is unavailable, and ValueError for another cost.
+        """
+        if not 1 <= cost <= LARGEST_COST:
+            raise ValueError(f"a call costs 1 to {LARGEST_COST}, and not {cost}")
+        until = time.monotonic() + min(self._patience(), LONGEST_WAIT_MS / 1000)
+        if not self._queued():
+            self._take_ahead(until, cost)
+            return
+        # One thread per process polls for the next free turn; the others wait for it.
+        if not self._lane.queue.acquire(timeout=max(0.0, until - time.monotonic())):
+            raise self._throttled(_COME_BACK)
+        try:
+            self._take_free(until, cost)
+        finally:
+            self._lane.queue.release()
+
+    def follow(self, calls: int, seconds: float) -> None:
+        """Store the rate limit that the CRM reported: `calls` calls in any `seconds` seconds.
+
+        A limit that is stored already is not written again. A report of less than one call or an
+        invalid time is ignored.
+        """
+        if calls < 1 or not 0 < seconds < math.inf:
+            return
+        limit = Limit.of(calls, seconds)
+        if limit != self._lane.limit:
+            # The CRM has answered the call, so this write may fail; the next answer repeats it.
+            with suppress(Unavailable):
+                self._store.set_limit(self._key, limit)
+                self._lane.limit = limit
+
+    def pause(self, seconds: float) -> None:
+        """Allow no call for `seconds` seconds, at most for a day.
+
+        Called after the CRM's rate limit refused a call.
+        """
+        if seconds > 0:
+            self._store.pause(self._key, min(seconds * 1000.0, LONGEST_PAUSE_MS))
+
+    def _take_ahead(self, until: float, cost: int) -> None:
+        while True:
+            turn = self._reserve(max(0.0, until - time.monotonic()) * 1000, _ALL, cost)
+            if not turn.granted:
+                raise self._throttled(turn.wait / 1000)
+            if turn.wait <= 0:
+                return
+            time.sleep(turn.wait / 1000)
+            if turn.wait < _LOOK_AGAIN_MS:
+                return
+            rest = self._store.paused(self._key)
+            if rest < _LOOK_AGAIN_MS:
+                # Not a new pause: SQLite rounds its clock, so the old pause may seem to last
+                # longer.
+                time.sleep(max(0.0, rest) / 1000)
+                return
+
+    def _take_free(self, until: float, cost: int) -> None:
+        while not (turn := self._reserve(0.0, _QUEUED, cost)).granted:
+            # The random part lets processes that wait for the same moment take turns.
+            wait = (turn.wait + random.uniform(0.1, 0.2) * min(turn.limit.step, 10.0)) / 1000
+            if time.monotonic() + wait > until:
+                raise self._throttled(turn.wait / 1000)
+            time.sleep(wait)
+
+    def _reserve(self, patience: float, share: float, cost: int) -> Turn:
+        turn = self._store.reserve(self._key, patience, share, cost)
+        self._lane.limit = turn.limit
+        return turn
+
+    def _throttled(self, seconds: float) -> Throttled:
+        return Throttled(
+            f"The calls this CRM allows ({self._lane.name}) are used up for now;"
+            f" the next is free in {seconds:.1f} s.",
+            retry_after=seconds,
+            scope=self._lane.name,
+        )

@@ -1,0 +1,298 @@
+"""Claim due actions with a lease, and find the connections that have due actions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from crmhub.accounts.accounts import account_ids
+from crmhub.database.connection import Connection, Database
+from crmhub.database.statements import Statement, one_of, param, params
+from crmhub.database.tables import action, connection, outage
+from crmhub.queue.models import Due, Entry
+from crmhub.queue.outages import Outage
+from crmhub.queue.schedule import GRACE_MS
+from crmhub.secrets import BASE36
+from crmhub.secrets import token as random_token
+
+_a = action.c
+_OF_ACCOUNT = _a.account_id == param("account_id")
+
+
+@cache
+def _claim(narrowed: str) -> Statement:
+    """Return the statement that claims due actions of a connection for one process.
+
+    `narrowed`: which actions: "only" (the action in the parameter `id`), "of_kind" (those of the
+    kind in the parameter `kind`), "of_other_kinds" (those of other kinds than `kind`), or "" for
+    all.
+    """
+    due, first, other = (action.alias(name) for name in ("a", "e", "r"))
+    only_queued = sa.and_(due.c.id == param("id"), one_of(due.c.state, "queued"))
+    conditions = {
+        "": sa.true(),
+        "of_kind": due.c.kind == param("kind"),
+        "of_other_kinds": due.c.kind != param("kind"),
+        # Not `running`: only the worker takes over expired leases, since it detects clock jumps.
+        "only": only_queued,
+    }
+    # A subquery per row: as a join, it could read all due actions for each row while the planner
+    # has no statistics.
+    first_of_person = (
+        sa.select(first.c.id)
+        .where(
+            first.c.account_id == param("account_id"),
+            first.c.person == due.c.person,
+            one_of(first.c.state, "running", "queued"),
+        )
+        .order_by(first.c.id)
+        .limit(1)
+        .scalar_subquery()
+    )
+    # A retried action may be older than an action in progress.
+    in_progress = sa.exists(
+        sa.select(sa.literal_column("1")).where(
+            other.c.account_id == param("account_id"),
+            other.c.person == due.c.person,
+            one_of(other.c.state, "running"),
+            other.c.run_at > param("now"),
+        )
+    )
+    # A CTE, since PostgreSQL might run a subquery of the update, with its locks, repeatedly.
+    taken = (
+        sa.select(due.c.id)
+        .where(
+            due.c.account_id == param("account_id"),
+            due.c.connection_id == param("connection_id"),
+            one_of(due.c.state, "running", "queued"),
+            due.c.run_at <= param("now"),
+            conditions[narrowed],
+            due.c.id == first_of_person,
+            sa.not_(in_progress),
+        )
+        .order_by(due.c.run_at)
+        .limit(param("limit"))
+        .with_for_update(skip_locked=True)
+        .cte("due")
+    )
+    return Statement(
+        sa.update(action)
+        .where(_OF_ACCOUNT, _a.id.in_(sa.select(taken.c.id)))
+        .values(
+            state=sa.literal_column("'running'"),
+            lease=param("lease"),
+            run_at=param("run_at"),
+            doubt_since=sa.func.coalesce(_a.doubt_since, param("now")),
+            # A process that died may have written to the CRM until its lease expired.
+            written_at=sa.case((one_of(_a.state, "running"), _a.run_at), else_=_a.written_at),
+        )
+        .returning(
+            _a.id,
+            _a.kind,
+            _a.person,
+            _a.hub_id,
+            _a.request,
+            _a.tries,
+            _a.doubt_since,
+            _a.created_at,
+            _a.give_up_at,
+            _a.corrected,
+            _a.written_at,
+        )
+    )
+
+
+# The key is whether the doubt of an earlier attempt stays.
+_RELEASE = {
+    in_doubt: Statement(
+        sa.update(action)
+        .where(_OF_ACCOUNT, _a.id == param("id"), _a.lease == param("lease"))
+        .values(
+            state=sa.literal_column("'queued'"),
+            run_at=param("run_at"),
+            lease=sa.null(),
+            doubt_since=_a.doubt_since if in_doubt else sa.null(),
+        )
+    )
+    for in_doubt in (False, True)
+}
+_SPARE = Statement(
+    sa.update(action)
+    .where(
+        _OF_ACCOUNT,
+        # The condition of an index, which SQLite does not conclude from the next one.
+        one_of(_a.state, "running", "queued"),
+        one_of(_a.state, "running"),
+        _a.run_at <= param("now"),
+    )
+    .values(params("run_at"))
+)
+
+
+def _due_of_all_accounts() -> Statement:
+    """Return the statement that finds, for each connection, when its next action is due.
+
+    The statement reads an index once per connection, so that its cost does not grow with the number
+    of queued actions. A recursive statement over the busy accounts alone would cost less where most
+    of 10,000 accounts are idle (5 instead of 8 to 20 ms). But a database that distributes the
+    tables rejects it.
+    """
+    of_connection = sa.and_(
+        _a.account_id == connection.c.account_id,
+        _a.connection_id == connection.c.id,
+        one_of(_a.state, "running", "queued"),
+    )
+    first = sa.select(sa.func.min(_a.run_at)).where(of_connection)
+    waiting = sa.select(
+        connection.c.account_id,
+        connection.c.id,
+        first.scalar_subquery().label("first"),
+        first.where(_a.run_at > param("now")).scalar_subquery().label("following"),
+    ).subquery("waiting")
+    here = sa.and_(
+        outage.c.account_id == waiting.c.account_id, outage.c.connection_id == waiting.c.id
+    )
+    return Statement(
+        sa.select(
+            waiting.c.account_id,
+            waiting.c.id,
+            waiting.c.first,
+            waiting.c.following,
+            sa.func.coalesce(outage.c.until, sa.literal_column("0")).label("until"),
+        )
+        .select_from(waiting.outerjoin(outage, here))
+        .where(waiting.c.first.is_not(None))
+    )
+
+
+_DUE_OF_ALL_ACCOUNTS = _due_of_all_accounts()
+
+
+def claim(
+    database: Database,
+    account_id: int,
+    connection_id: int,
+    *,
+    most: int,
+    lease_s: float,
+    kinds: tuple[str, bool] | None,
+    only: str,
+) -> list[Entry]:
+    """Claim up to `most` due actions of a connection with leases of `lease_s` seconds.
+
+    The parameters and the result are those of `Journal.claim`.
+    """
+    kind, is_kind = kinds or ("", False)
+    narrowed = "only" if only else ""
+    if kinds:
+        narrowed = "of_kind" if is_kind else "of_other_kinds"
+
+    def work(tx: Connection) -> list[Entry]:
+        moment = tx.now_ms()
+        outage = Outage(tx, account_id, connection_id)
+        free, probing = outage.may_call(moment, probe=not only)
+        if not free:
+            return []
+        token = random_token(96, BASE36)
+        rows = tx.rows(
+            _claim(narrowed),
+            {
+                "account_id": account_id,
+                "connection_id": connection_id,
+                "now": moment,
+                "run_at": moment + int(lease_s * 1000),
+                "lease": token,
+                "limit": 1 if probing else most,
+                "kind": kind,
+                "id": only,
+            },
+        )
+        if probing and not rows:
+            # No action could be claimed, so no probe takes place: allow the next one at once.
+            outage.probe_again(moment)
+        return [_entry(account_id, connection_id, row, token, moment, probing) for row in rows]
+
+    return sorted(database.transact(work), key=lambda one: one.created_at)
+
+
+def _entry(
+    account_id: int, connection_id: int, row: Any, token: str, moment: int, probing: bool
+) -> Entry:
+    # This claim itself set a doubt of this moment; there was none before.
+    none_before = row.doubt_since == moment and row.written_at is None
+    doubt_since = 0 if none_before else row.doubt_since
+    return Entry(
+        account_id=account_id,
+        id=row.id,
+        connection_id=connection_id,
+        kind=row.kind,
+        person=row.person,
+        hub_id=row.hub_id,
+        request=json.loads(row.request),
+        tries=row.tries,
+        lease=token,
+        doubt_since=doubt_since,
+        created_at=row.created_at,
+        give_up_at=row.give_up_at,
+        probing=probing,
+        corrected=json.loads(row.corrected or "{}"),
+        # Rows of versions before this column have only the doubt. Times in the future (from a
+        # restored backup) mean that a write may have been sent until now.
+        written_at=min(row.written_at or doubt_since, moment),
+    )
+
+
+def release(database: Database, entries: Sequence[Entry]) -> None:
+    """Put claimed actions that were not attempted back into the queue, and release their leases."""
+
+    def work(tx: Connection) -> None:
+        moment = tx.now_ms()
+        for entry in entries:
+            held = {"account_id": entry.account_id, "id": entry.id, "lease": entry.lease}
+            tx.run(_RELEASE[bool(entry.doubt_since)], held | {"run_at": moment})
+
+    database.transact(work)
+    database.notify_workers()
+
+
+def spare(database: Database) -> None:
+    """Extend all expired leases of actions by 2 s.
+
+    Thus the processes that hold the leases can still record outcomes after the database took no
+    writes for a while.
+    """
+
+    with database.reading() as reading:
+        ids = account_ids(reading)
+
+    def extend(tx: Connection) -> None:
+        moment = tx.now_ms()
+        for account_id in ids:
+            times = {"account_id": account_id, "now": moment, "run_at": moment + GRACE_MS}
+            tx.run(_SPARE, times)
+
+    database.transact(extend)
+
+
+def due(database: Database) -> Due:
+    """Return the connections that have due actions, and when the next further action is due."""
+    with database.reading() as reading:
+        moment = reading.now_ms()
+        rows = reading.rows(_DUE_OF_ALL_ACCOUNTS, {"now": moment})
+    now, later = [], []
+    for account_id, connection_id, first, following, until in rows:
+        if first > moment or until > moment:
+            later.append(max(first, until))
+            continue
+        now.append((first, account_id, connection_id))
+        if following is not None:
+            later.append(following)
+    # The connection whose action has waited longest comes first.
+    soonest = min(later, default=None)
+    return Due(
+        [(one[1], one[2]) for one in sorted(now)], soonest and max(0, soonest - moment), moment
+    )

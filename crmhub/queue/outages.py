@@ -1,0 +1,125 @@
+"""Outages (table `outage`): all actions of a connection wait while its CRM is unavailable.
+
+The actions also wait during a pause that the CRM asked for. Only the worker probes whether the CRM
+is available again: it attempts one action at a time, after ever longer waits.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from crmhub.database.connection import Connection
+from crmhub.database.statements import Insert, Statement, param, params
+from crmhub.database.tables import outage
+from crmhub.queue.models import Outcome, shown
+
+_FIRST_MS, _LONGEST_MS = 2_000, 60_000
+_PROBE_MS = 5_000
+# Outcomes that require the operator to fix the account's connection.
+_CREDENTIALS = ("BadConfig", "Denied", "LacksRight")
+
+_o = outage.c
+_HERE = sa.and_(_o.account_id == param("account_id"), _o.connection_id == param("connection_id"))
+_FIND = Statement(sa.select(_o.until, _o.failures, _o.reason).where(_HERE))
+_FIND_AND_LOCK = Statement(sa.select(_o.failures, _o.until).where(_HERE).with_for_update())
+_DELETE_ENDED = Statement(sa.delete(outage).where(_HERE, _o.until <= param("now")))
+_DELETE = Statement(sa.delete(outage).where(_HERE))
+_PROBE = Statement(
+    sa.update(outage).where(_HERE, _o.until == param("until")).values(until=param("later"))
+)
+_PROBE_AGAIN = Statement(sa.update(outage).where(_HERE).values(params("until")))
+
+
+def _build_note(insert: Insert) -> sa.Insert:
+    key, values = ("account_id", "connection_id"), ("until", "failures", "reason", "cause")
+    statement = insert(outage).values(params(*key, "since", *values))
+    changed = {name: statement.excluded[name] for name in values}
+    upsert: sa.Insert = statement.on_conflict_do_update(index_elements=key, set_=changed)
+    return upsert
+
+
+_NOTE = Statement(_build_note)
+
+
+def cause_of(outcome: Outcome) -> str:
+    """Return the cause of an outage: "credentials" if the operator must fix them, else "away"."""
+    return "credentials" if outcome.word in _CREDENTIALS else "away"
+
+
+class Outage:
+    """The outage or pause of one connection to a CRM, read and changed in one transaction."""
+
+    def __init__(self, tx: Connection, account_id: int, connection_id: int) -> None:
+        self._tx = tx
+        self._of = {"account_id": account_id, "connection_id": connection_id}
+
+    def may_call(self, moment: int, *, probe: bool) -> tuple[bool, bool]:
+        """Return (whether the CRM may be called now, whether this call is a probe of the CRM).
+
+        A probe tests whether an unavailable CRM answers again. `moment`: the present in ms since
+        1970. `probe`: whether the caller may make a probe; only one caller at a time gets it.
+        During an outage, callers without `probe` must wait until a probe has succeeded.
+        """
+        row = self._tx.row(_FIND, self._of)
+        if row is None:
+            return True, False
+        if row.until > moment:
+            return False, False
+        if not row.failures:
+            self._tx.run(_DELETE_ENDED, self._of | {"now": moment})
+            return True, False
+        if not probe:
+            return False, False
+        # The process that sets the next time may probe; the others wait for its result.
+        mine = self._tx.run(_PROBE, self._of | {"later": moment + _PROBE_MS, "until": row.until})
+        return bool(mine), True
+
+    def probe_again(self, moment: int) -> None:
+        """Allow the next probe of the unavailable CRM at `moment` (ms since 1970).
+
+        Called when the last probe could not reach the CRM at all.
+        """
+        self._tx.run(_PROBE_AGAIN, self._of | {"until": moment})
+
+    def lasts(self) -> bool:
+        """Return whether the connection has an outage or pause that was not ended yet."""
+        return self._tx.row(_FIND, self._of) is not None
+
+    def reason(self) -> str:
+        """Return why the circuit breaker of the connection is open, "" if it is closed."""
+        row = self._tx.row(_FIND, self._of)
+        if row is None or not row.failures or row.until <= self._tx.now_ms():
+            return ""
+        reason: str = row.reason
+        return reason
+
+    def note(self, outcome: Outcome, moment: int, *, probing: bool) -> bool:
+        """Store that the connection must wait, because the attempt with this outcome failed.
+
+        The wait is the time that the CRM asked for. For an unavailable CRM, it is at least a time
+        that doubles with each failure, from 2 to 60 s. `moment`: the present in ms since 1970.
+        `probing`: whether the attempt was a probe of the CRM. Returns whether this has opened the
+        circuit breaker, which was closed before.
+        """
+        row = self._tx.row(_FIND_AND_LOCK, self._of)
+        failures, until = (row.failures, row.until) if row else (0, 0)
+        # Parallel calls that fail together count as one failure.
+        if outcome.away and (probing or not failures or until <= moment):
+            failures += 1
+            until = moment + min(_FIRST_MS * 2 ** min(failures - 1, 10), _LONGEST_MS)
+        self._tx.run(
+            _NOTE,
+            self._of
+            | {
+                "since": moment,
+                "until": max(until, moment + int(outcome.wait_s * 1000)),
+                "failures": failures,
+                "reason": shown(outcome.away or outcome.message),
+                "cause": cause_of(outcome),
+            },
+        )
+        return failures > 0 and not (row and row.failures)
+
+    def end(self) -> None:
+        """Delete the outage of the connection, since its CRM has answered."""
+        self._tx.run(_DELETE, self._of)

@@ -1,0 +1,269 @@
+"""Record the outcome of an attempt; then queue or block other actions of the same contact."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import sqlalchemy as sa
+
+from crmhub import metrics
+from crmhub.accounts.accounts import Account
+from crmhub.adapter.calls import to_stored
+from crmhub.database.connection import Connection, Database
+from crmhub.database.statements import Statement, one_of, param, params
+from crmhub.database.tables import action, action_try, binding
+from crmhub.identity.bindings import same_contact
+from crmhub.queue import action_events
+from crmhub.queue.models import UNFINISHED, Entry, Outcome, State, as_json, shown
+from crmhub.queue.outages import Outage, cause_of
+from crmhub.queue.schedule import DELAYS_S, LONGEST_MS
+
+_JITTER = 0.2
+# Outcomes of attempts that did not call the CRM.
+_UNASKED = ("Behind", "NotYet", "LimitExceeded", "TooManyRequests")
+
+_a, _b = action.c, binding.c
+_IS_ACTION = sa.and_(_a.account_id == param("account_id"), _a.id == param("id"))
+_IS_BINDING = sa.and_(
+    _b.account_id == param("account_id"),
+    _b.connection_id == param("connection_id"),
+    _b.hub_id == param("hub_id"),
+)
+# The key is whether an earlier attempt left a doubt: then `doubt_since` stays, since it may have
+# been corrected in the meantime.
+_RECORD = {
+    in_doubt: Statement(
+        sa.update(action)
+        .where(_IS_ACTION, _a.lease == param("lease"))
+        .values(
+            **params("state", "run_at", "tries", "written_at", "reason", "result"),
+            **params("finished_at", "behind"),
+            lease=sa.null(),
+            doubt_since=_a.doubt_since if in_doubt else param("doubt_since"),
+            mapped=sa.func.coalesce(param("mapped"), _a.mapped),
+        )
+    )
+    for in_doubt in (False, True)
+}
+_GIVEN = (
+    "account_id",
+    "action_id",
+    "began_at",
+    "ms",
+    "outcome",
+    "message",
+    "correlation_id",
+    "calls",
+)
+# INSERT FROM SELECT, since a database that distributes the table rejects a subquery in VALUES.
+_RECORD_ATTEMPT = Statement(
+    sa.insert(action_try).from_select(
+        [*_GIVEN, "number"],
+        sa.select(*map(param, _GIVEN), sa.func.count() + sa.literal_column("1"))
+        .select_from(action_try)
+        .where(
+            action_try.c.account_id == param("account_id"),
+            action_try.c.action_id == param("action_id"),
+        ),
+    )
+)
+_LOCK = Statement(sa.select(_a.state).where(_IS_ACTION).with_for_update())
+_LOCK_BINDING = Statement(sa.select(_b.crm_id).where(_IS_BINDING).with_for_update())
+_UNBLOCK = Statement(
+    sa.update(action)
+    .where(
+        _a.account_id == param("account_id"),
+        _a.connection_id == param("connection_id"),
+        one_of(_a.state, "parked"),
+        # The lead may have merged two persons, so read the person now.
+        _a.person == sa.select(_b.person).where(_IS_BINDING).scalar_subquery(),
+        same_contact(action),
+    )
+    .values(
+        **params("run_at", "give_up_at"),
+        queued_at=param("run_at"),
+        state=sa.literal_column("'queued'"),
+        tries=sa.literal_column("0"),
+        finished_at=sa.null(),
+        behind=sa.null(),
+        reason=sa.literal_column("''"),
+    )
+)
+
+
+def finish(
+    tx: Connection,
+    database: Database,
+    moment: int,
+    entry: Entry,
+    outcome: Outcome,
+    extra_writes: Callable[[Connection], None],
+    account: Account | None = None,
+) -> bool:
+    """Record the outcome of an attempt in the transaction `tx`, and run `extra_writes` in it.
+
+    `entry`: the attempted action. `moment`: the start of the transaction in ms since 1970.
+    `account`: the action's account, for the events of its subscriptions; None stores no events.
+    Return True, or False without any write if another process has taken over the action, because
+    its lease had expired.
+    """
+    if outcome.state == "parked" and not _is_blocked(tx, entry, outcome.behind):
+        # The lead was retried or discarded meanwhile, so nothing would queue this action again.
+        outcome = replace(outcome, state="queued", behind="", wait_s=DELAYS_S[0])
+    state, run_at, tries = _next(entry, outcome, moment)
+    if not _record(tx, entry, outcome, moment, state, run_at, tries):
+        return False
+    if state not in (*UNFINISHED, "parked"):
+        database.after_commit(partial(metrics.ended, entry.kind, state))
+    extra_writes(tx)
+    if state == "done" and entry.kind == "createLead" and unblock(tx, entry, moment):
+        tx.notify_workers()
+    if account is not None:
+        action_events.note_finished(tx, account, entry, outcome, state, moment)
+    _note_outage(tx, account, entry, outcome, moment)
+    return True
+
+
+def _record(
+    tx: Connection,
+    entry: Entry,
+    outcome: Outcome,
+    moment: int,
+    state: State,
+    run_at: int,
+    tries: int,
+) -> bool:
+    """Store the new state of an action, and its attempt.
+
+    `run_at`: when a queued action is due (ms since 1970). `tries`: the number of attempts that
+    count for the retry schedule. Return False without any write if another process has taken over
+    the action.
+    """
+    ended = moment
+    if outcome.ended:
+        ended -= round((time.monotonic() - outcome.ended) * 1000)
+    began = ended - outcome.ms
+    # The doubt stays until the action is done: an attempt that could not look does not end it.
+    held = tx.run(
+        _RECORD[bool(entry.doubt_since)],
+        {
+            "account_id": entry.account_id,
+            "id": entry.id,
+            "lease": entry.lease,
+            "state": state,
+            "run_at": run_at,
+            "tries": tries,
+            "doubt_since": began if outcome.doubt else None,
+            "written_at": ended if outcome.doubt else entry.written_at or None,
+            "reason": shown(outcome.message),
+            "result": None if outcome.result is None else json.dumps(outcome.result),
+            "finished_at": None if state in UNFINISHED else moment,
+            "behind": outcome.behind or None,
+            "mapped": None if outcome.mapped is None else as_json(outcome.mapped),
+        },
+    )
+    if not held:
+        return False
+    tx.run(
+        _RECORD_ATTEMPT,
+        {
+            "account_id": entry.account_id,
+            "action_id": entry.id,
+            "began_at": began,
+            "ms": outcome.ms,
+            "outcome": outcome.word,
+            "message": shown(outcome.message),
+            "correlation_id": shown(outcome.correlation_id),
+            "calls": json.dumps(to_stored(outcome.calls)) if outcome.calls else None,
+        },
+    )
+    return True
+
+
+def _note_outage(
+    tx: Connection, account: Account | None, entry: Entry, outcome: Outcome, moment: int
+) -> None:
+    """Open, extend or close the circuit breaker of the action's connection, by the outcome."""
+    outage = Outage(tx, entry.account_id, entry.connection_id)
+    if outcome.away or outcome.throttled:
+        if outage.note(outcome, moment, probing=entry.probing) and account is not None:
+            note_failing(tx, account, entry.connection_id, outcome, moment)
+    elif entry.probing and outcome.word in _UNASKED:
+        outage.probe_again(moment)
+    elif entry.probing:
+        outage.end()
+        if account is not None:
+            action_events.note_recovered(tx, account, entry.connection_id, moment)
+        tx.notify_workers()
+
+
+def note_failing(
+    tx: Connection, account: Account, connection_id: int, outcome: Outcome, moment: int
+) -> None:
+    """Store the event that a connection's circuit breaker was opened by this outcome."""
+    action_events.note_failing(
+        tx,
+        account,
+        connection_id,
+        cause=cause_of(outcome),
+        reason=shown(outcome.away or outcome.message),
+        moment=moment,
+    )
+
+
+def _next(entry: Entry, outcome: Outcome, moment: int) -> tuple[State, int, int]:
+    """Return an action's new state, due time and attempts after an attempt with this outcome.
+
+    The due time is in ms since 1970. The attempts are the number of those that count for the retry
+    schedule. `moment`: the present in ms since 1970.
+    """
+    if outcome.state != "queued":
+        return outcome.state, moment, entry.tries + 1
+    # Attempts while the CRM is unavailable do not count.
+    tries = entry.tries + (1 if outcome.counts and not entry.probing else 0)
+    if tries > len(DELAYS_S) or moment > entry.give_up_at:
+        return "dead", moment, tries
+    wait = outcome.wait_s
+    if outcome.counts and not wait:
+        jitter = random.uniform(1 - _JITTER, 1 + _JITTER)
+        wait = DELAYS_S[max(tries, 1) - 1] * jitter
+    return "queued", moment + int(wait * 1000), tries
+
+
+def _is_blocked(tx: Connection, entry: Entry, lead_id: str) -> bool:
+    """Return whether the lead `lead_id` still blocks the action `entry`; lock the lead's row.
+
+    A failed lead blocks the actions that need the contact that it would create. While the row is
+    locked, other processes cannot retry or discard the lead, nor create its contact. So they will
+    find the blocked action afterwards.
+    """
+    of = {"account_id": entry.account_id}
+    # The same order of locks as everywhere, to avoid deadlocks.
+    tx.row(_LOCK, of | {"id": entry.id})
+    if tx.scalar(_LOCK, of | {"id": lead_id}) not in ("dead", "parked"):
+        return False
+    contact = {"connection_id": entry.connection_id, "hub_id": entry.hub_id}
+    return tx.scalar(_LOCK_BINDING, of | contact) is None
+
+
+def unblock(tx: Connection, entry: Entry, moment: int) -> int:
+    """Queue the blocked actions of a contact, since the CRM has the contact now.
+
+    `entry`: an action of the contact. `moment`: the present in ms since 1970. Return the number of
+    queued actions.
+    """
+    return tx.run(
+        _UNBLOCK,
+        {
+            "account_id": entry.account_id,
+            "connection_id": entry.connection_id,
+            "hub_id": entry.hub_id,
+            "run_at": moment,
+            "give_up_at": moment + LONGEST_MS,
+        },
+    )

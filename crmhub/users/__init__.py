@@ -1,0 +1,1 @@
+"""Users of the console: their roles, passwords, second factors and sessions."""

@@ -1,0 +1,154 @@
+"""Sessions of console users.
+
+Of a session's token only the digest is stored. Each request looks up its session, so whatever
+deletes a user's sessions takes effect at once in every process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from crmhub.database.connection import Connection, now_ms
+from crmhub.database.statements import Statement, param, params
+from crmhub.database.tables import console_session, console_user
+from crmhub.secrets import digest, new_secret
+from crmhub.users.roles import RIGHTS_OF, Right, Role, parse_accounts
+
+IDLE_MS = 8 * 3600 * 1000
+"""The time without use, in ms, after which a session ends."""
+LONGEST_MS = 24 * 3600 * 1000
+"""The longest life of a session, in ms from its start, however often it is used."""
+# A session that expires later than this was started before the clock was set back, and is over.
+# Smaller differences between the clocks of hosts are tolerated.
+_LATEST_MS = LONGEST_MS + 3600 * 1000
+# How often the use of a session is stored.
+_SEEN_EVERY_MS = 60 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """The user to whom a valid session belongs.
+
+    `accounts`: the ids of the accounts that the user may see, None for all accounts. `stale`:
+    whether the stored time of the session's last use is too old, so that the caller should call
+    `note_seen`.
+    """
+
+    user_id: str
+    email: str
+    role: Role
+    accounts: frozenset[int] | None
+    stale: bool
+
+    def may(self, right: Right) -> bool:
+        """Return whether the user's role includes a right."""
+        return right in RIGHTS_OF[self.role]
+
+    def sees(self, account_id: int) -> bool:
+        """Return whether the account with this id is one of the user's accounts."""
+        return self.accounts is None or account_id in self.accounts
+
+
+_user = console_user.c
+_IS_USER = _user.id == param("id")
+_IS_ENABLED = _user.disabled_at.is_(None)
+_session = console_session.c
+_IS_SESSION = _session.digest == param("digest")
+_NOTE_SIGN_IN = Statement(
+    sa.update(console_user)
+    .where(
+        _IS_USER,
+        _user.password == param("password"),
+        _IS_ENABLED,
+        _user.invited_until.is_(None),
+    )
+    .values(params("last_sign_in_at"))
+)
+_DELETE_ENDED = Statement(
+    sa.delete(console_session).where(
+        sa.or_(
+            _session.ends_at <= param("now"),
+            _session.seen_at <= param("idle"),
+            _session.ends_at > param("latest"),
+        )
+    )
+)
+_START = Statement(
+    sa.insert(console_session).values(params("digest", "user_id", "seen_at", "ends_at"))
+)
+_SIGNED_IN = Statement(
+    sa.select(_session.user_id, _user.email, _user.role, _user.accounts, _session.seen_at)
+    .join_from(console_session, console_user, _user.id == _session.user_id)
+    .where(
+        _IS_SESSION,
+        _session.ends_at > param("now"),
+        _session.ends_at <= param("latest"),
+        _session.seen_at > param("idle"),
+        _IS_ENABLED,
+    )
+)
+_NOTE_SEEN = Statement(sa.update(console_session).where(_IS_SESSION).values(params("seen_at")))
+_END = Statement(sa.delete(console_session).where(_IS_SESSION))
+_END_ALL = Statement(sa.delete(console_session).where(_session.user_id == param("user_id")))
+
+
+def start_session(tx: Connection, user_id: str, password: str) -> str | None:
+    """Start a console session for a user and return the session's token.
+
+    `password` is the stored password hash that the sign-in was checked against. Returns None if the
+    user has been disabled, or has a new password, since that check, or has not joined yet.
+    """
+    now = now_ms()
+    user = {"id": user_id, "password": password, "last_sign_in_at": now}
+    if not tx.run(_NOTE_SIGN_IN, user):
+        return None
+    tx.run(_DELETE_ENDED, _bounds(now))
+    session = new_secret()
+    times = {"seen_at": now, "ends_at": now + LONGEST_MS}
+    tx.run(_START, {"digest": digest(session), "user_id": user_id} | times)
+    return session
+
+
+def signed_in(db: Connection, session: str) -> SignedIn | None:
+    """Return the user of a live session.
+
+    `session` is the session's token. Returns None if the token is unknown, the session has ended or
+    the user is disabled.
+    """
+    now = now_ms()
+    row = db.row(_SIGNED_IN, {"digest": digest(session)} | _bounds(now))
+    if row is None:
+        return None
+    return SignedIn(
+        row.user_id,
+        row.email,
+        row.role,
+        parse_accounts(row.accounts),
+        stale=row.seen_at <= now - _SEEN_EVERY_MS,
+    )
+
+
+def _bounds(now: int) -> dict[str, int]:
+    """Return the three times that decide whether a session is still valid at the time `now`.
+
+    All are in ms since 1970. They are the parameters `now`, `idle` and `latest` of the statements
+    on sessions.
+    """
+    return {"now": now, "idle": now - IDLE_MS, "latest": now + _LATEST_MS}
+
+
+def note_seen(tx: Connection, session: str) -> None:
+    """Store the present time as the last use of the session with this token."""
+    tx.run(_NOTE_SEEN, {"digest": digest(session), "seen_at": now_ms()})
+
+
+def end_session(tx: Connection, session: str) -> None:
+    """Delete the session with this token; a session that has ended is no error."""
+    tx.run(_END, {"digest": digest(session)})
+
+
+def end_all(tx: Connection, user_id: str) -> None:
+    """Delete all sessions of the user with this id."""
+    tx.run(_END_ALL, {"user_id": user_id})

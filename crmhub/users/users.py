@@ -1,0 +1,306 @@
+"""Console users, with their roles and accounts.
+
+A new password, another role or other accounts, and disabling the user delete the user's sessions.
+There is always an owner who can sign in: the last one cannot be removed, disabled or demoted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+from crmhub.database.connection import Connection, now_ms
+from crmhub.database.statements import Statement, param, params
+from crmhub.database.tables import console_user
+from crmhub.errors import Conflict, NotFound, Semantic
+from crmhub.secrets import token
+from crmhub.users.roles import Role, parse_accounts, parse_role
+from crmhub.users.user_sessions import end_all
+
+_EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s]{1,189}")
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A console user; times are in ms since 1970, None for an event that has not happened.
+
+    `accounts`: the ids of the accounts that the user may see, None for all accounts.
+    `invited_until`: the time until which an invited user may join, None once they have joined. A
+    user without a password signs in with a provider of OpenID Connect.
+    """
+
+    user_id: str
+    email: str
+    role: Role
+    accounts: frozenset[int] | None
+    created_at: int
+    disabled_at: int | None
+    invited_until: int | None
+    last_sign_in_at: int | None
+    has_password: bool
+    has_second_factor: bool
+
+    @property
+    def is_active_owner(self) -> bool:
+        """Whether the user is an owner who can sign in."""
+        return self.role == "owner" and self.disabled_at is None and self.invited_until is None
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """What a sign-in needs to know about an enabled user.
+
+    `password` is the stored hash, "" for a user without a password. `totp` is the sealed secret of
+    the second factor, "" without one. `invited_until` is that of `User`.
+    """
+
+    user_id: str
+    email: str
+    password: str = field(repr=False)
+    totp: str = field(repr=False)
+    invited_until: int | None
+
+
+_user = console_user.c
+_IS_USER = _user.id == param("id")
+_HAS_EMAIL = _user.email == param("email")
+_IS_ENABLED = _user.disabled_at.is_(None)
+_SELECT = sa.select(
+    _user.id,
+    _user.email,
+    _user.role,
+    _user.accounts,
+    _user.created_at,
+    _user.disabled_at,
+    _user.invited_until,
+    _user.last_sign_in_at,
+    (_user.password != "").label("has_password"),
+    (_user.totp != "").label("has_second_factor"),
+)
+_SELECT_LOGIN = sa.select(
+    _user.id, _user.email, _user.password, _user.totp, _user.invited_until
+).where(_IS_ENABLED)
+_CREATE = Statement(
+    lambda insert: (
+        insert(console_user)
+        .values(
+            params("id", "email", "password", "role", "accounts", "invited_until", "created_at")
+        )
+        .on_conflict_do_nothing(index_elements=["email"])
+    )
+)
+_LIST = Statement(_SELECT.order_by(_user.email))
+_LOAD = Statement(_SELECT.where(_HAS_EMAIL))
+_LOCK = Statement(_SELECT.where(_HAS_EMAIL).with_for_update())
+_LOAD_BY_ID = Statement(_SELECT.where(_IS_USER))
+_LOGIN = Statement(_SELECT_LOGIN.where(_HAS_EMAIL))
+_LOGIN_BY_ID = Statement(_SELECT_LOGIN.where(_IS_USER))
+# Locked in the order of the ids, so that of two transactions the later one sees what the earlier
+# one has changed.
+_ACTIVE_OWNERS = Statement(
+    sa.select(_user.id)
+    .where(_user.role == "owner", _IS_ENABLED, _user.invited_until.is_(None))
+    .order_by(_user.id)
+    .with_for_update()
+)
+_SET_PASSWORD = Statement(
+    sa.update(console_user).where(_IS_USER).values(**params("password"), invited_until=sa.null())
+)
+_SET_ROLE = Statement(sa.update(console_user).where(_IS_USER).values(params("role", "accounts")))
+_SET_INVITED = Statement(sa.update(console_user).where(_IS_USER).values(params("invited_until")))
+_JOIN = Statement(
+    sa.update(console_user)
+    .where(_IS_USER, _user.invited_until > param("now"))
+    .values(invited_until=sa.null())
+)
+_DISABLE = Statement(
+    sa.update(console_user).where(_IS_USER, _IS_ENABLED).values(params("disabled_at"))
+)
+_ENABLE = Statement(
+    sa.update(console_user).where(_IS_USER, sa.not_(_IS_ENABLED)).values(disabled_at=sa.null())
+)
+_REMOVE = Statement(sa.delete(console_user).where(_IS_USER))
+
+
+def create(
+    tx: Connection,
+    email: str,
+    password: str,
+    *,
+    role: str = "owner",
+    accounts: Collection[int] | None = None,
+    invited_until: int | None = None,
+) -> User:
+    """Store a new user and return it.
+
+    `password` is the password's hash, made by `passwords.to_store`, "" for none. `role` and
+    `accounts` are as for `set_role`. `invited_until` is the time in ms since 1970 until which an
+    invited user may join; None for a user who may sign in now. Raises Semantic if `email` is no
+    valid address, and Conflict if another user has this email.
+    """
+    email = normal(email)
+    if not _EMAIL.fullmatch(email) or not email.isprintable():
+        message = f"{email[:100]!r} is not an email address; give one such as ops@example.com."
+        raise Semantic(message, field="email")
+    user = {
+        "id": f"usr_{token(64)}",
+        "email": email,
+        "password": password,
+        **_role_to_store(role, accounts),
+        "invited_until": invited_until,
+        "created_at": now_ms(),
+    }
+    # ON CONFLICT: on PostgreSQL the error of a unique key would end the transaction.
+    if not tx.run(_CREATE, user):
+        raise Conflict(
+            f"There is a user {email} already; `crmhub admin user list` shows them.",
+            fields=[("email", f"There is a user {email} already.")],
+        )
+    return load(tx, email)
+
+
+def _role_to_store(role: str, accounts: Collection[int] | None) -> dict[str, str | None]:
+    if parse_role(role) == "owner" and accounts is not None:
+        message = "An owner sees all accounts; choose another role to limit the accounts."
+        raise Semantic(message, field="role")
+    stored = None if accounts is None else json.dumps(sorted(set(accounts)))
+    return {"role": role, "accounts": stored}
+
+
+def list_users(db: Connection) -> list[User]:
+    """Return all users, including disabled users, ordered by email."""
+    return [_user_of(row) for row in db.rows(_LIST)]
+
+
+def load(db: Connection, email: str, *, lock: bool = False) -> User:
+    """Return the user with this email, locked until the end of the transaction with `lock`.
+
+    Raises NotFound if there is none.
+    """
+    # PostgreSQL refuses NUL, and no email contains it.
+    row = None if "\0" in email else db.row(_LOCK if lock else _LOAD, {"email": normal(email)})
+    if row is None:
+        raise NotFound(f"There is no user {email[:100]!r}; `crmhub admin user list` shows them.")
+    return _user_of(row)
+
+
+def load_by_id(db: Connection, user_id: str) -> User:
+    """Return the user with this id; raises NotFound if there is none."""
+    row = None if "\0" in user_id else db.row(_LOAD_BY_ID, {"id": user_id})
+    if row is None:
+        raise NotFound(f"There is no user {user_id[:60]!r}.")
+    return _user_of(row)
+
+
+def _user_of(row: Any) -> User:
+    return User(
+        user_id=row.id,
+        email=row.email,
+        role=row.role,
+        accounts=parse_accounts(row.accounts),
+        created_at=row.created_at,
+        disabled_at=row.disabled_at,
+        invited_until=row.invited_until,
+        last_sign_in_at=row.last_sign_in_at,
+        has_password=bool(row.has_password),
+        has_second_factor=bool(row.has_second_factor),
+    )
+
+
+def login(db: Connection, email: str) -> Login | None:
+    """Return the enabled user with this email for a sign-in.
+
+    The result is None if there is no such user or the user is disabled.
+    """
+    if "\0" in email:
+        # PostgreSQL refuses NUL, and no email contains it.
+        return None
+    row = db.row(_LOGIN, {"email": normal(email)})
+    return None if row is None else Login(*row)
+
+
+def login_by_id(db: Connection, user_id: str) -> Login | None:
+    """Return the enabled user with this id for a sign-in, None if there is none."""
+    row = None if "\0" in user_id else db.row(_LOGIN_BY_ID, {"id": user_id})
+    return None if row is None else Login(*row)
+
+
+def set_password(tx: Connection, user: User, password: str) -> None:
+    """Store a new password hash and delete all sessions of the user; an invited user has joined.
+
+    `password` is the hash, made by `passwords.to_store`.
+    """
+    tx.run(_SET_PASSWORD, {"id": user.user_id, "password": password})
+    end_all(tx, user.user_id)
+
+
+def set_role(
+    tx: Connection, user: User, role: str, accounts: Collection[int] | None = None
+) -> None:
+    """Set the role and the accounts of a user, and delete all sessions of the user.
+
+    `role` is the name of a role. `accounts` are the ids of the accounts that the user may see, None
+    for all accounts. Raises Semantic for an unknown role or an owner with a list of accounts, and
+    Conflict if nobody else is an owner who can sign in.
+    """
+    stored = _role_to_store(role, accounts)
+    if role != "owner":
+        _keep_an_owner(tx, user)
+    tx.run(_SET_ROLE, {"id": user.user_id, **stored})
+    end_all(tx, user.user_id)
+
+
+def set_invited(tx: Connection, user: User, until: int) -> None:
+    """Let an invited user join until the time `until`, in ms since 1970."""
+    tx.run(_SET_INVITED, {"id": user.user_id, "invited_until": until})
+
+
+def join(tx: Connection, user_id: str) -> bool:
+    """Let an invited user join; return False if the invitation has expired or was used."""
+    return tx.run(_JOIN, {"id": user_id, "now": now_ms()}) > 0
+
+
+def set_disabled(tx: Connection, user: User, disabled: bool) -> bool:
+    """Disable the user and delete their sessions, or, if `disabled` is False, enable the user.
+
+    Return False if the user was in this state already. Raises Conflict if the user is the only
+    owner who can sign in.
+    """
+    if not disabled:
+        return tx.run(_ENABLE, {"id": user.user_id}) > 0
+    _keep_an_owner(tx, user)
+    changed = tx.run(_DISABLE, {"id": user.user_id, "disabled_at": now_ms()})
+    end_all(tx, user.user_id)
+    return changed > 0
+
+
+def remove(tx: Connection, user: User) -> bool:
+    """Delete a user with their sessions and links; return False if they were deleted before.
+
+    Raises Conflict if the user is the only owner who can sign in.
+    """
+    _keep_an_owner(tx, user)
+    return tx.run(_REMOVE, {"id": user.user_id}) > 0
+
+
+def _keep_an_owner(tx: Connection, user: User) -> None:
+    """Raise Conflict if the user is the only owner who can sign in.
+
+    Until the transaction ends, other transactions wait here.
+    """
+    owners = [row.id for row in tx.rows(_ACTIVE_OWNERS)]
+    if owners == [user.user_id]:
+        raise Conflict(
+            f"{user.email} is the last owner. Make another user an owner first: somebody must be"
+            " able to manage users."
+        )
+
+
+def normal(email: str) -> str:
+    """Return an email in its stored form: in lower case, without blanks around it."""
+    return email.strip().lower()
