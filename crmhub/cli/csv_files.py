@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -20,6 +20,7 @@ from crmhub.cli.progress import progress
 
 if TYPE_CHECKING:
     from crmhub.csv.columns import Plan
+    from crmhub.csv.progress import Tally
     from crmhub.csv.spreadsheets import Sheet
     from crmhub.records.search.filters import Filter
 
@@ -134,8 +135,8 @@ def import_(
     with opened_hub() as hub:
         from crmhub.csv.columns import Choices, plan_columns
         from crmhub.csv.importing import Import, load_catalogues
-        from crmhub.csv.refused_rows import NoRefusedRows, RefusedRows
         from crmhub.csv.spreadsheets import Sheet
+        from crmhub.operators.files.import_jobs import open_command
         from crmhub.properties.kinds import KINDS
 
         account = hub.load_account(client_id)
@@ -158,28 +159,43 @@ def import_(
             catalogues = load_catalogues(hub.records, account)
             plan = plan_columns(catalogues[kind], sheet.header, choices, catalogues)
             _print_plan(plan, sheet)
-        job = Import(
-            hub.records,
-            account,
-            KINDS[kind],
-            sheet,
-            choices=choices,
-            refusals=NoRefusedRows() if dry_run else RefusedRows(refused, sheet, raw=raw),
-            by=author(),
-            again=again,
-            dry_run=dry_run,
-            stop_early=not keep_going,
-        )
-        if as_json or not dry_run:
-            click.echo(read, err=True)
-        if job.plan.left_out and (as_json or not dry_run):
-            click.echo(f"Skipped columns: {', '.join(job.plan.left_out)}.", err=True)
-        if job.tally.rows:
-            click.echo(f"Continuing after row {job.tally.rows:,}.", err=True)
+        if dry_run:
+            job = Import(
+                hub.records,
+                account,
+                KINDS[kind],
+                sheet,
+                choices=choices,
+                refusals=None,
+                by=author(),
+                dry_run=True,
+                stop_early=not keep_going,
+            )
+            opened: AbstractContextManager[tuple[Import, Iterator[Tally]]]
+            opened = nullcontext((job, job.run()))
+        else:
+            opened = open_command(
+                hub,
+                account,
+                KINDS[kind],
+                sheet,
+                choices,
+                refused=refused,
+                by=author(),
+                again=again,
+                keep_going=keep_going,
+            )
         try:
-            with progress("rows", total=sheet.rows, done=job.tally.rows) as report:
-                for tally in job.run():
-                    report(tally.rows)
+            with opened as (job, tallies):
+                if as_json or not dry_run:
+                    click.echo(read, err=True)
+                    if job.plan.left_out:
+                        click.echo(f"Skipped columns: {', '.join(job.plan.left_out)}.", err=True)
+                if job.tally.rows:
+                    click.echo(f"Continuing after row {job.tally.rows:,}.", err=True)
+                with progress("rows", total=sheet.rows, done=job.tally.rows) as report:
+                    for tally in tallies:
+                        report(tally.rows)
         except OSError as exc:
             raise click.ClickException(
                 f"{exc.filename or refused}: {exc.strerror}. The rows imported so far are kept;"

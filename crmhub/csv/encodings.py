@@ -232,29 +232,11 @@ def _undecidable(name: str, number: int, line: bytes, at: int) -> BadRequest:
             text = decoder.decode(run[:_SHOWN_BYTES], final=len(run) <= _SHOWN_BYTES)
         except UnicodeDecodeError:
             continue
-        if _is_word(text):
+        if not text.isascii() and all(unicodedata.category(sign)[0] in "LM" for sign in text):
             encodings_by_text.setdefault(text[:_SHOWN_CHARACTERS], []).append(encoding)
     readings = (f"{text} in {' or '.join(found)}" for text, found in encodings_by_text.items())
     shown = f" It may read {', '.join(readings)}." if encodings_by_text else ""
     return BadRequest(
         f"{name}, line {number}: the file is not UTF-8, and its encoding cannot be determined."
         f"{shown} Name the right encoding with --encoding."
-    )
-
-
-def _is_word(text: str) -> bool:
-    """Return whether a text has letters of one script, which are no signs or private characters."""
-    letters = [letter for letter in text if letter not in "'-_."]
-    scripts = {
-        unicodedata.name(letter, "").split(" ")[0]
-        for letter in letters
-        if not unicodedata.combining(letter)
-    }
-    is_japanese = scripts <= {"CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA"}
-    mixes_case = re.search(r"[^\W\d_A-Z][A-Z]", text) is not None and not text.isupper()
-    return (
-        not text.isascii()
-        and not mixes_case
-        and all(unicodedata.category(letter)[0] in "LM" for letter in letters)
-        and (len(scripts) == 1 or is_japanese)
     )

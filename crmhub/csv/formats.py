@@ -8,8 +8,7 @@ column without such a cell is asked for.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
 
 from crmhub.errors import Semantic
 
@@ -50,13 +49,15 @@ def read_date(cell: str, order: str) -> str | None:
     """Return the date, or date and time, in a cell as ISO 8601; None if it has another form.
 
     `order` is "dmy" or "mdy"; with points between the numbers the day is always first. Whether the
-    day exists is not checked.
+    month has the day is not checked.
     """
     match = _DATE.fullmatch(cell.strip())
     if match is None:
         return None
     first, separator, second, year, hour, minute, seconds, half = match.groups()
     day, month = (first, second) if separator == "." or order != "mdy" else (second, first)
+    if not (1 <= int(day) <= 31 and 1 <= int(month) <= 12):
+        return None
     text = f"{year}-{month:0>2}-{day:0>2}"
     if hour is None:
         return text
@@ -67,34 +68,11 @@ def read_date(cell: str, order: str) -> str | None:
     return f"{text} {hour:0>2}:{minute}:{seconds or '00'}"
 
 
-@dataclass(slots=True)
-class _Evidence:
-    """The first cell for each of two ways of writing, and the first that may be either."""
-
-    cells: dict[str, tuple[int, str]] = field(default_factory=dict)
-
-    def note(self, way: str, line: int, cell: str) -> None:
-        self.cells.setdefault(way, (line, cell))
-
-    def decide(self, ways: Sequence[str], option: str) -> str:
-        """Return the only way that the cells allow; raises Semantic if they do not decide."""
-        found = [way for way in ways if way in self.cells]
-        if len(found) == 1:
-            return found[0]
-        choice = " or ".join(f"{option} {way}" for way in ways)
-        if found:
-            (line, cell), (other_line, other) = (self.cells[way] for way in ways)
-            raise Semantic(
-                f"Nothing was imported. Line {line} has {cell[:40]} and line {other_line} has"
-                f" {other[:40]}, which are written in two ways. Say which is right: {choice}."
-            )
-        if "either" not in self.cells:
-            return ways[0]
-        line, cell = self.cells["either"]
-        raise Semantic(
-            f"Nothing was imported. Line {line} has {cell[:40]}, which can be read in two ways,"
-            f" and no other cell of its column decides. Say which is right: {choice}."
-        )
+# By the kind of a column: its readings, how a cell is read, and the option that decides.
+_READINGS: Mapping[str, tuple[tuple[str, str], Callable[[str, str], str | None], str]] = {
+    "number": ((".", ","), read_number, "--decimal"),
+    "date": (("dmy", "mdy"), read_date, "--dates"),
+}
 
 
 def find_formats(
@@ -108,40 +86,40 @@ def find_formats(
 
     `rows` are pairs of the line and the cells by index. `columns` maps the index of each column of
     numbers or dates to "number" or "date". The format is the decimal separator, or the order of day
-    and month. A given `decimal` or `dates` is returned as it is. Raises Semantic if the cells of a
-    column do not decide.
+    and month. A given `decimal` or `dates` is returned as it is. Raises Semantic if a column has
+    not exactly one reading.
     """
-    given = {index: decimal if kind == "number" else dates for index, kind in columns.items()}
-    evidence = {index: _Evidence() for index, format in given.items() if not format}
-    for line, cells in rows if evidence else ():
-        for index, found in evidence.items():
-            if cell := cells[index]:
-                way = _number_way(cell) if columns[index] == "number" else _date_way(cell)
-                found.note(way, line, cell)
-    for index, found in evidence.items():
-        if columns[index] == "number":
-            given[index] = found.decide((".", ","), "--decimal")
-        else:
-            given[index] = found.decide(("dmy", "mdy"), "--dates")
-    return given
+    formats = {index: decimal if kind == "number" else dates for index, kind in columns.items()}
+    # By column: the first cell with each only reading, and the first with two ("").
+    cells_by_reading: dict[int, dict[str, tuple[int, str]]] = {
+        index: {} for index, format in formats.items() if not format
+    }
+    for line, cells in rows if cells_by_reading else ():
+        for index, found in cells_by_reading.items():
+            readings, read, _ = _READINGS[columns[index]]
+            values = {way: read(cells[index], way) for way in readings}
+            if len(set(values.values())) > 1:
+                possible = [way for way, value in values.items() if value is not None]
+                found.setdefault(possible[0] if len(possible) == 1 else "", (line, cells[index]))
+    for index, found in cells_by_reading.items():
+        formats[index] = _only_reading(found, columns[index])
+    return formats
 
 
-def _number_way(cell: str) -> str:
-    point, comma = read_number(cell, "."), read_number(cell, ",")
-    if point == comma:
-        return ""
-    if point is not None and comma is not None:
-        return "either"
-    return "." if comma is None else ","
-
-
-def _date_way(cell: str) -> str:
-    match = _DATE.fullmatch(cell.strip())
-    if match is None or match[2] == ".":
-        return ""
-    first, second = int(match[1]), int(match[3])
-    if first == second or max(first, second) > 31 or min(first, second) > 12:
-        return ""
-    if first > 12:
-        return "dmy"
-    return "mdy" if second > 12 else "either"
+def _only_reading(found: Mapping[str, tuple[int, str]], kind: str) -> str:
+    readings, _, option = _READINGS[kind]
+    possible = [way for way in readings if way in found]
+    if len(possible) == 1 or not found:
+        return [*possible, *readings][0]
+    cells = [
+        f"line {line} has {cell[:40]}" for line, cell in map(found.__getitem__, possible or [""])
+    ]
+    fault = (
+        "which are written in two ways"
+        if possible
+        else "which can be read in two ways, and no other cell of its column decides"
+    )
+    choice = " or ".join(f"{option} {way}" for way in readings)
+    raise Semantic(
+        f"Nothing was imported. L{' and '.join(cells)[1:]}, {fault}. Say which is right: {choice}."
+    )

@@ -26,10 +26,10 @@ from crmhub.audit import Author
 from crmhub.csv.cells import CellReader
 from crmhub.csv.columns import Choices, Plan, plan_columns
 from crmhub.csv.formats import find_formats
+from crmhub.csv.job_files import StoredRefusals
 from crmhub.csv.links import LinkCell
 from crmhub.csv.progress import ImportedUpTo, StoredProgress, Tally
 from crmhub.csv.refusal_reasons import RefusalReasons
-from crmhub.csv.refused_rows import Refusals
 from crmhub.csv.row_writer import ParsedRow, RowsRefused, RowWriter
 from crmhub.csv.seen_values import SeenValues
 from crmhub.csv.spreadsheets import Position, Row, Sheet
@@ -98,7 +98,7 @@ class Import:
         sheet: Sheet,
         *,
         choices: Choices,
-        refusals: Refusals,
+        refusals: StoredRefusals | None,
         by: Author,
         again: bool = False,
         dry_run: bool = False,
@@ -108,14 +108,14 @@ class Import:
     ) -> None:
         """Prepare the import of `sheet`, or its continuation after an interruption.
 
-        `refusals` takes the refused rows. With `again`, the progress of an earlier import is
-        deleted, and the file is imported from its start. `key` identifies the import instead of the
-        file's digest. With `stop_early`, the import stops if the first rows are all refused for the
-        same reason. A dry run continues after `paused`.
+        `refusals` takes the refused rows; without it, a dry run only counts them. With `again`, the
+        progress of an earlier import is deleted, and the file is imported from its start. `key`
+        identifies the import instead of the file's digest. With `stop_early`, the import stops
+        if the first rows are all refused for the same reason. A dry run continues after `paused`.
 
         Raises Semantic for invalid columns, and if numbers or dates can be read in two ways. Raises
         Conflict if the file was already imported, if an unfinished import of it has other options,
-        or if `refusals` has other content.
+        or if the file of refused rows has other content.
         """
         self.sheet = sheet
         self.tally = Tally()
@@ -146,9 +146,9 @@ class Import:
         if paused:
             up_to = paused.up_to
             self.tally, self._position = up_to.tally, up_to.position
-            refusals.open(up_to.refused_bytes, behind=up_to.position.lines)
+            self._open_refusals(up_to.refused_bytes, behind=up_to.position.lines)
         elif dry_run:
-            refusals.open(0, behind=None)
+            self._open_refusals(0, behind=None)
         else:
             # One transaction: if the restart fails, the earlier progress is kept.
             self._database.transact(lambda tx: self._resume(tx, again))
@@ -183,12 +183,14 @@ class Import:
             self._check_quota()
         else:
             yield from self._run()
+            if self._refusals:
+                self._refusals.copy()
             self._database.transact(self._end)
 
     def pause(self) -> PausedDryRun:
         """Return how far a dry run has come, so that it can be continued later."""
         assert self._seen is not None
-        up_to = ImportedUpTo(self.tally, self._position, self._refusals.size)
+        up_to = ImportedUpTo(self.tally, self._position, self._refused_bytes)
         return PausedDryRun(up_to, self._seen.dump())
 
     def _run(self) -> Iterator[Tally]:
@@ -224,7 +226,8 @@ class Import:
     def _stop(self, reason: str) -> NoReturn:
         if not self._dry_run:
             self._database.transact(self._progress.delete)
-        self._refusals.discard()
+        if self._refusals:
+            self._refusals.discard()
         remedy = next((f" Perhaps {text}." for part, text in _REMEDIES if part in reason), "")
         raise AllRefused(
             f"Nothing was imported. The first {self.tally.rows} rows fail for one reason:"
@@ -311,7 +314,8 @@ class Import:
                 lambda tx: self._write_batch(tx, end, accepted, refused)
             )
         self._position = end
-        self._refusals.keep()
+        if self._refusals:
+            self._refusals.keep()
 
     def _write_batch(
         self,
@@ -326,10 +330,9 @@ class Import:
                 f"Another process imports {self.sheet.path.name} as well, and continues."
             )
         tally = self._add(self._writer.write(accepted, None), refused)
-        # Before the commit: a repeated refusal is truncated later, a missing one would be lost.
-        # After the lock: another process may still be writing to the file.
-        self._refusals.write(tx, refused)
-        self._progress.note(tx, ImportedUpTo(tally, end, self._refusals.size))
+        if self._refusals:
+            self._refusals.write(tx, refused)
+        self._progress.note(tx, ImportedUpTo(tally, end, self._refused_bytes))
         return tally
 
     def _rehearse(self, accepted: Sequence[ParsedRow], refused: Sequence[tuple[Row, str]]) -> Tally:
@@ -345,7 +348,8 @@ class Import:
 
         with suppress(_RolledBack):
             self._database.transact(write_and_undo)
-        self._database.transact(lambda tx: self._refusals.write(tx, refused))
+        if refusals := self._refusals:
+            self._database.transact(lambda tx: refusals.write(tx, refused))
         return self._add(results[-1], refused)
 
     def _add(self, written: tuple[int, int], refused: Sequence[object]) -> Tally:
@@ -363,9 +367,17 @@ class Import:
         progress = self._progress.begin(tx, self._choices, start, again=again)
         self.tally, self._position = progress.tally, progress.position
         goes_on = self._position != start
-        self._refusals.open(
+        self._open_refusals(
             progress.refused_bytes, behind=self._position.lines if goes_on else None
         )
+
+    def _open_refusals(self, size: int, *, behind: int | None) -> None:
+        if self._refusals:
+            self._refusals.open(size, behind=behind)
+
+    @property
+    def _refused_bytes(self) -> int:
+        return self._refusals.size if self._refusals else 0
 
     def _end(self, tx: Connection) -> None:
         if self._progress.end(tx, self._position):

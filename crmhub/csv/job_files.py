@@ -8,8 +8,10 @@ The functions take the key of a job: the values of `account_id` and `id`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 import sqlalchemy as sa
@@ -19,7 +21,7 @@ from crmhub.csv.spreadsheets import Row, Sheet
 from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import import_part
-from crmhub.errors import NotFound
+from crmhub.errors import Conflict, NotFound
 
 _PART_BYTES = 1 << 20
 _part = import_part.c
@@ -97,12 +99,20 @@ def _contents(database: Database, key: Mapping[str, Any], role: str) -> Iterator
 class StoredRefusals:
     """The refused rows of a job, in the database.
 
-    With `raw`, cells are written unchanged.
+    With `raw`, cells are written unchanged. `size` is the length of the rows in bytes. At the end
+    of the import, the rows are copied to the file `copy_to`, if it is given.
     """
 
     def __init__(
-        self, database: Database, key: Mapping[str, Any], sheet: Sheet, *, raw: bool
+        self,
+        database: Database,
+        key: Mapping[str, Any],
+        sheet: Sheet,
+        *,
+        raw: bool,
+        copy_to: Path | None = None,
     ) -> None:
+        self._copy_to = copy_to
         self.size = 0
         self._kept_size = 0
         self._database = database
@@ -113,7 +123,8 @@ class StoredRefusals:
     def open(self, size: int, *, behind: int | None) -> None:
         """Continue after the rows of an earlier run; without an earlier run, delete its rows.
 
-        A dry run that was killed has left rows behind those that it counted.
+        A dry run that was killed has left rows behind those that it counted. Raises Conflict if
+        the file `copy_to` has other content.
         """
         self.size = self._kept_size = size
         if behind is None:
@@ -121,6 +132,33 @@ class StoredRefusals:
         else:
             later = {**self._key, "role": "refused", "number": behind}
             self._database.transact(lambda tx: tx.run(_DELETE_BEHIND, later))
+        if self._copy_to and self._copy_to.exists() and not self._is_own_copy(self._copy_to):
+            raise Conflict(
+                f"{self._copy_to} exists already and may contain refused rows of an earlier import;"
+                " move it away, or name another file with --refused."
+            )
+
+    def _is_own_copy(self, path: Path) -> bool:
+        """Return whether a run that was killed at its end has written the file, or it is empty."""
+        with path.open("rb") as file:
+            if not file.read(1):
+                return True
+            file.seek(0)
+            parts = _contents(self._database, self._key, "refused")
+            return all(file.read(len(part)) == part for part in parts) and not file.read(1)
+
+    def copy(self) -> None:
+        """Write the rows to the file `copy_to`, before the end of the import is stored."""
+        if self._copy_to is None or not self._kept_size:
+            return
+        with TemporaryDirectory(dir=self._copy_to.parent, prefix=".crmhub-") as directory:
+            whole = Path(directory, self._copy_to.name)
+            with whole.open("wb") as out:
+                for part in _contents(self._database, self._key, "refused"):
+                    out.write(part)
+                out.flush()
+                os.fsync(out.fileno())
+            whole.replace(self._copy_to)
 
     def write(self, tx: Connection, refused: Sequence[tuple[Row, str]]) -> None:
         """Write rows, each with its reason, in the transaction of the batch."""

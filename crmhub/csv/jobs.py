@@ -1,4 +1,4 @@
-"""The stored imports of the console: a job with its uploaded file, its state and its numbers.
+"""The stored imports: a job with its uploaded file, its state and its numbers.
 
 A worker claims a queued job for a time (a lease), which it renews while it works. After a crash
 another worker continues the job when the lease has expired. The file and the refused rows are
@@ -20,6 +20,7 @@ from crmhub.audit import Author
 from crmhub.csv import job_files
 from crmhub.csv.columns import Choices
 from crmhub.csv.progress import Tally
+from crmhub.csv.spreadsheets import Sheet
 from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.expired import find_expired
 from crmhub.database.statements import Statement, one_of, param, params
@@ -64,6 +65,8 @@ _DUE = Statement(
     sa.select(_job.account_id, _job.id)
     .where(
         one_of(_job.state, "queued", "running"),
+        # The file of a command's import is not in the database.
+        _job.size > 0,
         sa.or_(one_of(_job.state, "queued"), _job.lease_until < param("now")),
     )
     .order_by(_job.changed_at)
@@ -74,6 +77,8 @@ _CLAIM = Statement(
     .where(
         _IS_JOB,
         one_of(_job.state, "queued", "running"),
+        # The file of a command's import is not in the database.
+        _job.size > 0,
         sa.or_(one_of(_job.state, "queued"), _job.lease_until < param("now")),
     )
     .values(state="running", lease=param("new_lease"), lease_until=param("until"))
@@ -128,9 +133,10 @@ class JobSettings:
 
 @dataclass(frozen=True, slots=True)
 class ImportJob:
-    """An import of the console; `total` is the number of rows, and `message` the cause of an end.
+    """An import; `total` is the number of rows, and `message` the cause of an end.
 
-    `size` is the length of the file in bytes; times are ms since 1970.
+    `size` is the length of the file in bytes, 0 if a command imports its own file; times are ms
+    since 1970.
     """
 
     account_id: int
@@ -170,13 +176,23 @@ class ImportJob:
 
 
 def add(
-    tx: Connection, account_id: int, kind: Kind, *, file_name: str, file: IO[bytes], by: Author
+    tx: Connection,
+    account_id: int,
+    kind: Kind,
+    *,
+    file_name: str,
+    file: IO[bytes] | None = None,
+    by: Author,
+    id: str = "",
 ) -> ImportJob:
-    """Store a job as a draft, with its file, which is read from its present position."""
+    """Store a job as a draft, with its file, which is read from its present position.
+
+    The job of a command has no file, and an `id` that it finds again.
+    """
     now = now_ms()
-    id = token(_ID_BITS, BASE36)
+    id = id or token(_ID_BITS, BASE36)
     key: dict[str, Any] = {"account_id": account_id, "id": id}
-    size = job_files.add_file(tx, key, "file", file)
+    size = job_files.add_file(tx, key, "file", file) if file else 0
     values = {
         "kind": kind.code,
         "file_name": _clean_name(file_name),
@@ -212,6 +228,17 @@ def find(db: Connection, account_id: int, id: str, *, lock: bool = False) -> Imp
 def listed(db: Connection, account_id: int) -> list[ImportJob]:
     """Return the newest 50 jobs of an account."""
     return [_job_of(row) for row in db.rows(_LISTING, {"account_id": account_id})]
+
+
+def start_command(
+    tx: Connection, account_id: int, kind: Kind, id: str, *, sheet: Sheet, by: Author
+) -> ImportJob:
+    """Return the job of a command's import, in progress; it is stored if it is new."""
+    key = {"account_id": account_id, "id": id}
+    if tx.row(_LOCK, key) is None:
+        add(tx, account_id, kind, file_name=sheet.path.name, by=by, id=id)
+    set_state(tx, find(tx, account_id, id), "running", total=sheet.rows)
+    return find(tx, account_id, id)
 
 
 def set_state(

@@ -78,8 +78,8 @@ class ImportedUpTo:
 class StoredProgress:
     """The progress of the import of one file into an account, in the database.
 
-    `digest` identifies the file, or the job of the console, among the account's imports of this
-    kind of record.
+    `digest` identifies the file of the command, or the job of the console, among the account's
+    imports of this kind of record.
     """
 
     def __init__(self, account_id: int, kind: int, digest: str, name: str) -> None:
@@ -100,6 +100,7 @@ class StoredProgress:
         tx.run(_DELETE_OLD, {"account_id": self._account_id, "before": now_ms() - _KEPT_MS})
         first = {"choices": choices.to_json(), "position": start.bytes, "lines": start.lines}
         tx.run(_BEGIN, self._key | first | {"changed_at": now_ms()})
+        self.lock(tx)
         row = tx.row(_FIND, self._key)
         if row.ended_at is not None:
             raise Conflict(

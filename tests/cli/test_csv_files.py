@@ -13,11 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from crmhub.csv.columns import Choices
-from crmhub.csv.importing import Import, ImportedElsewhere
-from crmhub.csv.refused_rows import RefusedRows
-from crmhub.csv.spreadsheets import Sheet
+from crmhub.errors import Conflict
 from crmhub.hub import Hub
+from crmhub.operators.files import import_jobs
 from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import CONTACTS
 from crmhub.records import definitions
@@ -25,7 +23,6 @@ from crmhub.records.search.pages import PageRequest
 from crmhub.records.search.query import Query
 from crmhub.settings import Settings
 from tests.cli.conftest import environment
-from tests.clients import TESTS
 from tests.preparations import import_in_small_steps
 from tests.processes import Forked
 
@@ -227,31 +224,22 @@ def test_rows_refused_before_are_not_written_over(acme):
     assert len(_read(acme.root / "other.csv")) == 2
 
 
-@pytest.mark.parametrize("new", ["x@y.co", "bob.bob@example.com", "no address\r\nmore,,,2,"])
-def test_refused_rows_that_were_changed_meanwhile_are_not_cut_off(acme, new):
-    acme("account", "set", "acme", "plan=free")
-    _write(acme, [["no address", "", ""], *([f"p{n}@example.com", "", ""] for n in range(1300))])
-    acme("import", "acme", "contacts", "people.csv", code=1)
-    acme("account", "set", "acme", "plan=unlimited")
-    refused = acme.root / "people.refused.csv"
-    changed = refused.read_bytes().replace(b"no address", new.encode(), 1)
-    refused.write_bytes(changed)
-    told = acme("import", "acme", "contacts", "people.csv", code=1).stderr
-    assert "may contain refused rows of an earlier import" in told
-    assert refused.read_bytes() == changed
-    refused.rename(acme.root / "corrected.csv")
-    assert acme.json("import", "acme", "contacts", "people.csv", code=1)["created"] == 1300
-
-
 def test_a_full_plan_stops_the_import_and_a_larger_one_lets_it_go_on(acme, hub):
     acme("account", "set", "acme", "plan=free")
-    _write(acme, [[f"p{n}@example.com", "", ""] for n in range(1300)])
+    _write(acme, [["bad", "", ""], *([f"p{n}@example.com", "", ""] for n in range(1300))])
     told = acme("import", "acme", "contacts", "people.csv", code=1).stderr
     assert "The plan allows 1000 contacts" in told
+    account = hub.directory.by_client_id("acme")
+    [job] = import_jobs.listed(hub, account)
+    assert (job.state, job.tally.refused) == ("stopped", 1)
+    with pytest.raises(Conflict, match="Run the same crmhub import again"):
+        import_jobs.resume(hub, account, job.id)
     acme("account", "set", "acme", "plan=unlimited")
-    done = acme.json("import", "acme", "contacts", "people.csv")
-    assert (done["created"], done["refused"]) == (1300, 0)
+    done = acme.json("import", "acme", "contacts", "people.csv", code=1)
+    assert (done["created"], done["refused"]) == (1300, 1)
     assert len(_emails(acme)) == 1300
+    assert [row[-2] for row in _read(acme.root / "people.refused.csv")[1:]] == ["2"]
+    assert import_jobs.listed(hub, account) == []
 
 
 SMALL_STEPS = Forked(import_in_small_steps)
@@ -356,30 +344,3 @@ def test_who_imported_and_exported_stands_in_the_audit_log(acme):
         ("import", "contacts"),
     ]
     assert entries[1]["after"] == {"created": 1, "updated": 0, "refused": 0}
-
-
-def test_one_that_comes_second_leaves_the_file_of_refused_rows_alone(acme, hub):
-    # A row that lacks a cell is refused before anything is asked of the database.
-    _write(acme, [["", f"N{n}", ""][: 2 if n % 5 == 0 else 3] for n in range(1200)])
-    sheet = Sheet(acme.root / "people.csv")
-    refused = acme.root / "people.refused.csv"
-    account = hub.directory.by_client_id("acme")
-    first, second = (
-        Import(
-            hub.records,
-            account,
-            CONTACTS,
-            sheet,
-            choices=Choices(),
-            refusals=RefusedRows(refused, sheet, raw=False),
-            by=TESTS,
-        ).run()
-        for _ in range(2)
-    )
-    for _ in range(2):
-        next(first)
-    with pytest.raises(ImportedElsewhere):
-        next(second)
-    list(first)
-    told = [row[-2] for row in _read(refused)[1:]]
-    assert told == [str(n + 2) for n in range(1200) if n % 5 == 0]

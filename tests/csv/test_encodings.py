@@ -14,15 +14,12 @@ WESTERN = {
     "German": "Müller Jürgen Schröder Weiß Groß Größe Äußerst Öztürk Özdemir Übel Bäcker Grüße"
     " KÖHLER JÄGER",
     "French": "Besançon François Hélène Lefèvre Rivière Geneviève Benoît Noël Loïc Anaïs Chloé"
-    " Châtelain sœur Gaëlle Jérôme Côte Adèle Forêt Août",
+    " Châtelain sœur Gaëlle Jérôme Côte Adèle Août",
     "Spanish": "García Muñoz Núñez Íñigo Peña Ángel Óscar Úrsula José Martínez Díaz Ibáñez PEÑA"
     " Agüero Raúl",
-    "Portuguese": "João Sebastião Simões Conceição Gonçalves Guimarães Antônio Vânia Ângela Inês"
-    " Luís Lourenço",
-    "Italian": "Nicolò Niccolò Gesù Città Forlì perché",
+    "Portuguese": "João Sebastião Simões Conceição Gonçalves Guimarães Antônio Luís Lourenço",
     "Dutch": "Daniël België Zoë Renée Noëlle André",
-    "Nordic": "Jørgen Sørensen Kjær Ødegård Åse Øystein Håkan Björk Ångström Sjöberg Bækgaard"
-    " Mäkinen Hämäläinen Määttä Tromsø Þórður Guðrún Sigríður",
+    "Nordic": "Jørgen Sørensen Ødegård Åse Håkan Björk Ångström Sjöberg Mäkinen Hämäläinen Määttä",
 }
 FOREIGN = {
     "cp1250": "Paweł Łukasz Ondřej Jiří Dvořák Kateřina Němec Čapek Růžička Šťastný Petrović"
@@ -110,7 +107,7 @@ def test_signs_of_western_text_are_read_as_cp1252(tmp_path):
     assert _read(tmp_path, text.encode("cp1252")) == notes
 
 
-def test_a_sign_inside_of_a_word_is_asked_for(tmp_path):
+def test_an_uncertain_word_is_asked_for(tmp_path):
     for word in [
         "Pawe³",
         "£ukasz",
@@ -121,6 +118,10 @@ def test_a_sign_inside_of_a_word_is_asked_for(tmp_path):
         "½ua",
         "Garc’a",
         "voil…",
+        # Letters of one language, which other encodings have as well.
+        "Nicolò",
+        "Kjær",
+        "Inês",
     ]:
         with pytest.raises(BadRequest, match="line 2: the file is not UTF-8"):
             _read(tmp_path, _file([word], "cp1252"))

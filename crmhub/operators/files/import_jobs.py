@@ -1,4 +1,4 @@
-"""Imports from the console: upload a file, look at its columns, import it in a worker.
+"""Imports: of an uploaded file in a worker, or of a local file in the command itself.
 
 A job of a worker runs at most `_SLICE_S` seconds at a time; then it goes to the end of the queue,
 so that a long import does not keep other accounts waiting.
@@ -22,7 +22,7 @@ from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
 from crmhub.audit import Author
 from crmhub.csv import job_files, jobs
-from crmhub.csv.columns import Plan, plan_columns
+from crmhub.csv.columns import Choices, Plan, plan_columns
 from crmhub.csv.importing import (
     AllRefused,
     Import,
@@ -33,7 +33,6 @@ from crmhub.csv.importing import (
 from crmhub.csv.job_files import StoredRefusals
 from crmhub.csv.jobs import ImportJob, JobSettings, State
 from crmhub.csv.progress import ImportedUpTo, StoredProgress, Tally
-from crmhub.csv.refused_rows import NoRefusedRows
 from crmhub.csv.spreadsheets import Position, Sheet
 from crmhub.database.connection import Connection
 from crmhub.errors import BadRequest, Conflict, HubError, Unavailable
@@ -148,6 +147,7 @@ def reopen(hub: Hub, account: Account, id: str) -> None:
         job = jobs.find(tx, account.id, id, lock=True)
         if job.is_active or job.has_stored or (job.state == "done" and not job.dry_run):
             raise Conflict("This import has stored rows; its options cannot change.")
+        _check_file(job)
         jobs.set_state(tx, job, "draft", dry_run=False, restart=True)
 
     hub.database.transact(work)
@@ -163,9 +163,15 @@ def resume(hub: Hub, account: Account, id: str) -> None:
         job = jobs.find(tx, account.id, id, lock=True)
         if job.state not in ("failed", "stopped"):
             raise Conflict("Only an import that has failed or was stopped can be continued.")
+        _check_file(job)
         jobs.set_state(tx, job, "queued", restart=job.dry_run)
 
     hub.database.transact(work)
+
+
+def _check_file(job: ImportJob) -> None:
+    if not job.size:
+        raise Conflict("The file is not stored here. Run the same crmhub import again to continue.")
 
 
 def stop(hub: Hub, account: Account, id: str) -> None:
@@ -197,6 +203,57 @@ def delete(hub: Hub, account: Account, id: str) -> None:
 def refused_rows(hub: Hub, job: ImportJob) -> Iterator[bytes]:
     """Yield the file of the import's refused rows in parts."""
     return job_files.refused_rows(hub.database, job.key)
+
+
+@contextmanager
+def open_command(
+    hub: Hub,
+    account: Account,
+    kind: Kind,
+    sheet: Sheet,
+    choices: Choices,
+    *,
+    refused: Path,
+    by: Author,
+    again: bool,
+    keep_going: bool,
+) -> Iterator[tuple[Import, Iterator[Tally]]]:
+    """Open the import of a local file: the import, and its tallies, which run it.
+
+    Its refused rows are stored like those of other imports, and copied to the file `refused` at
+    the end. Until then the job stays, so that the import can be continued.
+    """
+    id = f"{kind.name}{sheet.digest}"
+    key = {"account_id": account.id, "id": id}
+    running = Import(
+        hub.records,
+        account,
+        kind,
+        sheet,
+        choices=choices,
+        refusals=StoredRefusals(hub.database, key, sheet, raw=choices.raw, copy_to=refused),
+        by=by,
+        again=again,
+        stop_early=not keep_going,
+    )
+    job = hub.database.transact(
+        lambda tx: jobs.start_command(tx, account.id, kind, id, sheet=sheet, by=by)
+    )
+    has_ended = is_elsewhere = False
+    try:
+        yield running, _renewed(hub, job, "", running)
+        has_ended = True
+    except AllRefused:
+        has_ended = True
+        raise
+    except ImportedElsewhere:
+        is_elsewhere = True
+        raise
+    finally:
+        if has_ended:
+            hub.database.transact(lambda tx: jobs.delete(tx, job))
+        elif not is_elsewhere:
+            jobs.end(hub.database, job, "", "stopped", running.tally)
 
 
 # The worker
@@ -278,12 +335,7 @@ def _run_slice(
     That is the job's next message, and the unique values of the rows of a dry run.
     """
     ends_at = time.monotonic() + _SLICE_S
-    renew_at = time.monotonic()
-    for tally in running.run():
-        if time.monotonic() >= renew_at:
-            if not jobs.renew(hub.database, job, lease, tally, lease_ms=_LEASE_MS):
-                raise ImportedElsewhere("The import was stopped.")
-            renew_at = time.monotonic() + _RENEW_EVERY_S
+    for _ in _renewed(hub, job, lease, running):
         if stopping.is_set() or time.monotonic() > ends_at:
             message: dict[str, Any] = {"reasons": running.reasons.to_json()}
             if not job.dry_run:
@@ -291,6 +343,20 @@ def _run_slice(
             paused = running.pause()
             return message | {"up_to": asdict(paused.up_to)}, paused.seen
     return None
+
+
+def _renewed(hub: Hub, job: ImportJob, lease: str, running: Import) -> Iterator[Tally]:
+    """Run the import; store its numbers and renew its lease every second.
+
+    Raises ImportedElsewhere if the import was stopped.
+    """
+    renew_at = time.monotonic()
+    for tally in running.run():
+        if time.monotonic() >= renew_at:
+            if not jobs.renew(hub.database, job, lease, tally, lease_ms=_LEASE_MS):
+                raise ImportedElsewhere("The import was stopped.")
+            renew_at = time.monotonic() + _RENEW_EVERY_S
+        yield tally
 
 
 def _summary(running: Import) -> str:
@@ -337,7 +403,7 @@ def _open_import(
         job.kind,
         sheet,
         choices=choices,
-        refusals=NoRefusedRows() if check_only else refusals,
+        refusals=None if check_only else refusals,
         by=job.author,
         dry_run=job.dry_run or check_only,
         stop_early=not job.settings.keep_going,
