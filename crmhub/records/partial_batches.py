@@ -14,7 +14,7 @@ from crmhub.records.writing import Change, NewRecord, Record, Upsert
 REFUSALS = (BadRequest, LimitExceeded, NotFound, Conflict, Semantic)
 """The errors that inputs of a batch can cause."""
 
-P = TypeVar("P", Change, NewRecord, Upsert)
+P = TypeVar("P", bound=Change | NewRecord | Upsert)
 
 
 @dataclass(frozen=True, slots=True)

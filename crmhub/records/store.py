@@ -437,7 +437,7 @@ class RecordStore:
         quota = account.plan.quotas.get(kind.name)
 
         def write_once(each: P, paths: dict[int, str]) -> tuple[Record, bool]:
-            def work(_tx: Connection) -> tuple[Record, bool]:
+            def write_checked(_tx: Connection) -> tuple[Record, bool]:
                 record, is_new = write(each)
                 if record.id in created and isinstance(each, Upsert):
                     same = (each.path, each.property_name, record.id)
@@ -448,7 +448,7 @@ class RecordStore:
                 return record, is_new
 
             try:
-                record, is_new = self.database.transact(work)
+                record, is_new = self.database.transact(write_checked)
             except LimitExceeded:
                 raise LimitExceeded(
                     f"{each.path.rstrip('.')}: the plan allows {quota} {kind.name}, and no more"
