@@ -13,7 +13,6 @@ import rich_click as click
 
 from crmhub.cli.open_hub import author, opened_hub
 from crmhub.errors import NotFound
-from crmhub.server.processes import local_host, origin
 
 if TYPE_CHECKING:
     from crmhub.accounts.accounts import Account
@@ -64,6 +63,7 @@ def demo(host: str | None, port: int | None) -> None:
                 "`crmhub account create NAME` creates a real account."
             )
         from crmhub.operators.users import setup_link
+        from crmhub.server.processes import local_host, origin
 
         account = _demo_account(hub)
         key = "" if account.disabled else _api_key(hub, account)

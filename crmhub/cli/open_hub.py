@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crmhub.errors import Unavailable
@@ -41,7 +42,6 @@ def opened_hub() -> Iterator[Hub]:
 def _tell_of_new_file(settings: Settings) -> None:
     """Say on a terminal where a new SQLite database is made: another folder has another one."""
     import sys
-    from pathlib import Path
 
     import rich_click as click
 
@@ -95,13 +95,33 @@ def _make_sqlite_ready(settings: Settings) -> None:
 
     url = make_url(settings.database_url)
     try:
-        upgrade(settings)
+        if not _is_newest(settings):
+            upgrade(settings)
     except Unwritable:
         if not use_reserve(url):
             raise
         upgrade(settings)
     else:
         keep_reserve(url)
+
+
+def _is_newest(settings: Settings) -> bool:
+    """Return whether a SQLite database has the newest schema, without importing Alembic."""
+    from contextlib import closing
+
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from crmhub.database.connection import Database
+    from crmhub.database.schema import current, revisions
+
+    if not Path(settings.database_url.removeprefix("sqlite:///")).exists():
+        return False
+    with closing(Database(settings.database_url, pool_size=1)) as database:
+        try:
+            return current(database) == revisions()[-1]
+        except (Unavailable, SQLAlchemyError, database.drivers_errors):
+            # The upgrade meets the same error, and says what is wrong.
+            return False
 
 
 def warn_of_disk(settings: Settings) -> None:

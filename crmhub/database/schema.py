@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from crmhub.database.connection import Database
+
+_MIGRATIONS = Path(__file__).parent / "migrations" / "versions"
 
 
 def upgrade(url: str) -> None:
@@ -36,28 +39,36 @@ def _treat_new_tables(url: str) -> None:
         secure_new_tables(database)
 
 
-def pending(database: Database) -> str | None:
-    """Return why the database schema does not fit this version of the hub; None if it does."""
-    from alembic.script import ScriptDirectory
+def revisions() -> list[str]:
+    """Return the revisions of all migrations, the oldest first, by the names of their files.
 
-    steps = ScriptDirectory.from_config(_alembic(""))
-    newest = steps.get_current_head()
+    Alembic would read each file, and importing it takes a third of the time that a command needs.
+    """
+    return sorted(file.name.partition("_")[0] for file in _MIGRATIONS.glob("[0-9]*.py"))
+
+
+def current(database: Database) -> str | None:
+    """Return the revision of the database's schema, None for a database without one."""
     with database.reading() as connection:
         exists = connection.scalar(
             "select count(*) from sqlite_master where name = 'alembic_version'"
             if connection.dialect == "sqlite"
             else "select to_regclass('alembic_version') is not null"
         )
-        current = connection.scalar("select version_num from alembic_version") if exists else None
-    if current == newest:
+        return connection.scalar("select version_num from alembic_version") if exists else None
+
+
+def pending(database: Database) -> str | None:
+    """Return why the database schema does not fit this version of the hub; None if it does."""
+    found, known = current(database), revisions()
+    if found == known[-1]:
         return None
-    known = [step.revision for step in steps.walk_revisions()]
-    if current is None or current in known:
-        return f"the schema is at {current or 'nothing'}, not at {newest}: run `crmhub db upgrade`"
-    if current > known[-1]:
-        return f"the schema is at {current}, of a newer version of crmhub: run that one"
+    if found is None or found in known:
+        return f"the schema is at {found or 'nothing'}, not at {known[-1]}: run `crmhub db upgrade`"
+    if found > known[0]:
+        return f"the schema is at {found}, of a newer version of crmhub: run that one"
     return (
-        f"the schema is at {current}, of a development version before 0.1.0, and is not upgraded:"
+        f"the schema is at {found}, of a development version before 0.1.0, and is not upgraded:"
         " use a new database"
     )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from alembic import command
+from alembic.script import ScriptDirectory
 
 from crmhub.accounts import accounts
 from crmhub.accounts.changes import IssuedIds
@@ -49,6 +50,11 @@ def _fill(url: str) -> None:
         for statement in ROWS.read_text().strip().split(";\n"):
             connection.exec_driver_sql(statement)
     engine.dispose()
+
+
+def test_migrations_are_named_by_their_revisions_in_order() -> None:
+    steps = ScriptDirectory.from_config(schema._alembic("")).walk_revisions()
+    assert schema.revisions() == [step.revision for step in steps][::-1]
 
 
 def test_what_0_1_0_has_stored_is_served(url: str, tmp_path: Path) -> None:

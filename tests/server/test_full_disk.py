@@ -230,7 +230,8 @@ def reserve(tmp_path: Path) -> Path:
 
 
 def fails_with(monkeypatch: pytest.MonkeyPatch, code: int, *, times: int) -> None:
-    """Let migrations fail so often with a code of SQLite's."""
+    """Let migrations, which are missing, fail so often with a code of SQLite's."""
+    monkeypatch.setattr(open_hub, "_is_newest", lambda _: False)
     upgrade, failures = schema.upgrade, [code] * times
 
     def failing(url: str) -> None:
