@@ -56,12 +56,15 @@ def caught_by(*tests: str) -> Callable[[type[SmallAdapter]], type[SmallAdapter]]
     return note
 
 
+NAMED: set[str] = set()
+"""The faults with which liars are caught; inner runs try no others."""
 FAULTS = "test_calls_that_meet_a_fault_tell_the_truth"
 
 
 def faulty(harm: str) -> str:
     """Return the test that tries the fault `harm`, with those of its family."""
     of = [family for family, faults in harms().items() if harm in (one.name for one in faults)]
+    NAMED.add(harm)
     return f"{FAULTS}[{of[0]}]"
 
 

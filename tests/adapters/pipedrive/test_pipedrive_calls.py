@@ -81,7 +81,7 @@ def test_a_person_with_nothing_new(
     assert cost(crm, adapter, person(**said, **known)) == ("unchanged", read, tokens)
 
 
-@for_each("kind", ["deals", "tickets"])
+@pytest.mark.parametrize("kind", ["deals", "tickets"])
 def test_a_deal_or_a_ticket(crm: PipedriveCrm, adapter: Adapter, kind: str) -> None:
     id = crm.add_contact(ANN)
     before = crm.spent
