@@ -280,7 +280,7 @@ def test_a_crm_may_have_stages_without_pipelines_or_neither(pytester: pytest.Pyt
     passed, _, failed = pytester.inline_run(*QUIET, path, "-k", tests).listoutcomes()
     assert [report.nodeid for report in failed] == []
     assert len(passed) > 30
-    assert sum("test_every_stage_that_is_listed" in report.nodeid for report in passed) == 2
+    assert sum("test_every_stage_that_is_listed" in report.nodeid for report in passed) == 1
 
 
 def test_a_crm_may_take_a_title_only_once(pytester: pytest.Pytester) -> None:
@@ -296,7 +296,7 @@ def test_a_crm_may_take_a_title_only_once(pytester: pytest.Pytester) -> None:
     )
     ran = pytester.inline_run(*QUIET, path, "-k", f"KnowsUniqueTitles and ({tests}) or {taken}")
     passed, _, failed = ran.listoutcomes()
-    assert len(passed) > 30
+    assert len(passed) > 15
     assert sorted(report.nodeid.split("::", 1)[1] for report in failed) == [
         f"Test{liar}::{taken}" for liar in ("SmallAdapter", "TakesTheDealOfTheTitle")
     ]
