@@ -16,6 +16,7 @@ from crmhub.adapter import (
     Throttled,
 )
 from crmhub.adapter.http import Answer
+from tests.adapter.liars import faulty
 from tests.adapter.rpc_adapter import RosterAdapter, failure
 
 CAUGHT_BY: dict[type[Adapter], tuple[str, ...]] = {}
@@ -118,7 +119,7 @@ class ChecksNothing(RosterAdapter):
         pass
 
 
-@caught_by("test_calls_that_meet_a_fault_tell_the_truth[400]")
+@caught_by(faulty("400"))
 class TellsAShortPassword(RosterAdapter):
     def _call(self, method: str, **options: Any) -> Answer:
         try:
@@ -169,7 +170,7 @@ class LeasesEmailsWithTheirCase(RosterAdapter):
             return self._create("contact.create", "contacts", properties, mark=mark)
 
 
-@caught_by("test_calls_that_meet_a_fault_tell_the_truth[400 that repeats all]")
+@caught_by(faulty("400 that repeats all"))
 class KeepsItsSecretsToItself(RosterAdapter):
     """Masks the session, which each request has in a header, and not the password."""
 

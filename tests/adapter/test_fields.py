@@ -22,6 +22,7 @@ from crmhub.adapter.coercion import Misfit
 from crmhub.adapter.fields import Field, Fields
 from crmhub.adapter.fitting import Fitting
 from tests.adapter.http_contexts import http_context
+from tests.loops import for_each
 
 _COLOURS = (Choice("r", "Red"),)
 
@@ -79,7 +80,7 @@ def test_properties_are_sent_under_the_crms_names_and_types(described: Described
     }
 
 
-@pytest.mark.parametrize("boss", ["Ann@example.org", "7"])
+@for_each("boss", ["Ann@example.org", "7"])
 def test_a_user_is_named_by_email_or_id(described: Described, boss: str) -> None:
     assert values(described, {"boss": boss}) == {"boss": "7"}
 
@@ -89,7 +90,7 @@ def test_a_text_of_one_line_has_no_breaks(described: Described) -> None:
     assert values(described, sent) == {"description": "one two three", "comment": "one\ntwo"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "text"),
     [
         ("description", "1.5"),
@@ -108,7 +109,7 @@ def test_what_does_not_fit_is_rejected_by_name(described: Described, name: str, 
     assert [problem.name for problem in caught.value.problems] == [name]
 
 
-@pytest.mark.parametrize(("sent", "named"), [("again", "again"), ("amount", "content")])
+@for_each(("sent", "named"), [("again", "again"), ("amount", "content")])
 def test_a_refusal_names_what_the_caller_has_sent(
     described: Described, sent: str, named: str
 ) -> None:

@@ -106,9 +106,10 @@ def test_a_segment_arrives_as_it_was_given(segment: str) -> None:
     assert path == f"/contacts/{quote(segment, safe='')}/notes"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "segment",
     ["", ".", "..", "a/b", "../x", "..\\x", "a\0", "a\nb", "\ud800", "\u202e", "x" * 501],
+    fresh="wire",
 )
 def test_a_segment_that_could_lead_elsewhere_is_not_sent(
     wire: responses.RequestsMock, segment: str
@@ -141,7 +142,7 @@ def test_a_parameter_with_several_values_is_repeated(wire: responses.RequestsMoc
     assert (wire.calls[0].request.url or "").endswith("?phone=%2B1&phone=02&limit=5")
 
 
-@pytest.mark.parametrize("end", ["", "/"])
+@for_each("end", ["", "/"], fresh="wire")
 def test_an_address_ends_with_a_slash_where_the_crm_wants_it(
     wire: responses.RequestsMock, end: str
 ) -> None:
@@ -225,7 +226,7 @@ def test_a_session_that_expired_in_a_success_is_renewed_once(wire: responses.Req
     assert (len(renewed), len(wire.calls)) == (1, 2)
 
 
-@pytest.mark.parametrize("status", [200, 401, 403])
+@for_each("status", [200, 401, 403], fresh="wire")
 def test_a_missing_right_renews_nothing(wire: responses.RequestsMock, status: int) -> None:
     wire.get(f"{URL}/contacts", status=status, json=error_body("right"))
 
@@ -269,7 +270,7 @@ def test_every_request_takes_its_cost_from_the_quota(wire: responses.RequestsMoc
     assert (calls.taken, quota.taken) == (1, 24)
 
 
-@pytest.mark.parametrize(("scope", "paused"), [("", "calls"), (QUOTA, "quota")])
+@for_each(("scope", "paused"), [("", "calls"), (QUOTA, "quota")], fresh="wire")
 def test_a_refused_call_pauses_the_limit_that_is_used_up(
     wire: responses.RequestsMock, scope: str, paused: str
 ) -> None:
@@ -353,7 +354,7 @@ def test_an_address_that_cannot_be_called_is_bad_config(url: str) -> None:
 # What comes back.
 
 
-@pytest.mark.parametrize("status", [200, 201, 202, 204, 205, 206])
+@for_each("status", [200, 201, 202, 204, 205, 206], fresh="wire")
 def test_an_empty_answer_has_no_body(wire: responses.RequestsMock, status: int) -> None:
     wire.delete(f"{URL}/contacts/1", status=status)
 
@@ -369,8 +370,8 @@ def test_blanks_are_no_body(wire: responses.RequestsMock) -> None:
 BROKEN = [b"<html>", b'{"id": ', b"[" * 100_000, b"\xff\xfe\xfa", b'{"a": NaN}', b"9" * 5000]
 
 
-@pytest.mark.parametrize("content", BROKEN)
-@pytest.mark.parametrize(("method", "expected"), [("GET", Unavailable), ("POST", Uncertain)])
+@for_each("content", BROKEN, fresh="wire")
+@for_each(("method", "expected"), [("GET", Unavailable), ("POST", Uncertain)], fresh="wire")
 def test_a_success_that_is_no_json_is_in_doubt_for_writes_only(
     wire: responses.RequestsMock, content: bytes, method: str, expected: type[AdapterError]
 ) -> None:
@@ -379,7 +380,7 @@ def test_a_success_that_is_no_json_is_in_doubt_for_writes_only(
     assert type(failed(make_http(), method)) is expected
 
 
-@pytest.mark.parametrize(("method", "expected"), [("GET", TooLarge), ("POST", Uncertain)])
+@for_each(("method", "expected"), [("GET", TooLarge), ("POST", Uncertain)], fresh="wire")
 def test_an_answer_that_is_too_large_is_not_asked_for_again(
     wire: responses.RequestsMock, method: str, expected: type[AdapterError]
 ) -> None:
@@ -389,7 +390,7 @@ def test_an_answer_that_is_too_large_is_not_asked_for_again(
     assert len(wire.calls) == 1
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 429, 503])
+@for_each("status", [400, 401, 404, 429, 503], fresh="wire")
 def test_a_failure_with_any_body_is_an_error_of_the_contract(
     wire: responses.RequestsMock, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -483,7 +484,7 @@ WRITES = {
 }
 
 
-@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
+@for_each("method", ["GET", "POST", "PUT", "PATCH", "DELETE"], fresh="wire")
 def test_every_status_says_what_the_caller_can_do(
     wire: responses.RequestsMock, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -496,7 +497,7 @@ def test_every_status_says_what_the_caller_can_do(
         assert type(failed(make_http(), method)) is expected[status], status
 
 
-@pytest.mark.parametrize("status", [s for s in READS if s >= 500 or s in DOUBTFUL])
+@for_each("status", [s for s in READS if s >= 500 or s in DOUBTFUL], fresh="wire")
 def test_a_post_that_only_reads_leaves_no_doubt(wire: responses.RequestsMock, status: int) -> None:
     wire.post(f"{URL}/search", status=status)
 
@@ -511,7 +512,7 @@ def test_head_writes_nothing() -> None:
     assert len(received) == 3
 
 
-@pytest.mark.parametrize("status", [404, 409, 410])
+@for_each("status", [404, 409, 410], fresh="wire")
 def test_a_page_instead_of_data_says_nothing_of_records(
     wire: responses.RequestsMock, status: int
 ) -> None:
@@ -529,7 +530,7 @@ def test_a_page_of_403_names_the_firewall(wire: responses.RequestsMock) -> None:
     assert "firewall" in failed(make_http()).message
 
 
-@pytest.mark.parametrize("status", [403, 413, 477])
+@for_each("status", [403, 413, 477], fresh="wire")
 def test_a_refusal_that_says_when_to_come_back_wants_fewer_calls(
     wire: responses.RequestsMock, status: int
 ) -> None:
@@ -541,7 +542,7 @@ def test_a_refusal_that_says_when_to_come_back_wants_fewer_calls(
     assert error.retry_after == 30
 
 
-@pytest.mark.parametrize(
+@for_each(
     "body",
     [
         {"message": "because\nof  this."},
@@ -550,6 +551,7 @@ def test_a_refusal_that_says_when_to_come_back_wants_fewer_calls(
         {"error": "invalid", "error_description": "because of this"},
         [{"message": "because of this", "errorCode": "X"}],
     ],
+    fresh="wire",
 )
 def test_the_words_of_the_crm_are_passed_on(wire: responses.RequestsMock, body: Any) -> None:
     wire.get(f"{URL}/contacts", status=422, json=body)
@@ -649,11 +651,7 @@ def test_a_write_that_broke_is_sent_once(script: Any) -> None:
     assert len(received) == 1
 
 
-@pytest.mark.parametrize(
-    "script",
-    [reset, cut_short, answering("500 Oops"), answering("200 OK", b"<html>")],
-    ids=["reset", "short", "500", "page"],
-)
+@for_each("script", [reset, cut_short, answering("500 Oops"), answering("200 OK", b"<html>")])
 def test_a_read_that_broke_is_sent_again(script: Any) -> None:
     with server(script, script, answering("200 OK", b'{"id": 5}')) as (url, received):
         answer = make_http(url).send("GET", "contacts", "5")
@@ -718,7 +716,7 @@ def test_tries_end_with_the_deadline() -> None:
     assert took < 60
 
 
-@pytest.mark.parametrize("method", ["GET", "POST"])
+@for_each("method", ["GET", "POST"], fresh="wire")
 def test_without_time_nothing_is_sent(wire: responses.RequestsMock, method: str) -> None:
     budget = FakeBudget()
 
@@ -771,7 +769,7 @@ def test_an_exhausted_budget_sends_nothing(wire: responses.RequestsMock) -> None
     assert len(wire.calls) == 0
 
 
-@pytest.mark.parametrize("status", [200, 400, 429, 500])
+@for_each("status", [200, 400, 429, 500], fresh="wire")
 def test_headers_of_every_answer_are_heeded(wire: responses.RequestsMock, status: int) -> None:
     wire.post(
         f"{URL}/contacts", status=status, json={}, headers={"X-Left": "7", "Retry-After": "9"}
@@ -819,7 +817,7 @@ def test_a_write_goes_out_again_under_renewed_credentials(wire: responses.Reques
     assert [call.request.headers["Authorization"] for call in wire.calls] == ["old", "new"]
 
 
-@pytest.mark.parametrize("status", [400, 403, 404, 500])
+@for_each("status", [400, 403, 404, 500], fresh="wire")
 def test_other_failures_renew_nothing(wire: responses.RequestsMock, status: int) -> None:
     wire.post(f"{URL}/contacts", status=status)
 
@@ -850,11 +848,12 @@ def test_a_renewal_that_fails_is_what_is_told(wire: responses.RequestsMock) -> N
 # Correlation ids.
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("given", "kept"),
     [("abc-1", "abc-1"), ("x" * 5000, "x" * 100), ("a\x1bb", ""), ("", "")],
+    fresh="wire",
 )
-@pytest.mark.parametrize("place", ["header", "hook"])
+@for_each("place", ["header", "hook"], fresh="wire")
 def test_a_correlation_id_is_kept_as_far_as_it_can_be_shown(
     wire: responses.RequestsMock, given: str, kept: str, place: str
 ) -> None:
@@ -888,10 +887,12 @@ def test_a_refusal_of_credentials_keeps_the_adapters_error(wire: responses.Reque
 # Nothing private.
 
 
-@pytest.mark.parametrize(
-    "written", [SECRET, quote(SECRET), quote(SECRET, safe=""), json.dumps(SECRET)[1:-1]]
+@for_each(
+    "written",
+    [SECRET, quote(SECRET), quote(SECRET, safe=""), json.dumps(SECRET)[1:-1]],
+    fresh="wire",
 )
-@pytest.mark.parametrize("at", [0, 290, 595])
+@for_each("at", [0, 290, 595], fresh="wire")
 def test_a_secret_the_crm_repeats_is_blotted_out(
     wire: responses.RequestsMock, written: str, at: int
 ) -> None:
@@ -903,8 +904,8 @@ def test_a_secret_the_crm_repeats_is_blotted_out(
     assert at or "*** is wrong" in error.message
 
 
-@pytest.mark.parametrize(
-    "said", ["/rest/13/k32t88gf3azp/profile", "key=a+b%2Fc-secret", "a b/c-secret"]
+@for_each(
+    "said", ["/rest/13/k32t88gf3azp/profile", "key=a+b%2Fc-secret", "a b/c-secret"], fresh="wire"
 )
 def test_a_part_of_a_secret_address_is_blotted_out(wire: responses.RequestsMock, said: str) -> None:
     address = "https://crm.example.test/rest/13/k32t88gf3azp?key=a%20b%2Fc-secret#top"
@@ -975,8 +976,8 @@ def test_data_that_looks_like_a_secret_stays(wire: responses.RequestsMock) -> No
     assert answer.object()["note"] == "the-token"
 
 
-@pytest.mark.parametrize("method", ["GET", "POST"])
-@pytest.mark.parametrize(
+@for_each("method", ["GET", "POST"], fresh="wire")
+@for_each(
     "exc",
     [
         requests.ConnectionError("Max retries exceeded with url: /x?email=ada@example.com"),
@@ -985,6 +986,7 @@ def test_data_that_looks_like_a_secret_stays(wire: responses.RequestsMock) -> No
         requests.exceptions.SSLError("ada@example.com"),
         requests.exceptions.InvalidHeader("in header value: 'Bearer the-token\\n'"),
     ],
+    fresh="wire",
 )
 def test_an_error_of_the_wire_tells_nothing_private(
     wire: responses.RequestsMock, caplog: pytest.LogCaptureFixture, method: str, exc: Exception
@@ -1013,10 +1015,11 @@ def test_a_log_line_names_status_account_time_and_correlation_id(
     assert caplog.messages[0].endswith(" ms: Uncertain (correlation id corr-1)")
 
 
-@pytest.mark.parametrize(("status", "level"), [(404, "INFO"), (409, "INFO"), (401, "WARNING")])
+@for_each(("status", "level"), [(404, "INFO"), (409, "INFO"), (401, "WARNING")], fresh="wire")
 def test_what_only_the_caller_can_mend_is_no_warning(
     wire: responses.RequestsMock, caplog: pytest.LogCaptureFixture, status: int, level: str
 ) -> None:
+    caplog.clear()
     caplog.set_level(logging.DEBUG, logger="crmhub.adapter")
     wire.get(f"{URL}/contacts", status=status)
 

@@ -201,7 +201,7 @@ def test_nobody_waits_for_a_slow_renewal_beyond_the_deadline() -> None:
 # Time.
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("said", "seconds"),
     [
         (1800, 1740),
@@ -220,7 +220,6 @@ def test_nobody_waits_for_a_slow_renewal_beyond_the_deadline() -> None:
         (1e308, 86_340),
         (float("nan"), 1740),
     ],
-    ids=lambda value: str(value)[:12],
 )
 def test_a_token_is_renewed_a_little_before_it_expires(said: Any, seconds: float) -> None:
     issuer, vault = Issuer(lifetime=said), make_vault()
@@ -248,7 +247,7 @@ def raising(error: AdapterError) -> Callable[[Mapping[str, str]], Answer]:
     return exchange
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("error", "expected"),
     [
         (Rejected([], "no: invalid_grant"), Denied),
@@ -260,7 +259,6 @@ def raising(error: AdapterError) -> Callable[[Mapping[str, str]], Answer]:
         (Unavailable("away"), Unavailable),
         (Uncertain("no answer"), Unavailable),
     ],
-    ids=lambda value: type(value).__name__ if isinstance(value, AdapterError) else value.__name__,
 )
 def test_what_goes_wrong_with_the_token_says_nothing_of_a_record(
     error: AdapterError, expected: type[AdapterError]
@@ -279,8 +277,8 @@ def test_a_refused_refresh_token_says_what_to_do() -> None:
         make_grant(make_vault(refresh_token="other"), Issuer().exchange).token()
 
 
-@pytest.mark.parametrize("body", [None, [], {}, {"access_token": ""}, {"access_token": 7}], ids=str)
-@pytest.mark.parametrize("reads", [True, False])
+@for_each("body", [None, [], {}, {"access_token": ""}, {"access_token": 7}])
+@for_each("reads", [True, False])
 def test_an_answer_without_a_token_is_unavailable(body: Any, reads: bool) -> None:
     vault = make_vault()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import phonenumbers
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from phonenumbers import PhoneNumberFormat, PhoneNumberType
@@ -25,7 +24,7 @@ EXAMPLES = {
 }
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("number", "forms"),
     [
         (
@@ -68,13 +67,12 @@ EXAMPLES = {
             "|5512345678|+5215512345678|5215512345678",
         ),
     ],
-    ids=["US", "DE", "ES", "IT", "BR", "AR", "extension", "MX"],
 )
 def test_the_notations_of_a_number(number: str, forms: str) -> None:
     assert notations(number) == forms.split("|")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "number",
     [
         "",
@@ -86,7 +84,6 @@ def test_the_notations_of_a_number(number: str, forms: str) -> None:
         "+4930123456;ext=7",
         "+" + "1" * 300,
     ],
-    ids=lambda text: text[:20],
 )
 def test_what_is_no_number_has_one_notation(number: str) -> None:
     assert notations(number) == [number]

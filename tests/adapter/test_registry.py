@@ -9,6 +9,7 @@ import pytest
 from crmhub.adapter import Adapter, BadConfig
 from crmhub.adapter.registry import Registry
 from tests.fakes import BROKEN, FAKE, FakeAdapter
+from tests.loops import for_each
 
 
 class Unfinished(Adapter):
@@ -57,7 +58,7 @@ def test_the_list_shows_features_and_what_is_wrong() -> None:
     assert "no_such_module" in broken.error
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("point", "wrong"),
     [
         (UNFINISHED, "lacks create_contact, create_for_contact"),
@@ -65,7 +66,6 @@ def test_the_list_shows_features_and_what_is_wrong() -> None:
         (_point("odd", "tests.fakes:CRMS"), "no subclass"),
         (_point("gone", "tests.fakes:Missing"), "cannot be loaded"),
     ],
-    ids=["unfinished", "misguided", "no adapter", "no such name"],
 )
 def test_what_is_no_adapter_is_refused_with_the_reason(point: EntryPoint, wrong: str) -> None:
     with pytest.raises(BadConfig, match=wrong):

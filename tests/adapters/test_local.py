@@ -45,7 +45,7 @@ class OwnCrm:
         return {
             id: one["properties"]
             for id, one in self._records(kind).items()
-            if int(contact_id) in one["associations"]["contacts"]
+            if int(contact_id) in one["associations"].get("contacts", ())
         }
 
     def count(self, kind: Kind) -> int:

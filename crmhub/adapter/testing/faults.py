@@ -324,47 +324,57 @@ class Harm:
     harmless: bool = False
 
 
-def harms() -> list[Harm]:
-    """Return the faults with which the tests try every operation of an adapter."""
-    return [
-        *(Harm(f"{status}", answers(status, {"message": "no"})) for status in _STATUSES),
-        Harm("403 in HTML", answers(403, _HTML, Content_Type="text/html")),
-        Harm("404 in HTML", answers(404, _HTML, Content_Type="text/html")),
-        *(Harm(f"{status} that repeats all", echoes(status)) for status in _REPEATED),
-        Harm("409 with an id in the text", answers(409, {"message": "Existing ID: 987654321"})),
-        Harm("429 without Retry-After", answers(429, {"message": "slow down"})),
-        Harm("429 with Retry-After", answers(429, None, Retry_After="1")),
-        Harm("502 in HTML", answers(502, _HTML, Content_Type="text/html")),
-        Harm("503 with Retry-After", answers(503, None, Retry_After="1")),
-        Harm("302 elsewhere", answers(302, None, Location="http://127.0.0.1:9/elsewhere")),
-        Harm("reset before", reset_before),
-        Harm("closed before", closed_before),
-        Harm("reset after", reset_after),
-        Harm("closed after", closed_after),
-        Harm("500 after", answers_after(500, {"message": "oops"})),
-        Harm("502 in HTML after", answers_after(502, _HTML, Content_Type="text/html")),
-        Harm("HTML", answers(200, _HTML, Content_Type="text/html")),
-        Harm("HTML after", answers_after(200, _HTML, Content_Type="text/html")),
-        Harm("broken JSON", answers(200, b'{"id": "1", ', **_AS_JSON)),
-        Harm("broken JSON after", answers_after(200, b'{"id": "1", ', **_AS_JSON)),
-        Harm("a string", answers(200, "fine")),
-        Harm("a number", answers(200, 1)),
-        Harm("a list of lists", answers(200, [[]])),
-        Harm("something else", answers(200, {"status": "something else", "results": 7})),
-        Harm("something else after", answers_after(200, {"status": "else", "results": "x"})),
-        Harm("5,000 brackets", answers(200, b"[" * 5000 + b"]" * 5000, **_AS_JSON)),
-        Harm("no UTF-8", answers(200, b'{"id": "\xff\xfe"}', **_AS_JSON)),
-        Harm("207", answers(207, {"results": [{}], "errors": [{"message": "no"}]})),
-        Harm("one less after", edits(one_less), harmless=True),
-        Harm("nothing", answers(200), silent=True),
-        Harm("204", answers(204), silent=True),
-        Harm("null", answers(200, b"null", **_AS_JSON), silent=True),
-        Harm("nothing after", answers_after(200)),
-        Harm("cut off after", cut_after),
-        Harm("mislabelled", mislabelled, harmless=True),
-        Harm("no HTTP after", not_http),
-        Harm("falsely compressed", falsely_compressed),
-    ]
+def harms() -> dict[str, list[Harm]]:
+    """Return the faults with which the tests try every operation of an adapter, by family."""
+    return {
+        "a refusal": [
+            *(Harm(f"{status}", answers(status, {"message": "no"})) for status in _STATUSES),
+            Harm("403 in HTML", answers(403, _HTML, Content_Type="text/html")),
+            Harm("404 in HTML", answers(404, _HTML, Content_Type="text/html")),
+            Harm("409 with an id in the text", answers(409, {"message": "Existing ID: 987654321"})),
+            Harm("302 elsewhere", answers(302, None, Location="http://127.0.0.1:9/elsewhere")),
+        ],
+        "a quotation": [Harm(f"{one} that repeats all", echoes(one)) for one in _REPEATED],
+        "an outage": [
+            Harm("429 without Retry-After", answers(429, {"message": "slow down"})),
+            Harm("429 with Retry-After", answers(429, None, Retry_After="1")),
+            Harm("502 in HTML", answers(502, _HTML, Content_Type="text/html")),
+            Harm("503 with Retry-After", answers(503, None, Retry_After="1")),
+            Harm("reset before", reset_before),
+            Harm("closed before", closed_before),
+        ],
+        "a lost answer": [
+            Harm("reset after", reset_after),
+            Harm("closed after", closed_after),
+            Harm("500 after", answers_after(500, {"message": "oops"})),
+            Harm("502 in HTML after", answers_after(502, _HTML, Content_Type="text/html")),
+            Harm("cut off after", cut_after),
+            Harm("no HTTP after", not_http),
+        ],
+        "nonsense": [
+            Harm("HTML", answers(200, _HTML, Content_Type="text/html")),
+            Harm("HTML after", answers_after(200, _HTML, Content_Type="text/html")),
+            Harm("broken JSON", answers(200, b'{"id": "1", ', **_AS_JSON)),
+            Harm("broken JSON after", answers_after(200, b'{"id": "1", ', **_AS_JSON)),
+            Harm("a string", answers(200, "fine")),
+            Harm("a number", answers(200, 1)),
+            Harm("a list of lists", answers(200, [[]])),
+            Harm("something else", answers(200, {"status": "something else", "results": 7})),
+            Harm("something else after", answers_after(200, {"status": "else", "results": "x"})),
+            Harm("5,000 brackets", answers(200, b"[" * 5000 + b"]" * 5000, **_AS_JSON)),
+            Harm("no UTF-8", answers(200, b'{"id": "\xff\xfe"}', **_AS_JSON)),
+            Harm("mislabelled", mislabelled, harmless=True),
+            Harm("falsely compressed", falsely_compressed),
+        ],
+        "an answer in part": [
+            Harm("207", answers(207, {"results": [{}], "errors": [{"message": "no"}]})),
+            Harm("one less after", edits(one_less), harmless=True),
+            Harm("nothing", answers(200), silent=True),
+            Harm("204", answers(204), silent=True),
+            Harm("null", answers(200, b"null", **_AS_JSON), silent=True),
+            Harm("nothing after", answers_after(200)),
+        ],
+    }
 
 
 # The names under which CRMs give reasons, and the form of their codes.

@@ -20,7 +20,7 @@ from crmhub.adapter import (
     Unavailable,
 )
 from crmhub.adapter.testing import faults
-from crmhub.adapter.testing.base import assert_readable, either, new_mark, phone_number
+from crmhub.adapter.testing.base import assert_readable, either, for_each, new_mark, phone_number
 from crmhub.adapter.testing.connection import CALL_S, Connection, SharedTexts
 from crmhub.adapter.testing.crm import HttpCrm
 from crmhub.adapter.testing.faults import Harm, answers
@@ -41,6 +41,12 @@ _WAITS: dict[str, tuple[Callable[[], str | None], float | None]] = {
     "nonsense": (lambda: "soon", None),
     "a negative number": (lambda: "-5", None),
     "a date of long ago": (lambda: faults.http_date(0), None),
+}
+_WRITES: tuple[type[Operation], ...] = (Create, Update, CreateDeal, CreateTicket, UpsertKnown)
+_SLOW: dict[str, Fault] = {
+    "a dripping head": faults.dripping_head,
+    "a dripping body": faults.dripping_body,
+    "a stall after the write": faults.stalled_after,
 }
 
 
@@ -73,7 +79,7 @@ class HostileTests(JudgingTests):
     """Tests of refused credentials, limits, redirects, wrong addresses, time and size."""
 
     @pytest.mark.usefixtures("impatient")
-    @pytest.mark.parametrize("by", ["email", "phone"])
+    @for_each("by", {"email": "email", "phone": "phone"})
     def test_a_wrong_address_is_not_taken_for_nobody(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, by: str
     ) -> None:
@@ -152,7 +158,7 @@ class HostileTests(JudgingTests):
     # Errors by HTTP status.
 
     @pytest.mark.usefixtures("impatient")
-    @pytest.mark.parametrize("status", [401, 403])
+    @for_each("status", {"401": 401, "403": 403})
     @for_each_operation
     def test_credentials_that_are_refused_are_denied(
         self,
@@ -170,7 +176,7 @@ class HostileTests(JudgingTests):
             assert [sent.said for sent in proxy.requests].count(request.said) <= 2 * len(errors)
 
     @pytest.mark.usefixtures("impatient")
-    @pytest.mark.parametrize("wait", _WAITS)
+    @for_each("wait", _WAITS)
     @for_each_operation
     def test_a_call_too_many_is_throttled_for_as_long_as_the_crm_says(
         self,
@@ -178,9 +184,9 @@ class HostileTests(JudgingTests):
         crm: HttpCrm,
         proxy: FaultProxy,
         operation: type[Operation],
-        wait: str,
+        wait: tuple[Callable[[], str | None], float | None],
     ) -> None:
-        text, seconds = _WAITS[wait]
+        text, seconds = wait
         ready = self._ready(connection, crm, proxy, operation)
         before = ready.state()
         header = text()
@@ -238,11 +244,7 @@ class HostileTests(JudgingTests):
 
     # Time and size.
 
-    @pytest.mark.parametrize(
-        "fault",
-        [faults.dripping_head, faults.dripping_body, faults.stalled_after],
-        ids=["a dripping head", "a dripping body", "a stall after the write"],
-    )
+    @for_each("fault", _SLOW)
     def test_a_call_ends_in_time(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, fault: Fault
     ) -> None:
@@ -283,7 +285,7 @@ class HostileTests(JudgingTests):
             ready.call(connection.adapter())
         assert all(0 < timeout <= CALL_S for timeout in connection.outgoing.timeouts)
 
-    @pytest.mark.parametrize("write", [Create, Update, CreateDeal, CreateTicket, UpsertKnown])
+    @for_each("write", {one.name: one for one in _WRITES})
     def test_a_write_whose_answer_does_not_come_in_time_is_uncertain(
         self,
         connection: Connection,
@@ -297,8 +299,8 @@ class HostileTests(JudgingTests):
             with connection.within(0.7):
                 self._judge(connection, proxy, ready, Harm("stall", faults.stalled_after))
 
-    @pytest.mark.parametrize("fault", [faults.huge, faults.bomb], ids=["huge", "compressed"])
-    @pytest.mark.parametrize("call", [Get, Create])
+    @for_each("fault", {"huge": faults.huge, "compressed": faults.bomb})
+    @for_each("call", {"a read": Get, "a write": Create})
     def test_an_answer_that_is_much_too_long_is_not_read_whole(
         self,
         connection: Connection,

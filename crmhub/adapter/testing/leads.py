@@ -12,7 +12,7 @@ import pytest
 
 from crmhub.adapter import Adapter, Conflict, Rejected, Saved
 from crmhub.adapter.batch_upserts import upsert_contacts
-from crmhub.adapter.testing.base import DOMAIN, Base, either, phone_number
+from crmhub.adapter.testing.base import DOMAIN, Base, either, for_each, phone_number
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import Crm
 from crmhub.adapter.upserts import upsert_contact
@@ -143,7 +143,7 @@ class LeadTests(Base):
         assert saved.outcome == "created"
         assert crm.contacts()[id]["email"] == corrected["email"]
 
-    @pytest.mark.parametrize("by", ["email", "phone"])
+    @for_each("by", {"email": "email", "phone": "phone"})
     def test_people_of_one_name_are_two_contacts(self, adapter: Adapter, crm: Crm, by: str) -> None:
         name = {self.text: "Lee", self.text2: "Ann"}
         theirs = crm.add_contact(self.person(phone=phone_number(), **name))
@@ -171,7 +171,7 @@ class LeadTests(Base):
         assert crm.contacts()[id][self.text] == "Two"
         assert len(crm.contacts()) == 2
 
-    @pytest.mark.parametrize("by", ["email_id", "contact_id"])
+    @for_each("by", {"email": "email_id", "conversation": "contact_id"})
     def test_a_contact_that_is_remembered_for_an_email_is_not_searched_for(
         self, connection: Connection, crm: Crm, by: str
     ) -> None:
@@ -273,7 +273,7 @@ class LeadTests(Base):
         assert got == (mine if refused else {**mine, self.unknown: "x"})
         assert refused <= {self.unknown}
 
-    @pytest.mark.parametrize("together", [False, True])
+    @for_each("together", {"alone": False, "together": True})
     def test_what_is_for_an_empty_place_leaves_a_value_that_is_there(
         self, adapter: Adapter, crm: Crm, together: bool
     ) -> None:

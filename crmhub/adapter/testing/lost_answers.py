@@ -5,11 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-import pytest
-
 from crmhub.adapter import AdapterError, NotYet, Saved, Unavailable, Uncertain
 from crmhub.adapter.testing import faults
-from crmhub.adapter.testing.base import HOURS, either
+from crmhub.adapter.testing.base import HOURS, either, for_each
 from crmhub.adapter.testing.connection import Connection
 from crmhub.adapter.testing.crm import HttpCrm
 from crmhub.adapter.testing.operation import Operation
@@ -22,12 +20,8 @@ from crmhub.adapter.upserts import upsert_contact
 class LostAnswerTests(WireTests):
     """Tests that each record is written once, although the answer to a write was lost."""
 
-    @pytest.mark.parametrize("call", [CreateDeal, CreateTicket])
-    @pytest.mark.parametrize(
-        "fault",
-        [faults.reset_after, faults.reset_before],
-        ids=["written", "not written"],
-    )
+    @for_each("call", {"a deal": CreateDeal, "a ticket": CreateTicket})
+    @for_each("fault", {"written": faults.reset_after, "not written": faults.reset_before})
     def test_what_lost_its_answer_is_made_once_when_it_is_tried_again(
         self,
         connection: Connection,
@@ -52,7 +46,7 @@ class LostAnswerTests(WireTests):
             assert ready.effect(before, after) == "whole"
             assert ready.is_right(replace(saved, outcome="created"), before, after)
 
-    @pytest.mark.parametrize("call", [CreateDeal, CreateTicket, UpsertNew])
+    @for_each("call", {"a deal": CreateDeal, "a ticket": CreateTicket, "a lead": UpsertNew})
     def test_a_write_that_lands_after_its_answer_was_lost_is_made_once(
         self,
         connection: Connection,

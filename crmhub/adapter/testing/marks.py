@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from crmhub.adapter import Adapter, ContactWrite, Linked, Saved, Unavailable, Unsupported, Written
-from crmhub.adapter.testing.base import HOURS, Base, either, new_mark, phone_number
+from crmhub.adapter.testing.base import HOURS, Base, either, for_each, new_mark, phone_number
 from crmhub.adapter.testing.crm import Crm, LaggingCrm
 from crmhub.adapter.testing.linking import each_kind
 from crmhub.adapter.upserts import upsert_contact
@@ -148,7 +148,7 @@ class MarkTests(Base):
         record = either(Unavailable, lambda: self._id(adapter, kind, id, mark, sent))
         assert _later(record) or record == made.id
 
-    @pytest.mark.parametrize("by", ["email", "phone"])
+    @for_each("by", {"email": "email", "phone": "phone"})
     def test_a_contact_that_was_written_is_found(self, adapter: Adapter, crm: Crm, by: str) -> None:
         self.announced("find_marked")
         crm.add_contact(self.person())

@@ -13,6 +13,7 @@ from crmhub.adapter.testing.base import (
     DOMAIN,
     Base,
     either,
+    for_each,
     leaving_out,
     new_mark,
     phone_number,
@@ -89,7 +90,7 @@ class WritingTests(Base):
             described = {one.name: one.type for one in adapter.describe("contacts")}
             assert {described[name]: name for name in sent} == self.typed
 
-    @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
+    @for_each("text", TEXTS)
     def test_a_value_comes_back_as_it_was_written(
         self, adapter: Adapter, crm: Crm, text: str
     ) -> None:

@@ -31,7 +31,7 @@ def told(outcomes: list[Saved | AdapterError]) -> list[str]:
     return [one.outcome if isinstance(one, Saved) else type(one).__name__ for one in outcomes]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@for_each("version", VERSIONS, fresh="fake")
 def test_a_hundred_leads_cost_three_calls(fake: FakeHubSpot, version: str) -> None:
     for i in range(50):
         fake.add_contact(email=f"ann{i}@x.org")
@@ -168,7 +168,7 @@ def test_trace_ids_of_another_kind_are_nobodys(traces: list[Any]) -> None:
         assert told(upsert_contacts(it.adapter, [person(email="ann@x.org")])) == ["created"]
 
 
-@pytest.mark.parametrize("kind", ["close", "reset", "cut"])
+@for_each("kind", ["close", "reset", "cut"], fresh="fake")
 def test_a_batch_whose_answer_was_lost_is_in_doubt_and_makes_nobody_twice(
     fake: FakeHubSpot, kind: str
 ) -> None:
@@ -216,7 +216,7 @@ def test_a_lead_whose_contact_was_made_meanwhile_goes_to_it(fake: FakeHubSpot) -
     assert fake.contacts[id]["city"] == "Rome"
 
 
-@pytest.mark.parametrize("gone", ["the mark", "an option"])
+@for_each("gone", ["the mark", "an option"], fresh="fake")
 def test_what_was_defined_anew_meanwhile_is_fitted_again(
     fake: FakeHubSpot, monkeypatch: pytest.MonkeyPatch, gone: str
 ) -> None:

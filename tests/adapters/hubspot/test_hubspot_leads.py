@@ -53,7 +53,7 @@ def test_a_new_lead_with_a_phone_costs_two_calls(fake: FakeHubSpot) -> None:
     ]
 
 
-@pytest.mark.parametrize("known", ["contact_id", "email_id", "tried_ms", "written_ms"])
+@for_each("known", ["contact_id", "email_id", "tried_ms", "written_ms"], fresh="fake")
 def test_the_email_of_a_lead_that_may_have_a_contact_is_looked_up(
     fake: FakeHubSpot, known: str
 ) -> None:
@@ -161,7 +161,7 @@ def test_values_that_mean_the_same_are_unchanged(fake: FakeHubSpot) -> None:
     assert upsert_contact(adapted(fake), lead).outcome == "unchanged"
 
 
-@pytest.mark.parametrize("people", [1, 50])
+@for_each("people", [1, 50], fresh="fake")
 def test_fifty_leads_at_once_make_one_contact_for_each_email(
     fake: FakeHubSpot, people: int
 ) -> None:
@@ -243,7 +243,7 @@ def test_a_phone_the_search_does_not_show_yet_is_known_by_the_hub(fake: FakeHubS
     assert len(fake.contacts) == 1
 
 
-@pytest.mark.parametrize("stored", ["+49 1511 2345678", "01511 2345678"])
+@for_each("stored", ["+49 1511 2345678", "01511 2345678"], fresh="fake")
 def test_a_phone_that_is_stored_in_another_notation_is_known_by_the_hub(
     fake: FakeHubSpot, stored: str
 ) -> None:
@@ -255,7 +255,7 @@ def test_a_phone_that_is_stored_in_another_notation_is_known_by_the_hub(
     assert len(fake.contacts) == 1
 
 
-@pytest.mark.parametrize("held", ["customer", "opportunity"])
+@for_each("held", ["customer", "opportunity"], fresh="fake")
 def test_a_step_back_in_the_life_cycle_is_refused_by_name(fake: FakeHubSpot, held: str) -> None:
     id = fake.add_contact(email="ann@x.org", lifecyclestage=held)
     lead = person(email="ann@x.org", lifecyclestage="Lead", city="Rome")

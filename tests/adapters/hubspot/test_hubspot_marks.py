@@ -13,9 +13,10 @@ from crmhub.adapter import BadConfig, Linked, NotYet, Saved, Uncertain, Written
 from crmhub.adapter.upserts import upsert_contact
 from crmhub.records.search.filters import iso
 from tests.adapters.hubspot.hubspot_crm import HubSpotCrm, adapted, person
+from tests.loops import for_each
 
 KINDS: tuple[Linked, ...] = ("deals", "tickets")
-each_kind = pytest.mark.parametrize("kind", KINDS)
+each_kind = for_each("kind", KINDS, fresh="fake")
 
 
 @pytest.fixture
@@ -38,8 +39,8 @@ def marked(fake: FakeHubSpot, how: str, *kinds: str) -> None:
 
 
 @each_kind
-@pytest.mark.parametrize("how", ["unique", "plain", "none"])
-@pytest.mark.parametrize("version", ["2026-09", "v3"])
+@for_each("how", ["unique", "plain", "none"], fresh="fake")
+@for_each("version", ["2026-09", "v3"], fresh="fake")
 def test_a_record_whose_answer_was_cut_off_is_found_and_is_one(
     fake: FakeHubSpot, kind: Linked, how: str, version: str
 ) -> None:
@@ -56,7 +57,7 @@ def test_a_record_whose_answer_was_cut_off_is_found_and_is_one(
 
 
 @each_kind
-@pytest.mark.parametrize("how", ["unique", "plain", "none"])
+@for_each("how", ["unique", "plain", "none"], fresh="fake")
 def test_a_mark_is_written_where_the_account_has_room_for_it(
     fake: FakeHubSpot, kind: Linked, how: str
 ) -> None:
@@ -68,7 +69,7 @@ def test_a_mark_is_written_where_the_account_has_room_for_it(
 
 
 @each_kind
-@pytest.mark.parametrize("how", ["unique", "plain"])
+@for_each("how", ["unique", "plain"], fresh="fake")
 def test_what_was_written_before_a_process_knew_of_the_mark_is_found(
     fake: FakeHubSpot, kind: Linked, how: str
 ) -> None:
@@ -103,7 +104,7 @@ def test_a_contact_with_a_unique_mark_is_made_once(fake: FakeHubSpot) -> None:
     assert len(fake.contacts) == 1
 
 
-@pytest.mark.parametrize("gone", ["never there", "a number", "read-only", "gone since"])
+@for_each("gone", ["never there", "a number", "read-only", "gone since"], fresh="fake")
 def test_without_room_for_it_a_write_goes_unmarked(fake: FakeHubSpot, gone: str) -> None:
     if gone != "never there":
         kind = "number" if gone == "a number" else "string"
@@ -186,10 +187,12 @@ LANDS: tuple[tuple[Written, dict[str, str], float], ...] = (
 )
 
 
-@pytest.mark.parametrize(
-    ("how", "age_ms"), [("unique", 7_300_000), ("unique", 0), ("plain", 7_300_000), ("none", 0)]
+@for_each(
+    ("how", "age_ms"),
+    [("unique", 7_300_000), ("unique", 0), ("plain", 7_300_000), ("none", 0)],
+    fresh="fake",
 )
-@pytest.mark.parametrize(("kind", "sent", "seconds"), LANDS)
+@for_each(("kind", "sent", "seconds"), LANDS, fresh="fake")
 def test_what_hubspot_keeps_unique_lands_once_and_anything_else_is_waited_for(
     fake: FakeHubSpot, how: str, age_ms: int, kind: Written, sent: dict[str, str], seconds: float
 ) -> None:
@@ -202,7 +205,7 @@ def test_what_hubspot_keeps_unique_lands_once_and_anything_else_is_waited_for(
     assert adapted(fake).may_land_for(kind, sent) == (0 if once else seconds)
 
 
-@pytest.mark.parametrize("late", [False, True])
+@for_each("late", [False, True], fresh="fake")
 def test_values_that_may_still_be_written_are_not_sent_again(fake: FakeHubSpot, late: bool) -> None:
     id, adapter = fake.add_contact(email="ann@x.org", lastname="Lee"), adapted(fake)
     lead = person(email="ann@x.org", lastname="Ray")
@@ -228,7 +231,7 @@ def test_a_contact_without_email_and_phone_is_found_by_a_plain_mark(fake: FakeHu
     assert adapter.find_marked("contacts", "", "other", sent=sent, since_ms=since) is None
 
 
-@pytest.mark.parametrize("kind", ["close", "cut", "reset"])
+@for_each("kind", ["close", "cut", "reset"], fresh="fake")
 def test_a_lead_that_is_tried_again_makes_nobody_twice(fake: FakeHubSpot, kind: str) -> None:
     fake.fail(kind=kind, method="POST", path="*/contacts", written=True)
     adapter, lead = adapted(fake), person(email="ann@x.org")

@@ -34,7 +34,7 @@ def renewals(fake: FakeHubSpot) -> int:
     return fake.count("POST", "/oauth/*")
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@for_each("version", VERSIONS, fresh="fake")
 def test_a_token_is_asked_for_in_a_form_and_not_in_the_address(
     fake: FakeHubSpot, version: str
 ) -> None:

@@ -44,8 +44,8 @@ def fake() -> Iterator[FakeHubSpot]:
         yield crm.fake
 
 
-@pytest.mark.parametrize("name", ["phone", "mobilephone"])
-@pytest.mark.parametrize("stored", NOTATIONS)
+@for_each("name", ["phone", "mobilephone"], fresh="fake")
+@for_each("stored", NOTATIONS, fresh="fake")
 def test_a_phone_is_found_in_every_notation(fake: FakeHubSpot, name: str, stored: str) -> None:
     for other in OTHERS:
         fake.add("contacts", {"firstname": "Decoy", name: other})
@@ -55,7 +55,7 @@ def test_a_phone_is_found_in_every_notation(fake: FakeHubSpot, name: str, stored
     assert (found.id, found.properties) == (id, {"firstname": "Ann"})
 
 
-@pytest.mark.parametrize("other", OTHERS)
+@for_each("other", OTHERS, fresh="fake")
 def test_a_phone_of_somebody_else_is_not_taken(fake: FakeHubSpot, other: str) -> None:
     fake.add("contacts", {"firstname": "Decoy", "phone": other})
     assert adapted(fake).find_contact(phone=PHONE) is None

@@ -15,6 +15,7 @@ from crmhub.adapter import AdapterError, Denied, Unavailable
 from crmhub.adapter.testing.base import texts_of
 from crmhub.adapter.upserts import upsert_contact
 from tests.adapters.hubspot.hubspot_crm import OAUTH, TOKEN, HubSpotCrm, adapted, connected, person
+from tests.loops import for_each
 
 EMAIL = "ann.secret@person.example"
 
@@ -31,8 +32,8 @@ def said(check: Callable[[], None]) -> str:
     return caught.value.message
 
 
-@pytest.mark.parametrize("credentials", [TOKEN, OAUTH])
-@pytest.mark.parametrize("version", ["2026-09", "2026-03", "v3"])
+@for_each("credentials", [TOKEN, OAUTH], fresh="fake")
+@for_each("version", ["2026-09", "2026-03", "v3"], fresh="fake")
 def test_a_connection_that_works_is_said_to_work(
     fake: FakeHubSpot, credentials: dict[str, str], version: str
 ) -> None:
@@ -45,13 +46,14 @@ def test_a_wrong_token_is_told(fake: FakeHubSpot) -> None:
     assert "access token" in said(adapter.check)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "lacking",
     [
         {"tickets"},
         {"crm.objects.contacts.write"},
         {"crm.objects.deals.write", "crm.objects.owners.read", "tickets"},
     ],
+    fresh="fake",
 )
 def test_missing_rights_are_all_named_at_once(fake: FakeHubSpot, lacking: set[str]) -> None:
     fake.tokens.scopes -= lacking
@@ -64,7 +66,7 @@ def test_an_address_that_is_not_hubspots_is_told(fake: FakeHubSpot) -> None:
     assert "address" in said(adapter.check)
 
 
-@pytest.mark.parametrize("kind", ["html", "empty", "broken_json"])
+@for_each("kind", ["html", "empty", "broken_json"], fresh="fake")
 def test_an_answer_that_is_no_data_is_told(fake: FakeHubSpot, kind: str) -> None:
     fake.fail(kind=kind, times=None)
     with pytest.raises(Unavailable), connected(fake).within(0.5):
@@ -87,9 +89,9 @@ def forms(secret: str) -> set[str]:
     return plain | {base64.b64encode(one.encode()).decode().rstrip("=") for one in plain}
 
 
-@pytest.mark.parametrize("oauth", [False, True])
-@pytest.mark.parametrize("status", [302, 400, 401, 403, 404, 409, 429, 500, 503])
-@pytest.mark.parametrize("where", ["*", "/oauth/*"])
+@for_each("oauth", [False, True], fresh="fake")
+@for_each("status", [302, 400, 401, 403, 404, 409, 429, 500, 503], fresh="fake")
+@for_each("where", ["*", "/oauth/*"], fresh="fake")
 def test_no_secret_and_no_person_shows_in_logs_and_errors(
     fake: FakeHubSpot, caplog: pytest.LogCaptureFixture, oauth: bool, status: int, where: str
 ) -> None:
@@ -151,7 +153,7 @@ def test_field_and_hint_tell_the_type_more_exactly(fake: FakeHubSpot) -> None:
     assert {name: told[name] for name in expected} == expected
 
 
-@pytest.mark.parametrize("version", ["2026-09", "v3"])
+@for_each("version", ["2026-09", "v3"], fresh="fake")
 def test_the_properties_that_the_account_requires_are_described_as_required(
     fake: FakeHubSpot, version: str
 ) -> None:

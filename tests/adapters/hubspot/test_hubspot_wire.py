@@ -14,7 +14,7 @@ from tests.adapters.hubspot.hubspot_crm import VERSIONS, person
 from tests.adapters.hubspot.hubspot_wire import TOKEN, Wire, record, wire
 from tests.loops import for_each
 
-each_version = pytest.mark.parametrize("version", VERSIONS)
+each_version = for_each("version", VERSIONS)
 
 
 def objects(version: str, rest: str) -> str:
@@ -57,7 +57,7 @@ def test_a_contact_is_changed_by_its_id_and_cleared_by_nothing(version: str) -> 
 
 
 @each_version
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "title", "type_id", "pipeline", "stage"),
     [
         ("deals", "dealname", 3, "pipeline", "dealstage"),
@@ -123,7 +123,7 @@ def test_leads_in_bulk_are_read_changed_and_created_together(version: str) -> No
 
 
 @each_version
-@pytest.mark.parametrize("kind", ["contacts", "deals", "companies", "tickets"])
+@for_each("kind", ["contacts", "deals", "companies", "tickets"])
 def test_definitions_are_read_once(version: str, kind: Kind) -> None:
     with wire(api_version=version) as it:
         for _ in range(3):

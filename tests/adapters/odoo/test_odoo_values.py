@@ -46,7 +46,7 @@ def test_a_link_to_nothing_is_rejected_by_name(adapter: Adapter, contact: str) -
         assert [problem.name for problem in caught.value.problems] == ["country_id"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "wrong", "right"),
     [
         ("color", "2147483648", "2147483647"),
@@ -156,7 +156,7 @@ def test_a_stage_of_another_team_is_rejected(adapter: Adapter, crm: OdooCrm, con
     assert crm.count("deals") == 0
 
 
-@pytest.mark.parametrize("name", ["phone", "email_from", "partner_id"])
+@for_each("name", ["phone", "email_from", "partner_id"])
 def test_a_deal_does_not_change_its_contact(
     adapter: Adapter, crm: OdooCrm, contact: str, name: str
 ) -> None:

@@ -13,6 +13,7 @@ from crmhub.adapter.matching import Lead
 from crmhub.adapter.testing.base import either
 from crmhub.adapter.upserts import upsert_contact
 from tests.adapters.pipedrive.pipedrive_crm import OAUTH, PipedriveCrm, calls, connected, person
+from tests.loops import for_each
 
 ANN = {"email": "ann@x.org", "firstname": "Ann", "lastname": "Lee"}
 PHONE = "+4915123456789"
@@ -63,7 +64,7 @@ def test_a_known_person_with_one_new_value(crm: PipedriveCrm, adapter: Adapter) 
     assert cost(crm, adapter, lead) == ("updated", [READ, READ, CHANGE], 7)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("known", "read", "tokens"),
     [
         ({"email_id": "1", "phone_id": "1"}, [READ], 1),
@@ -175,7 +176,7 @@ BODIES: Mapping[str, tuple[int, dict[str, object], type[Exception]]] = {
 }
 
 
-@pytest.mark.parametrize(("status", "body", "kind"), BODIES.values(), ids=BODIES.keys())
+@for_each(("status", "body", "kind"), BODIES.values())
 def test_an_error_of_pipedrive(
     crm: PipedriveCrm, status: int, body: dict[str, object], kind: type[Exception]
 ) -> None:

@@ -82,7 +82,7 @@ def test_a_company_that_has_not_paid_is_denied(crm: PipedriveCrm) -> None:
     assert not isinstance(error, LacksRight)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("settings", "named"),
     [
         ({"mark_field": "crmhub mark"}, ["mark_field", "mark_field"]),

@@ -93,7 +93,7 @@ def test_a_further_number_in_another_notation_is_nothing_new(
     assert held(crm, ann, "phones") == [WORK, MOBILE]
 
 
-@pytest.mark.parametrize("by", [{"email": "ann@home.org"}, {"phone": "+4915123456789"}])
+@for_each("by", [{"email": "ann@home.org"}, {"phone": "+4915123456789"}])
 def test_a_person_is_found_by_a_further_entry(
     adapter: Adapter, ann: str, by: dict[str, str]
 ) -> None:

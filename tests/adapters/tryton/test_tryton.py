@@ -9,7 +9,7 @@ import pytest
 
 from adapters.tryton import TrytonAdapter
 from crmhub.adapter import Denied, LacksRight
-from crmhub.adapter.testing import FaultProxy, HttpAdapterTests
+from crmhub.adapter.testing import Crm, FaultProxy, HttpAdapterTests
 from crmhub.adapter.testing.proxy import Request
 from tests.adapters.tryton.tryton_crm import SECRETS, SETTINGS, TrytonCrm
 
@@ -44,6 +44,10 @@ class TestTryton(HttpAdapterTests):
     def urls(self, proxy: FaultProxy, crm: TrytonCrm) -> Mapping[str, str]:
         self.settings = {**SETTINGS, "database": crm.tryton.database}
         return proxy.urls
+
+    def empty(self, crm: Crm) -> None:
+        assert isinstance(crm, TrytonCrm)
+        crm.empty()
 
     def procedure(self, request: Request) -> object:
         return json.loads(request.body).get("method")

@@ -28,7 +28,7 @@ def names_of(caught: pytest.ExceptionInfo[Rejected]) -> list[str]:
     return [problem.name for problem in caught.value.problems]
 
 
-@pytest.mark.parametrize("name", ["Emial", "first_name", "FIRST_NAME", "Record_Image", "Tag"])
+@for_each("name", ["Emial", "first_name", "FIRST_NAME", "Record_Image", "Tag"], fresh="fake")
 def test_a_name_that_zoho_would_ignore_is_rejected(fake: FakeZoho, name: str) -> None:
     with pytest.raises(Rejected) as caught:
         adapted(fake).create_contact({"lastname": "Lovelace", name: "x"})
@@ -94,13 +94,14 @@ def test_an_owner_whom_zoho_does_not_know_is_rejected(fake: FakeZoho) -> None:
     assert names_of(caught) == ["hubspot_owner_id"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sent", "filled"),
     [
         ({"firstname": "Ada", "email": EMAIL}, "-"),
         ({"email": EMAIL}, EMAIL),
         ({"phone": "+4915112345678"}, "+4915112345678"),
     ],
+    fresh="fake",
 )
 def test_a_last_name_that_nobody_gave_is_filled_in_and_read_as_nothing(
     fake: FakeZoho, sent: dict[str, str], filled: str
