@@ -6,12 +6,19 @@ import tempfile
 from typing import Any
 
 from crmhub.csv import importing
-from crmhub.server import worker_process
+from crmhub.server import processes, worker_process
 
 
 def make_haste() -> None:
     """Let a service start its worker at once, and another one as soon as it dies."""
     worker_process._AFTER_SERVERS = worker_process._SHORTEST_LIFE = 0
+
+
+def answer_late() -> None:
+    """Let a service seem not to answer twice, and be told so at once."""
+    answers, late = processes._answers, iter([False, False])
+    processes._START_SECONDS = 0
+    processes._answers = lambda *where: next(late, True) and answers(*where)
 
 
 def import_in_small_steps() -> None:

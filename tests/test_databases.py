@@ -17,6 +17,7 @@ from crmhub.accounts.plans import BUILT_IN
 from crmhub.database.connection import Database
 from crmhub.database.schema import pending
 from tests import conftest, databases
+from tests.depth import thorough
 from tests.own_databases import KINDS, empty, own_database
 
 ROOT = Path(__file__).parents[1]
@@ -137,12 +138,14 @@ def test_a_dead_claim_is_taken_over(redis_url, redis_database, monkeypatch):
     redis_database.set("crmhub-tests", os.getpid())
 
 
+@thorough
 def test_the_summary_names_each_database_and_its_tests(run_suite, postgresql_url, redis_url):
     status, output = run_suite(workers=2, CRMHUB_TEST_REQUIRE="postgresql,redis,sqlite")
     assert status == 0, output
     assert "ran on: SQLite (1 test); PostgreSQL (1 test); Redis (1 test)" in output
 
 
+@thorough
 def test_a_server_that_is_away_is_left_out_in_words(run_suite):
     status, output = run_suite(**AWAY)
     assert status == 0, output
@@ -152,6 +155,7 @@ def test_a_server_that_is_away_is_left_out_in_words(run_suite):
     assert "hunter2" not in output
 
 
+@thorough
 def test_a_run_fails_without_the_databases_it_requires(run_suite):
     status, output = run_suite(workers=2, **AWAY, CRMHUB_TEST_REQUIRE="postgresql, redis")
     assert status == 1, output
@@ -159,12 +163,14 @@ def test_a_run_fails_without_the_databases_it_requires(run_suite):
     assert "CRMHUB_TEST_REQUIRE names redis, but it cannot be used: " in output
 
 
+@thorough
 def test_a_run_fails_when_no_test_used_what_it_requires(run_suite):
     status, output = run_suite("def test_neither(): pass", CRMHUB_TEST_REQUIRE="sqlite")
     assert status == 1, output
     assert "CRMHUB_TEST_REQUIRE names sqlite, but no test ran on it" in output
 
 
+@thorough
 def test_a_misspelt_requirement_is_refused(run_suite):
     status, output = run_suite(CRMHUB_TEST_REQUIRE="postgres")
     assert status == pytest.ExitCode.USAGE_ERROR, output

@@ -101,7 +101,7 @@ def test_every_process_tells_what_all_have_done_in_files_that_nobody_tidies_up(
     here: Installation, bot: Client
 ) -> None:
     create_lead = f"/chatbot/createLead/{bot.ids.generated_id}"
-    with serving(here.root, *ALONE, program=FORKED, **here.settings) as server:
+    with serving(here.root, *ALONE, **here.settings) as server:
         throw_dice(server, 40)
         assert helped(server, create_lead, LEAD) == 200
         # Each a connection of its own, for whichever process takes it.
@@ -141,7 +141,7 @@ def test_what_the_worker_beside_has_done_counts_too(here: Installation, bot: Cli
 
 
 def test_killed_processes_lower_no_counter_and_leave_no_files(here: Installation) -> None:
-    with serving(here.root, *ALONE, program=FORKED, **here.settings) as server:
+    with serving(here.root, *ALONE, **here.settings) as server:
         for round in range(1, 4):
             throw_dice(server, 10)
             assert dice(server) == 10 * round

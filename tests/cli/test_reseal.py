@@ -321,7 +321,7 @@ def test_keys_change_while_fifty_requests_a_second_are_answered(crmhub, own_url)
             options += ["--secret", f"{name}=@{name}"]
         crmhub("account", "adapter", "busy", "hubspot", *options)
         settings = {"database_url": own_url, "secret_key": "s" * 40}
-        service = partial(serving, program=FORKED, **settings)
+        service = partial(serving, **settings)
         (crmhub.root / "other").mkdir()
         both = f"{K1},{K2}", f"{K2},{K1}"
         with (
