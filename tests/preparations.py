@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import tempfile
 from typing import Any
 
@@ -24,6 +26,11 @@ def answer_late() -> None:
 def import_in_small_steps() -> None:
     """Let steps be of 50 rows each, so that a kill or another import has many to come between."""
     importing._BATCH_ROWS = 50
+
+
+def find_packages() -> None:
+    """Let Python find what PYTHONPATH names, as where it is started with it."""
+    sys.path += os.environ["PYTHONPATH"].split(os.pathsep)
 
 
 def fill_disk() -> None:

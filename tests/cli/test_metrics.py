@@ -228,16 +228,16 @@ def test_a_port_that_is_taken_is_told_before_any_work(crmhub: CommandLine) -> No
 def test_other_commands_do_without_prometheus(here: Installation, bot: Client) -> None:
     """Loading it would make each of them slower."""
     commands = [["actions", "list"], ["account", "show", bot.account.client_id], ["--help"]]
-    lines = (
-        "import sys\n"
-        "from crmhub.cli import main\n"
-        f"for command in {commands!r}:\n"
-        "    try:\n"
-        "        main(command)\n"
-        "    except SystemExit as end:\n"
-        "        assert not end.code, end.code\n"
-        "    assert 'prometheus_client' not in sys.modules, command\n"
-    )
+    lines = f"""
+import sys
+from crmhub.cli import main
+for command in {commands!r}:
+    try:
+        main(command)
+    except SystemExit as end:
+        assert not end.code, end.code
+    assert 'prometheus_client' not in sys.modules, command
+"""
     run = subprocess.run(
         [CRMHUB[0], "-c", lines],
         cwd=here.root,
