@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from crmhub.accounts.plans import BUILT_IN, load_plans
+from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings, SettingsError
 
 CONFIG = Path(__file__).parents[1] / "config"
