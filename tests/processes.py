@@ -158,6 +158,14 @@ class Forked:
     ) -> Program:
         return Program(args, self.prepare, cwd=cwd, env=env, stdout=stdout, stderr=stderr)
 
+    def run(
+        self, *args: str, cwd: Path, env: dict[str, str], stdout: IO[str] | int = subprocess.PIPE
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command until it ends."""
+        program = self.start(*args, cwd=cwd, env=env, stdout=stdout, stderr=subprocess.PIPE)
+        out, err = program.communicate()
+        return subprocess.CompletedProcess(args, program.wait(), out, err)
+
 
 FORKED = Forked()
 

@@ -21,6 +21,7 @@ from crmhub.adapter.types import FORMS
 from tests import made_adapters
 from tests.cli.conftest import CRMHUB, environment
 from tests.clients import Client
+from tests.depth import thorough
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "adapters.md").read_text()
@@ -116,6 +117,7 @@ def acme() -> Iterator[str]:
     process.communicate()
 
 
+@thorough
 def test_a_new_adapter_is_tried_by_the_commands_of_the_page(tmp_path: Path, acme: str) -> None:
     begin, try_it = BLOCKS[:2]
     new, *shown = begin.splitlines()
@@ -136,6 +138,7 @@ def test_a_new_adapter_is_tried_by_the_commands_of_the_page(tmp_path: Path, acme
     assert said[-1] == "acme: connection test passed.\n"
 
 
+@thorough
 def test_the_fake_hubspot_is_used_by_the_commands_of_the_page(tmp_path: Path) -> None:
     serve, use = BLOCKS[2:]
     options = shlex.split(serve)[3:]

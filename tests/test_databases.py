@@ -10,13 +10,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-import redis
 
 from crmhub.accounts.changes import open_account
 from crmhub.accounts.plans import BUILT_IN
 from crmhub.database.connection import Database
 from crmhub.database.schema import pending
-from tests import conftest, databases
+from tests import databases
+from tests.depth import thorough
 from tests.own_databases import KINDS, empty, own_database
 
 ROOT = Path(__file__).parents[1]
@@ -92,20 +92,6 @@ def test_what_is_emptied_has_its_schema_and_no_row(kind, tmp_path):
                 assert connection.scalar(f"select count(*) from {table}") == 0
 
 
-@pytest.mark.parametrize(("processors", "workers"), [(None, 2), (1, 2), (2, 3), (4, 6), (64, 7)])
-def test_more_workers_than_processors_run_but_not_more_than_redis_holds(
-    processors, workers, monkeypatch
-):
-    monkeypatch.setattr(os, "cpu_count", lambda: processors)
-    assert conftest.pytest_xdist_auto_num_workers() == workers
-
-
-def test_a_redis_database_starts_empty_and_stays_claimed(redis_database):
-    redis_database.set("left", "over")
-    with closing(redis.Redis.from_url(databases.emptied(redis_database))) as client:
-        assert client.keys() == [b"crmhub-tests"]
-
-
 def test_two_claims_never_share_a_redis_database(redis_url, redis_database):
     redis_database.set("crmhub-tests", os.getppid())
     with databases.redis_database() as other:
@@ -137,35 +123,25 @@ def test_a_dead_claim_is_taken_over(redis_url, redis_database, monkeypatch):
     redis_database.set("crmhub-tests", os.getpid())
 
 
+@thorough
 def test_the_summary_names_each_database_and_its_tests(run_suite, postgresql_url, redis_url):
     status, output = run_suite(workers=2, CRMHUB_TEST_REQUIRE="postgresql,redis,sqlite")
     assert status == 0, output
     assert "ran on: SQLite (1 test); PostgreSQL (1 test); Redis (1 test)" in output
 
 
-def test_a_server_that_is_away_is_left_out_in_words(run_suite):
-    status, output = run_suite(**AWAY)
-    assert status == 0, output
-    assert "ran on: SQLite (1 test); PostgreSQL left out: " in output
-    assert "Redis left out: " in output
-    assert "2 passed, 2 skipped" in output
-    assert "hunter2" not in output
-
-
+@thorough
 def test_a_run_fails_without_the_databases_it_requires(run_suite):
     status, output = run_suite(workers=2, **AWAY, CRMHUB_TEST_REQUIRE="postgresql, redis")
     assert status == 1, output
     assert "CRMHUB_TEST_REQUIRE names postgresql, but it cannot be used: " in output
     assert "CRMHUB_TEST_REQUIRE names redis, but it cannot be used: " in output
+    assert "PostgreSQL left out: " in output
+    assert "hunter2" not in output
 
 
+@thorough
 def test_a_run_fails_when_no_test_used_what_it_requires(run_suite):
     status, output = run_suite("def test_neither(): pass", CRMHUB_TEST_REQUIRE="sqlite")
     assert status == 1, output
     assert "CRMHUB_TEST_REQUIRE names sqlite, but no test ran on it" in output
-
-
-def test_a_misspelt_requirement_is_refused(run_suite):
-    status, output = run_suite(CRMHUB_TEST_REQUIRE="postgres")
-    assert status == pytest.ExitCode.USAGE_ERROR, output
-    assert "postgres is none of sqlite, postgresql, redis, chromium" in output

@@ -17,10 +17,11 @@ import pytest
 
 import adapters
 import crmhub
+from tests import depth
 
 pytestmark = pytest.mark.databases("sqlite")
 
-LONG, SHORT = 20_000, 500
+LONG, SHORT = (20_000, 500) if depth.ALL else (6_000, 150)
 # A quadratic pattern takes 40 times as long for each of 40 times as many characters.
 MOST_OVER_LINEAR = 20
 # Shorter times than this are those of the call, not of the text.

@@ -5,6 +5,7 @@ What it leaves open is decided elsewhere and tested there.
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from collections.abc import Iterator
@@ -105,11 +106,6 @@ def test_2_1_properties_map_names_to_values(client: Client, resource: str) -> No
     assert all(isinstance(value, str) for value in properties.values())
 
 
-def test_2_1_contacts_have_firstname_and_email(client: Client) -> None:
-    properties = {"firstname": "Ada", "email": "ada@example.com"}
-    assert create(client, properties=properties)["properties"] == properties
-
-
 @each_resource
 def test_2_1_associations_hold_arrays_of_ids_of_deals_and_companies(
     client: Client, resource: str
@@ -180,12 +176,6 @@ def test_2_2_next_link_is_a_ready_made_query_string(client: Client) -> None:
     assert not {each["id"] for each in second["results"]} & {each["id"] for each in page["results"]}
 
 
-def test_2_2_has_more_is_true_when_more_pages_exist(client: Client) -> None:
-    for _ in range(4):
-        client.make()
-    assert [page["hasMore"] for page in walk(client, "/contacts?limit=2")] == [True, False]
-
-
 # 2.3 Error body
 
 
@@ -235,18 +225,6 @@ def test_3_a_create_answers_201_and_the_created_record(client: Client, resource:
 
 
 # 4.1 Public API
-
-
-def test_4_1_requests_go_to_the_client_id_and_the_version(client: Client, app: flask.Flask) -> None:
-    path = f"/{client.account.client_id}/api/v1/contacts"
-    good(app.test_client().get(path, headers={"service-apikey": client.key}))
-
-
-@each_resource
-def test_4_1_a_list_answers_200_and_a_page(client: Client, resource: str) -> None:
-    id = client.make(resource)
-    page = good(client.get(f"/{resource}"), 200)
-    assert [each["id"] for each in page["results"]] == [id]
 
 
 @each_resource
@@ -321,22 +299,21 @@ def test_4_2_following_the_cursor_until_has_more_is_false_meets_every_record_onc
 # 4.3 Sorting
 
 
-@pytest.mark.parametrize("sort", SORTS)
-@pytest.mark.parametrize("order", ["asc", "desc"])
 @each_resource
 def test_4_3_lists_and_searches_sort_by_when_a_record_was_added_or_modified(
-    client: Client, resource: str, sort: str, order: str
+    client: Client, resource: str
 ) -> None:
     ids = [client.make(resource) for _ in range(3)]
     change(client, resource, ids[0])
-    by_time = ids if sort in ("date_added", "createdAt") else [*ids[1:], ids[0]]
-    expected = by_time if order == "asc" else by_time[::-1]
-    query = f"?sort={sort}&order={order}"
-    for page in (
-        good(client.get(f"/{resource}{query}")),
-        good(client.post(f"/{resource}/search{query}", {"filters": []})),
-    ):
-        assert [each["id"] for each in page["results"]] == expected
+    for sort, order in itertools.product(SORTS, ("asc", "desc")):
+        by_time = ids if sort in ("date_added", "createdAt") else [*ids[1:], ids[0]]
+        expected = by_time if order == "asc" else by_time[::-1]
+        query = f"?sort={sort}&order={order}"
+        for page in (
+            good(client.get(f"/{resource}{query}")),
+            good(client.post(f"/{resource}/search{query}", {"filters": []})),
+        ):
+            assert [each["id"] for each in page["results"]] == expected, query
 
 
 def test_4_3_the_default_is_the_last_modified_first(client: Client) -> None:
@@ -346,10 +323,10 @@ def test_4_3_the_default_is_the_last_modified_first(client: Client) -> None:
         assert [each["id"] for each in page["results"]] == [ids[1], ids[2], ids[0]]
 
 
-@pytest.mark.parametrize("query", ["sort=name", "order=up", "sort=", "order="])
-def test_4_3_no_other_values_are_allowed(client: Client, query: str) -> None:
-    refused(client.get(f"/contacts?{query}"), 400)
-    refused(client.post(f"/contacts/search?{query}", {"filters": []}), 400)
+def test_4_3_no_other_values_are_allowed(client: Client) -> None:
+    for query in ("sort=name", "order=up", "sort=", "order="):
+        refused(client.get(f"/contacts?{query}"), 400)
+        refused(client.post(f"/contacts/search?{query}", {"filters": []}), 400)
 
 
 # 4.4 Search filters
@@ -366,9 +343,8 @@ def people(client: Client) -> dict[str, int]:
     }
 
 
-@pytest.mark.parametrize(
-    ("given", "names"),
-    [
+def test_4_4_each_operator_finds_what_it_means(client: Client, people: dict[str, int]) -> None:
+    for given, names in (
         (condition("firstname", "EQ", "Ada"), {"Ada"}),
         (condition("firstname", "NEQ", "Ada"), {"Adam", "Grace", ""}),
         (condition("firstname", "GT", "Ada"), {"Adam", "Grace"}),
@@ -381,18 +357,13 @@ def people(client: Client) -> dict[str, int]:
         (condition("firstname", "NOT_HAS_PROPERTY"), {""}),
         (condition("firstname", "CONTAINS_TOKEN", "da"), {"Ada", "Adam"}),
         (condition("firstname", "NOT_CONTAINS_TOKEN", "da"), {"Grace", ""}),
-    ],
-    ids=lambda value: value["operator"] if isinstance(value, dict) else "",
-)
-def test_4_4_each_operator_finds_what_it_means(
-    client: Client, people: dict[str, int], given: dict[str, Any], names: set[str]
-) -> None:
-    assert found(client, given) == {people[name] for name in names}
+    ):
+        assert found(client, given) == {people[name] for name in names}, given
 
 
-@pytest.mark.parametrize(
-    ("given", "amounts"),
-    [
+def test_4_4_each_operator_finds_what_it_means_of_numbers(client: Client) -> None:
+    deals = {amount: client.make("deals", amount=amount) for amount in ("9", "10", "11", "")}
+    for given, amounts in (
         (condition("amount", "EQ", "10"), {"10"}),
         (condition("amount", "NEQ", "10"), {"9", "11", ""}),
         (condition("amount", "GT", "9"), {"10", "11"}),
@@ -405,20 +376,15 @@ def test_4_4_each_operator_finds_what_it_means(
         (condition("amount", "NOT_HAS_PROPERTY"), {""}),
         (condition("amount", "CONTAINS_TOKEN", "1"), {"10", "11"}),
         (condition("amount", "NOT_CONTAINS_TOKEN", "1"), {"9", ""}),
-    ],
-    ids=lambda value: value["operator"] if isinstance(value, dict) else "",
-)
-def test_4_4_each_operator_finds_what_it_means_of_numbers(
-    client: Client, given: dict[str, Any], amounts: set[str]
-) -> None:
-    deals = {amount: client.make("deals", amount=amount) for amount in ("9", "10", "11", "")}
-    assert found(client, given, resource="deals") == {deals[amount] for amount in amounts}
+    ):
+        expected = {deals[amount] for amount in amounts}
+        assert found(client, given, resource="deals") == expected, given
 
 
-@pytest.mark.parametrize("operator", ["OR", "LIKE", "eq", "", "BETWEEN"])
-def test_4_4_there_are_no_other_operators(client: Client, operator: str) -> None:
-    body = {"filters": [condition("firstname", operator, "x")]}
-    assert "NOT_CONTAINS_TOKEN" in refused(client.post("/contacts/search", body), 400)
+def test_4_4_there_are_no_other_operators(client: Client) -> None:
+    for operator in ("OR", "LIKE", "eq", "", "BETWEEN"):
+        body = {"filters": [condition("firstname", operator, "x")]}
+        assert "NOT_CONTAINS_TOKEN" in refused(client.post("/contacts/search", body), 400)
 
 
 def test_4_4_all_conditions_must_hold(client: Client, people: dict[str, int]) -> None:
@@ -450,7 +416,6 @@ def deals(client: Client) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("name", ["closedate", "signed"])
-@pytest.mark.parametrize("value", ["2026-01-31", "2026-01-31 09:00", "2026-01-31 23:59"])
 @pytest.mark.parametrize(
     ("operator", "days"),
     [
@@ -463,26 +428,19 @@ def deals(client: Client) -> dict[str, int]:
     ],
 )
 def test_4_4_rule_2_of_dates_and_datetimes_the_date_alone_is_compared(
-    client: Client, deals: dict[str, int], name: str, value: str, operator: str, days: set[str]
+    client: Client, deals: dict[str, int], name: str, operator: str, days: set[str]
 ) -> None:
-    expected = {id for time, id in deals.items() if time[5:10] in days}
-    assert found(client, condition(name, operator, value), resource="deals") == expected
+    expected = {id for when, id in deals.items() if when[5:10] in days}
+    for hour in ("", " 09:00", " 23:59"):
+        given = condition(name, operator, f"2026-01-31{hour}")
+        assert found(client, given, resource="deals") == expected, given
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "31.01.2026",
-        "01/31/2026",
-        "2026-1-31",
-        "2026-01-31T09:00:00Z",
-        "2026-01-31 09:00:00",
-        "yesterday",
-    ],
-)
-def test_4_4_rule_2_a_date_of_another_format_is_refused(client: Client, value: str) -> None:
-    body = {"filters": [condition("closedate", "EQ", value)]}
-    assert "YYYY-MM-DD" in refused(client.post("/deals/search", body), 422)
+def test_4_4_rule_2_a_date_of_another_format_is_refused(client: Client) -> None:
+    days = ["31.01.2026", "01/31/2026", "2026-1-31", "2026-01-31T09:00:00Z", "yesterday"]
+    for value in (*days, "2026-01-31 09:00:00"):
+        body = {"filters": [condition("closedate", "EQ", value)]}
+        assert "YYYY-MM-DD" in refused(client.post("/deals/search", body), 422), value
 
 
 def test_4_4_rule_3_numbers_and_currencies_are_compared_as_numbers(client: Client) -> None:
@@ -779,9 +737,7 @@ def test_7_500_internal_server_error(client: Client, monkeypatch: pytest.MonkeyP
 # 9. Versioning
 
 
-@pytest.mark.parametrize("version", ["", "/api", "/api/v2", "/v1", "/api/V1"])
-def test_9_the_version_is_carried_in_the_path(
-    client: Client, app: flask.Flask, version: str
-) -> None:
-    path = f"/{client.account.client_id}{version}/contacts"
-    refused(app.test_client().get(path, headers={"service-apikey": client.key}), 404)
+def test_9_the_version_is_carried_in_the_path(client: Client, app: flask.Flask) -> None:
+    for version in ("", "/api", "/api/v2", "/v1", "/api/V1"):
+        path = f"/{client.account.client_id}{version}/contacts"
+        refused(app.test_client().get(path, headers={"service-apikey": client.key}), 404)

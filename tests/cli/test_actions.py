@@ -58,19 +58,6 @@ def test_list_and_show_print_what_was_accepted(crmhub: CommandLine, bot: Client)
     assert "after: 'nope' is not the id of an action" in refused
 
 
-def test_the_command_narrows_by_contact_and_age_like_the_admin_api(
-    crmhub: CommandLine, bot: Client, hub: Hub
-) -> None:
-    contact = bot.get("/contacts").get_json()["results"][0]["id"]
-    (of_contact,) = crmhub.json("actions", "list", "--contact", str(contact))
-    assert crmhub.json("actions", "list", "--newer-than", "1h") == [of_contact]
-    assert crmhub.json("actions", "list", "--contact", "hub-nobody") == []
-    change(hub, bot, "state = 'dead'")
-    for narrowing in (("--contact", "hub-nobody"), ("--newer-than", "1h", "--older-than", "1h")):
-        assert "0 actions" in crmhub("actions", "retry", *narrowing, code=1).stdout
-    assert "1 action" in crmhub("actions", "retry", "--newer-than", "1h").stdout
-
-
 def test_a_state_has_the_word_of_the_console_and_the_one_on_the_wire(
     crmhub: CommandLine, bot: Client, hub: Hub
 ) -> None:
@@ -126,16 +113,6 @@ def test_discard_shows_what_it_closes_and_asks(crmhub: CommandLine, bot: Client,
     listed = crmhub.json("actions", "list", "--state", "discarded")
     assert [one["reason"] for one in listed] == ["sent by mistake"] * 2
     assert "0 actions discarded." in crmhub(*command, "--yes", code=1).stdout
-
-
-def test_discard_narrows_like_retry(crmhub: CommandLine, bot: Client, hub: Hub) -> None:
-    change(hub, bot, "state = 'dead', reason = 'no such stage'")
-    command = ("actions", "discard", "--yes", "--reason", "test data", "--reason-contains")
-    assert "0 actions" in crmhub(*command, "Denied", code=1).stdout
-    refused = crmhub("actions", "discard", "--all", "--yes", "--reason", "a\nb", code=1).stderr
-    assert "reason: say why" in refused
-    assert "1 action discarded." in crmhub(*command, "SUCH STAGE").stdout
-    assert states(hub, bot) == ["discarded"]
 
 
 @pytest.fixture

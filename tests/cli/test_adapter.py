@@ -6,7 +6,7 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from crmhub.adapter import Adapter, Denied, Described, Setting, Unsupported, registry
+from crmhub.adapter import Adapter, Denied, Setting, registry
 
 # The operations behind the commands are tested on each database.
 pytestmark = pytest.mark.databases("sqlite")
@@ -104,29 +104,6 @@ def test_check_says_what_is_wrong_and_exits_with_1(acme):
     assert broken.stderr == ("crmhub: fake: The token was refused; make a new one in the CRM.\n")
 
 
-def test_check_warns_of_required_properties_that_nothing_fills(acme, monkeypatch):
-    def describe(self, kind):
-        if kind != "tickets":
-            raise Unsupported("It describes no others.")
-        names = ("subject", "product", "id")
-        return [Described(n, n, "string", required=True, read_only=n == "id") for n in names]
-
-    monkeypatch.setattr(Fake, "describe", describe)
-    acme("account", "adapter", "acme", "fake", "--secret", "access_token=@token")
-    assert acme("account", "check", "acme").stdout.splitlines() == [
-        "fake: connection test passed.",
-        "Warning: The CRM requires product of new tickets. Set a constant for product in the field"
-        " map, or let the bot send it.",
-    ]
-
-
-def test_what_is_not_named_stays(acme):
-    acme("account", "adapter", "acme", "fake", "--secret", "access_token=@token")
-    acme("account", "adapter", "acme", "fake", "--set", "base_url=https://eu.fake.example")
-    acme("account", "check", "acme")
-    assert acme.json("account", "show", "acme")["connection"]["id"] == 2
-
-
 def test_a_secret_that_is_given_empty_is_removed(acme):
     assert "remove it." in " ".join(acme("account", "adapter", "--help").stdout.split())
     both = ["--secret", "access_token=@token", "--secret", "refresh_token=@token"]
@@ -154,23 +131,6 @@ def test_secrets_that_would_show_are_refused_with_the_remedy(acme, tmp_path, arg
     refused = acme("account", "adapter", "acme", "fake", *args, code=2).stderr
     assert words in refused
     assert "hunter2" not in refused
-    assert acme.json("account", "show", "acme")["adapter"] == "local"
-
-
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
-        (["fake"], "access_token: this secret is required"),
-        (["fake", "--set", "colour=red", "--secret", "access_token=@token"], "colour: Fake CRM"),
-        (["local", "--set", "colour=red"], "colour: local has no such setting"),
-        (["nocrm"], "No adapter named 'nocrm'"),
-        (["broken"], "The adapter 'broken'"),
-    ],
-)
-def test_what_the_adapter_does_not_declare_is_refused(acme, args, words):
-    refused = acme("account", "adapter", "acme", *args, code=1).stderr
-    assert words in refused
-    assert "Traceback" not in refused
     assert acme.json("account", "show", "acme")["adapter"] == "local"
 
 

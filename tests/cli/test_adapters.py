@@ -11,7 +11,9 @@ import pytest
 
 from benchmarks.places import free_port
 from crmhub.cli import adapter_skeleton
-from tests.cli.conftest import CRMHUB, CommandLine, environment
+from tests.cli.conftest import CommandLine, environment
+from tests.depth import thorough
+from tests.processes import FORKED
 
 ROOT = Path(__file__).parents[2]
 SOME = "lead or mark or created"
@@ -53,6 +55,7 @@ def test_a_new_adapter_bears_its_name_everywhere(
     assert "acme" not in str(written).lower()
 
 
+@thorough
 def test_a_new_adapter_passes_its_tests_at_once(tmp_path: Path) -> None:
     adapter_skeleton.write("contoso", tmp_path, taken=[])
     command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-k", SOME]
@@ -140,6 +143,7 @@ def test_what_cannot_be_written_whole_is_not_written(
     assert [*tmp_path.rglob("*")] == ([directory] if empty else [])
 
 
+@thorough
 def test_the_wheel_holds_all_that_it_is_written_from(tmp_path: Path) -> None:
     options = ("--no-deps", "--no-index", "--no-build-isolation", "--quiet")
     build = [sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", str(tmp_path), "."]
@@ -185,14 +189,7 @@ def test_a_crm_that_cannot_be_reached_is_told_in_one_line(crmhub: CommandLine) -
     crmhub("account", "create", "Acme")
     chosen = ("account", "adapter", "acme", "hubspot", "--set", f"base_url={url}")
     crmhub(*chosen, "--secret", "access_token=-", stdin="a token")
-    checked = subprocess.run(
-        [*CRMHUB, "account", "check", "acme"],
-        cwd=crmhub.root,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    checked = FORKED.run("account", "check", "acme", cwd=crmhub.root, env=environment())
     assert checked.returncode == 1
     [line] = checked.stderr.splitlines()
     assert line.startswith(f"crmhub: hubspot: Couldn't connect to {url}.")

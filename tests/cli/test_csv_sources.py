@@ -203,53 +203,11 @@ def test_a_phone_that_excel_shortened_is_refused(acme):
     assert "was shortened by a spreadsheet" in refused(acme)[0][1]
 
 
-def test_numbers_whose_digits_a_spreadsheet_dropped_are_refused(acme):
-    (acme.root / "people.csv").write_text(
-        "firstname,phone,zip\n"
-        + "".join(
-            f'{n},"{cell}",\n'
-            for n, cell in enumerate(
-                [
-                    "5E+11",
-                    "3.46E11",
-                    "3,46E+11",
-                    "+3.51912E+011",
-                    " 3,51912E11 ",
-                    "'5E+11",
-                    "'5 E+11'",
-                ]
-            )
-        )
-        + 'zip,,3.46E+11\nzip2,,5E+11\n"=""5E+11""",,\ncode,,5E11\n'
-    )
-    done = acme.json("import", "acme", "contacts", "people.csv", code=1)
-    assert (done["created"], done["refused"]) == (2, 9)
-    assert sorted(row["firstname"] for row in exported(acme, "contacts", "--raw")) == [
-        "5E+11",
-        "code",
-    ]
-    assert all("was shortened by a spreadsheet" in reason for _, reason in refused(acme)[:5])
-
-
 def test_an_amount_with_an_exponent_is_read_if_no_digit_is_lost(acme):
     write(acme, [["dealname", "amount"], ["A", "1.2346E+11"], ["B", "1.25E-2"], ["C", "1.2345E+2"]])
     done = acme.json("import", "acme", "deals", "people.csv", code=1)
     assert (done["created"], done["refused"]) == (2, 1)
     assert {row["amount"] for row in exported(acme, "deals")} == {"0.0125", "123.45"}
-
-
-def test_text_guards_of_spreadsheets_are_removed(acme):
-    (acme.root / "people.csv").write_text(
-        'email,phone,zip,firstname\na@b.co,="0034600111222",="01234",\'01234\n'
-        "c@d.co,'+34600111222,\x1f01234,'=1+1\ne@f.co,34600111333.0,'tis,x\n"
-    )
-    acme("account", "set", "acme", "region=ES")
-    acme("import", "acme", "contacts", "people.csv")
-    found = {row["email"]: row for row in exported(acme, "contacts", "--raw")}
-    assert {row["phone"] for row in found.values()} == {"+34600111222", "+34600111333"}
-    assert [found["a@b.co"][name] for name in ("zip", "firstname")] == ["01234", "01234"]
-    assert [found["c@d.co"][name] for name in ("zip", "firstname")] == ["01234", "=1+1"]
-    assert found["e@f.co"]["zip"] == "'tis"
 
 
 @both_databases

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from crmhub.settings import Settings
-from tests.cli.conftest import CRMHUB, CommandLine, environment
+from tests.cli.conftest import CommandLine, environment
+from tests.processes import FORKED
 
 Json = Any
 SECRETS = ("secret_key", "encryption_keys")
@@ -20,36 +19,30 @@ NEW = "k2:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 SAME_ID = NEW.replace("k2", "k1")
 
 
-def run(
-    folder: Path, *args: str, stderr: int = subprocess.PIPE, **settings: str
-) -> subprocess.CompletedProcess[str]:
-    """Run a command as a process of its own in a folder."""
-    folder.mkdir(exist_ok=True)
-    command = [*CRMHUB, *args]
-    env = environment(**settings)
-    out = {"stdout": subprocess.PIPE, "stderr": stderr}
-    return subprocess.run(command, cwd=folder, env=env, text=True, check=False, **out)
+def elsewhere(tmp_path: Path, own_url: str) -> CommandLine:
+    """Return the command line in another folder, with the same database."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    return CommandLine(folder, {"CRMHUB_DATABASE_URL": own_url})
 
 
 def test_a_command_in_another_folder_seals_nothing_with_a_key_of_its_own(
     crmhub: CommandLine, own_url: str, tmp_path: Path
 ) -> None:
     crmhub("account", "create", "acme")
-    other = tmp_path / "elsewhere"
+    there = elsewhere(tmp_path, own_url)
     secret = tmp_path / "token"
     secret.write_text("pat-1")
     connect = ("account", "adapter", "acme", "hubspot", "--secret", f"access_token=@{secret}")
-    refused = run(other, *connect, database_url=own_url)
-    assert refused.returncode != 0
+    refused = there(*connect, code=2)
     for name in SECRETS:
-        assert str(other / "var" / name) in refused.stderr
+        assert str(there.root / "var" / name) in refused.stderr
         assert f"CRMHUB_{name.upper()}" in refused.stderr
     assert str(tmp_path) in refused.stderr
     assert crmhub.json("account", "show", "acme")["adapter"] == "local"
     for name in SECRETS:
-        (other / "var" / name).write_text((tmp_path / "var" / name).read_text())
-    done = run(other, *connect, database_url=own_url)
-    assert done.returncode == 0, done.stderr
+        (there.root / "var" / name).write_text((tmp_path / "var" / name).read_text())
+    there(*connect)
     finding = next(
         one for one in crmhub.json("doctor", code=0)["checks"] if one["name"] == "encryption keys"
     )
@@ -60,10 +53,9 @@ def test_a_service_in_another_folder_does_not_start(
     crmhub: CommandLine, own_url: str, tmp_path: Path
 ) -> None:
     crmhub("account", "list")
+    there = elsewhere(tmp_path, own_url)
     for command in (("serve", "--port", "1"), ("worker",)):
-        refused = run(tmp_path / "elsewhere", *command, database_url=own_url)
-        assert refused.returncode != 0
-        assert "encryption_keys" in refused.stderr
+        assert "encryption_keys" in there(*command, code=2).stderr
 
 
 def test_given_keys_may_change_by_another_id_only(crmhub: CommandLine, tmp_path: Path) -> None:
@@ -83,23 +75,22 @@ def test_doctor_tells_keys_of_another_folder(
     crmhub: CommandLine, own_url: str, tmp_path: Path
 ) -> None:
     crmhub("account", "list")
-    found = run(tmp_path / "elsewhere", "doctor", "--json", database_url=own_url)
-    finding = next(
-        one for one in json.loads(found.stdout)["checks"] if one["name"] == "encryption keys"
-    )
+    there = elsewhere(tmp_path, own_url)
+    found = there.json("doctor", code=1)["checks"]
+    finding = next(one for one in found if one["name"] == "encryption keys")
     assert finding["state"] == "fail"
-    assert str(tmp_path / "elsewhere") in finding["message"]
+    assert str(there.root) in finding["message"]
 
 
 @pytest.mark.databases("sqlite")
 def test_a_command_says_where_it_makes_a_new_database(tmp_path: Path) -> None:
-    here = tmp_path / "here"
     terminal, program = os.openpty()
     for told in (True, False):
-        run(here, "account", "list", stderr=program)
+        with open(program, "w", closefd=False) as stderr:
+            FORKED.start("account", "list", cwd=tmp_path, env=environment(), stderr=stderr).wait()
         ready, _, _ = select.select([terminal], [], [], 0)
         said = os.read(terminal, 4096).decode().replace("\r\n", "") if ready else ""
-        assert (f"{here}/var/crmhub.db; a new one is made" in said) == told
+        assert (f"{tmp_path}/var/crmhub.db; a new one is made" in said) == told
     os.close(terminal)
     os.close(program)
 

@@ -73,15 +73,12 @@ def _stamp(database, revision):
         conn.run("update alembic_version set version_num = :it", {"it": revision})
 
 
-@pytest.mark.parametrize("command", [["db", "upgrade"], ["account", "list"], ["serve"]])
-def test_a_database_of_another_version_is_refused(crmhub, of_another_version, command):
-    refused = crmhub(*command, code=1).stderr
-    assert of_another_version in refused
-    assert "db upgrade" not in refused
-    assert refused.count("\n") == 1
-
-
-def test_doctor_tells_another_version(crmhub, of_another_version):
+def test_a_database_of_another_version_is_refused(crmhub, of_another_version):
+    for command in (["db", "upgrade"], ["account", "list"], ["serve"]):
+        refused = crmhub(*command, code=1).stderr
+        assert of_another_version in refused
+        assert "db upgrade" not in refused
+        assert refused.count("\n") == 1
     assert of_another_version.partition(":")[0] in crmhub("doctor", code=1).stdout
 
 
@@ -109,6 +106,6 @@ def test_the_index_of_trigrams_comes_and_goes(crmhub, own_url):
         assert crmhub("db", "index", option).stdout == f"{told}\n"
 
 
-@pytest.mark.parametrize("options", [(), ("--trigram", "--drop-trigram")])
-def test_an_index_is_built_or_removed(crmhub, options):
-    assert "Give --trigram or --drop-trigram" in crmhub("db", "index", *options, code=2).stderr
+def test_an_index_is_built_or_removed(crmhub):
+    for options in ((), ("--trigram", "--drop-trigram")):
+        assert "Give --trigram or --drop-trigram" in crmhub("db", "index", *options, code=2).stderr

@@ -17,7 +17,6 @@ from crmhub.operators.accounts.open_account import open_account
 from crmhub.properties.kinds import DEALS, KINDS
 from crmhub.settings import Settings
 from tests.clients import TESTS
-from tests.processes import FORKED
 from tests.server.servers import serving
 
 
@@ -38,7 +37,7 @@ def paste(lines):
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_every_line_works_as_printed_and_again(crmhub, tmp_path, own_url):
     options = ("--workers", "1", "--no-worker")
-    with serving(tmp_path, *options, program=FORKED, database_url=own_url) as server:
+    with serving(tmp_path, *options, database_url=own_url) as server:
         crmhub.env["CRMHUB_PORT"] = str(server.port)
         lines = lines_to_paste(crmhub)
         assert [line.partition(" ")[0] for line in lines] == ["export", "curl", "curl", "curl"]

@@ -252,8 +252,6 @@ def test_two_records_with_one_unique_value_stay_for_a_person_to_settle(crmhub, o
     ("change", "named"),
     [
         ("update account set switches = '[]'", "switches"),
-        ('update account set switches = \'{"deadline_s": "long"}\'', "switches"),
-        ("update connection set settings = '[]'", "connection.settings"),
         ("update connection set field_map = '{'", "connection.field_map"),
         ("delete from connection", "connection.settings and connection.field_map"),
     ],

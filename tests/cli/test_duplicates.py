@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from crmhub.settings import Settings
 from tests.cli.conftest import CommandLine
 from tests.clients import Client, open_client
 from tests.duplicates import PHONE, listed_pair, pairs, two_contacts
-from tests.fakes import connect as use
 
 
 @pytest.fixture
@@ -93,32 +91,3 @@ def test_merge_takes_what_is_chosen(crmhub: CommandLine, bot: Client, hub: Hub) 
     assert (merged["state"], merged["keptId"]) == ("merged", newer)
     kept = bot.get(f"/contacts/{newer}").get_json()["properties"]
     assert kept == {"firstname": "Ann", "lastname": "Lee", "email": "lee@x.org", "phone": PHONE}
-
-
-def test_a_choice_that_cannot_be_changes_nothing(
-    crmhub: CommandLine, bot: Client, hub: Hub
-) -> None:
-    name = bot.account.client_id
-    older, newer = two_contacts(hub, bot)
-    command = ("duplicates", "merge", name, older, newer, "--yes")
-    assert "keep: 1 is not in this pair" in crmhub(*command, "--keep", "1", code=1).stderr
-    for take, words in (("city=1", "take.city"), (f"nothing={older}", "take.nothing")):
-        assert words in crmhub(*command, "--take", take, code=1).stderr
-    twice = ("--take", f"city={older}", "--take", f"city={newer}")
-    assert "city is given twice" in crmhub(*command, *twice, code=2).stderr
-    assert pairs(hub, bot) == [{older, newer}]
-
-
-def test_contacts_of_another_crm_are_merged_there(
-    crmhub: CommandLine, app: flask.Flask, bot: Client, hub: Hub
-) -> None:
-    use(app, bot, "hubspot", {"access_token": "pat-1"}, base_url="https://127.0.0.1:9")
-    name = bot.account.client_id
-    # The keys with which the application has sealed the token.
-    keys = [f"{key.id}:{b64encode(key.key).decode()}" for key in hub.settings.encryption_keys]
-    crmhub.env["CRMHUB_ENCRYPTION_KEYS"] = ",".join(keys)
-    listed_pair(hub, bot, "1", "2")
-    refused = crmhub("duplicates", "merge", name, "1", "2", "--yes", code=1)
-    assert "These contacts are in HubSpot. Merge them there." in refused.stderr
-    told = crmhub("duplicates", "dismiss", name, "1", "2", "--merged").stdout
-    assert told == "Contacts 1 and 2 are merged.\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import shlex
-import subprocess
 
 import pytest
 import rich_click as click
@@ -12,7 +11,8 @@ import rich_click as click
 from crmhub.cli import main
 from crmhub.cli.examples import EXAMPLES
 from crmhub.cli.fake import fake
-from tests.cli.conftest import CRMHUB, environment
+from tests.cli.conftest import environment
+from tests.processes import FORKED
 
 pytestmark = pytest.mark.databases("sqlite")
 
@@ -32,22 +32,22 @@ def test_each_command_has_one_example_and_shows_it(crmhub):
     assert f"Example: {EXAMPLES['account create']}" in printed
 
 
-@pytest.mark.parametrize("example", EXAMPLES.values())
-def test_each_example_can_be_typed(example, tmp_path, monkeypatch):
+def test_each_example_can_be_typed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.stdin", io.StringIO("a long password"))
     for name in ("accounts.toml", "map.json", "people.csv", "crmhub.backup", "token.txt"):
         (tmp_path / name).touch()
-    name, *words = shlex.split(example.partition(" > ")[0])
-    context, command = None, main
-    while isinstance(command, click.Group):
-        # This raises UsageError for an unknown command, option or value.
-        context = command.make_context(name, words, parent=context)
-        name, command, words = command.resolve_command(
-            context, [*context._protected_args, *context.args]
-        )
-    assert command is not None
-    command.make_context(name, words, parent=context)
+    for example in EXAMPLES.values():
+        monkeypatch.setattr("sys.stdin", io.StringIO("a long password"))
+        name, *words = shlex.split(example.partition(" > ")[0])
+        context, command = None, main
+        while isinstance(command, click.Group):
+            # This raises UsageError for an unknown command, option or value.
+            context = command.make_context(name, words, parent=context)
+            name, command, words = command.resolve_command(
+                context, [*context._protected_args, *context.args]
+            )
+        assert command is not None, example
+        command.make_context(name, words, parent=context)
 
 
 def options(command, path=()):
@@ -81,21 +81,14 @@ def test_each_command_stands_in_a_group(crmhub):
         assert f"─ {title} ─" in printed
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_shell_completes_commands_and_values(tmp_path, shell):
-    def complete(line, kind="complete"):
+def test_the_shell_completes_commands_and_values(tmp_path):
+    def complete(shell, line, kind="complete"):
         # fish names the word to complete, the others its number.
         position = "" if shell == "fish" else str(line.count(" "))
         words = {"COMP_WORDS": line, "COMP_CWORD": position}
-        done = subprocess.run(
-            [*CRMHUB],
-            cwd=tmp_path,
-            env=environment() | words | {"_CRMHUB_COMPLETE": f"{shell}_{kind}"},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return done.stdout
+        words["_CRMHUB_COMPLETE"] = f"{shell}_{kind}"
+        return FORKED.run(cwd=tmp_path, env=environment() | words).stdout
 
-    assert "_CRMHUB_COMPLETE" in complete("", "source")
-    assert "parked" in complete("crmhub actions list --state ")
+    for shell in ("bash", "zsh", "fish"):
+        assert "_CRMHUB_COMPLETE" in complete(shell, "", "source")
+        assert "parked" in complete(shell, "crmhub actions list --state ")

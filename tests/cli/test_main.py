@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from tests.cli.conftest import CRMHUB, CommandLine, environment
+from tests.processes import FORKED
 
 
 def run(root, *args, **settings):
@@ -126,14 +127,7 @@ def test_a_faulty_file_of_plans_is_told_before_anything_starts(crmhub):
 def test_output_that_cannot_be_written_is_told_in_one_line(crmhub, tmp_path, command):
     crmhub("account", "create", "Acme")
     with open("/dev/full", "w") as full:
-        told = subprocess.run(
-            [*CRMHUB, *command],
-            cwd=tmp_path,
-            env=environment(),
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        told = FORKED.run(*command, cwd=tmp_path, env=environment(), stdout=full)
     assert told.returncode == 1
     assert told.stderr == "crmhub: The output cannot be written: No space left on device.\n"
 

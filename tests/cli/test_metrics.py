@@ -102,7 +102,7 @@ def test_every_process_tells_what_all_have_done_in_files_that_nobody_tidies_up(
     here: Installation, bot: Client
 ) -> None:
     create_lead = f"/chatbot/createLead/{bot.ids.generated_id}"
-    with serving(here.root, *ALONE, program=FORKED, **here.settings) as server:
+    with serving(here.root, *ALONE, **here.settings) as server:
         throw_dice(server, 40)
         assert helped(server, create_lead, LEAD) == 200
         # Each a connection of its own, for whichever process takes it.
@@ -142,7 +142,7 @@ def test_what_the_worker_beside_has_done_counts_too(here: Installation, bot: Cli
 
 
 def test_killed_processes_lower_no_counter_and_leave_no_files(here: Installation) -> None:
-    with serving(here.root, *ALONE, program=FORKED, **here.settings) as server:
+    with serving(here.root, *ALONE, **here.settings) as server:
         for round in range(1, 4):
             throw_dice(server, 10)
             assert dice(server) == 10 * round
@@ -229,16 +229,16 @@ def test_a_port_that_is_taken_is_told_before_any_work(crmhub: CommandLine) -> No
 def test_other_commands_do_without_prometheus(here: Installation, bot: Client) -> None:
     """Loading it would make each of them slower."""
     commands = [["actions", "list"], ["account", "show", bot.account.client_id], ["--help"]]
-    lines = (
-        "import sys\n"
-        "from crmhub.cli import main\n"
-        f"for command in {commands!r}:\n"
-        "    try:\n"
-        "        main(command)\n"
-        "    except SystemExit as end:\n"
-        "        assert not end.code, end.code\n"
-        "    assert 'prometheus_client' not in sys.modules, command\n"
-    )
+    lines = f"""
+import sys
+from crmhub.cli import main
+for command in {commands!r}:
+    try:
+        main(command)
+    except SystemExit as end:
+        assert not end.code, end.code
+    assert 'prometheus_client' not in sys.modules, command
+"""
     run = subprocess.run(
         [CRMHUB[0], "-c", lines],
         cwd=here.root,

@@ -154,13 +154,13 @@ def test_nothing_seals_but_what_is_known_to_it():
     }
     # Who seals another column names it in `reseal_secrets.SEALED`, and stands here.
     assert sealing == {
-        "accounts/connect_requests.py",
-        "accounts/connections.py",
-        "accounts/second_factors.py",
+        "crm/stored_connections.py",
         "events/subscriptions.py",
-        "operations/reseal_secrets.py",
+        "operators/crm/connect_requests.py",
+        "operators/database/reseal_secrets.py",
+        "users/second_factors.py",
         # For a form, and not for the database.
-        "operations/second_factor.py",
+        "operators/users/second_factor.py",
     }
 
 
@@ -321,7 +321,7 @@ def test_keys_change_while_fifty_requests_a_second_are_answered(crmhub, own_url)
             options += ["--secret", f"{name}=@{name}"]
         crmhub("account", "adapter", "busy", "hubspot", *options)
         settings = {"database_url": own_url, "secret_key": "s" * 40}
-        service = partial(serving, program=FORKED, **settings)
+        service = partial(serving, **settings)
         (crmhub.root / "other").mkdir()
         both = f"{K1},{K2}", f"{K2},{K1}"
         with (

@@ -169,7 +169,7 @@ def test_what_a_killed_server_was_at_is_done_once(
     path = CREATE_DEAL.format(portal=bot.ids.portal_id)
     body = json.dumps({"contactId": contact_id, "properties": DEAL})
     options = ("--no-worker", "--workers", "1")
-    alone = serving(here.root, *options, program=FORKED, **here.settings)
+    alone = serving(here.root, *options, **here.settings)
     with alone as server, ThreadPoolExecutor(1) as pool:
         call = pool.submit(_lost, server, path, body)
         soon(lambda: slow.struck and len(hubspot.deals) == written)

@@ -76,14 +76,6 @@ def test_settings_that_cannot_be_are_shown_again_and_nothing_is_saved(hub, clien
     assert present(hub, client).name != "Other"
 
 
-def test_an_account_is_disabled_and_enabled(hub, client, operator, path):
-    operator.send(f"{path}/disabled", {"disabled": "true"}, at=path)
-    assert "Its API keys and webhook URLs work again" in text_of(operator.get(path))
-    assert present(hub, client).disabled
-    operator.send(f"{path}/disabled", {"disabled": "false"}, at=path)
-    assert not present(hub, client).disabled
-
-
 def test_no_page_changes_anything_by_get(app, operator, path):
     for rule in app.url_map.iter_rules():
         if rule.rule.startswith("/console") and "POST" in rule.methods:
@@ -125,12 +117,6 @@ def test_a_key_without_a_choice_says_that_it_has_full_access(operator, path):
     answer = operator.send(f"{path}/keys", {"key_id": new_id(), "name": "All", "life": "90"})
     assert "Scopes full access" in text_of(answer)
     assert "valid expires" in text_of(operator.get(f"{path}/keys"))
-
-
-def test_a_scope_that_is_none_is_refused(operator, path):
-    answer = operator.send(f"{path}/keys", {"key_id": new_id(), "name": "x", "scope": "everything"})
-    assert answer.status_code == 422
-    assert "There is no scope everything" in text_of(answer)
 
 
 def test_a_form_that_is_sent_twice_makes_one_key(hub, client, operator, path):
@@ -220,16 +206,9 @@ def test_an_id_is_replaced_and_the_old_one_stays_for_a_while(hub, client, operat
     assert "previous, valid until" in text_of(page)
 
 
-def test_a_secret_is_replaced_at_once_and_shown_once(hub, client, operator, path):
-    fresh = value_of(rotate(operator, path, "secret", "0"), "rotated")
-    assert hub.directory.by_secret(fresh).id == client.account.id
-    assert hub.directory.by_secret(client.ids.webhook_secret) is None
-    assert fresh not in operator.get(f"{path}/bots").text
-
-
-@pytest.mark.parametrize("form", [("alias", "7d"), ("secret", "1000y"), ("", "")])
-def test_what_cannot_be_replaced_is_refused(operator, path, form):
-    assert rotate(operator, path, *form).status_code == 400
+def test_what_cannot_be_replaced_is_refused(operator, path):
+    for form in (("alias", "7d"), ("secret", "1000y"), ("", "")):
+        assert rotate(operator, path, *form).status_code == 400, form
 
 
 def test_an_address_is_the_one_that_a_proxy_was_asked_for(operator, path):
@@ -253,9 +232,13 @@ def test_every_address_answers_what_its_curl_line_sends(client, operator, path, 
     assert answer.status_code == expected, answer.text
 
 
-@pytest.mark.parametrize("helper", snippets.HELPERS, ids=lambda one: one.name)
 @pytest.mark.parametrize("secret", [False, True])
-def test_builders_can_read_their_snippets(helper, secret):
+def test_builders_can_read_their_snippets(secret):
+    for helper in snippets.HELPERS:
+        _read_snippets(helper, secret)
+
+
+def _read_snippets(helper, secret):
     url = "https://hub.example.com" + helper.path.format(generated="g", portal="p")
     node = json.loads(snippets.n8n(helper, url, secret=secret))["nodes"][1]["parameters"]
     body, flow, *_ = json.loads(snippets.node_red(helper, url, secret=secret))

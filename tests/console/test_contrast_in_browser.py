@@ -9,6 +9,7 @@ from playwright.sync_api import Browser
 
 from tests.console.contrast import faint_in_any_look, faint_texts
 from tests.console.screenshots import Camera, photograph, sampled
+from tests.depth import thorough
 
 pytestmark = [pytest.mark.databases("sqlite"), pytest.mark.browser]
 
@@ -34,6 +35,7 @@ def test_an_invisible_button_or_link_is_found(browser: Browser) -> None:
     page.close()
 
 
+@thorough
 def test_no_page_has_an_invisible_button_or_link(browser: Browser, tmp_path: Path) -> None:
     found: list[str] = []
 

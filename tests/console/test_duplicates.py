@@ -122,16 +122,6 @@ def test_a_stale_page_merges_nothing_and_is_shown_anew_with_what_was_chosen(hub,
     assert send(operator, client, older, newer, "merge", form).status_code == 303
 
 
-def test_an_unmerge_that_cannot_be_says_why(hub, client, operator):
-    older, newer = two_contacts(hub, client)
-    merge(hub, client, older, newer)
-    taker = client.make(email="lee@x.org")
-    answer = send(operator, client, older, newer, "unmerge")
-    assert answer.status_code == 409
-    assert str(taker) in text_of(answer)
-    assert "Unmerge" in text_of(answer)
-
-
 def test_a_pair_is_dismissed(hub, client, operator):
     older, newer = two_contacts(hub, client)
     answer = send(operator, client, older, newer, "dismiss", {"reason": "different"})
@@ -140,14 +130,6 @@ def test_a_pair_is_dismissed(hub, client, operator):
     assert "are different people" in listed
     closed = pair_of(hub, client, older, newer)
     assert (closed.state, closed.decided_by) == ("dismissed", operator.email)
-
-
-def test_a_deleted_contact_is_told(hub, client, operator):
-    older, newer = two_contacts(hub, client)
-    client.delete(f"/contacts/{newer}")
-    page = text_of(operator.get(path(client, older, newer)))
-    assert f"Contact {newer} was deleted. Dismiss the pair." in page
-    assert "Not the same person" in page
 
 
 def test_hostile_values_stay_text(hub, client, operator):

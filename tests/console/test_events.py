@@ -88,25 +88,13 @@ def test_every_type_can_be_ticked(hub: Hub, client: Client, operator: Operator) 
     assert "all types" in text_of(operator.get(path(client)))
 
 
-@pytest.mark.parametrize(
-    ("url", "types", "words"),
-    [
-        ("http://10.0.0.1/<x>", ["deal.updated"], "10.0.0.1"),
-        (HOOK, [], "Name at least one type"),
-        (HOOK, ["deal.lost"], "no type 'deal.lost'"),
-    ],
-    ids=["private", "none", "unknown"],
-)
-def test_a_refused_form_keeps_what_was_typed(
-    hub: Hub, client: Client, operator: Operator, url: str, types: list[str], words: str
-) -> None:
-    answer = operator.send(path(client), {"url": url, "type": types}, at=path(client))
+def test_a_refused_form_keeps_what_was_typed(hub: Hub, client: Client, operator: Operator) -> None:
+    url, name = "http://10.0.0.1/<x>", "deal.updated"
+    answer = operator.send(path(client), {"url": url, "type": [name]}, at=path(client))
     assert answer.status_code == 422
-    assert words in text_of(answer)
+    assert "10.0.0.1" in text_of(answer)
     assert f'value="{html.escape(url)}"' in answer.text
-    for name in types:
-        if name in TYPES:
-            assert f'value="{name}" id="f-{name}" checked' in answer.text
+    assert f'value="{name}" id="f-{name}" checked' in answer.text
     assert event_subscriptions.listed(hub, client.account.client_id) == []
 
 

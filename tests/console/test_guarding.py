@@ -17,10 +17,6 @@ def opened(operator, **options):
     return operator.send("/accounts/new", {"name": f"Made by a form {token(8, BASE36)}"}, **options)
 
 
-def test_a_form_is_taken_from_its_own_page(operator):
-    assert opened(operator).status_code == 201
-
-
 @pytest.mark.parametrize("csrf", ["", "0" * 32, "é"])
 def test_a_form_without_its_token_changes_nothing(operator, csrf):
     form = {"name": "Forged", "csrf": csrf}
@@ -38,25 +34,17 @@ def test_a_token_of_another_session_is_none(app, operator):
     assert answer.status_code == 403
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"Sec-Fetch-Site": "cross-site"},
-        {"Sec-Fetch-Site": "same-site"},
-        {"Origin": "https://evil.example"},
-        {"Origin": "null"},
-        {"Origin": "http://["},
-    ],
-)
-def test_a_form_that_a_browser_says_is_from_elsewhere_is_refused(operator, headers):
-    assert opened(operator, headers=headers).status_code == 403
-
-
-@pytest.mark.parametrize(
-    "headers", [{"Sec-Fetch-Site": "same-origin"}, {"Origin": "http://localhost"}]
-)
-def test_a_form_that_a_browser_says_is_from_here_is_taken(operator, headers):
-    assert opened(operator, headers=headers).status_code == 201
+def test_a_form_that_a_browser_says_is_from_elsewhere_is_refused(operator):
+    for name, value, status in (
+        ("Sec-Fetch-Site", "cross-site", 403),
+        ("Sec-Fetch-Site", "same-site", 403),
+        ("Origin", "https://evil.example", 403),
+        ("Origin", "null", 403),
+        ("Origin", "http://[", 403),
+        ("Sec-Fetch-Site", "same-origin", 201),
+        ("Origin", "http://localhost", 201),
+    ):
+        assert opened(operator, headers={name: value}).status_code == status, (name, value)
 
 
 def test_a_browser_without_cookies_is_told_so(app):
@@ -82,19 +70,6 @@ def test_pages_load_from_here_and_hold_no_style_or_script_of_their_own(operator)
     for address in re.findall(r'(?:src|href|action)="([^"]*)"', text):
         assert address.startswith(("/console", "/bootstrap/static/", "#")), address
     assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?![^>]* src=)", text)
-
-
-@pytest.mark.parametrize("path", ["console.css", "console.js", "icon.svg"])
-def test_files_are_served_without_signing_in(app, path):
-    answer = app.test_client().get(f"/console/static/{path}", buffered=True)
-    assert answer.status_code == 200
-    assert answer.headers["X-Content-Type-Options"] == "nosniff"
-    assert answer.headers["Cache-Control"] != "no-store"
-
-
-def test_bootstrap_is_served_from_here(app):
-    path = "/bootstrap/static/css/bootstrap.min.css"
-    assert app.test_client().get(path, buffered=True).status_code == 200
 
 
 @pytest.mark.parametrize(

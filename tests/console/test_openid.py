@@ -106,9 +106,8 @@ def test_an_invitation_that_has_ended_and_a_disabled_user_do_not_get_in(
         assert come_back(browser, go(browser, provider, one)).status_code == 401
 
 
-@pytest.mark.parametrize(
-    "claims",
-    [
+def test_a_token_that_says_anything_else_lets_nobody_in(app, provider, email):
+    for claims in (
         {"nonce": "another"},
         {"nonce": None},
         {"aud": "another client"},
@@ -128,25 +127,20 @@ def test_an_invitation_that_has_ended_and_a_disabled_user_do_not_get_in(
         {"email": None},
         {"email": ["a@example.com"]},
         {"sub": None},
-    ],
-    ids=str,
-)
-def test_a_token_that_says_anything_else_lets_nobody_in(app, provider, email, claims):
-    provider.claims = claims
-    browser = Operator(app)
-    answer = come_back(browser, go(browser, provider, email))
-    assert answer.status_code == 401
-    assert browser.get("/accounts").status_code == 303
+    ):
+        provider.claims = claims
+        browser = Operator(app)
+        answer = come_back(browser, go(browser, provider, email))
+        assert answer.status_code == 401, claims
+        assert browser.get("/accounts").status_code == 303, claims
 
 
-@pytest.mark.parametrize(
-    "how", ["unsigned", "signed_by_another", "signed_with_the_public_key", "broken"]
-)
-def test_a_token_without_the_providers_signature_lets_nobody_in(app, provider, email, how):
-    provider.sign = getattr(provider, how, lambda _: "no.token")
-    browser = Operator(app)
-    assert come_back(browser, go(browser, provider, email)).status_code == 401
-    assert browser.get("/accounts").status_code == 303
+def test_a_token_without_the_providers_signature_lets_nobody_in(app, provider, email):
+    for how in ("unsigned", "signed_by_another", "signed_with_the_public_key", "broken"):
+        provider.sign = getattr(provider, how, lambda _: "no.token")
+        browser = Operator(app)
+        assert come_back(browser, go(browser, provider, email)).status_code == 401, how
+        assert browser.get("/accounts").status_code == 303, how
 
 
 def test_a_code_is_for_one_browser_once(app, provider, email):

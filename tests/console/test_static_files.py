@@ -57,14 +57,6 @@ def test_a_file_is_compressed_for_who_takes_gzip(app, path):
     assert (unchanged.status_code, unchanged.headers["Vary"]) == (304, "Accept-Encoding")
 
 
-@pytest.mark.parametrize("path", FILES)
-def test_head_tells_the_length_alone(app, path):
-    client = app.test_client()
-    answer = client.head(path, headers=GZIP)
-    assert answer.data == b""
-    assert int(answer.headers["Content-Length"]) == len(client.get(path, headers=GZIP).data)
-
-
 @pytest.mark.parametrize(
     "path", ["/console/static/..%2fblueprint.py", "/bootstrap/static/css/bootstrap-grid.css"]
 )

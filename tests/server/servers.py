@@ -17,9 +17,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.places import free_port
-from tests.cli.conftest import CRMHUB, environment
+from tests.cli.conftest import environment
 from tests.preparations import make_haste
-from tests.processes import Forked, Program
+from tests.processes import FORKED, Forked, Program
 
 _PATIENCE = 120
 
@@ -110,7 +110,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 def serving(
     root: Path,
     *args: str,
-    program: Sequence[str] | Forked = CRMHUB,
+    program: Sequence[str] | Forked = FORKED,
     port: int | None = None,
     stderr: int | None = None,
     largest_file: int | None = None,

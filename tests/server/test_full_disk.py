@@ -125,7 +125,7 @@ def test_a_hub_that_is_started_where_files_cannot_grow_reads_and_then_writes(
 ) -> None:
     with serving(tmp_path, "--workers", "1") as server:
         id = begun(Caller(server, acme))
-    with serving(tmp_path, "--workers", "1", largest_file=64 * 1024) as server:
+    with serving(tmp_path, "--workers", "1", program=CRMHUB, largest_file=64 * 1024) as server:
         caller = Caller(server, acme)
         reads(caller, id)
         refuses_writes(caller, id, words="cannot be written")

@@ -23,6 +23,8 @@ from crmhub.secrets import BASE36, token
 from crmhub.server import http_server
 from tests.cli.conftest import CRMHUB, CommandLine, environment
 from tests.database.test_write_queue import is_taken
+from tests.preparations import answer_late
+from tests.processes import Forked
 from tests.server.servers import serving, soon
 
 
@@ -234,25 +236,15 @@ def test_a_request_under_way_is_finished_before_the_end(acme, tmp_path, number):
         assert not server.answers()
 
 
-@pytest.fixture
-def hangups():
-    """Let a service be begun with another way to take SIGHUP, as nohup does."""
-    before = signal.getsignal(signal.SIGHUP)
-    yield lambda way: signal.signal(signal.SIGHUP, way)
-    signal.signal(signal.SIGHUP, before)
-
-
-def test_it_ends_with_its_terminal(hangups, tmp_path):
-    hangups(signal.SIG_DFL)
+def test_it_ends_with_its_terminal(tmp_path):
     with serving(tmp_path, "--workers", "1") as server:
         os.killpg(server.process.pid, signal.SIGHUP)
         assert server.process.wait(timeout=120) == 0
         assert not server.answers()
 
 
-def test_it_outlives_its_terminal_when_told_to(hangups, acme, tmp_path):
-    hangups(signal.SIG_IGN)
-    with serving(tmp_path, "--workers", "1") as server:
+def test_it_outlives_its_terminal_when_told_to(acme, tmp_path):
+    with serving(tmp_path, "--workers", "1", program=("nohup", *CRMHUB)) as server:
         before = server.children()
         os.killpg(server.process.pid, signal.SIGHUP)
         assert get(server, acme)[0] == 200
@@ -260,25 +252,21 @@ def test_it_outlives_its_terminal_when_told_to(hangups, acme, tmp_path):
         assert server.stop() == 0
 
 
-def test_the_last_use_of_a_key_is_written_at_the_end(crmhub, acme, tmp_path):
-    with serving(tmp_path, *ALONE) as server:
-        get(server, acme)
-        assert server.stop() == 0
-    (key,) = crmhub.json("key", "list", "acme")
-    assert key["lastUsedAt"] is not None
-
-
-def test_it_starts_again_at_once_on_the_same_port(acme, tmp_path):
+def test_it_starts_again_at_once_on_the_same_port_and_keeps_the_last_use_of_a_key(
+    crmhub, acme, tmp_path
+):
     port = free_port()
     for _ in range(2):
         with serving(tmp_path, *ALONE, port=port) as server:
             assert get(server, acme)[0] == 200
-            server.stop()
+            assert server.stop() == 0
+    (key,) = crmhub.json("key", "list", "acme")
+    assert key["lastUsedAt"] is not None
 
 
 def test_a_killed_server_process_is_replaced_however_soon(acme, tmp_path):
     with serving(tmp_path, "--workers", "2", "--no-worker") as server:
-        for _ in range(3):
+        for _ in range(2):
             before = server.children()
             os.kill(before[-1], signal.SIGKILL)
             soon(lambda before=before: len(set(server.children()) - set(before)) == 1)
@@ -341,28 +329,9 @@ def test_a_name_and_a_port_of_the_environment_will_do(crmhub, tmp_path):
 
 
 def test_a_start_that_takes_long_is_told_and_then_that_it_is_ready(tmp_path):
-    slow = tmp_path / "slow.py"
-    slow.write_text(
-        "from crmhub.cli import main\n"
-        "from crmhub.server import processes\n"
-        "processes._START_SECONDS = 0\n"
-        "answers, late = processes._answers, iter([False, False])\n"
-        "processes._answers = lambda *where: next(late, True) and answers(*where)\n"
-        "main()\n"
-    )
-    port = free_port()
-    process = subprocess.Popen(
-        [CRMHUB[0], str(slow), "serve", "--port", str(port), "--workers", "1", "--no-worker"],
-        cwd=tmp_path,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout.readline() == f"crmhub is ready at http://127.0.0.1:{port}\n"
-    process.terminate()
-    _, log = process.communicate(timeout=120)
-    assert f"crmhub does not answer at http://127.0.0.1:{port} yet: see the log.\n" in log
+    with serving(tmp_path, *ALONE, program=Forked(answer_late)) as server:
+        told = f"crmhub does not answer at http://127.0.0.1:{server.port} yet: see the log.\n"
+        assert told in server.log.read_text()
 
 
 def test_every_log_line_is_json_without_personal_data(acme, tmp_path):

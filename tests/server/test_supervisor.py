@@ -14,6 +14,7 @@ import pytest
 
 from crmhub.server import supervisor as supervising
 from crmhub.server.supervisor import Supervisor
+from tests import depth
 from tests.server.servers import soon
 
 
@@ -59,11 +60,12 @@ def test_a_killed_process_is_replaced_again_and_again(
     begun: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervising, "_PAUSE", 0.1)
+    times = 30 if depth.ALL else 4
     with running(_noting(begun, _until_sigterm), 2):
-        for kills in range(30):
+        for kills in range(times):
             soon(lambda kills=kills: len(_pids(begun)) == kills + 2)
             os.kill(_pids(begun)[-1], signal.SIGKILL)
-        soon(lambda: len(_pids(begun)) == 32)
+        soon(lambda: len(_pids(begun)) == times + 2)
 
 
 def test_one_that_ends_again_and_again_by_itself_gets_a_pause(

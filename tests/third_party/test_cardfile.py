@@ -13,14 +13,17 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
 from crmhub.adapter import Conflict, Kind, Linked
 from crmhub.adapter.testing import AdapterTests
-from tests.cli.conftest import CRMHUB, environment
+from tests.cli.conftest import environment
+from tests.depth import thorough
+from tests.preparations import find_packages
+from tests.processes import Forked
 
+FOUND = Forked(find_packages)
 HERE = Path(__file__).parent
 PIP = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
 ALONE = ("--no-index", "--no-deps", "--no-build-isolation")
@@ -31,19 +34,11 @@ class Installation:
     """An installation with two packages of others beside the hub."""
 
     root: Path
-    env: Mapping[str, str]
+    env: dict[str, str]
 
-    def __call__(self, *args: str, code: int = 0, stdin: str = "") -> str:
+    def __call__(self, *args: str, code: int = 0) -> str:
         """Run a command in a process of its own and return what it prints."""
-        ran = subprocess.run(
-            [*CRMHUB, *args],
-            cwd=self.root,
-            env=self.env,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        ran = FOUND.run(*args, cwd=self.root, env=self.env)
         assert ran.returncode == code, ran.stderr
         assert "Traceback" not in ran.stderr
         return ran.stdout
@@ -66,21 +61,13 @@ def crmhub(packages: Path, tmp_path: Path) -> Installation:
     )
 
 
-def _listed(crmhub: Installation) -> dict[str, Any]:
-    return {one["name"]: one for one in json.loads(crmhub("adapters", "--json", code=1))}
-
-
-def test_it_is_listed_with_its_version_and_settings(crmhub: Installation) -> None:
-    cardfile = _listed(crmhub)["cardfile"]
+def test_a_package_is_listed_and_a_broken_one_breaks_nothing_else(crmhub: Installation) -> None:
+    listed = {one["name"]: one for one in json.loads(crmhub("adapters", "--json", code=1))}
+    cardfile = listed["cardfile"]
     assert (cardfile["title"], cardfile["version"]) == ("Card file", "3.1.4")
     assert (cardfile["distribution"], cardfile["error"]) == ("crmhub-cardfile", "")
     assert [one["name"] for one in cardfile["settings"]] == ["path"]
 
-
-def test_a_broken_one_is_listed_with_its_fault_and_breaks_nothing_else(
-    crmhub: Installation,
-) -> None:
-    listed = _listed(crmhub)
     assert "no_such_vendor_library" in listed["broken"]["error"]
     assert listed["broken"]["distribution"] == "crmhub-broken"
     assert all(not one["error"] for name, one in listed.items() if name != "broken")
@@ -175,6 +162,7 @@ class Cards:
         return {str(row["id"]): {k: v for k, v in row.items() if v and k != "id"} for row in rows}
 
 
+@thorough
 class TestCardfile(AdapterTests):
     adapter_class = CARDFILE.CardfileAdapter
 
