@@ -220,10 +220,7 @@ class Http:
         cost: int,
         reads: bool,
     ) -> tuple[Answer, AdapterError | None]:
-        """Send the request once; return the answer, and the error if the request failed, else None.
-
-        If the CRM did not answer, the returned answer has the status 0.
-        """
+        """Send the request once; return the answer (status 0 for none), and the error or None."""
         self._take(lane, cost)
         with self._places.call(self._timeout()) if self._places else nullcontext():
             started, timeout = time.monotonic(), self._timeout()
@@ -258,7 +255,6 @@ class Http:
         return answer, error
 
     def _take(self, lane: str, cost: int) -> None:
-        """Count the request in its rate limits; wait until they allow it."""
         self._timeout()
         for name, units in ({lane: 1} | {QUOTA: cost}).items():
             budget = self._budgets.get(name)
@@ -335,16 +331,13 @@ class Http:
 
 
 def _wait(exc: Throttled | Unavailable, attempts: int) -> float:
-    """Return how many seconds to wait before the next attempt, after `attempts` failed attempts."""
+    """Return the seconds before the next attempt, after `attempts` failed ones."""
     backoff = float(_BACKOFF * 2 ** (attempts - 1) * random.uniform(0.5, 1))
     return max(exc.retry_after or 0.0, backoff)
 
 
 def _correlation(value: object) -> str:
-    """Return a correlation id (the CRM's id for a request), shortened for logs.
-
-    Return "" if `value` is not a printable text.
-    """
+    """Return a correlation id shortened for logs; "" if it is no printable text."""
     text = value[:_LONGEST_CORRELATION] if isinstance(value, str) else ""
     return text if text.isprintable() else ""
 

@@ -24,7 +24,6 @@ _NOTE_SETTINGS = Statement(
 
 
 def note_test(tx: Connection, account_id: int, connection_id: int, error: str) -> None:
-    """Store that a connection was tested now; `error` is the message of the failure, or ""."""
     tx.run(
         _NOTE_TEST,
         {
@@ -37,7 +36,6 @@ def note_test(tx: Connection, account_id: int, connection_id: int, error: str) -
 
 
 def note_settings(tx: Connection, account_id: int, connection_id: int, *, tested: bool) -> None:
-    """Store that a connection got new settings now; `tested`: whether they passed the test."""
     now = now_ms()
     tx.run(
         _NOTE_SETTINGS,

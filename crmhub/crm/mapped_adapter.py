@@ -1,9 +1,8 @@
 """An adapter that applies the account's field map: its callers use the bots' names and values.
 
 Only this module applies field maps. The journal, the refused properties and the stored values use
-the names that bots use, so a retried action is mapped again by the present field map. An operator's
-correction of the field map thus applies to waiting actions, and an action that is moved to another
-CRM gets that CRM's field map. Only the constants of the field map are added earlier
+the names that bots use, so a retried action is mapped by the present field map, also after a
+correction or a change of the CRM. Only the constants of the field map are added earlier
 (`FieldMap.completed`), so that a refused constant is left out like any property.
 """
 
@@ -34,11 +33,7 @@ from crmhub.adapter import (
 
 
 class Translated(Adapter):
-    """An adapter around another adapter, which applies a field map.
-
-    In calls, names and values of bots are converted to those of the CRM; in answers, those of the
-    CRM are converted to those of bots.
-    """
+    """An adapter around another one: it takes and returns the names and values of bots."""
 
     def __init__(self, inner: Adapter, field_map: FieldMap) -> None:
         super().__init__(inner.context)
@@ -216,10 +211,7 @@ class Translated(Adapter):
 
 
 def _sent(rules: KindMap, properties: Mapping[str, str]) -> dict[str, str]:
-    """Convert properties from the bots' names and values to the CRM's, by the field map's `rules`.
-
-    Raises Rejected for properties that have no name in the CRM.
-    """
+    """Convert properties to the CRM's names and values; Rejected for those without a name."""
     if nameless := rules.nameless(properties):
         raise Rejected([Problem(name, reason) for name, reason in nameless])
     return rules.sent(properties)
@@ -233,10 +225,7 @@ def _saved(rules: KindMap, saved: Saved) -> Saved:
 
 @contextmanager
 def _told(rules: KindMap) -> Iterator[None]:
-    """Convert property names in errors that the block raises from the CRM's names to the bots'.
-
-    `rules`: the rules of the field map for the kind of record.
-    """
+    """Convert property names in errors that the block raises from the CRM's names to the bots'."""
     try:
         yield
     except (Rejected, Conflict) as exc:

@@ -43,10 +43,9 @@ def run(
     """Store an action in the journal, attempt it once, and return its result.
 
     If the attempt is not possible now, or the CRM is unavailable, the result has the status
-    `queued`, and the worker attempts the action later. `key`: the caller's Idempotency-Key, which
-    is valid for `key_ms`. `author`: the id of the API key with which an agent made the call.
-    `counted`: whether the account's rate limit has counted the call already. Raises NotFound,
-    Semantic and Conflict for errors that the caller can fix.
+    `queued`, and the worker attempts the action later. `author`: the id of an agent's API key.
+    `counted`: the account's rate limit has counted the call already. Raises NotFound, Semantic and
+    Conflict for errors that the caller can fix.
     """
     deadline_s, began = account.switches.deadline_s, arrived()
     mapped = action.mapped(account)
@@ -83,10 +82,7 @@ def run(
 def _fault(
     hub: Hub, account: Account, action: Action, mapped: Mapped
 ) -> contract.AdapterError | None:
-    """Return the error for an action that no CRM would store, None if one may store it.
-
-    Sends no request: pipelines and stages are compared with those that the hub remembers.
-    """
+    """Return the error for an action that no CRM would store, None if one may; sends no request."""
     try:
         with sound():
             adapter = connect(hub, account)
@@ -108,11 +104,7 @@ def _fault(
 def _attempt(
     hub: Hub, account: Account, action: Action, mapped: Mapped, accepted: Accepted, *, late: bool
 ) -> Done:
-    """Attempt an accepted action and return its result.
-
-    If the action cannot be attempted now, the result has the status `queued`. `late`: whether too
-    little time is left for an attempt; the action is then queued.
-    """
+    """Attempt an accepted action, or queue it if it is `late` or must wait; return its result."""
     try:
         if accepted.behind:
             accepted = _wait_for_turn(hub, account, accepted)
@@ -135,9 +127,8 @@ def _attempt(
 def _wait_for_turn(hub: Hub, account: Account, accepted: Accepted) -> Accepted:
     """Wait until the contact's earlier actions have ended, then claim the accepted action.
 
-    Waits at most until the deadline of the call. Return `accepted` with its `entry` set if the
-    action was claimed here. If the worker has attempted the action already, return it with the
-    result in `earlier`. Otherwise return it unchanged.
+    Waits at most until the deadline of the call. Return `accepted`, with its `entry` if it was
+    claimed here, or with `earlier` if the worker has attempted it already.
     """
     pause = _FIRST_LOOK_S
     lease_s = account.switches.deadline_s + GRACE_MS / 1000
@@ -160,11 +151,7 @@ def _wait_for_turn(hub: Hub, account: Account, accepted: Accepted) -> Accepted:
 
 
 def _earlier_result(accepted: Accepted) -> Done:
-    """Return the stored result of an action that was accepted earlier.
-
-    The result has the status `queued` if the action has no result yet. Raises the stored error if
-    the action was refused.
-    """
+    """Return the stored result of an earlier action, `queued` without one; raises its error."""
     if accepted.earlier is None:
         return replace(_queued(accepted), replayed=accepted.replayed)
     if accepted.refused:
@@ -183,7 +170,6 @@ _REFUSALS = (errors.NotFound, errors.Conflict)
 
 
 def _refusal(result: Mapping[str, Any]) -> errors.HubError:
-    """Return the error for the stored result of a refused action."""
     named = {each.__name__: each for each in _REFUSALS}
     error = named.get(result["error"], errors.Semantic)(result["message"])
     error.replayed = True

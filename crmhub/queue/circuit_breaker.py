@@ -25,20 +25,17 @@ class Health:
         self._lock = threading.Lock()
 
     def answered(self, account_id: int, connection_id: int) -> None:
-        """Set a connection's number of failed calls to 0, since its CRM has answered.
-
-        An error that the CRM itself answered counts as an answer.
-        """
+        """Set a connection's failed calls to 0; an error that the CRM answered counts, too."""
         # Reading without the lock keeps calls to a healthy CRM fast.
         if (account_id, connection_id) in self._failing:
             with self._lock:
                 self._failing.pop((account_id, connection_id), None)
 
     def failed(self, account_id: int, connection_id: int, *, after: float) -> bool:
-        """Count a failed call to a connection's CRM; return whether its circuit breaker must open.
+        """Count a failed call that took `after` seconds; return whether the circuit breaker opens.
 
-        `after`: how long the call took, in seconds. The circuit breaker opens after 3 failures in a
-        row, if at least 1 s lies between the start of the first call and the end of the last.
+        It opens after 3 failures in a row, from the start of the first to the end of the last at
+        least 1 s.
         """
         now = time.monotonic()
         with self._lock:

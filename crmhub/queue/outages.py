@@ -1,7 +1,7 @@
 """Outages (table `outage`): all actions of a connection wait while its CRM is unavailable.
 
-The actions also wait during a pause that the CRM asked for. Only the worker probes whether the CRM
-is available again: it attempts one action at a time, after ever longer waits.
+They also wait during a pause that the CRM asked for. Only the worker probes whether the CRM is
+available again: one action at a time, after ever longer waits.
 """
 
 from __future__ import annotations
@@ -55,11 +55,10 @@ class Outage:
         self._of = {"account_id": account_id, "connection_id": connection_id}
 
     def may_call(self, moment: int, *, probe: bool) -> tuple[bool, bool]:
-        """Return (whether the CRM may be called now, whether this call is a probe of the CRM).
+        """Return whether the CRM may be called now, and whether this call is a probe of the CRM.
 
-        A probe tests whether an unavailable CRM answers again. `moment`: the present in ms since
-        1970. `probe`: whether the caller may make a probe; only one caller at a time gets it.
-        During an outage, callers without `probe` must wait until a probe has succeeded.
+        `probe`: whether the caller may make a probe; only one at a time gets it, and the others
+        wait until it has succeeded.
         """
         row = self._tx.row(_FIND, self._of)
         if row is None:
@@ -76,10 +75,7 @@ class Outage:
         return bool(mine), True
 
     def probe_again(self, moment: int) -> None:
-        """Allow the next probe of the unavailable CRM at `moment` (ms since 1970).
-
-        Called when the last probe could not reach the CRM at all.
-        """
+        """Allow the next probe at `moment`, since the last one could not reach the CRM at all."""
         self._tx.run(_PROBE_AGAIN, self._of | {"until": moment})
 
     def lasts(self) -> bool:
@@ -89,10 +85,9 @@ class Outage:
     def note(self, outcome: Outcome, moment: int, *, probing: bool) -> bool:
         """Store that the connection must wait, because the attempt with this outcome failed.
 
-        The wait is the time that the CRM asked for. For an unavailable CRM, it is at least a time
-        that doubles with each failure, from 2 to 60 s. `moment`: the present in ms since 1970.
-        `probing`: whether the attempt was a probe of the CRM. Returns whether this has opened the
-        circuit breaker, which was closed before.
+        The wait is the time that the CRM asked for, for an unavailable CRM at least a time that
+        doubles with each failure, from 2 to 60 s. Returns whether this has opened the circuit
+        breaker.
         """
         row = self._tx.row(_FIND_AND_LOCK, self._of)
         failures, until = (row.failures, row.until) if row else (0, 0)
@@ -114,7 +109,6 @@ class Outage:
         return failures > 0 and not (row and row.failures)
 
     def end(self) -> None:
-        """Delete the outage of the connection, since its CRM has answered."""
         self._tx.run(_DELETE, self._of)
 
 
