@@ -109,7 +109,11 @@ def _match_together(adapter: Adapter, leads: Mapping[int, Lead]) -> dict[int, Ma
         for index, lead in leads.items()
         if _needs_no_lookup(adapter, lead, of_email.get(lead.email))
     }
-    phones = {lead.phone for lead in decidable.values() if _phone_is_new(lead, of_email)}
+    phones = set[str]()
+    for lead in decidable.values():
+        contact = of_email.get(lead.email)
+        if lead.phone and (contact is None or contact.properties.get("phone") != lead.phone):
+            phones.add(lead.phone)
     of_phone = adapter.find_contacts(phones=sorted(phones), names=names) if phones else {}
     matches: dict[int, Match] = {}
     for index, lead in decidable.items():
@@ -126,8 +130,3 @@ def _needs_no_lookup(adapter: Adapter, lead: Lead, of_email: Contact | None) -> 
     if of_email is None:
         return not (lead.contact_id or lead.email_id or lead.phone_id)
     return lead.phone_id in ("", of_email.id) or adapter.has_phone(of_email, lead.phone)
-
-
-def _phone_is_new(lead: Lead, of_email: Mapping[str, Contact]) -> bool:
-    contact = of_email.get(lead.email)
-    return bool(lead.phone) and (contact is None or contact.properties.get("phone") != lead.phone)

@@ -79,7 +79,10 @@ def shown_path(url: str) -> str:
     `/contacts/…?idProperty=…`.
     """
     parts = urlsplit(url)
-    path = "/".join(map(_shown_segment, parts.path.split("/")))
+    path = "/".join(
+        segment if _PLAIN_SEGMENT.fullmatch(unquote(segment)) else _HIDDEN
+        for segment in parts.path.split("/")
+    )
     names = [
         name if _PLAIN_SEGMENT.fullmatch(name) else _HIDDEN
         for name, _ in parse_qsl(parts.query, keep_blank_values=True)
@@ -87,10 +90,6 @@ def shown_path(url: str) -> str:
     query = "&".join(f"{name}={_HIDDEN}" for name in names)
     shown = f"{path}?{query}" if query else path
     return shown if len(shown) <= LONGEST_PATH else f"{shown[: LONGEST_PATH - 1]}{_HIDDEN}"
-
-
-def _shown_segment(segment: str) -> str:
-    return segment if _PLAIN_SEGMENT.fullmatch(unquote(segment)) else _HIDDEN
 
 
 def to_stored(calls: Sequence[Call]) -> list[list[str | int]]:

@@ -7,50 +7,21 @@ by their emails. If a value does not fit, it is converted once more by newer def
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from crmhub.adapter.coercion import Listed, fitted
-from crmhub.adapter.errors import LacksRight, Problem, Rejected
+from crmhub.adapter.definitions import Definitions
+from crmhub.adapter.errors import Problem, Rejected
 from crmhub.adapter.fields import Field
 from crmhub.adapter.places import PLACES, place
-from crmhub.adapter.reading import Reading
 from crmhub.adapter.remembered import HOUR
-from crmhub.adapter.values import Choice, Described, Kind, Linked, Owner, Pipeline
+from crmhub.adapter.values import Choice, Described, Kind, Linked
 
 T = TypeVar("T")
 
 _BREAKS = re.compile(r"[\t\n\r\v\f]+")
-
-
-class Source(Protocol):
-    """The definitions of a CRM, as `crmhub.adapter.definitions` caches them.
-
-    The methods use definitions that were loaded within the last `newer_than` seconds.
-    """
-
-    @property
-    def stale_s(self) -> float:
-        """The greatest age in seconds of a definition by which a value may be refused."""
-
-    @property
-    def reading(self) -> Reading: ...
-
-    @property
-    def hidden(self) -> tuple[type[LacksRight], ...]:
-        """The errors with which the CRM refuses owners or pipelines alone."""
-
-    def properties(
-        self, kind: Kind, names: Iterable[str], *, newer_than: float = HOUR
-    ) -> Mapping[str, Described]: ...
-
-    def pipelines(self, kind: Linked, *, newer_than: float = HOUR) -> Sequence[Pipeline]: ...
-
-    def known_pipelines(self, kind: Linked) -> Sequence[Pipeline] | None:
-        """Return the pipelines if they were read within the last hour; sends no request."""
-
-    def owners(self, *, newer_than: float = HOUR) -> Sequence[Owner]: ...
 
 
 class Fitting:
@@ -66,7 +37,7 @@ class Fitting:
 
     def __init__(
         self,
-        definitions: Source,
+        definitions: Definitions,
         *,
         places: Mapping[str, tuple[str, str]] = PLACES,
         owner: str = "",

@@ -198,7 +198,8 @@ class Http:
                     continue
             elif isinstance(error, Throttled | Unavailable) and not isinstance(error, TooLarge):
                 attempts += 1
-                wait = _wait(error, attempts)
+                backoff = float(_BACKOFF * 2 ** (attempts - 1) * random.uniform(0.5, 1))
+                wait = max(error.retry_after or 0.0, backoff)
                 if attempts < _ATTEMPTS and wait + _SHORTEST_CALL < self._context.remaining():
                     time.sleep(wait)
                     continue
@@ -236,10 +237,15 @@ class Http:
                 error.message = self.mask(error.message)
                 error.args = (error.message,)
             else:
-                self._measure(time.monotonic() - started)
+                # Without a lock threads may overwrite a measurement; the next call corrects it.
+                weight = _NEWEST if self._usual_seconds else 1.0
+                took = time.monotonic() - started
+                self._usual_seconds += (took - self._usual_seconds) * weight
                 hidden = (*self._secrets(), *auth_secrets(auth_headers))
                 answer = self._read(response, hidden, reads=reads)
-                self._compare_clocks(answer)
+                with suppress(ValueError, OverflowError):
+                    sent = parsedate_to_datetime(answer.headers.get("Date", ""))
+                    self.clock_ahead = sent.timestamp() - time.time()
                 self._on_response(lane, answer)
                 error = self._error_of(answer, hidden)
         seconds = time.monotonic() - started
@@ -260,16 +266,6 @@ class Http:
             budget = self._budgets.get(name)
             if budget is not None:
                 budget.take(units)
-
-    def _measure(self, seconds: float) -> None:
-        # Without a lock threads may overwrite a measurement; the next call corrects it.
-        weight = _NEWEST if self._usual_seconds else 1.0
-        self._usual_seconds += (seconds - self._usual_seconds) * weight
-
-    def _compare_clocks(self, answer: Answer) -> None:
-        with suppress(ValueError, OverflowError):
-            sent = parsedate_to_datetime(answer.headers.get("Date", ""))
-            self.clock_ahead = sent.timestamp() - time.time()
 
     def _timeout(self) -> float:
         timeout = min(self._context.remaining(), LONGEST_CALL)
@@ -328,12 +324,6 @@ class Http:
         error.args = (error.message,)
         error.correlation_id = _correlation(error.correlation_id) or answer.correlation_id
         return error
-
-
-def _wait(exc: Throttled | Unavailable, attempts: int) -> float:
-    """Return the seconds before the next attempt, after `attempts` failed ones."""
-    backoff = float(_BACKOFF * 2 ** (attempts - 1) * random.uniform(0.5, 1))
-    return max(exc.retry_after or 0.0, backoff)
 
 
 def _correlation(value: object) -> str:

@@ -114,9 +114,12 @@ def decide(lead: Lead, found: Found) -> Match:
     properties, refused = dict(lead.properties), list[Problem]()
     duplicate = None
     if contact is not None:
-        properties = _without_initial(contact, lead, properties)
+        for name in lead.initial & properties.keys():
+            if contact.properties.get(name):
+                del properties[name]
         properties = keep_phones(contact.properties, properties, lead.spellings)
-        if not _takes_email(contact, found):
+        keeps_email = contact is found.by_phone and contact.properties.get("email")
+        if contact is found.by_email or keeps_email:
             email = properties.pop("email", None)
             if email and contact is not found.by_email:
                 refused.append(Problem("email", "the contact of this phone has another email"))
@@ -153,20 +156,6 @@ def is_another_persons(lead: Lead, contact: Contact) -> bool:
     So if both have an email, but only the phone led the conversation to the contact.
     """
     return bool(lead.talked_by_phone and lead.email and contact.properties.get("email"))
-
-
-def _takes_email(contact: Contact, found: Found) -> bool:
-    """Return whether the lead's email replaces the present email of the contact."""
-    if contact is found.by_email:
-        return False
-    return contact is not found.by_phone or not contact.properties.get("email")
-
-
-def _without_initial(contact: Contact, lead: Lead, properties: Mapping[str, str]) -> dict[str, str]:
-    current_values = contact.properties
-    return {
-        n: v for n, v in properties.items() if not (n in lead.initial and current_values.get(n))
-    }
 
 
 def keep_phones(

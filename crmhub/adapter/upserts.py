@@ -84,7 +84,7 @@ def names_to_read(adapter: Adapter, lead: Lead, *more: str) -> tuple[str, ...]:
 def _of_email(adapter: Adapter, lead: Lead) -> Contact | None:
     if not lead.email:
         return None
-    lookups = [_searched_by_email, _remembered_for_email]
+    lookups = [_search_by_email, _remembered_for_email]
     for look_up in reversed(lookups) if adapter.remembered_first else lookups:
         contact = look_up(adapter, lead)
         if contact is not None:
@@ -92,7 +92,7 @@ def _of_email(adapter: Adapter, lead: Lead) -> Contact | None:
     return None
 
 
-def _searched_by_email(adapter: Adapter, lead: Lead) -> Contact | None:
+def _search_by_email(adapter: Adapter, lead: Lead) -> Contact | None:
     return adapter.find_contact(email=lead.email, names=names_to_read(adapter, lead))
 
 
@@ -225,7 +225,11 @@ def _after_clash(
     """
     name = clash.name or "email"
     if name == "email" and lead.email:
-        holder = _holder_of_email(adapter, lead, clash.existing_id)
+        if clash.existing_id:
+            holder = _get(adapter, clash.existing_id, names_to_read(adapter, lead))
+        else:
+            # Look up again: the contact may be new.
+            holder = _search_by_email(adapter, lead)
         if holder is None:
             return None
         return decide(lead, _find(adapter, lead, holder, find_by_phone))
@@ -243,13 +247,6 @@ def _after_clash(
         raise Rejected([refused])
     properties = {name: value for name, value in new_match.properties.items() if name != "phone"}
     return replace(new_match, properties=properties, refused=(*new_match.refused, refused))
-
-
-def _holder_of_email(adapter: Adapter, lead: Lead, existing_id: str) -> Contact | None:
-    if existing_id:
-        return _get(adapter, existing_id, names_to_read(adapter, lead))
-    # Without an id in the conflict, look up again: the contact may be new.
-    return adapter.find_contact(email=lead.email, names=names_to_read(adapter, lead))
 
 
 def _save(adapter: Adapter, lead: Lead, match: Match, approve: Approve) -> SavedLead:

@@ -7,7 +7,8 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import TypeVar
 
 import sqlalchemy as sa
 
@@ -18,7 +19,6 @@ from crmhub.adapter import (
     Adapter,
     AdapterError,
     BadConfig,
-    Budget,
     Context,
     NothingShared,
     Shared,
@@ -29,9 +29,9 @@ from crmhub.crm.deadlines import is_queued, patience, remaining, within
 from crmhub.crm.definitions import CrmDefinitions
 from crmhub.crm.mapped_adapter import Translated
 from crmhub.crm.own_records import OwnRecords
-from crmhub.crm.stored_connections import open_credentials, seal_credentials
+from crmhub.crm.stored_connections import IS_CONNECTION, open_credentials, seal_credentials
 from crmhub.database import tables
-from crmhub.database.statements import Statement, param, params
+from crmhub.database.statements import Statement, params
 from crmhub.hub import Hub
 from crmhub.secrets import SealBroken
 
@@ -42,13 +42,9 @@ _LATER = 60
 _CHECK_S = 20.0
 _log = logging.getLogger("crmhub.actions")
 
-_connection = tables.connection.c
-_IS_CONNECTION = sa.and_(
-    _connection.account_id == param("account_id"), _connection.id == param("id")
-)
-_CREDENTIALS = Statement(sa.select(_connection.credentials).where(_IS_CONNECTION))
+_CREDENTIALS = Statement(sa.select(tables.connection.c.credentials).where(IS_CONNECTION))
 _SAVE_CREDENTIALS = Statement(
-    sa.update(tables.connection).where(_IS_CONNECTION).values(params("credentials"))
+    sa.update(tables.connection).where(IS_CONNECTION).values(params("credentials"))
 )
 
 AWAY = (
@@ -82,33 +78,17 @@ def connect(hub: Hub, account: Account, *, anew: bool = False) -> Adapter:
     return make() if anew else hub.connected.get(account, make)
 
 
-class _Credentials(Protocol):
-    def load(self) -> Mapping[str, str]:
-        """Raises BadConfig if the credentials cannot be decrypted."""
-
-    def save(self, rotated: Mapping[str, str]) -> None: ...
-
-
-def _made(hub: Hub, account: Account, kept: _Credentials, shared: Shared | None = None) -> Adapter:
+def _made(
+    hub: Hub, account: Account, kept: _Stored | _InMemory, shared: Shared | None = None
+) -> Adapter:
     """Return a new adapter; without `shared`, it neither uses nor changes shared definitions."""
     connection = account.connection
     adapter = hub.registry.load(connection.adapter)
 
-    def load_credentials() -> dict[str, str]:
-        return configured(adapter, connection.settings, kept.load())[1]
-
     settings, credentials = configured(adapter, connection.settings, kept.load())
-
-    def budget(lane: str, *, calls: int, seconds: float) -> Budget:
-        return hub.budgets.of(
-            account.id,
-            connection.id,
-            lane,
-            calls=calls,
-            seconds=seconds,
-            patience=patience,
-            queued=is_queued,
-        )
+    budgets = partial(
+        hub.budgets.of, account.id, connection.id, patience=patience, queued=is_queued
+    )
 
     def adapter_lease(
         key: str, seconds: float, *, patience: float | None = None
@@ -126,10 +106,10 @@ def _made(hub: Hub, account: Account, kept: _Credentials, shared: Shared | None 
             credentials=credentials,
             store=OwnRecords(hub.records, account),
             session=hub.egress,
-            budget=budget,
+            budget=budgets,
             lease=adapter_lease,
             remaining=remaining,
-            load_credentials=load_credentials,
+            load_credentials=lambda: configured(adapter, connection.settings, kept.load())[1],
             save_credentials=kept.save,
             shared=shared or NothingShared(),
         ),

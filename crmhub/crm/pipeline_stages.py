@@ -53,7 +53,7 @@ def make(
     if named.new_in(known) is None:
         return frozenset({kind.pipeline, kind.stage} if named.is_in(known) else ())
 
-    def work(tx: Connection, known: Catalogue) -> frozenset[str]:
+    def add(tx: Connection, known: Catalogue) -> frozenset[str]:
         if tx.scalar(_ARE_EDITED, {"id": account.id}):
             return frozenset()
         changed = named.new_in(known)
@@ -63,7 +63,7 @@ def make(
         # Another call may have added it meanwhile; the result is the same.
         return frozenset({kind.pipeline, kind.stage})
 
-    return records.catalogues.edit(account.id, kind, work)
+    return records.catalogues.edit(account.id, kind, add)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,27 +16,22 @@ from crmhub.adapter import Adapter, BadConfig, configured
 from crmhub.crm import definitions as crm_definitions
 from crmhub.crm import past_connections
 from crmhub.database import tables
-from crmhub.database.connection import Connection
+from crmhub.database.connection import Connection, now_ms
 from crmhub.database.statements import Statement, param, params
-from crmhub.database.tables import outage
 from crmhub.errors import Semantic
+from crmhub.queue.outages import Outage
 from crmhub.secrets import SealBroken, Vault
 
 _COLUMN = "credentials"
-_END_OUTAGE = Statement(
-    sa.delete(outage).where(
-        outage.c.account_id == param("account_id"),
-        outage.c.connection_id == param("connection_id"),
-    )
-)
+LONGEST_ERROR = 500
 _account = tables.account.c
 _connection = tables.connection.c
-_IS_CONNECTION = sa.and_(
+IS_CONNECTION = sa.and_(
     _connection.account_id == param("account_id"), _connection.id == param("id")
 )
 _CONFIGURE = Statement(
     sa.update(tables.connection)
-    .where(_IS_CONNECTION)
+    .where(IS_CONNECTION)
     .values(params("settings", "credentials", "crm_account"))
 )
 _NEWEST_CONNECTION = Statement(
@@ -48,7 +43,15 @@ _SET_CONNECTION = Statement(
     .values(params("connection_id"))
 )
 _SET_FIELD_MAP = Statement(
-    sa.update(tables.connection).where(_IS_CONNECTION).values(params("field_map"))
+    sa.update(tables.connection).where(IS_CONNECTION).values(params("field_map"))
+)
+_NOTE_TEST = Statement(
+    sa.update(tables.connection).where(IS_CONNECTION).values(params("tested_at", "test_error"))
+)
+_NOTE_SETTINGS = Statement(
+    sa.update(tables.connection)
+    .where(IS_CONNECTION)
+    .values(params("settings_at", "tested_at", "test_error"))
 )
 
 
@@ -151,7 +154,7 @@ def configure(
     if past is not None:
         account = set_field_map(tx, account_id, past.field_map, plans)
     # The change may have fixed the CRM's outage: let the next call find out.
-    tx.run(_END_OUTAGE, {"account_id": account_id, "connection_id": account.connection.id})
+    Outage(tx, account_id, account.connection.id).end()
     return account
 
 
@@ -215,3 +218,29 @@ def set_field_map(
     connection = {"account_id": account_id, "id": account.connection.id}
     tx.run(_SET_FIELD_MAP, connection | {"field_map": field_map.to_json()})
     return load_by_id(tx, account_id, plans)
+
+
+def note_test(tx: Connection, account_id: int, connection_id: int, error: str) -> None:
+    tx.run(
+        _NOTE_TEST,
+        {
+            "account_id": account_id,
+            "id": connection_id,
+            "tested_at": now_ms(),
+            "test_error": error[:LONGEST_ERROR],
+        },
+    )
+
+
+def note_settings(tx: Connection, account_id: int, connection_id: int, *, tested: bool) -> None:
+    now = now_ms()
+    tx.run(
+        _NOTE_SETTINGS,
+        {
+            "account_id": account_id,
+            "id": connection_id,
+            "settings_at": now,
+            "tested_at": now if tested else None,
+            "test_error": "" if tested else None,
+        },
+    )

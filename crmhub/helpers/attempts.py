@@ -34,6 +34,8 @@ _QUOTA_WAIT_S = 600.0
 _RIGHT_WAIT_S = 600.0
 # Seconds until the next look at a lead that is in progress.
 _SOON_S = 5.0
+# The fields of `Done` that the journal stores.
+_STORED = ("status", "contact_id", "record_id", "url", "refused", "message")
 QUEUED = "The CRM could not take this yet; it will be tried again until it does."
 _FULL = "The account's plan is full; this will be tried again until there is room."
 
@@ -181,7 +183,9 @@ def outcome_of(
 ) -> Outcome:
     """Return the outcome of an attempt that began at `began` (monotonic) and had this result."""
     if isinstance(result, Done):
-        outcome = Outcome("done", result.status, result=stored_result(result))
+        answer = {name: getattr(result, name) for name in _STORED}
+        answer["refused"] = [asdict(problem) for problem in result.refused]
+        outcome = Outcome("done", result.status, result=answer)
     else:
         outcome = classify_error(result, waits=waits, record=action.record)
     ended = time.monotonic()
@@ -249,22 +253,14 @@ def store_contact(
         chats.note_chat(tx, account, binding)
     duplicate = done.duplicate
     if duplicate is None and phone and done.status != "unchanged":
-        duplicate = _find_sharing(tx, account, done, phone)
+        # By the hub's bindings, since the CRM's search may lag.
+        other = bindings.with_phone(tx, account, phone, besides=done.contact_id)
+        if other is not None:
+            duplicate = Duplicate(other.crm_id, shared(done.values, other.last_values))
     if duplicate is not None:
         possible_duplicates.note(
             tx, account, done.contact_id, duplicate.contact_id, shares=duplicate.shares
         )
-
-
-def _find_sharing(tx: Connection, account: Account, done: Done, phone: str) -> Duplicate | None:
-    """Return another contact with the same phone as the contact of `done`, None without one.
-
-    By the hub's bindings, since the CRM's search may lag.
-    """
-    other = bindings.with_phone(tx, account, phone, besides=done.contact_id)
-    if other is None:
-        return None
-    return Duplicate(other.crm_id, shared(done.values, other.last_values))
 
 
 def newest(
@@ -343,7 +339,10 @@ def apply_circuit_breaker(
 
 def classify_error(exc: Exception, *, waits: bool, record: str = "contacts") -> Outcome:
     """Return the outcome of an attempt that failed; `waits`: a caller waits, and gets the error."""
-    word, message = _word(exc), getattr(exc, "message", "")
+    module = contract.AdapterError.__module__
+    names = [each.__name__ for each in type(exc).__mro__ if each.__module__ == module]
+    # An adapter may raise a subclass of its own.
+    word, message = [*names, type(exc).__name__][0], getattr(exc, "message", "")
     correlation = getattr(exc, "correlation_id", "")
 
     def queued(**how: Any) -> Outcome:
@@ -379,24 +378,3 @@ def classify_error(exc: Exception, *, waits: bool, record: str = "contacts") -> 
             return Outcome(state, word, message, correlation_id=correlation, result=result)
     noted(exc)
     return queued(counts=True, doubt=True)
-
-
-def _word(exc: Exception) -> str:
-    """Return the name of the error's class in the adapter contract."""
-    names = [
-        each.__name__
-        for each in type(exc).__mro__
-        if each.__module__ == contract.AdapterError.__module__
-    ]
-    return names[0] if names else type(exc).__name__
-
-
-def stored_result(done: Done) -> dict[str, Any]:
-    return {
-        "status": done.status,
-        "contact_id": done.contact_id,
-        "record_id": done.record_id,
-        "url": done.url,
-        "refused": [asdict(problem) for problem in done.refused],
-        "message": done.message,
-    }

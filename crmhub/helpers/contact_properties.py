@@ -114,13 +114,10 @@ def _known(hub: Hub, account: Account, token: str, asked: Sequence[str]) -> Prop
                 contact = adapter.get_contact(binding.crm_id, wanted)
         except contract.NotFound as exc:
             raise _gone(exc) from exc
-        except AWAY as exc:
-            note_failure(hub, account, exc)
-            if not binding.last_values:
-                raise
-            return _last_known(binding, asked)
-        except Unwritable:
+        except (*AWAY, Unwritable) as exc:
             # Without a writable database no call can be counted, so the CRM is not called.
+            if not isinstance(exc, Unwritable):
+                note_failure(hub, account, exc)
             if not binding.last_values:
                 raise
             return _last_known(binding, asked)

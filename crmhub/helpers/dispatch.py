@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from crmhub import adapter as contract
 from crmhub import errors
@@ -17,6 +15,7 @@ from crmhub.adapter import Problem
 from crmhub.crm.connection import Broken, as_hub_errors, connect, sound
 from crmhub.crm.deadlines import arrived, is_deferred, remaining, within
 from crmhub.helpers.attempts import QUEUED, Action, Done, Mapped, attempt
+from crmhub.helpers.read_crm import is_remote
 from crmhub.hub import Hub
 from crmhub.queue import claiming
 from crmhub.queue.accepting import accept
@@ -52,8 +51,8 @@ def run(
     accepted = None
     try:
         with as_hub_errors(account), within(deadline_s - _WRITING_S), ExitStack() as thread:
-            free, is_remote = not is_deferred(), _is_remote(hub, account)
-            if free and is_remote:
+            free, calls_out = not is_deferred(), is_remote(hub, account)
+            if free and calls_out:
                 free = thread.enter_context(hub.slots.one(deadline_s))
             rate = RateStatus() if counted else hub.limits.hit_account(account)
             fault = _fault(hub, account, action, mapped)
@@ -72,7 +71,7 @@ def run(
                     fault=fault,
                 )
             late = hub.slots.took(time.monotonic() - began, deadline_s)
-            late = late and is_remote and fault is None
+            late = late and calls_out and fault is None
             return _attempt(hub, account, action, mapped, accepted, late=late)
     except errors.HubError as exc:
         exc.action_id = accepted.action_id if accepted else ""
@@ -154,9 +153,12 @@ def _earlier_result(accepted: Accepted) -> Done:
     """Return the stored result of an earlier action, `queued` without one; raises its error."""
     if accepted.earlier is None:
         return replace(_queued(accepted), replayed=accepted.replayed)
-    if accepted.refused:
-        raise _refusal(accepted.earlier)
     earlier = dict(accepted.earlier)
+    if accepted.refused:
+        named = {"NotFound": errors.NotFound, "Conflict": errors.Conflict}
+        error = named.get(earlier["error"], errors.Semantic)(earlier["message"])
+        error.replayed = True
+        raise error
     refused = tuple(Problem(**problem) for problem in earlier.pop("refused", ()))
     return Done(
         **earlier,
@@ -166,16 +168,6 @@ def _earlier_result(accepted: Accepted) -> Done:
     )
 
 
-_REFUSALS = (errors.NotFound, errors.Conflict)
-
-
-def _refusal(result: Mapping[str, Any]) -> errors.HubError:
-    named = {each.__name__: each for each in _REFUSALS}
-    error = named.get(result["error"], errors.Semantic)(result["message"])
-    error.replayed = True
-    return error
-
-
 def _queued(accepted: Accepted, why: str = QUEUED) -> Done:
     return Done(
         "queued",
@@ -183,12 +175,3 @@ def _queued(accepted: Accepted, why: str = QUEUED) -> Done:
         action_id=accepted.action_id,
         message=_STOPPED if accepted.stopped else why,
     )
-
-
-def _is_remote(hub: Hub, account: Account) -> bool:
-    """Return whether the account's CRM is another system than the hub, so that calls take time."""
-    try:
-        return hub.registry.load(account.connection.adapter).remote
-    except contract.BadConfig:
-        # The attempt will fail with the same error and record it.
-        return True

@@ -77,12 +77,12 @@ def enrol(
         # The id as the CRM writes it: 7 for 007.
         row["contact_id"] = connect(hub, account).get_contact(str(row["contact_id"]), ()).id
 
-    def work(tx: Connection) -> None:
+    def store(tx: Connection) -> None:
         tx.run(_ENROL, row)
         if by is not None:
             audit.note(tx, by, "enrol", "workflow", str(row["workflow_id"]), account_id=account.id)
 
-    hub.database.transact(work)
+    hub.database.transact(store)
 
 
 def unenrol(
@@ -91,7 +91,7 @@ def unenrol(
     """Delete the enrolment of the contact in the workflow; raises NotFound if there is none."""
     row = _row(account, workflow_id, contact_id)
 
-    def work(tx: Connection) -> None:
+    def delete(tx: Connection) -> None:
         row["contact_id"] = merged_contacts.merged_into(tx, account, str(row["contact_id"]))
         if not tx.run(_UNENROL, row):
             raise NotFound(
@@ -103,7 +103,7 @@ def unenrol(
                 tx, by, "unenrol", "workflow", str(row["workflow_id"]), account_id=account.id
             )
 
-    hub.database.transact(work)
+    hub.database.transact(delete)
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,13 +118,10 @@ def get_type(
                     nobody = f"no contact has the phone {shortened(asked.number)}"
                     return _of_waiting_lead(hub, account, asked) or ActiveWorkflow("", nobody)
                 return _active_now(hub, account, adapter, contact.id, asked)
-        except AWAY as exc:
-            note_failure(hub, account, exc, record="workflows")
-            if known := _last_known(hub, account, asked):
-                return known
-            raise
-        except Unwritable:
-            # No call can be counted, so the CRM cannot be asked.
+        except (*AWAY, Unwritable) as exc:
+            # Without a writable database no call can be counted, so the CRM is not called.
+            if not isinstance(exc, Unwritable):
+                note_failure(hub, account, exc, record="workflows")
             if known := _last_known(hub, account, asked):
                 return known
             raise

@@ -103,19 +103,16 @@ def _apply_circuit_breaker(
     as one failure, since one call sent them.
     """
     by_trouble: dict[str, Outcome] = {}
-    for entry, outcome, _ in sorted(attempts, key=lambda item: bool(item[1].trouble)):
+    changed: list[tuple[Entry, Outcome, Done | Exception]] = []
+    # Those without trouble first: an answer resets the count of failures.
+    for entry, outcome, result in sorted(attempts, key=lambda item: bool(item[1].trouble)):
         if outcome.trouble not in by_trouble:
             connection = (entry.account_id, entry.connection_id)
             by_trouble[outcome.trouble] = apply_circuit_breaker(
                 hub, connection, outcome, probing=entry.probing
             )
-    return [
-        (entry, _with_wait_of(by_trouble[outcome.trouble], outcome), result)
-        for entry, outcome, result in attempts
-    ]
-
-
-def _with_wait_of(checked: Outcome, outcome: Outcome) -> Outcome:
-    if not outcome.trouble:
-        return outcome
-    return replace(outcome, away=checked.away, wait_s=checked.wait_s)
+        if outcome.trouble:
+            checked = by_trouble[outcome.trouble]
+            outcome = replace(outcome, away=checked.away, wait_s=checked.wait_s)
+        changed.append((entry, outcome, result))
+    return changed

@@ -31,9 +31,11 @@ class Known:
 
 
 def is_remote(hub: Hub, account: Account) -> bool:
+    """Return whether the account's CRM is another system than the hub, so that calls take time."""
     try:
         return hub.registry.load(account.connection.adapter).remote
     except contract.BadConfig:
+        # The call will fail with the same error and report it.
         return True
 
 

@@ -133,7 +133,7 @@ def of_contact(database: Database, account: Account, contact: Contact, turns: Tu
     if kept is not None and kept.settled:
         return kept.value
 
-    def work(tx: Connection) -> tuple[int, bool]:
+    def assign(tx: Connection) -> tuple[int, bool]:
         # Two parallel calls for a new contact must get the same number; sorted against deadlocks.
         for key in sorted(keys):
             hold(tx, account.id, "kept_number", key)
@@ -142,7 +142,7 @@ def of_contact(database: Database, account: Account, contact: Contact, turns: Tu
         _keep(tx, account, keys, turns, value)
         return value, kept is None
 
-    value, new = database.transact(work)
+    value, new = database.transact(assign)
     if new and secrets.randbelow(_SWEEP) == 0:
         forget(database, kept_number, account.id, most=MOST_KEPT)
     return value
@@ -217,9 +217,9 @@ def forget(database: Database, table: sa.Table, account_id: int, *, most: int) -
     oldest_kept = Statement(last_used.limit(1).offset(most - 1))
     delete = Statement(sa.delete(table).where(of_account, table.c.used_at < param("before")))
 
-    def work(tx: Connection) -> None:
+    def delete_old(tx: Connection) -> None:
         here = {"account_id": account_id}
         oldest = tx.scalar(oldest_kept, here) or 0
         tx.run(delete, here | {"before": max(oldest, now_ms() - KEPT_MS)})
 
-    database.transact(work)
+    database.transact(delete_old)

@@ -208,7 +208,7 @@ def find(db: Connection, account: Account, one: str, other: str, *, lock: bool =
 def close(database: Database, account: Account, pair: Pair, kept_id: str) -> Pair:
     """Mark an open pair as merged by the CRM, which kept `kept_id`; return the stored pair."""
 
-    def work(tx: Connection) -> Pair:
+    def mark_merged(tx: Connection) -> Pair:
         merged_contacts.hold_contacts(tx, account, pair.ids)
         known = find(tx, account, *pair.ids, lock=True)
         if known.state != "open":
@@ -220,7 +220,7 @@ def close(database: Database, account: Account, pair: Pair, kept_id: str) -> Pai
         update(tx, account, closed)
         return closed
 
-    return database.transact(work)
+    return database.transact(mark_merged)
 
 
 def forget(database: Database, *, most: int = 1000) -> int:

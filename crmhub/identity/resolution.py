@@ -331,8 +331,8 @@ def lock_phone(tx: Connection, account: Account, phone: str) -> None:
 
 def set_crm_id(tx: Connection, account: Account, hub_id: str, crm_id: str) -> bool:
     """Store which contact of the CRM a binding stands for; return whether this is new."""
-    changed = tx.run(_SET_CRM_ID, connection_key(account) | {"hub_id": hub_id, "crm_id": crm_id})
-    return bool(changed)
+    here = connection_key(account) | {"hub_id": hub_id, "crm_id": crm_id}
+    return bool(tx.run(_SET_CRM_ID, here))
 
 
 def _kept(binding: Binding, values: Mapping[str, str]) -> str | None:

@@ -13,7 +13,8 @@ from crmhub.adapter.coercion import sent_text
 from crmhub.database.connection import Connection
 from crmhub.events import event_types
 from crmhub.events.recording import Event, record_events, wants
-from crmhub.queue.models import Entry, New, Outcome, State
+from crmhub.queue.models import Entry, New, Outcome, State, shown
+from crmhub.queue.outages import cause_of
 
 _LEAD = "createLead"
 _FAILED: Mapping[str, str] = {
@@ -79,10 +80,13 @@ def _data(
 
 
 def note_failing(
-    tx: Connection, account: Account, connection_id: int, *, cause: str, reason: str, moment: int
+    tx: Connection, account: Account, connection_id: int, outcome: Outcome, moment: int
 ) -> None:
-    """Store the event that a connection waits; `cause` is "credentials" or "away"."""
-    properties = {"cause": cause, "reason": reason}
+    """Store the event that a connection's circuit breaker was opened by this outcome."""
+    properties = {
+        "cause": cause_of(outcome),
+        "reason": shown(outcome.away or outcome.message),
+    }
     _note_connection(tx, account, connection_id, event_types.CONNECTION_FAILING, properties, moment)
 
 

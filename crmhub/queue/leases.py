@@ -163,7 +163,7 @@ class Leases:
             with self._database.reading() as connection:
                 connection.run(_RELEASE, row)
                 if next(self._releases) % _SWEEP == 0:
-                    _sweep(connection, row)
+                    connection.run(_SWEEP_ENDED, {**row, "now": connection.now_ms()})
         except errors.Unavailable:
             # The work under the lease is finished; the lease expires by itself.
             _log.warning("A lease could not be given back; it runs out by itself.")
@@ -177,10 +177,6 @@ def forget(tx: Connection, account_id: int, keys: Collection[str]) -> None:
 
 def _hashed(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
-
-
-def _sweep(connection: Connection, row: Params) -> None:
-    connection.run(_SWEEP_ENDED, {**row, "now": connection.now_ms()})
 
 
 def _sleep(seconds: float, until: float) -> None:

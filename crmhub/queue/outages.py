@@ -6,6 +6,10 @@ available again: one action at a time, after ever longer waits.
 
 from __future__ import annotations
 
+import threading
+import time
+from dataclasses import dataclass
+
 import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
@@ -14,6 +18,9 @@ from crmhub.database.statements import Insert, Statement, param, params
 from crmhub.database.tables import outage
 from crmhub.queue.models import Outcome, shown
 
+_FAILURES = 3
+# Of many parallel calls, some may fail in a row by chance, so failures must last this long.
+_LASTING_S = 1.0
 _FIRST_MS, _LONGEST_MS = 2_000, 60_000
 _PROBE_MS = 5_000
 # Outcomes that require the operator to fix the account's connection.
@@ -119,3 +126,39 @@ def outage_reason(database: Database, account: Account) -> str:
         row = connection.row(_FIND, of)
         open_now = row is not None and row.failures and row.until > connection.now_ms()
     return str(row.reason) if open_now else ""
+
+
+@dataclass(slots=True)
+class _Failing:
+    since: float
+    count: int = 0
+
+
+class Health:
+    """The number of failed calls in a row of each connection; 0 again once the CRM answers."""
+
+    def __init__(self) -> None:
+        self._failing: dict[tuple[int, int], _Failing] = {}
+        self._lock = threading.Lock()
+
+    def answered(self, account_id: int, connection_id: int) -> None:
+        """Set a connection's failed calls to 0; an error that the CRM answered counts, too."""
+        # Reading without the lock keeps calls to a healthy CRM fast.
+        if (account_id, connection_id) in self._failing:
+            with self._lock:
+                self._failing.pop((account_id, connection_id), None)
+
+    def failed(self, account_id: int, connection_id: int, *, after: float) -> bool:
+        """Count a failed call that took `after` seconds; return whether the circuit breaker opens.
+
+        It opens after 3 failures in a row, from the start of the first to the end of the last at
+        least 1 s.
+        """
+        now = time.monotonic()
+        with self._lock:
+            failing = self._failing.setdefault(
+                (account_id, connection_id), _Failing(since=now - after)
+            )
+            failing.count += 1
+            failing.since = min(failing.since, now - after)
+            return failing.count >= _FAILURES and now - failing.since >= _LASTING_S

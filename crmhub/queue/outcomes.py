@@ -20,7 +20,7 @@ from crmhub.database.tables import action, action_try, binding
 from crmhub.identity.bindings import same_contact
 from crmhub.queue import action_events
 from crmhub.queue.models import UNFINISHED, Entry, Outcome, State, as_json, shown
-from crmhub.queue.outages import Outage, cause_of
+from crmhub.queue.outages import Outage
 from crmhub.queue.schedule import DELAYS_S, LONGEST_MS
 
 Attempt = tuple[Entry, Outcome, Callable[[Connection], None]]
@@ -202,7 +202,7 @@ def _note_outage(
     outage = Outage(tx, entry.account_id, entry.connection_id)
     if outcome.away or outcome.throttled:
         if outage.note(outcome, moment, probing=entry.probing) and account is not None:
-            note_failing(tx, account, entry.connection_id, outcome, moment)
+            action_events.note_failing(tx, account, entry.connection_id, outcome, moment)
     elif entry.probing and outcome.word in _UNASKED:
         outage.probe_again(moment)
     elif entry.probing:
@@ -210,20 +210,6 @@ def _note_outage(
         if account is not None:
             action_events.note_recovered(tx, account, entry.connection_id, moment)
         tx.notify_workers()
-
-
-def note_failing(
-    tx: Connection, account: Account, connection_id: int, outcome: Outcome, moment: int
-) -> None:
-    """Store the event that a connection's circuit breaker was opened by this outcome."""
-    action_events.note_failing(
-        tx,
-        account,
-        connection_id,
-        cause=cause_of(outcome),
-        reason=shown(outcome.away or outcome.message),
-        moment=moment,
-    )
 
 
 def _next(entry: Entry, outcome: Outcome, moment: int) -> tuple[State, int, int]:
@@ -276,6 +262,6 @@ def open_circuit(database: Database, account: Account, outcome: Outcome) -> None
     def note(tx: Connection) -> None:
         outage, moment = Outage(tx, account.id, account.connection.id), tx.now_ms()
         if outage.note(outcome, moment, probing=False):
-            note_failing(tx, account, account.connection.id, outcome, moment)
+            action_events.note_failing(tx, account, account.connection.id, outcome, moment)
 
     database.transact(note)
