@@ -18,9 +18,9 @@ from crmhub.adapter.registry import Registry
 from crmhub.database.connection import Connection, Database
 from crmhub.egress import Egress
 from crmhub.queue.budgets import Budgets
-from crmhub.queue.circuit_breaker import Health
 from crmhub.queue.deferred_outcomes import Unwritten
 from crmhub.queue.leases import Leases
+from crmhub.queue.outages import Health
 from crmhub.queue.slots import Shares, Slots
 from crmhub.records.store import RecordStore
 from crmhub.secrets import Vault, derive

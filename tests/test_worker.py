@@ -239,7 +239,7 @@ def test_an_adapters_bug_in_a_batch_loses_no_lead(app: flask.Flask, hub: Hub) ->
 def test_a_batch_whose_crm_is_away_waits_as_a_whole(
     app: flask.Flask, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crmhub.queue.circuit_breaker._LASTING_S", 0.0)
+    monkeypatch.setattr("crmhub.queue.outages._LASTING_S", 0.0)
     client, crm = fake_client(app, "batching")
     queue_leads(hub, client, 25)
     crm.failure = Unavailable("no route")

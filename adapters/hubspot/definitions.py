@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from adapters.hubspot.api import BATCH, TYPE_IDS, Api
-from adapters.hubspot.failures import MissingScopes
+from adapters.hubspot.api import BATCH, TYPE_IDS, Api, MissingScopes
 from crmhub.adapter import (
     Choice,
     Context,

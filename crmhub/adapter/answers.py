@@ -31,12 +31,10 @@ _SHOWN = 300
 class Answer:
     """A CRM's answer to one HTTP request.
 
-    - `crm`: the CRM's name for messages.
     - `body`: the parsed JSON of the body; None if the body is empty or not JSON.
     - `reads`: whether the request could write nothing.
     - `correlation_id`: the CRM's id for the request, or "".
-    - `is_json`: False if the body has another format, such as an HTML page: then a proxy answered,
-      or the URL is wrong.
+    - `is_json`: False if the body has another format, such as an HTML page of a proxy.
     """
 
     crm: str
@@ -48,60 +46,40 @@ class Answer:
     is_json: bool = True
 
     def object(self) -> Mapping[str, Any]:
-        """Return the body if it is a JSON object.
-
-        Otherwise, raise Unavailable for a read and Uncertain for a request that may have written.
-        """
+        """Return the body if it is a JSON object; raises the error `broken` otherwise."""
         return self.mapping(self.body)
 
     def mapping(self, value: Any) -> Mapping[str, Any]:
-        """Return `value`, a part of the body, if it is a JSON object.
-
-        Otherwise, raise Unavailable for a read and Uncertain for a request that may have written.
-        """
+        """Return `value`, a part of the body, if it is a JSON object; raises the error `broken`."""
         if not isinstance(value, dict):
             raise self.broken("an object was expected")
         return value
 
     def items(self, name: str = "results") -> list[Mapping[str, Any]]:
-        """Return the list of JSON objects under the key `name` of the body.
-
-        Without such a list, raise Unavailable for a read and Uncertain for a request that may have
-        written.
-        """
+        """Return the list of JSON objects in the body under `name`; raises the error `broken`."""
         listed = self.object().get(name)
         if not isinstance(listed, list):
             raise self.broken(f"{name} is not a list")
         return [self.mapping(item) for item in listed]
 
     def id(self, value: Mapping[str, Any] | None = None) -> str:
-        """Return the `id` of a record as text.
-
-        `value` is the record's JSON object; if it is None, the body is the record. If the id is
-        neither a text nor an integer, raise Unavailable for a read and Uncertain for a request that
-        may have written.
-        """
+        """Return the id of a record, by default of the body, as text; raises the error `broken`."""
         record_id = (self.object() if value is None else value).get("id")
         if isinstance(record_id, bool) or not isinstance(record_id, str | int) or record_id == "":
             raise self.broken("it names no id")
         return str(record_id)
 
     def broken(self, why: str) -> AdapterError:
-        """Return the error for an answer whose format is unexpected; `why` tells what is wrong.
-
-        The error is Unavailable for a read, and Uncertain for a request that may have written
-        something.
-        """
+        """Return the error for a wrong format: Unavailable for a read, otherwise Uncertain."""
         message = f"{self.crm} answered {self.status} with something unexpected: {why}."
         error = Unavailable(message) if self.reads else Uncertain(message)
         error.correlation_id = self.correlation_id
         return error
 
     def seconds(self, header: str = "Retry-After") -> float | None:
-        """Return how many seconds to wait, as the header `header` of the answer states.
+        """Return how many seconds to wait by a header, at most a day; None without a valid one.
 
-        The header contains a number of seconds or a date (RFC 9110, 10.2.3). A wait of more than a
-        day is cut to one day. Return None if the header is missing or invalid.
+        The header has seconds or a date (RFC 9110, 10.2.3).
         """
         return parse_wait(self.headers.get(header, ""))
 
@@ -134,8 +112,8 @@ def parse_time(value: Any) -> float:
 def usual_failure(answer: Answer) -> AdapterError:
     """Return the error for an answer whose HTTP status is not 2xx.
 
-    The error follows from the status, from the header Retry-After, and from whether the request was
-    a read. The CRM's own error codes are ignored.
+    It follows from the status, from Retry-After, and from whether the request was a read. The CRM's
+    own error codes are ignored.
     """
     crm, status, reason = answer.crm, answer.status, _reason_in(answer)
     if 300 <= status < 500 and status not in (303, 304, 408, 499):
@@ -150,10 +128,7 @@ def usual_failure(answer: Answer) -> AdapterError:
 
 
 def _refusal(answer: Answer, reason: str) -> AdapterError:
-    """Return the error for an answer with a status from 300 to 499: nothing was written.
-
-    `reason` is the CRM's own message as the end of a sentence, or "".
-    """
+    """Return the error for a status from 300 to 499: nothing was written."""
     crm, status, wait = answer.crm, answer.status, answer.seconds()
     if status < 400:
         return BadConfig(f"{crm} answered with a redirect ({status}); correct its address.")
@@ -180,11 +155,7 @@ def _refusal(answer: Answer, reason: str) -> AdapterError:
 
 
 def _page_error(answer: Answer) -> AdapterError:
-    """Return the error for an answer that is a web page instead of JSON.
-
-    The page comes from a proxy, or the URL is wrong; so the error does not say that a record is
-    missing.
-    """
+    """Return the error for an HTML page instead of JSON: blame the proxy or URL, not the record."""
     if answer.status == 403:
         return Denied(
             f"A page with status 403 came instead of {answer.crm}'s own answer: the credentials"
@@ -197,10 +168,7 @@ def _page_error(answer: Answer) -> AdapterError:
 
 
 def _reason_in(answer: Answer) -> str:
-    """Return the CRM's own error message, prefixed with ": " to end a sentence.
-
-    Return "" if the answer contains no message.
-    """
+    """Return the CRM's own error message with ": " before it, or ""."""
     body = answer.body[0] if isinstance(answer.body, list) and answer.body else answer.body
     if isinstance(body, dict) and isinstance(body.get("error"), dict):
         body = body["error"]

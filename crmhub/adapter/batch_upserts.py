@@ -22,11 +22,10 @@ from crmhub.adapter.values import Contact, ContactWrite, Saved
 def upsert_contacts(
     adapter: Adapter, leads: Sequence[Lead], *, approve: Approve = approve_all
 ) -> list[SavedLead | AdapterError]:
-    """Create or update the contacts of several leads; return a result per lead, in their order.
+    """Create or update the contacts of several leads; return a result or error per lead, in order.
 
-    The result of a failed lead is its error; a failed lead does not affect the others. Leads are
-    written in batches if the adapter supports batches. Leads of the same contact are written in
-    their order. `approve` is called as in `upsert_contact`.
+    Leads are written in batches if the adapter supports them, those of the same contact in their
+    order. `approve` is called as in `upsert_contact`.
     """
     outcomes = _upsert_together(adapter, leads, approve) if adapter.batch_size > 1 else {}
     for index, lead in enumerate(leads):
@@ -41,10 +40,9 @@ def upsert_contacts(
 def _upsert_together(
     adapter: Adapter, leads: Sequence[Lead], approve: Approve
 ) -> dict[int, SavedLead | AdapterError]:
-    """Create or update the contacts of leads in batches; return the results by index in `leads`.
+    """Create or update contacts in batches; return the results by index in `leads`.
 
-    The result of a failed lead is its error. A lead that the caller must upsert in a call of its
-    own has no entry.
+    A lead that the caller must upsert in a call of its own has no entry.
     """
     chosen = _first_of_each_person(leads)
     outcomes: dict[int, SavedLead | AdapterError] = {}
@@ -87,8 +85,8 @@ def _upsert_together(
 def _first_of_each_person(leads: Sequence[Lead]) -> list[int]:
     """Return the indexes of the leads that one batch may contain.
 
-    Such a lead has an email, and no earlier attempt of it ended Uncertain. The lead shares no
-    email, phone or contact id with a lead before it.
+    They have an email, no attempt of them ended Uncertain, and they share no email, phone or
+    contact id with a lead before them.
     """
     chosen, seen = [], set[str]()
     for index, lead in enumerate(leads):
@@ -102,7 +100,7 @@ def _first_of_each_person(leads: Sequence[Lead]) -> list[int]:
 def _match_together(adapter: Adapter, leads: Mapping[int, Lead]) -> dict[int, Match]:
     """Return the matches, by index, of the leads that need lookups by email and phone only.
 
-    Leads that need further lookups are left out, and so are leads that `decide` rejects.
+    Leads that `decide` rejects are left out, too.
     """
     names = sorted({name for lead in leads.values() for name in names_to_read(adapter, lead)})
     of_email = adapter.find_contacts(emails=[lead.email for lead in leads.values()], names=names)
@@ -111,7 +109,11 @@ def _match_together(adapter: Adapter, leads: Mapping[int, Lead]) -> dict[int, Ma
         for index, lead in leads.items()
         if _needs_no_lookup(adapter, lead, of_email.get(lead.email))
     }
-    phones = {lead.phone for lead in decidable.values() if _phone_is_new(lead, of_email)}
+    phones = set[str]()
+    for lead in decidable.values():
+        contact = of_email.get(lead.email)
+        if lead.phone and (contact is None or contact.properties.get("phone") != lead.phone):
+            phones.add(lead.phone)
     of_phone = adapter.find_contacts(phones=sorted(phones), names=names) if phones else {}
     matches: dict[int, Match] = {}
     for index, lead in decidable.items():
@@ -128,8 +130,3 @@ def _needs_no_lookup(adapter: Adapter, lead: Lead, of_email: Contact | None) -> 
     if of_email is None:
         return not (lead.contact_id or lead.email_id or lead.phone_id)
     return lead.phone_id in ("", of_email.id) or adapter.has_phone(of_email, lead.phone)
-
-
-def _phone_is_new(lead: Lead, of_email: Mapping[str, Contact]) -> bool:
-    contact = of_email.get(lead.email)
-    return bool(lead.phone) and (contact is None or contact.properties.get("phone") != lead.phone)

@@ -25,10 +25,9 @@ def write_batches(
     """Make all updates, then all creates; return what `Adapter.write_contacts` returns.
 
     - `fit` converts the properties of a contact, or raises Rejected for this contact alone.
-    - `send(action, items, results)` sends one batch and adds the result of each item to `results`.
-      `items` are the writes with converted properties, by index. An item without a result is sent
-      alone later. If `send` raises an error about values or records, so are all of them, since it
-      does not tell which one caused it; another error is the result of all items without one.
+    - `send(action, items, results)` sends one batch, with the writes by index, and adds the result
+      of each to `results`. An item without a result is sent alone later, also if `send` raises an
+      error about values or records; another error is the result of all items without one.
     """
     results: Results = {}
     batches: dict[Action, dict[int, ContactWrite]] = {"update": {}, "create": {}}
@@ -54,10 +53,7 @@ def write_batches(
 def groups_that_fit(
     items: Sequence[T], fits: Callable[[Sequence[T]], bool]
 ) -> Iterator[Sequence[T]]:
-    """Split `items` into groups, as large as `fits` allows; yield the groups in order.
-
-    A group of one item is yielded even if `fits` refuses it.
-    """
+    """Split `items` into groups, in order and as large as `fits` allows, but of one at least."""
     start = 0
     for end in range(1, len(items) + 1):
         if end - start > 1 and not fits(items[start:end]):

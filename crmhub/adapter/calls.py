@@ -1,7 +1,6 @@
 """The HTTP calls of one attempt, recorded for operators: no header, no body, no query value.
 
-`Http` records each call with `record`. The hub collects the calls of an attempt with `recording`.
-A context variable connects them, so that adapters need no argument for it.
+`Http` records each call with `record`, and the hub collects them with `recording`.
 """
 
 from __future__ import annotations
@@ -25,12 +24,7 @@ _PLAIN_SEGMENT = re.compile(r"[A-Za-z0-9_.~:-]{0,64}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One HTTP call to a CRM.
-
-    `number`: its place among the calls of the attempt, from 1. `path`: as `shown_path` returns it.
-    `status`: the HTTP status, 0 without an answer. `ms`: the duration in ms. `correlation_id`: the
-    CRM's id for the call, or "".
-    """
+    """One HTTP call to a CRM; `number` counts from 1, `status` is 0 without an answer."""
 
     number: int
     method: str
@@ -42,18 +36,16 @@ class Call:
 
 @dataclass(slots=True)
 class Recording:
-    """The calls of one attempt so far: the last ones, at most `MOST_CALLS`."""
+    """The last calls of one attempt, at most `MOST_CALLS`."""
 
     _total: int = 0
     _last: deque[Call] = field(default_factory=lambda: deque(maxlen=MOST_CALLS))
 
     @property
     def calls(self) -> tuple[Call, ...]:
-        """The recorded calls, the first one first."""
         return tuple(self._last)
 
     def add(self, method: str, path: str, status: int, ms: int, correlation_id: str) -> None:
-        """Add a call; the fields are those of `Call`."""
         self._total += 1
         self._last.append(Call(self._total, method, path, status, ms, correlation_id))
 
@@ -80,14 +72,17 @@ def record(method: str, url: str, status: int, ms: int, correlation_id: str) -> 
 
 
 def shown_path(url: str) -> str:
-    """Return the path of a URL without personal data, for operators.
+    """Return the path of a URL for operators, in at most 200 characters.
 
-    Query values are left out, and so are segments that may be an email, a phone or a name. For
-    example, `https://api.example/contacts/ann@example.com?idProperty=email` becomes
-    `/contacts/…?idProperty=…`. The result has at most 200 characters.
+    Query values are left out, and so are segments that may be personal data:
+    `https://api.example/contacts/ann@example.com?idProperty=email` becomes
+    `/contacts/…?idProperty=…`.
     """
     parts = urlsplit(url)
-    path = "/".join(map(_shown_segment, parts.path.split("/")))
+    path = "/".join(
+        segment if _PLAIN_SEGMENT.fullmatch(unquote(segment)) else _HIDDEN
+        for segment in parts.path.split("/")
+    )
     names = [
         name if _PLAIN_SEGMENT.fullmatch(name) else _HIDDEN
         for name, _ in parse_qsl(parts.query, keep_blank_values=True)
@@ -97,17 +92,12 @@ def shown_path(url: str) -> str:
     return shown if len(shown) <= LONGEST_PATH else f"{shown[: LONGEST_PATH - 1]}{_HIDDEN}"
 
 
-def _shown_segment(segment: str) -> str:
-    return segment if _PLAIN_SEGMENT.fullmatch(unquote(segment)) else _HIDDEN
-
-
 def to_stored(calls: Sequence[Call]) -> list[list[str | int]]:
-    """Return calls in the form that the journal stores as JSON: a list for each call."""
+    """Return calls as JSON for the journal: a list for each call."""
     return [[c.number, c.method, c.path, c.status, c.ms, c.correlation_id] for c in calls]
 
 
 def from_stored(stored: Sequence[Sequence[str | int]]) -> tuple[Call, ...]:
-    """Return the calls that `to_stored` has made `stored` from."""
     return tuple(
         Call(int(number), str(method), str(path), int(status), int(ms), str(correlation_id))
         for number, method, path, status, ms, correlation_id in stored

@@ -1,8 +1,8 @@
 """Convert values as people write them to the format that a CRM property accepts.
 
 Only unambiguous values are converted: `yes` for a checkbox, a label that only one option has, a
-number with thousands separators. An ambiguous value such as `1,234` is a problem whose text names
-the values to send instead.
+number with thousands separators. The problem of an ambiguous value, such as `1,234`, names the
+values to send instead.
 """
 
 from __future__ import annotations
@@ -48,10 +48,9 @@ def fitted(
 ) -> dict[str, str]:
     """Return the properties, with each value converted to the type of its property.
 
-    `definitions` contains the CRM's property definitions by name. `of` names the kind of record in
-    error messages, such as "contacts". `reading` is how the account's people write. A blank
-    value becomes `""`, which clears the property. Raises Rejected with a problem for each unknown
-    or read-only property and each invalid value.
+    `of` names the kind of record in error messages. A blank value becomes `""`, which clears the
+    property. Raises Rejected with a problem for each unknown or read-only property and each invalid
+    value.
     """
     converted: dict[str, str] = {}
     problems: list[Problem] = []
@@ -72,10 +71,7 @@ def fitted(
 
 
 class Misfit(ValueError):
-    """A value is invalid for its property; the message tells why.
-
-    `options` lists up to 20 values that the property accepts.
-    """
+    """A value is invalid for its property; `options` lists up to 20 values that it accepts."""
 
     def __init__(self, reason: str, options: Iterable[str] = ()) -> None:
         super().__init__(reason)
@@ -105,13 +101,12 @@ class Definition(Protocol):
 
 
 def coerced(described: Definition, text: str, reading: Reading = _PLAIN) -> str:
-    """Return the value `text` converted to the type of a property; `described` is its definition.
+    """Return `text` converted to the type of a property.
 
-    `reading` is how the account's people write. Numbers are returned without exponent and
-    separators, dates as `YYYY-MM-DD`, datetimes as ISO 8601 in UTC with milliseconds, and booleans
-    as `true` or `false`. Options are returned as their internal values, several options joined by
-    `;`. Blank text is returned as `""`. Raises Misfit for an invalid value, and its subclass
-    Unclear for a value that can be read in two ways.
+    Numbers have no exponent and no separators, dates are `YYYY-MM-DD`, datetimes ISO 8601 in UTC
+    with milliseconds, booleans `true` or `false`, options their internal values, joined by `;`.
+    Blank text is `""`. Raises Misfit for an invalid value, and its subclass Unclear for one that
+    can be read in two ways.
     """
     if isinstance(text, Listed) and described.type != "multi_enumeration":
         raise Unclear("is an array or an object; send one value")
@@ -147,10 +142,7 @@ def sent_text(value: str | Sequence[str] | None) -> str:
 
 
 class Options:
-    """Finds the options of a property that texts name by their values or labels.
-
-    A text names an option by its exact value, or else by its value or label in any case.
-    """
+    """Finds options by their exact value, or else by their value or label in any case."""
 
     def __init__(self, options: Iterable[_Option]) -> None:
         self._options = tuple(options)
@@ -162,10 +154,9 @@ class Options:
         return self._only(text, self._find(text))
 
     def several(self, text: str) -> str:
-        """Return the values of the options that a text names, joined by ";".
+        """Return the values of several options, joined by ";"; raises Misfit and Unclear.
 
-        The text separates options by ";", or by commas if each part between commas names one.
-        Raises Misfit and Unclear.
+        They are separated by ";", or by commas if each part between commas names one.
         """
         parts = [part for piece in text.split(";") if (part := piece.strip())]
         if not parts:
@@ -185,7 +176,6 @@ class Options:
         return self._meanings.get(_folded(text), set())
 
     def _split(self, text: str) -> Iterable[str]:
-        """Return the values of the options that a text without ";" names."""
         found = self._find(text)
         if text in self._values or "," not in text:
             return [self._only(text, found)]
@@ -252,10 +242,7 @@ def _number(text: str) -> str:
 
 
 def _moment(text: str, reading: Reading) -> datetime:
-    """Parse a date, a date with time, or milliseconds since 1970; return a datetime with time zone.
-
-    A time without offset is read as UTC. Raises Misfit if the text has another format.
-    """
+    """Parse a date, a date with time (UTC without an offset), or milliseconds since 1970."""
     if _COMPACT_TIME.fullmatch(text):
         raise Unclear("may be milliseconds or a date; send YYYY-MM-DDTHH:MM:SSZ")
     if _EPOCH_MS.fullmatch(text):

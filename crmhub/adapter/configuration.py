@@ -13,11 +13,11 @@ _SHOWN_FAULTS = 20
 def configured(
     adapter: type[Adapter], settings: Mapping[str, str], credentials: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the settings and the credentials, each completed with the declared defaults.
+    """Return the settings and the credentials, completed with the declared defaults.
 
-    Raises BadConfig with a list of all faults: unknown names, missing or invalid values, secrets
-    among `settings`, and settings that are not secret among `credentials`. If there are no such
-    faults, but `Adapter.clash` returns a reason, raises BadConfig with this reason.
+    Raises BadConfig with all faults: unknown names, missing or invalid values, secrets among
+    `settings`, others among `credentials`. Without such faults, `Adapter.clash` may still be the
+    reason.
     """
     problems: list[Problem] = []
     complete: tuple[dict[str, str], dict[str, str]] = ({}, {})
@@ -49,7 +49,6 @@ def configured(
 
 
 def _listed(problems: Sequence[Problem]) -> str:
-    """Return the message that names the problems, at most 20 of them."""
     faults = sorted(
         f"{problem.name}: {problem.reason}" if problem.name else problem.reason
         for problem in problems

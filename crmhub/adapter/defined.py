@@ -86,8 +86,7 @@ class DefinedAdapter(Adapter):
         return super().changes(contact, self.fitting.fitted("contacts", properties))
 
     @abstractmethod
-    def find_create(self, create: Create) -> Saved | None:
-        """Return the record that an earlier attempt of a create has made, or None."""
+    def find_create(self, create: Create) -> Saved | None: ...
 
     def find_marked(
         self,
@@ -131,8 +130,7 @@ class MarkedAdapter(DefinedAdapter):
     def raise_for_mark(self, of: str, sent: Mapping[str, str], refused: Rejected) -> None:
         """Raise BadConfig if the CRM refuses the hub's mark, and not a value of the caller.
 
-        `of` is the kind of record for the message, and `sent` the caller's properties. Without its
-        mark, a write whose answer was lost could not be found again.
+        Without its mark, a write whose answer was lost could not be found again.
         """
         reasons = [one.reason for one in refused.problems if one.name == self.mark_name]
         if reasons and self.mark_name not in sent:
@@ -178,7 +176,7 @@ class MarkedAdapter(DefinedAdapter):
 
         If marks are unique, the record is found by its mark. Otherwise, or if the attempt may have
         been sent without mark, a contact is found by its email or phone or by a search for the
-        mark, and a deal or ticket among those of the contact, except those in `others`.
+        mark, and a deal or ticket among those of the contact.
         """
         kind, mark, sent = create.kind, create.mark, create.sent
         newer = self.definitions.stale_s

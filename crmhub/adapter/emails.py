@@ -12,10 +12,10 @@ from crmhub.adapter.values import ContactWrite
 
 @contextmanager
 def free_email(adapter: Adapter, email: str) -> Iterator[None]:
-    """Hold the lease of an email for the block that creates a contact with it.
+    """Hold the lease of an email, if any, for the block that creates a contact with it.
 
-    No other process creates a contact with this email meanwhile. Raises Conflict if a contact has
-    the email already, and the errors of `find_contact` and of the lease. `email` may be "".
+    Raises Conflict if a contact has the email already, and the errors of `find_contact` and of the
+    lease.
     """
     if not email:
         yield
@@ -29,11 +29,10 @@ def free_email(adapter: Adapter, email: str) -> Iterator[None]:
 
 @contextmanager
 def free_emails(adapter: Adapter, writes: Sequence[ContactWrite]) -> Iterator[list[int]]:
-    """Hold the leases of the emails of new contacts for the block that makes a batch of writes.
+    """Hold the leases of the emails of new contacts for a batch; yield the indexes to write.
 
-    Yields the indexes of the writes to make. A create is left out if a contact has its email
-    already, or if another process holds the lease: made alone, it waits, or raises Conflict. Raises
-    the errors of `find_contacts`.
+    A create is left out if a contact has its email already, or if another process holds the lease:
+    made alone, it waits, or raises Conflict. Raises the errors of `find_contacts`.
     """
     held: dict[str, int] = {}
     with ExitStack() as leases:
@@ -51,7 +50,6 @@ def free_emails(adapter: Adapter, writes: Sequence[ContactWrite]) -> Iterator[li
 
 
 def _new_email(write: ContactWrite) -> str:
-    """Return the email of a contact to create, in lower case; "" for an update."""
     return "" if write.contact_id else write.properties.get("email", "").lower()
 
 

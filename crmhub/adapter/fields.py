@@ -1,7 +1,6 @@
 """Property definitions of a CRM that has names and types of its own for its fields.
 
-An adapter reads the CRM's description and makes a `Field` of each. `Fields` caches them, and tells
-which of them a call means, what to send, and what a refusal of the CRM is about.
+An adapter makes a `Field` of each field that the CRM describes.
 """
 
 from __future__ import annotations
@@ -39,10 +38,7 @@ class Field(Described):
 
 
 class Fields(Definitions, Generic[F]):
-    """The cached definitions of a CRM's fields, which the method `load_fields` reads.
-
-    A subclass of `Field` stands in `types` in its place.
-    """
+    """The cached definitions of a CRM's fields; `types` may name a subclass of `Field`."""
 
     types: ClassVar[tuple[type, ...]] = (Field,)
 
@@ -54,10 +50,7 @@ class Fields(Definitions, Generic[F]):
         return {field.name: field for field in self.load_fields(kind)}
 
     def fields(self, kind: Kind, *, newer_than: float = HOUR) -> Mapping[str, F]:
-        """Return the fields of a kind of record by name; raises Unsupported for another kind.
-
-        Definitions that were loaded within the last `newer_than` seconds are used.
-        """
+        """Return the fields by name, loaded within `newer_than` seconds; raises Unsupported."""
         return cast("Mapping[str, F]", self.listed(self.lists[0], kind, newer_than=newer_than))
 
     def values(
@@ -65,8 +58,8 @@ class Fields(Definitions, Generic[F]):
     ) -> dict[str, Any]:
         """Return fitted properties under the CRM's names, with the values that it takes.
 
-        `convert` returns the value for a text; it raises Misfit for one that the CRM cannot store.
-        Raises Rejected with all of these, and with a property that was sent under two names.
+        `convert` returns the value for a text, or raises Misfit. Raises Rejected with all of these,
+        and with a property that was sent under two names.
         """
         fields, values = self.fields(kind), dict[str, Any]()
         problems: list[Problem] = []

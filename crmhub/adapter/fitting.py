@@ -1,61 +1,27 @@
 """Convert properties to the values that a CRM accepts, by the definitions that the CRM has.
 
-`coercion` converts single values. This module adds what a CRM stores elsewhere: pipelines and
-stages, and owners, whom bots name by their emails. If a value does not fit, it is converted once
-more by newer definitions, since the cached ones may be outdated.
+`coercion` converts single values. This module adds pipelines and stages, and owners, whom bots name
+by their emails. If a value does not fit, it is converted once more by newer definitions.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from crmhub.adapter.coercion import Listed, fitted
-from crmhub.adapter.errors import LacksRight, Problem, Rejected
+from crmhub.adapter.definitions import Definitions
+from crmhub.adapter.errors import Problem, Rejected
 from crmhub.adapter.fields import Field
 from crmhub.adapter.places import PLACES, place
-from crmhub.adapter.reading import Reading
 from crmhub.adapter.remembered import HOUR
-from crmhub.adapter.values import Choice, Described, Kind, Linked, Owner, Pipeline
+from crmhub.adapter.values import Choice, Described, Kind, Linked
 
 T = TypeVar("T")
 
 _BREAKS = re.compile(r"[\t\n\r\v\f]+")
-
-
-class Source(Protocol):
-    """The definitions of a CRM, as `crmhub.adapter.definitions` caches them.
-
-    The methods use definitions that were loaded within the last `newer_than` seconds.
-    """
-
-    @property
-    def stale_s(self) -> float:
-        """The greatest age in seconds of a definition by which a value may be refused."""
-
-    @property
-    def reading(self) -> Reading:
-        """How the account's people write dates, yes and no."""
-
-    @property
-    def hidden(self) -> tuple[type[LacksRight], ...]:
-        """The errors with which the CRM refuses owners or pipelines alone."""
-
-    def properties(
-        self, kind: Kind, names: Iterable[str], *, newer_than: float = HOUR
-    ) -> Mapping[str, Described]:
-        """Return the definitions of the properties `names` by name; leave out unknown names."""
-
-    def pipelines(self, kind: Linked, *, newer_than: float = HOUR) -> Sequence[Pipeline]:
-        """Return the pipelines of deals or tickets, with their stages."""
-
-    def known_pipelines(self, kind: Linked) -> Sequence[Pipeline] | None:
-        """Return the pipelines if they were read within the last hour; sends no request."""
-
-    def owners(self, *, newer_than: float = HOUR) -> Sequence[Owner]:
-        """Return the users to whom records can be assigned; raises LacksRight."""
 
 
 class Fitting:
@@ -71,7 +37,7 @@ class Fitting:
 
     def __init__(
         self,
-        definitions: Source,
+        definitions: Definitions,
         *,
         places: Mapping[str, tuple[str, str]] = PLACES,
         owner: str = "",
@@ -87,8 +53,7 @@ class Fitting:
     ) -> dict[str, str]:
         """Return the properties with their values converted to the CRM's format.
 
-        For deals and tickets, pipeline and stage are converted to ids, and added if missing.
-        Definitions that were loaded within the last `newer_than` seconds are used first. Raises
+        For deals and tickets, pipeline and stage are converted to ids, and added if missing. Raises
         Rejected with all values that do not fit their property's definition.
         """
         if kind == "contacts" and properties.keys() <= self._plain:
@@ -106,8 +71,8 @@ class Fitting:
         """Convert the properties and call `send` with them; return its result and the properties.
 
         If the CRM refuses values, they are converted again with newer definitions, and sent once
-        more if that makes a difference. Raises Rejected and the errors of `send`. A refusal that
-        names only what was not sent is raised at once.
+        more if that makes a difference. Raises Rejected and the errors of `send`, at once if a
+        refusal names only what was not sent.
         """
         sent = self.fitted(kind, properties)
         try:
@@ -124,10 +89,7 @@ class Fitting:
     def without_place(
         self, kind: Kind, properties: Mapping[str, str], *, newer_than: float = HOUR
     ) -> dict[str, str]:
-        """Return the properties in the CRM's format, but without pipeline and stage.
-
-        Raises Rejected with all values that do not fit their property's definition.
-        """
+        """Return the properties in the CRM's format, but without pipeline and stage."""
         places: Collection[str] = self._places.get(kind, ())
         given = {name: value for name, value in properties.items() if name not in places}
         definitions = self._definitions.properties(kind, given, newer_than=newer_than)
@@ -145,10 +107,7 @@ class Fitting:
     def place(
         self, kind: Kind, properties: Mapping[str, str], *, newer_than: float = HOUR
     ) -> dict[str, str]:
-        """Return the pipeline and the stage of a record as properties, with ids as values.
-
-        Raises Rejected if the CRM does not have the pipeline or stage that `properties` name.
-        """
+        """Return the ids of a record's pipeline and stage as properties; raises Rejected."""
         if kind not in ("deals", "tickets"):
             return {}
         pipeline, stage = names = self._places[kind]
@@ -157,10 +116,7 @@ class Fitting:
         return dict(zip(names, ids, strict=True))
 
     def check_place(self, kind: Linked, properties: Mapping[str, str]) -> None:
-        """Raise Rejected for a pipeline or stage that the CRM lacked within the last hour.
-
-        Sends no request.
-        """
+        """Raise Rejected for an unknown pipeline or stage, by the cache; sends no request."""
         pipeline, stage = names = self._places[kind]
         wanted = (properties.get(pipeline, "").strip(), properties.get(stage, "").strip())
         known = self._definitions.known_pipelines(kind) if any(wanted) else None
@@ -170,10 +126,9 @@ class Fitting:
     def with_options(
         self, kind: Kind, described: Described, *, newer_than: float = HOUR
     ) -> Described:
-        """Return a property definition, completed with options that the CRM stores elsewhere.
+        """Return a definition with the owners, pipelines or stages that are its options.
 
-        Such options are owners, pipelines and stages. All other definitions are returned unchanged,
-        and so is a definition whose options the credentials may not read.
+        A definition whose options the credentials may not read is returned unchanged.
         """
         try:
             if described.name == self._owner:
@@ -192,10 +147,7 @@ class Fitting:
         return described
 
     def _owner_id(self, text: str, newer_than: float) -> str:
-        """Return the id of the owner with the email `text`; return another text unchanged.
-
-        So is an email of nobody, and any text if the credentials may not read owners.
-        """
+        """Return the id of the owner with the email `text`; any other text is unchanged."""
         if "@" not in text:
             return text
         try:

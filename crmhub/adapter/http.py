@@ -198,7 +198,8 @@ class Http:
                     continue
             elif isinstance(error, Throttled | Unavailable) and not isinstance(error, TooLarge):
                 attempts += 1
-                wait = _wait(error, attempts)
+                backoff = float(_BACKOFF * 2 ** (attempts - 1) * random.uniform(0.5, 1))
+                wait = max(error.retry_after or 0.0, backoff)
                 if attempts < _ATTEMPTS and wait + _SHORTEST_CALL < self._context.remaining():
                     time.sleep(wait)
                     continue
@@ -220,10 +221,7 @@ class Http:
         cost: int,
         reads: bool,
     ) -> tuple[Answer, AdapterError | None]:
-        """Send the request once; return the answer, and the error if the request failed, else None.
-
-        If the CRM did not answer, the returned answer has the status 0.
-        """
+        """Send the request once; return the answer (status 0 for none), and the error or None."""
         self._take(lane, cost)
         with self._places.call(self._timeout()) if self._places else nullcontext():
             started, timeout = time.monotonic(), self._timeout()
@@ -239,10 +237,15 @@ class Http:
                 error.message = self.mask(error.message)
                 error.args = (error.message,)
             else:
-                self._measure(time.monotonic() - started)
+                # Without a lock threads may overwrite a measurement; the next call corrects it.
+                weight = _NEWEST if self._usual_seconds else 1.0
+                took = time.monotonic() - started
+                self._usual_seconds += (took - self._usual_seconds) * weight
                 hidden = (*self._secrets(), *auth_secrets(auth_headers))
                 answer = self._read(response, hidden, reads=reads)
-                self._compare_clocks(answer)
+                with suppress(ValueError, OverflowError):
+                    sent = parsedate_to_datetime(answer.headers.get("Date", ""))
+                    self.clock_ahead = sent.timestamp() - time.time()
                 self._on_response(lane, answer)
                 error = self._error_of(answer, hidden)
         seconds = time.monotonic() - started
@@ -258,22 +261,11 @@ class Http:
         return answer, error
 
     def _take(self, lane: str, cost: int) -> None:
-        """Count the request in its rate limits; wait until they allow it."""
         self._timeout()
         for name, units in ({lane: 1} | {QUOTA: cost}).items():
             budget = self._budgets.get(name)
             if budget is not None:
                 budget.take(units)
-
-    def _measure(self, seconds: float) -> None:
-        # Without a lock threads may overwrite a measurement; the next call corrects it.
-        weight = _NEWEST if self._usual_seconds else 1.0
-        self._usual_seconds += (seconds - self._usual_seconds) * weight
-
-    def _compare_clocks(self, answer: Answer) -> None:
-        with suppress(ValueError, OverflowError):
-            sent = parsedate_to_datetime(answer.headers.get("Date", ""))
-            self.clock_ahead = sent.timestamp() - time.time()
 
     def _timeout(self) -> float:
         timeout = min(self._context.remaining(), LONGEST_CALL)
@@ -334,17 +326,8 @@ class Http:
         return error
 
 
-def _wait(exc: Throttled | Unavailable, attempts: int) -> float:
-    """Return how many seconds to wait before the next attempt, after `attempts` failed attempts."""
-    backoff = float(_BACKOFF * 2 ** (attempts - 1) * random.uniform(0.5, 1))
-    return max(exc.retry_after or 0.0, backoff)
-
-
 def _correlation(value: object) -> str:
-    """Return a correlation id (the CRM's id for a request), shortened for logs.
-
-    Return "" if `value` is not a printable text.
-    """
+    """Return a correlation id shortened for logs; "" if it is no printable text."""
     text = value[:_LONGEST_CORRELATION] if isinstance(value, str) else ""
     return text if text.isprintable() else ""
 

@@ -15,16 +15,11 @@ _SHORTEST_PART = 6
 
 
 def auth_secrets(auth_headers: Mapping[str, str]) -> list[str]:
-    """Return the secret texts in these authentication headers.
-
-    An error message may quote `Basic <credentials>` with or without the first word, so the result
-    contains both texts.
-    """
+    """Return the secrets in these headers; a message may quote `Basic x` or `x` alone."""
     return [part for value in auth_headers.values() for part in (value, value.partition(" ")[2])]
 
 
 def mask_json(hidden: Iterable[str], value: Any) -> Any:
-    """Return the JSON value with the secrets `hidden` replaced by `***` in every text within it."""
     if not hidden:
         return value
     if isinstance(value, str):
@@ -37,7 +32,6 @@ def mask_json(hidden: Iterable[str], value: Any) -> Any:
 
 
 def mask(text: str, secrets: Iterable[str]) -> str:
-    """Return `text` with each of the secrets `secrets`, in any encoding, replaced by `***`."""
     for form in _encodings(frozenset(secrets)):
         if len(form) >= _SHORTEST_PART:
             text = text.replace(form, "***")
@@ -50,8 +44,8 @@ def mask(text: str, secrets: Iterable[str]) -> str:
 def _encodings(secrets: frozenset[str]) -> list[str]:
     """Return the forms in which these secrets may appear in a text, the longest first.
 
-    The forms are the secret itself, its JSON and URL encodings, and those of the parts of a secret
-    URL. Secrets shorter than 4 characters are left out.
+    These are the secret itself, its JSON and URL encodings, and those of the parts of a secret URL.
+    Secrets shorter than 4 characters are left out.
     """
     written: set[str] = set()
     for secret in {
@@ -65,11 +59,7 @@ def _encodings(secrets: frozenset[str]) -> list[str]:
 
 
 def parts_of_address(secret: str) -> list[str]:
-    """Return the path segments and query values of a URL that is secret as a whole.
-
-    The CRM's error messages may quote only such a part of a secret webhook URL. Return [] for a
-    secret that is no URL.
-    """
+    """Return the parts of a secret webhook URL that an error message may quote alone."""
     if not secret.startswith(("https://", "http://")):
         return []
     path, _, query = secret.partition("://")[2].partition("#")[0].partition("?")

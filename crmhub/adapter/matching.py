@@ -77,10 +77,7 @@ class Lead:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The contacts found by a lead's email, by its conversation, and by its phone.
-
-    An attribute is None if no such contact was found, or if it was not looked up.
-    """
+    """The contacts found by a lead's email, by its conversation, and by its phone."""
 
     by_email: Contact | None = None
     by_conversation: Contact | None = None
@@ -91,8 +88,7 @@ class Found:
 class Duplicate:
     """A second contact that may be the same human being as the lead's contact.
 
-    `contact_id` is the id of the second contact. `shares` names the values that both contacts have
-    in common: `phone`, or `phone` and `name`.
+    `shares` names the values in common: `phone`, or `phone` and `name`.
     """
 
     contact_id: str
@@ -101,11 +97,7 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The contact that a lead belongs to, and the properties to write to it.
-
-    If `contact` is None, a contact must be created. `refused` lists the properties of the lead that
-    are not written. `duplicate` is a second contact that may be the same human being, or None.
-    """
+    """The contact that a lead belongs to, None to create one, and the properties to write."""
 
     contact: Contact | None
     properties: Mapping[str, str]
@@ -114,19 +106,20 @@ class Match:
 
 
 def decide(lead: Lead, found: Found) -> Match:
-    """Decide which contact a lead belongs to, and what to write to it; return both as a Match.
+    """Decide by the table of this module which contact a lead belongs to, and what to write.
 
-    The table in this module's docstring decides. `found` holds the contacts found by the lead's
-    email, conversation and phone. Raises Rejected if the lead is strict and one of its properties
-    would be left out.
+    Raises Rejected if the lead is strict and one of its properties would be left out.
     """
     contact = contact_of(lead, found)
     properties, refused = dict(lead.properties), list[Problem]()
     duplicate = None
     if contact is not None:
-        properties = _without_initial(contact, lead, properties)
+        for name in lead.initial & properties.keys():
+            if contact.properties.get(name):
+                del properties[name]
         properties = keep_phones(contact.properties, properties, lead.spellings)
-        if not _takes_email(contact, found):
+        keeps_email = contact is found.by_phone and contact.properties.get("email")
+        if contact is found.by_email or keeps_email:
             email = properties.pop("email", None)
             if email and contact is not found.by_email:
                 refused.append(Problem("email", "the contact of this phone has another email"))
@@ -144,7 +137,6 @@ def decide(lead: Lead, found: Found) -> Match:
 
 
 def contact_of(lead: Lead, found: Found) -> Contact | None:
-    """Return which of the found contacts a lead belongs to; None if a contact must be created."""
     by_phone = found.by_phone
     if found.by_email is not None:
         return found.by_email
@@ -161,24 +153,9 @@ def contact_of(lead: Lead, found: Found) -> Contact | None:
 def is_another_persons(lead: Lead, contact: Contact) -> bool:
     """Return whether the conversation's contact may be another human being with the same phone.
 
-    The result is True if the lead and the contact both have an email, but the conversation has
-    never given an email before: then only the phone led to the contact.
+    So if both have an email, but only the phone led the conversation to the contact.
     """
     return bool(lead.talked_by_phone and lead.email and contact.properties.get("email"))
-
-
-def _takes_email(contact: Contact, found: Found) -> bool:
-    """Return whether the lead's email replaces the present email of the contact."""
-    if contact is found.by_email:
-        return False
-    return contact is not found.by_phone or not contact.properties.get("email")
-
-
-def _without_initial(contact: Contact, lead: Lead, properties: Mapping[str, str]) -> dict[str, str]:
-    current_values = contact.properties
-    return {
-        n: v for n, v in properties.items() if not (n in lead.initial and current_values.get(n))
-    }
 
 
 def keep_phones(
@@ -186,8 +163,7 @@ def keep_phones(
 ) -> dict[str, str]:
     """Return the properties with each phone that the contact already has as the contact has it.
 
-    `stored` are the contact's values, `properties` those to write. `spellings` are phones as they
-    were sent, by property name: digits without a plus may be read as another number.
+    `spellings` are phones as they were sent: digits without a plus may be read as another number.
     """
     kept = dict(properties)
     for name in PHONES:
@@ -198,10 +174,9 @@ def keep_phones(
 
 
 def shared(values: Mapping[str, str], others: Mapping[str, str]) -> tuple[str, ...]:
-    """Return which values two contacts with the same phone share: `phone`, and maybe `name`.
+    """Return which values contacts with the same phone share: `phone`, and maybe `name`.
 
-    `values` are the properties of one contact, `others` those of the second contact. The contacts
-    share their name if every name property in `values` has the same text in `others`, in any case.
+    They share the name if every name in `values` has the same text in `others`, in any case.
     """
     names = [name for name in _NAMES if values.get(name)]
     same = all(values[name].casefold() == others.get(name, "").casefold() for name in names)

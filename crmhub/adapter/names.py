@@ -9,10 +9,9 @@ from crmhub.adapter.errors import Problem, Rejected
 
 
 class Names:
-    """The names of the properties of one kind of record.
+    """The names of one kind of record's properties: the hub's to the CRM's, where they differ.
 
-    `theirs` maps the hub's names to the CRM's, where they differ. Every other name is the CRM's
-    own, and a caller may use the CRM's name of a mapped property, too.
+    Every other name is the CRM's own; a caller may use the CRM's name of a mapped property, too.
     """
 
     def __init__(self, theirs: Mapping[str, str] = {}) -> None:
@@ -31,9 +30,8 @@ class Names:
     def translated(self, properties: Mapping[str, str]) -> Iterator[dict[str, str]]:
         """Yield the properties under the CRM's names, for a block that sends them.
 
-        If the block raises Rejected with the CRM's names, they are replaced by those that the
-        caller sent; a property that was not sent gets the hub's name. Raises Rejected itself for a
-        property that was sent under both names.
+        A Rejected of the block gets the names that the caller sent, or the hub's. Raises Rejected
+        for a property that was sent under both names.
         """
         sent = {self.theirs(name): name for name in properties}
         twice = properties.keys() - sent.values()

@@ -2,10 +2,9 @@
 
 An access token lives for minutes. It is renewed with a refresh token (RFC 6749, 6), or fetched anew
 with a password, client credentials or a signed assertion (RFC 6749, 4.3 and 4.4; RFC 7523). The
-token endpoint may replace the refresh token as well, and the account must be connected again if the
-new refresh token is lost. So one process at a time renews the token, under a lease. This process
-first checks whether another process has just done so, and stores the new credentials before it uses
-them.
+token endpoint may replace the refresh token as well, and losing the new one means to connect the
+account again. So one process at a time renews the token, under a lease, and stores the new
+credentials before it uses them.
 """
 
 from __future__ import annotations
@@ -196,10 +195,9 @@ class Grant:
         return token
 
     def _replace(self, token: str) -> None:
-        """Replace the access token `token`; do nothing if another thread has already replaced it.
+        """Replace the access token `token`, unless another thread or process has done so.
 
-        If another process has replaced it, use that process's token. Raises Unavailable if another
-        thread takes too long to replace it.
+        Raises Unavailable if another thread takes too long.
         """
         if not self._lock.acquire(timeout=max(0.0, self._context.remaining())):
             raise Unavailable(f"The access token for {self._crm} could not be renewed in time.")
@@ -212,10 +210,7 @@ class Grant:
             self._lock.release()
 
     def _fresh(self, refused: str) -> Mapping[str, str]:
-        """Return the stored credentials; first renew their access token if necessary.
-
-        The renewal is necessary if the access token is missing, has expired, or equals `refused`.
-        """
+        """Return the stored credentials with a token that is neither old nor `refused`."""
         stored = self._latest = self._context.load_credentials()
         if self._unsaved is not None and self._unsaved[0] == stored:
             # The last renewal was not stored; its refresh token may be the only valid one.
@@ -251,9 +246,8 @@ class Grant:
     def _request_token(self, stored: Mapping[str, str]) -> Mapping[str, Any]:
         """Request a new access token; return the JSON answer of the CRM's token endpoint.
 
-        `stored` are the stored credentials. Since a token endpoint has no records, errors about
-        records (Rejected, NotFound, Conflict, Uncertain) are converted to BadConfig, Denied or
-        Unavailable. It gives no rights either, so LacksRight becomes Denied.
+        Since a token endpoint has no records and gives no rights, errors about these are converted
+        to BadConfig, Denied or Unavailable.
         """
         try:
             answer = self._exchange(stored)
@@ -274,7 +268,6 @@ class Grant:
 
 
 def _stored_token(credentials: Mapping[str, str]) -> _Token:
-    """Return the stored access token; an empty one if none is stored."""
     expires, token, fields, *_ = (*credentials.get(KEPT, "").split(" ", 2), "", "", "")
     if not token or not expires.isdecimal():
         return _Token()
@@ -290,11 +283,7 @@ def _fields(text: str) -> Mapping[str, str]:
 
 
 def _lifetime(expires_in: Any) -> float:
-    """Return an access token's lifetime in seconds, at most a day.
-
-    `expires_in` is the field of the token endpoint's answer. A server may send it as text. If it is
-    0 or invalid, return 30 minutes.
-    """
+    """Return an access token's lifetime in seconds, at most a day; 30 minutes if it is invalid."""
     if isinstance(expires_in, str) and expires_in.isascii() and expires_in.isdecimal():
         expires_in = float(expires_in)
     if (

@@ -63,11 +63,7 @@ class PhoneText:
 
     @property
     def international(self) -> str:
-        """The digits after a plus or 00, or bare digits; "" if they cannot be international.
-
-        They begin with a country code if that is possible at all: `00` stands for the plus in every
-        region.
-        """
+        """The digits after a plus or 00, or bare digits; "" if they cannot be international."""
         digits = self.digits if self.plus else self.digits.removeprefix("00")
         return digits if len(digits) <= _MOST_DIGITS and not digits.startswith("0") else ""
 
@@ -126,24 +122,18 @@ def _digits(text: str) -> str:
 
 
 def with_extension(number: str, extension: str) -> str:
-    """Return a phone number with its extension, as the hub stores both; "" is no extension."""
+    """Return a phone number with its extension, if any, as the hub stores both."""
     return f"{number}{_BEFORE_EXTENSION}{extension}" if extension else number
 
 
 def split_extension(number: str) -> tuple[str, str]:
-    """Return a phone number without its extension, and the extension, "" for none.
-
-    `number` is in the form that `with_extension` returns.
-    """
+    """Return a phone number without its extension, and the extension, "" for none."""
     before, _, extension = number.partition(_BEFORE_EXTENSION)
     return before, extension
 
 
 def line_of(number: str) -> str:
-    """Return the form of a phone number that is the same for both forms of an Argentine number.
-
-    Any other text is returned unchanged. `number` is in E.164, maybe with an extension.
-    """
+    """Return the form that is the same for both forms of an Argentine number in E.164."""
     e164, extension = split_extension(number)
     argentine = ARGENTINE.fullmatch(e164)
     return with_extension(f"+54{argentine[2]}", extension) if argentine else number

@@ -171,10 +171,7 @@ def is_no_change(stored: str, sent: str) -> bool:
 
 
 def is_ambiguous(sent: str) -> bool:
-    """Return whether a phone as it was sent may be another notation of a number with a plus.
-
-    It has no country code for sure, or its country writes the same number in two forms.
-    """
+    """Return whether a phone as it was sent may be another notation of a number with a plus."""
     text = read_phone(sent)
     if text is None:
         return False
@@ -211,11 +208,7 @@ def oldest_holders(
 
 
 def _ends_alike(phone: str, stored: str) -> bool:
-    """Return whether two phone numbers may be equal: a fast test before the slow comparison.
-
-    The test compares the last four digits. The result is also True if `stored` contains letters or
-    characters outside ASCII, which only the slow comparison can handle.
-    """
+    """Compare the last four digits, before the slow comparison; True for letters, which need it."""
     if not stored.isascii() or any(map(str.isalpha, stored)):
         return True
     return _NOT_DIGITS.sub("", stored)[-4:] == _NOT_DIGITS.sub("", phone)[-4:]

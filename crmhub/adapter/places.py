@@ -21,15 +21,13 @@ def place(
 ) -> tuple[str, str]:
     """Return the ids of the pipeline and of the stage that a chatbot names.
 
-    `wanted` is the pair of pipeline and stage as the chatbot names them: an id, a label, or "".
-    `names` are the names of the two properties, for error messages. A label matches in any case if
-    only one pipeline or stage has this label.
+    `wanted`: the pipeline and the stage, each an id, a label in any case, or "". `names` are those
+    of the properties, for messages. A single pipeline with the id "" stands for stages without a
+    pipeline.
 
-    A single pipeline with the id "" stands for stages without a pipeline.
-
-    Without a pipeline, the stage determines it; if several pipelines have such a stage, the default
-    pipeline is preferred. Without a stage, the first stage of the pipeline is returned. Raises
-    Rejected, with the valid ids, if the pipeline or the stage is unknown or ambiguous.
+    Without a pipeline, the stage determines it, of several the default one. Without a stage, the
+    first of the pipeline is returned. Raises Rejected, with the valid ids, if the pipeline or the
+    stage is unknown or ambiguous.
     """
     pipeline_name, stage_name = wanted
     candidates = sorted(pipelines, key=lambda pipeline: pipeline.id not in _DEFAULTS)
@@ -74,26 +72,19 @@ def _stage(candidates: Sequence[Pipeline], wanted: str, name: str) -> tuple[str,
 
 
 def no_such_pipeline(text: str, pipelines: Iterable[tuple[str, str]]) -> str:
-    """Return the reason against a pipeline that does not exist; it names the others.
-
-    `pipelines` are the ids with the labels.
-    """
+    """Return the reason against a pipeline that does not exist; it names the others."""
     return f'there is no pipeline "{text[:60]}"; send one of {_named(pipelines)}'
 
 
 def no_such_stage(
     text: str, pipelines: Sequence[tuple[str, str]], stages: Iterable[tuple[str, str]]
 ) -> str:
-    """Return the reason against a stage that does not exist; it names the stages.
-
-    `stages`, ids with labels, are those of `pipelines`: the pipeline that the caller named, or all.
-    """
+    """Return the reason against a stage that does not exist; it names `stages`, of `pipelines`."""
     one = f"pipeline {_named(pipelines)} has" if len(pipelines) == 1 and pipelines[0][0] else ""
     return f'{one or "there is"} no stage "{text[:60]}"; send one of {_named(stages)}'
 
 
 def _named(options: Iterable[tuple[str, str]]) -> str:
-    """Return values with their labels as a text, at most 20 of them."""
     unique = dict(options)
     shown = ", ".join(
         f'"{value}" ({label[:60]})' if label and label != value else f'"{value}"'

@@ -1,7 +1,6 @@
 """The installed adapters, found by the entry-point group `crmhub.adapters`.
 
-An adapter's class is imported when an account first needs it. So an adapter that cannot be imported
-affects only the accounts that use it.
+A class is imported when an account first needs it, so a broken adapter affects only its accounts.
 """
 
 from __future__ import annotations
@@ -20,14 +19,11 @@ GROUP = "crmhub.adapters"
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """An installed adapter.
+    """An installed adapter; `error` says why it cannot be used, or is "".
 
-    `error` says why it cannot be used, or is "". `distribution` is the package that contains the
-    adapter, and `version` the package's version. `title` is the CRM's name. `features` are the
-    optional methods that the adapter supports. `settings` are the settings that operators enter,
-    and `guides` what people do in the CRM. `has_oauth` tells whether accounts can be connected by
-    OAuth. `linked_kinds` are the kinds of records that it creates for contacts, each with the
-    setting that it needs.
+    `distribution` and `version`: the package that contains it. `features`: the optional methods
+    that it supports. `linked_kinds`: the kinds of records that it creates for contacts, each with
+    the setting that it needs.
     """
 
     name: str
@@ -43,10 +39,7 @@ class Installed:
 
 
 class Registry:
-    """Finds installed adapters by name, and loads their classes.
-
-    `found` are entry points to use instead of the installed ones, for tests.
-    """
+    """Finds installed adapters, or those in `found`, and loads their classes."""
 
     def __init__(self, found: Iterable[EntryPoint] | None = None) -> None:
         self.entry_points = tuple(entry_points(group=GROUP) if found is None else found)
@@ -66,11 +59,7 @@ class Registry:
         return sorted(self._points)
 
     def load(self, name: str) -> type[Adapter]:
-        """Return the class of the adapter with this name.
-
-        Raises BadConfig if the adapter is not installed or cannot be imported, if two adapters have
-        this name, or if the class lacks a required method or attribute.
-        """
+        """Return the class of an adapter; raises BadConfig if it is unusable or not unique."""
         loaded = self._loaded.get(name)
         if loaded is not None:
             return loaded
@@ -79,7 +68,6 @@ class Registry:
         return loaded
 
     def installed(self) -> list[Installed]:
-        """Return all installed adapters; for an unusable adapter, `error` says why."""
         return [self._describe(name) for name in self.names]
 
     def _import(self, name: str) -> type[Adapter]:

@@ -99,7 +99,6 @@ class Remembered(Generic[T]):
         return self._held is None or time.monotonic() - self._held[0] >= seconds
 
     def _take_over(self) -> None:
-        """Replace the cached value by the shared value, if that is newer."""
         shared = self._context.shared.load(self._name) if self._name else None
         if shared is None:
             return
@@ -128,10 +127,7 @@ class Remembered(Generic[T]):
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keep other processes from loading the same value for a while.
-
-        The lease only saves calls: if it cannot be had soon, the value is loaded all the same.
-        """
+        """Keep other processes from loading the same value, if the lease can be had soon."""
         with ExitStack() as stack:
             if self._name:
                 seconds = self._context.remaining() + _LEASE_MARGIN

@@ -28,10 +28,9 @@ class TooLarge(Unavailable):
 def unanswered(
     crm: str, url: str, exc: requests.RequestException, *, reads: bool, short: bool
 ) -> AdapterError:
-    """Return the error for a request to `url` that ended with the exception `exc`.
+    """Return the error for a request that ended with an exception instead of an answer.
 
-    `crm` is the CRM's name for messages. `reads`: whether the request writes nothing. `short`:
-    whether the request had so little time that its end says nothing about the CRM.
+    `short`: the request had so little time that its end says nothing about the CRM.
     """
     base = urlsplit(url)
     if short and _timed_out(exc) and (reads or _not_sent(exc)):

@@ -26,11 +26,7 @@ from crmhub.adapter.values import Changes, Contact, Saved
 
 @dataclass(frozen=True, slots=True)
 class SavedLead(Saved):
-    """The result of creating or updating the contact of a lead.
-
-    `values` are the lead's values that the contact now has. `duplicate` is a second contact that
-    may be the same human being, or None.
-    """
+    """The result of an upsert: the lead's values that the contact has, and a second contact."""
 
     values: Mapping[str, str] = field(default_factory=dict, repr=False)
     duplicate: Duplicate | None = None
@@ -41,16 +37,11 @@ Approve = Callable[[Lead, str, Mapping[str, str]], Mapping[str, str]]
 
 
 def approve_all(lead: Lead, contact_id: str, properties: Mapping[str, str]) -> Mapping[str, str]:
-    """Return all properties."""
     return properties
 
 
 def find(adapter: Adapter, lead: Lead) -> Found:
-    """Look up the contacts in the CRM that a lead may belong to.
-
-    The contacts are found by the lead's email, by its conversation, and by its phone. A contact
-    that cannot change the decision of `matching` is not looked up.
-    """
+    """Look up the contacts in the CRM that can decide which one a lead belongs to."""
     return _find(adapter, lead, _of_email(adapter, lead), _phone_lookup(adapter, lead))
 
 
@@ -65,10 +56,7 @@ def _phone_lookup(adapter: Adapter, lead: Lead) -> _PhoneLookup:
 def _find(
     adapter: Adapter, lead: Lead, by_email: Contact | None, find_by_phone: _PhoneLookup
 ) -> Found:
-    """Look up a lead's contacts by its conversation and by its phone; return all contacts found.
-
-    `by_email` is the contact with the lead's email, which the caller has looked up, or None.
-    """
+    """Look up a lead's contacts by its conversation and by its phone, beside `by_email`."""
     by_conversation = None
     if by_email is None:
         by_conversation = _of_conversation(adapter, lead) or _written_before(adapter, lead)
@@ -88,11 +76,7 @@ def _find(
 
 
 def names_to_read(adapter: Adapter, lead: Lead, *more: str) -> tuple[str, ...]:
-    """Return the names of the properties to read from a lead's contact.
-
-    The result contains the names of the lead's properties, the names that `decide` and `has_phone`
-    need, and `more`.
-    """
+    """Return the properties to read: the lead's, those that matching needs, and `more`."""
     phones = ("phone", *adapter.phone_names) if lead.phone else ()
     return tuple(dict.fromkeys((*lead.properties, "email", *phones, *more)))
 
@@ -100,7 +84,7 @@ def names_to_read(adapter: Adapter, lead: Lead, *more: str) -> tuple[str, ...]:
 def _of_email(adapter: Adapter, lead: Lead) -> Contact | None:
     if not lead.email:
         return None
-    lookups = [_searched_by_email, _remembered_for_email]
+    lookups = [_search_by_email, _remembered_for_email]
     for look_up in reversed(lookups) if adapter.remembered_first else lookups:
         contact = look_up(adapter, lead)
         if contact is not None:
@@ -108,15 +92,15 @@ def _of_email(adapter: Adapter, lead: Lead) -> Contact | None:
     return None
 
 
-def _searched_by_email(adapter: Adapter, lead: Lead) -> Contact | None:
+def _search_by_email(adapter: Adapter, lead: Lead) -> Contact | None:
     return adapter.find_contact(email=lead.email, names=names_to_read(adapter, lead))
 
 
 def _remembered_for_email(adapter: Adapter, lead: Lead) -> Contact | None:
     """Return the contact that last had the lead's email as the hub remembers, if it still has it.
 
-    If the contact's email was changed, this email may now be another person's. The email of a lead
-    that comes again is that of its conversation's contact.
+    If its email was changed, this one may be another person's. The email of a lead that comes again
+    is that of its conversation's contact.
     """
     ids = (lead.email_id, lead.contact_id if adapter.remembered_first else "")
     for contact_id in dict.fromkeys(filter(None, ids)):
@@ -127,10 +111,7 @@ def _remembered_for_email(adapter: Adapter, lead: Lead) -> Contact | None:
 
 
 def _of_conversation(adapter: Adapter, lead: Lead) -> Contact | None:
-    """Return the contact of the lead's conversation.
-
-    Return None if the conversation has no contact yet, or if the CRM has deleted the contact.
-    """
+    """Return the contact of the lead's conversation, if it has one that still exists."""
     if not lead.contact_id:
         return None
     return _get(adapter, lead.contact_id, names_to_read(adapter, lead, *adapter.email_names))
@@ -153,10 +134,7 @@ def _searched_by_phone(adapter: Adapter, lead: Lead) -> Contact | None:
 
 
 def _written_before(adapter: Adapter, lead: Lead) -> Contact | None:
-    """Return the contact that an earlier attempt of this lead's write created, or None.
-
-    Return None, too, if there was no earlier attempt or the adapter does not support `find_marked`.
-    """
+    """Return the contact that an earlier attempt of this lead created, if it can be found."""
     if not lead.tried_ms or not adapter.can("find_marked"):
         return None
     record = adapter.find_marked(
@@ -173,15 +151,12 @@ def _get(adapter: Adapter, contact_id: str, names: Sequence[str]) -> Contact | N
 
 
 def upsert_contact(adapter: Adapter, lead: Lead, *, approve: Approve = approve_all) -> SavedLead:
-    """Create or update the contact that the lead belongs to.
+    """Create or update the contact that the lead belongs to; `unchanged` if it had all values.
 
-    The outcome is `unchanged` if the contact had all values already. `approve` is called before an
-    update, and returns the properties to write. If the contact is deleted between the lookup and
-    the write, a new contact is created.
-
-    Raises Rejected if the lead is strict and one of its properties would be left out, NotYet if the
-    write of an earlier attempt may still take effect, and the errors of `approve` and of the
-    adapter.
+    `approve` is called before an update, and returns the properties to write. If the contact is
+    deleted meanwhile, a new one is created. Raises Rejected if the lead is strict and one of its
+    properties would be left out, NotYet if the write of an earlier attempt may still take effect,
+    and the errors of `approve` and of the adapter.
     """
     try:
         return _upsert(adapter, lead, approve)
@@ -216,20 +191,16 @@ def _upsert(adapter: Adapter, lead: Lead, approve: Approve) -> SavedLead:
 def _match_without_email_lookup(
     adapter: Adapter, lead: Lead, find_by_phone: _PhoneLookup
 ) -> Match | None:
-    """Return the match of a new lead with email and phone, from the lookup by phone alone.
+    """Return the match of a new lead by its phone alone; None if the email must be looked up.
 
-    The result is None if the email must be looked up before anything is written.
-
-    A new contact needs no such lookup where the CRM refuses an email that another contact has: that
-    refusal, which writes nothing, is the lookup, and it lags less than any. This saves one of three
-    calls. It is safe only if the email can change nothing but whether the contact is created:
+    Where the CRM refuses a taken email, that refusal is the lookup: it writes nothing, lags less
+    than any, and saves one of three calls. That is safe only if the email can change nothing but
+    whether the contact is created:
 
     - The hub knows no contact of the lead's conversation or email, which would be looked up.
     - No earlier attempt may have written the lead: its contact would be found by email.
     - Without the email the lead means no contact. A contact found by its phone is meant only if the
-      email is nobody's, so the email is looked up.
-
-    If the contact found by phone has the lead's email, it is the contact of both.
+      email is nobody's, so the email is looked up, unless that contact has the lead's email.
     """
     known = lead.contact_id or lead.email_id or lead.tried_ms or lead.written_ms
     if not adapter.unique_emails or not lead.email or not lead.phone or known:
@@ -249,12 +220,16 @@ def _after_clash(
 ) -> Match | None:
     """Decide again which contact a lead belongs to, after a write of `match` raised `clash`.
 
-    Return None if the contact that already has the conflicting value cannot be found. Raises
-    Rejected if the lead is strict and its phone would be left out.
+    Return None if the contact with the conflicting value cannot be found. Raises Rejected if the
+    lead is strict and its phone would be left out.
     """
     name = clash.name or "email"
     if name == "email" and lead.email:
-        holder = _holder_of_email(adapter, lead, clash.existing_id)
+        if clash.existing_id:
+            holder = _get(adapter, clash.existing_id, names_to_read(adapter, lead))
+        else:
+            # Look up again: the contact may be new.
+            holder = _search_by_email(adapter, lead)
         if holder is None:
             return None
         return decide(lead, _find(adapter, lead, holder, find_by_phone))
@@ -274,18 +249,8 @@ def _after_clash(
     return replace(new_match, properties=properties, refused=(*new_match.refused, refused))
 
 
-def _holder_of_email(adapter: Adapter, lead: Lead, existing_id: str) -> Contact | None:
-    if existing_id:
-        return _get(adapter, existing_id, names_to_read(adapter, lead))
-    # Without an id in the conflict, look up again: the contact may be new.
-    return adapter.find_contact(email=lead.email, names=names_to_read(adapter, lead))
-
-
 def _save(adapter: Adapter, lead: Lead, match: Match, approve: Approve) -> SavedLead:
-    """Write the values that differ to the contact of `match`; if it has none, create a contact.
-
-    Raises NotYet while an earlier attempt's write of the lead may still take effect.
-    """
+    """Write the values that differ to the contact of `match`, or create one; raises NotYet."""
     contact = match.contact
     if contact is None:
         hold_back_create(adapter, "contacts", match.properties, lead.written_ms)
@@ -302,8 +267,7 @@ def approved_changes(
 ) -> tuple[Match, Changes]:
     """Return `match` with the approved properties, and the changes that an update must write.
 
-    The approved properties are those that `approve` returns. Raises Rejected if the lead is strict
-    and the CRM would ignore one of the changes.
+    Raises Rejected if the lead is strict and the CRM would ignore one of the changes.
     """
     approved = approve(lead, contact.id, match.properties)
     changes = adapter.changes(contact, approved)
@@ -324,7 +288,6 @@ def _create(adapter: Adapter, properties: Mapping[str, str], mark: str) -> Saved
 
 
 def saved_lead(lead: Lead, match: Match, saved: Saved) -> SavedLead:
-    """Return what the adapter saved as the result for a lead."""
     refused = (*match.refused, *saved.refused)
     names = {problem.name for problem in refused}
     values = {name: value for name, value in match.properties.items() if name not in names}

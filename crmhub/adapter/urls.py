@@ -30,11 +30,9 @@ def check_address(base_url: str) -> str:
 
 
 def after_base(crm: str, path: Iterable[str], params: Params | None, *, slash: bool) -> str:
-    """Return the part of a URL that follows the CRM's address.
+    """Return the part of a URL that follows the CRM's address; `slash` is one at its end.
 
-    `path` are segments that are not yet percent-encoded, and `params` the query parameters. If
-    `slash` is True, the path ends with a slash. `crm` is the CRM's name for messages. Raises
-    NotFound for a segment that could lead to another path, and UnicodeEncodeError for half a
+    Raises NotFound for a segment that could lead to another path, and UnicodeEncodeError for half a
     character.
     """
     encoded = ""

@@ -1,8 +1,7 @@
 """First and last names in a CRM that has one property for the whole name.
 
-The hub joins both to one name before it calls such an adapter, and splits the name that the adapter
-returns. What was sent as first and last name comes back as such: where the plain name would be
-split otherwise, an invisible character stands between the two.
+The hub joins both to one name for such an adapter, and splits the name that the adapter returns.
+Where the plain name would be split otherwise, an invisible character stands between the two.
 """
 
 from __future__ import annotations
@@ -25,10 +24,7 @@ BORDER = "\u2060"
 
 
 def join(first: str, last: str) -> str:
-    """Return the whole name; `split` returns `first` and `last` again.
-
-    A BORDER inside of `first` is lost.
-    """
+    """Return the whole name that `split` reverses; a BORDER inside of `first` is lost."""
     first = first.replace(BORDER, "")
     blank = " " if first and last else ""
     plain = f"{first}{blank}{last}"
@@ -36,10 +32,7 @@ def join(first: str, last: str) -> str:
 
 
 def split(name: str) -> tuple[str, str]:
-    """Return the first and the last name of a whole name.
-
-    The first name is all before the BORDER, or the first word of a name that has none.
-    """
+    """Split a whole name at the BORDER, or else after the first word."""
     first, border, last = name.partition(BORDER)
     if border:
         return first.removesuffix(" ") if last else first, last
@@ -57,10 +50,7 @@ def open_adapter(adapter_class: type[Adapter], context: Context) -> Adapter:
 
 
 class _Split(Adapter):
-    """The part of an adapter with a whole name that joins and splits it.
-
-    A class of its own for each adapter class, `plain`, inherits from both.
-    """
+    """Joins and splits the name; a class for each adapter class, `plain`, inherits from both."""
 
     plain: type[Adapter]
 
@@ -166,10 +156,7 @@ class _Split(Adapter):
         return super().may_land_for(kind, properties)
 
     def __joined(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """Return the properties of a contact with the whole name in place of its halves.
-
-        Raises Rejected if the whole name is given, too.
-        """
+        """Return the properties with the whole name; raises Rejected if it was given, too."""
         if not properties.keys() & {*HALVES}:
             return dict(properties)
         if self.whole_name in properties:
@@ -179,10 +166,7 @@ class _Split(Adapter):
         return {**_without(properties), self.whole_name: join(first, last)}
 
     def __completed(self, contact_id: str, properties: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the properties of an update with both halves of the name, if it has one of them.
-
-        The other one is read from the CRM.
-        """
+        """Return the properties of an update with both halves of a name, one read from the CRM."""
         if not contact_id or len(properties.keys() & {*HALVES}) != 1:
             return properties
         held = self.get_contact(contact_id, HALVES).properties

@@ -7,7 +7,8 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import TypeVar
 
 import sqlalchemy as sa
 
@@ -18,7 +19,6 @@ from crmhub.adapter import (
     Adapter,
     AdapterError,
     BadConfig,
-    Budget,
     Context,
     NothingShared,
     Shared,
@@ -29,9 +29,9 @@ from crmhub.crm.deadlines import is_queued, patience, remaining, within
 from crmhub.crm.definitions import CrmDefinitions
 from crmhub.crm.mapped_adapter import Translated
 from crmhub.crm.own_records import OwnRecords
-from crmhub.crm.stored_connections import open_credentials, seal_credentials
+from crmhub.crm.stored_connections import IS_CONNECTION, open_credentials, seal_credentials
 from crmhub.database import tables
-from crmhub.database.statements import Statement, param, params
+from crmhub.database.statements import Statement, params
 from crmhub.hub import Hub
 from crmhub.secrets import SealBroken
 
@@ -42,13 +42,9 @@ _LATER = 60
 _CHECK_S = 20.0
 _log = logging.getLogger("crmhub.actions")
 
-_connection = tables.connection.c
-_IS_CONNECTION = sa.and_(
-    _connection.account_id == param("account_id"), _connection.id == param("id")
-)
-_CREDENTIALS = Statement(sa.select(_connection.credentials).where(_IS_CONNECTION))
+_CREDENTIALS = Statement(sa.select(tables.connection.c.credentials).where(IS_CONNECTION))
 _SAVE_CREDENTIALS = Statement(
-    sa.update(tables.connection).where(_IS_CONNECTION).values(params("credentials"))
+    sa.update(tables.connection).where(IS_CONNECTION).values(params("credentials"))
 )
 
 AWAY = (
@@ -68,9 +64,9 @@ class Broken(contract.Unavailable):
 def connect(hub: Hub, account: Account, *, anew: bool = False) -> Adapter:
     """Return the account's adapter, which takes and returns the names that bots use for properties.
 
-    Sends no request to the CRM. The adapter and its caches are reused until the account changes;
-    with `anew`, a new adapter is made, which reads all definitions from the CRM again. Raises
-    BadConfig if the adapter is not installed or rejects the stored settings.
+    Sends no request. The adapter and its caches are reused until the account changes; with `anew`,
+    a new one reads all definitions again. Raises BadConfig if the adapter is not installed or
+    rejects the stored settings.
     """
 
     def make() -> Adapter:
@@ -82,40 +78,17 @@ def connect(hub: Hub, account: Account, *, anew: bool = False) -> Adapter:
     return make() if anew else hub.connected.get(account, make)
 
 
-class _Credentials(Protocol):
-    """A place where an adapter's credentials are stored, in the database or in memory."""
-
-    def load(self) -> Mapping[str, str]:
-        """Return the present credentials; raises BadConfig if they cannot be decrypted."""
-
-    def save(self, rotated: Mapping[str, str]) -> None:
-        """Store `rotated`, new credentials that the CRM issued, in place of the present ones."""
-
-
-def _made(hub: Hub, account: Account, kept: _Credentials, shared: Shared | None = None) -> Adapter:
-    """Return a new adapter for the account's connection.
-
-    `kept`: where its credentials are stored. `shared`: the definitions that it shares with other
-    processes; None if it must neither use nor change them.
-    """
+def _made(
+    hub: Hub, account: Account, kept: _Stored | _InMemory, shared: Shared | None = None
+) -> Adapter:
+    """Return a new adapter; without `shared`, it neither uses nor changes shared definitions."""
     connection = account.connection
     adapter = hub.registry.load(connection.adapter)
 
-    def load_credentials() -> dict[str, str]:
-        return configured(adapter, connection.settings, kept.load())[1]
-
     settings, credentials = configured(adapter, connection.settings, kept.load())
-
-    def budget(lane: str, *, calls: int, seconds: float) -> Budget:
-        return hub.budgets.of(
-            account.id,
-            connection.id,
-            lane,
-            calls=calls,
-            seconds=seconds,
-            patience=patience,
-            queued=is_queued,
-        )
+    budgets = partial(
+        hub.budgets.of, account.id, connection.id, patience=patience, queued=is_queued
+    )
 
     def adapter_lease(
         key: str, seconds: float, *, patience: float | None = None
@@ -133,10 +106,10 @@ def _made(hub: Hub, account: Account, kept: _Credentials, shared: Shared | None 
             credentials=credentials,
             store=OwnRecords(hub.records, account),
             session=hub.egress,
-            budget=budget,
+            budget=budgets,
             lease=adapter_lease,
             remaining=remaining,
-            load_credentials=load_credentials,
+            load_credentials=lambda: configured(adapter, connection.settings, kept.load())[1],
             save_credentials=kept.save,
             shared=shared or NothingShared(),
         ),
@@ -146,10 +119,9 @@ def _made(hub: Hub, account: Account, kept: _Credentials, shared: Shared | None 
 def lease(
     hub: Hub, account: Account, key: str, seconds: float, most: float | None = None
 ) -> AbstractContextManager[None]:
-    """Return a context manager that holds the lease `key` of the account's connection.
+    """Hold the lease `key` of the account's connection for `seconds`.
 
-    The lease expires after `seconds`. Entering waits while another call holds the lease; after
-    `most` seconds, and at the latest at the deadline of the current call, it raises NotYet.
+    Raises NotYet if another call holds it for `most` seconds, or until the current call's deadline.
     """
     connection_id = account.connection.id
     wait = remaining() if most is None else min(most, remaining())
@@ -157,8 +129,6 @@ def lease(
 
 
 class _Stored:
-    """The credentials of an account's connection, as the database stores them."""
-
     def __init__(self, hub: Hub, account: Account) -> None:
         self._hub = hub
         self._account = account
@@ -181,7 +151,7 @@ class _Stored:
 
 
 class _InMemory:
-    """The credentials of a connection test, which are not stored in the database."""
+    """The credentials of a connection test, which are not stored."""
 
     def __init__(self, credentials: Mapping[str, str]) -> None:
         self.credentials = credentials
@@ -197,8 +167,8 @@ class _InMemory:
 def as_hub_errors(account: Account) -> Iterator[None]:
     """Convert the adapter's errors that the block raises into errors for the callers of helpers.
 
-    Errors that the caller can fix, about values and ids, keep their meaning. Errors of the
-    connection become a 503; its message says whether the operator must fix something.
+    Errors about values and ids keep their meaning. Errors of the connection become a 503; its
+    message says whether the operator must fix something.
     """
     name = account.connection.adapter
     try:
@@ -246,10 +216,7 @@ def sound() -> Iterator[None]:
 
 
 def noted(exc: Exception) -> str:
-    """Log the place in the code at which an adapter's bug raised `exc`.
-
-    Return the name of the exception's class.
-    """
+    """Log where an adapter's bug raised `exc`; return the name of its class."""
     # Only the place, since the message may contain personal data.
     frame = traceback.extract_tb(exc.__traceback__)[-1]
     word = type(exc).__name__
@@ -258,15 +225,11 @@ def noted(exc: Exception) -> str:
 
 
 def check(hub: Hub, account: Account) -> AdapterError | None:
-    """Test the connection to the account's CRM; return the error, None if it works."""
     return _asked(lambda: connect(hub, account))
 
 
 def ask(hub: Hub, account: Account, question: Callable[[Adapter], T]) -> T:
-    """Call the function `question` with the account's adapter, and return its result.
-
-    The deadline for the calls to the CRM is 20 s. Raises the adapter's errors.
-    """
+    """Return the answer of the account's adapter to a question, within 20 s; raises its errors."""
     with within(_CHECK_S), sound():
         return question(connect(hub, account))
 
@@ -276,10 +239,9 @@ def try_out(
 ) -> tuple[AdapterError | None, Mapping[str, str] | None]:
     """Test the account's connection to its CRM with settings or credentials that are not stored.
 
-    `credentials`: the new credentials; None to use the stored ones. Return (error, credentials).
-    The error is None if the test passed. The returned credentials are those to store: during the
-    test the CRM may have replaced the refresh token, which makes the old token invalid. If
-    `credentials` is None, None is returned in their place, and a new refresh token is stored at
+    `credentials`: the new ones; None for the stored ones. Return the error, or None, and the
+    credentials to store: during the test the CRM may have replaced the refresh token, which makes
+    the old one invalid. Without `credentials`, they are None, and a new refresh token is stored at
     once.
     """
     if credentials is None:
@@ -289,7 +251,6 @@ def try_out(
 
 
 def in_words(wrong: AdapterError | None) -> str:
-    """Return the message of an adapter's error for operators, "" if `wrong` is None."""
     if isinstance(wrong, contract.Unsupported):
         return f"{wrong.message} Its settings are complete."
     return "" if wrong is None else wrong.message

@@ -1,7 +1,4 @@
-"""The deadline of the current call of a helper, and whether a caller waits for its answer.
-
-Context variables store both, so that adapters need no arguments for them.
-"""
+"""The deadline of the current call of a helper, and whether a caller waits for its answer."""
 
 from __future__ import annotations
 
@@ -30,10 +27,9 @@ _deferred: ContextVar[bool] = ContextVar("deferred", default=False)
 
 @contextmanager
 def since(moment: float, *, deferred: bool = False) -> Iterator[None]:
-    """Set the time at which the current call arrived, for the block; deadlines count from it.
+    """Set when the current call arrived (monotonic), for the block; deadlines count from it.
 
-    `moment`: this time by `time.monotonic`. `deferred`: the call must be queued without an attempt,
-    since its account uses all of its threads already.
+    `deferred`: queue the call without an attempt, since its account uses all of its threads.
     """
     before, was_deferred = _arrived.set(moment), _deferred.set(deferred)
     try:
@@ -44,19 +40,12 @@ def since(moment: float, *, deferred: bool = False) -> Iterator[None]:
 
 
 def is_deferred() -> bool:
-    """Return whether the current call must not wait for the CRM.
-
-    The result is True if the account uses all of its threads already, so a write must be queued
-    without an attempt.
-    """
+    """Return whether the current call must not wait for the CRM."""
     return _deferred.get()
 
 
 def arrived() -> float:
-    """Return the time at which the current call arrived, by `time.monotonic`.
-
-    Outside of a block of `since`, return the present.
-    """
+    """Return when the current call arrived (monotonic), or the present outside of `since`."""
     moment = _arrived.get()
     return time.monotonic() if moment is None else moment
 
@@ -65,8 +54,8 @@ def arrived() -> float:
 def within(seconds: float, *, queued: bool = False) -> Iterator[None]:
     """Set a deadline for the block: `seconds` after the current call arrived.
 
-    In nested blocks, the earliest deadline applies. `queued`: whether the action comes from the
-    queue, so that no caller waits. Calls with a waiting caller then have priority.
+    In nested blocks, the earliest deadline applies. `queued`: no caller waits; calls with a waiting
+    caller have priority.
     """
     outer = _call.get()
     until = arrived() + seconds
@@ -79,19 +68,16 @@ def within(seconds: float, *, queued: bool = False) -> Iterator[None]:
 
 
 def remaining() -> float:
-    """Return the seconds until the deadline of the current call, at least 0.
-
-    Without a deadline, return 30.
-    """
+    """Return the seconds until the deadline of the current call, 30 without one."""
     call = _call.get()
     return _UNHURRIED_S if call is None else max(0.0, call.until - time.monotonic())
 
 
 def patience() -> float:
-    """Return how many seconds the current call may wait until the CRM's rate limit allows a call.
+    """Return how many seconds the current call may wait for the CRM's rate limit.
 
-    If a caller waits, the first wait may take a quarter of the time until the deadline, since an
-    attempt that begins too late cannot end in time. Otherwise a wait may take all of this time.
+    If a caller waits, a wait may take a quarter of the time left, since an attempt that begins too
+    late cannot end in time.
     """
     call = _call.get()
     if call is None or call.queued or call.under_way:
@@ -101,6 +87,5 @@ def patience() -> float:
 
 
 def is_queued() -> bool:
-    """Return whether the current action comes from the queue, so that no caller waits."""
     call = _call.get()
     return call is not None and call.queued

@@ -48,11 +48,10 @@ _SAVE = Statement(_build_save)
 
 
 class CrmDefinitions:
-    """The shared definitions of one connection, as `adapter.context.Shared` describes it.
+    """The shared definitions of one connection, see `adapter.context.Shared`.
 
-    With `anew`, `load` finds nothing, so that every definition is read from the CRM again. Sharing
-    only saves calls to the CRM: while the hub's database is unavailable, nothing is shared, and the
-    log says so.
+    With `anew`, `load` finds nothing, so that every definition is read again. While the hub's
+    database is unavailable, nothing is shared.
     """
 
     def __init__(
@@ -88,7 +87,6 @@ class CrmDefinitions:
 
 
 def forget(tx: Connection, account_id: int, connection_id: int) -> None:
-    """Delete the shared definitions of a connection, since it may lead to another CRM account."""
     tx.run(_FORGET, {"account_id": account_id, "connection_id": connection_id})
 
 

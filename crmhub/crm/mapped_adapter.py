@@ -1,9 +1,8 @@
 """An adapter that applies the account's field map: its callers use the bots' names and values.
 
 Only this module applies field maps. The journal, the refused properties and the stored values use
-the names that bots use, so a retried action is mapped again by the present field map. An operator's
-correction of the field map thus applies to waiting actions, and an action that is moved to another
-CRM gets that CRM's field map. Only the constants of the field map are added earlier
+the names that bots use, so a retried action is mapped by the present field map, also after a
+correction or a change of the CRM. Only the constants of the field map are added earlier
 (`FieldMap.completed`), so that a refused constant is left out like any property.
 """
 
@@ -32,34 +31,22 @@ from crmhub.adapter import (
     Written,
 )
 
+# The class attributes that the wrapped adapter may have of its own.
+_ATTRIBUTES = (
+    *("title", "own_titles", "settings", "record_pages", "remote", "batch_size", "email_names"),
+    *("unique_emails", "phone_names", "remembered_first", "may_be_id", "under_way_s"),
+)
+
 
 class Translated(Adapter):
-    """An adapter around another adapter, which applies a field map.
-
-    In calls, names and values of bots are converted to those of the CRM; in answers, those of the
-    CRM are converted to those of bots.
-    """
+    """An adapter around another one: it takes and returns the names and values of bots."""
 
     def __init__(self, inner: Adapter, field_map: FieldMap) -> None:
         super().__init__(inner.context)
         self._inner = inner
         self._map = field_map
         self._contacts = field_map.of("contacts")
-        # Class attributes of the wrapped adapter.
-        vars(self).update(
-            title=inner.title,
-            own_titles=inner.own_titles,
-            settings=inner.settings,
-            record_pages=inner.record_pages,
-            remote=inner.remote,
-            batch_size=inner.batch_size,
-            email_names=inner.email_names,
-            unique_emails=inner.unique_emails,
-            phone_names=inner.phone_names,
-            remembered_first=inner.remembered_first,
-            may_be_id=inner.may_be_id,
-            under_way_s=inner.under_way_s,
-        )
+        vars(self).update({name: getattr(inner, name) for name in _ATTRIBUTES})
 
     def can(self, feature: str) -> bool:
         return self._inner.can(feature)
@@ -77,12 +64,12 @@ class Translated(Adapter):
 
     def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
         sent = _sent(self._contacts, properties)
-        with _told(self._contacts):
+        with _in_bot_names(self._contacts):
             return _saved(self._contacts, self._inner.create_contact(sent, mark=mark))
 
     def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
         sent = _sent(self._contacts, properties)
-        with _told(self._contacts):
+        with _in_bot_names(self._contacts):
             return _saved(self._contacts, self._inner.update_contact(contact_id, sent))
 
     def find_contacts(
@@ -119,7 +106,7 @@ class Translated(Adapter):
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
         rules = self._contacts
         held = replace(contact, properties=rules.sent(contact.properties))
-        with _told(rules):
+        with _in_bot_names(rules):
             found = self._inner.changes(held, _sent(rules, properties))
         changed = {n: v for n, v in properties.items() if rules.crm_name(n) in found.properties}
         for name in changed:
@@ -141,7 +128,7 @@ class Translated(Adapter):
     ) -> Saved:
         rules = self._map.of(kind)
         sent = _sent(rules, properties)
-        with _told(rules):
+        with _in_bot_names(rules):
             return _saved(rules, self._inner.create_for_contact(kind, contact_id, sent, mark=mark))
 
     def find_marked(
@@ -180,7 +167,7 @@ class Translated(Adapter):
 
     def check_place(self, kind: Linked, properties: Mapping[str, str]) -> None:
         rules = self._map.of(kind)
-        with _told(rules):
+        with _in_bot_names(rules):
             self._inner.check_place(kind, rules.sent(properties))
 
     # Methods that need no translation.
@@ -216,10 +203,7 @@ class Translated(Adapter):
 
 
 def _sent(rules: KindMap, properties: Mapping[str, str]) -> dict[str, str]:
-    """Convert properties from the bots' names and values to the CRM's, by the field map's `rules`.
-
-    Raises Rejected for properties that have no name in the CRM.
-    """
+    """Convert properties to the CRM's names and values; Rejected for those without a name."""
     if nameless := rules.nameless(properties):
         raise Rejected([Problem(name, reason) for name, reason in nameless])
     return rules.sent(properties)
@@ -232,32 +216,29 @@ def _saved(rules: KindMap, saved: Saved) -> Saved:
 
 
 @contextmanager
-def _told(rules: KindMap) -> Iterator[None]:
-    """Convert property names in errors that the block raises from the CRM's names to the bots'.
-
-    `rules`: the rules of the field map for the kind of record.
-    """
+def _in_bot_names(rules: KindMap) -> Iterator[None]:
+    """Convert property names in errors that the block raises from the CRM's names to the bots'."""
     try:
         yield
     except (Rejected, Conflict) as exc:
-        told = _error(rules, exc)
-        if told is exc:
+        translated = _error(rules, exc)
+        if translated is exc:
             raise
-        raise told from exc
+        raise translated from exc
 
 
 def _error(rules: KindMap, exc: AdapterError) -> AdapterError:
-    told: AdapterError
+    translated: AdapterError
     match exc:
         case Rejected() if exc.problems:
-            told = Rejected([_problem(rules, one) for one in exc.problems])
+            translated = Rejected([_problem(rules, one) for one in exc.problems])
         case Conflict() if exc.name:
             name = rules.hub_name(exc.name)
-            told = Conflict(exc.message, existing_id=exc.existing_id, name=name)
+            translated = Conflict(exc.message, existing_id=exc.existing_id, name=name)
         case _:
             return exc
-    told.correlation_id = exc.correlation_id
-    return told
+    translated.correlation_id = exc.correlation_id
+    return translated
 
 
 def _problem(rules: KindMap, one: Problem) -> Problem:

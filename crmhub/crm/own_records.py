@@ -78,8 +78,8 @@ _OLDEST_WITH_VALUE = Statement(
 def _some_with_values(count: int) -> Statement:
     """Return the statement that finds up to two records with one of `count` values.
 
-    Each value is compared on its own: until PostgreSQL has statistics of a table, it would read
-    all values of the property to compare them with a list.
+    Each value is compared on its own: until PostgreSQL has statistics of a table, it would read all
+    values of the property to compare them with a list.
     """
     parts = [
         sa.select(ix_text.c.record_id).where(
@@ -94,10 +94,7 @@ def _some_with_values(count: int) -> Statement:
 
 
 class OwnRecords:
-    """Implements `adapter.Store` with the account's records that the hub itself stores.
-
-    The public API reads and writes the same records.
-    """
+    """Implements `adapter.Store` with the records that the public API reads and writes, too."""
 
     def __init__(self, records: RecordStore, account: Account) -> None:
         self._records = records
@@ -106,11 +103,7 @@ class OwnRecords:
     def find(
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
     ) -> Contact | None:
-        """Return the oldest contact with this email or this phone; None if there is none.
-
-        `names`: the properties to return. The email of a merged contact finds the contact into
-        which it was merged.
-        """
+        """Find the contact; a merged contact's email finds the one into which it was merged."""
         found = self._holder(email=email, phone=phone)
         if found is None:
             return None
@@ -121,7 +114,6 @@ class OwnRecords:
             return None
 
     def get(self, contact_id: str, names: Sequence[str]) -> Contact:
-        """Return a contact with the properties `names`; raises NotFound if it does not exist."""
         record = self._record(contact_id)
         catalogue = self._records.catalogue(self._account, CONTACTS)
         fields = {
@@ -145,11 +137,6 @@ class OwnRecords:
         contact_id: str | None = None,
         mark: str = "",
     ) -> Saved:
-        """Create a record of a kind; link it to the contact `contact_id`, if given.
-
-        `mark`: the id of the action, stored with the record. A second call with the same mark
-        creates no second record. See `adapter.Store.create`.
-        """
         properties = self._with_place_ids(kind, properties)
         if contact_id is None:
             return self._create(kind, properties, None, mark)
@@ -165,11 +152,7 @@ class OwnRecords:
     def _create(
         self, kind: Kind, properties: Mapping[str, str], contact: Record | None, mark: str
     ) -> Saved:
-        """Create a record of a kind; link it to the contact `contact`, if given.
-
-        `mark`: the id of the action, stored with the record, so that the action creates no second
-        one. If the record's pipeline or stage does not exist, it is created first.
-        """
+        """Create a record once for a `mark`; create its pipeline or stage first, if necessary."""
         new = NewRecord(properties, {} if contact is None else {"contacts": [contact.id]})
         made: frozenset[str] = frozenset()
         while True:
@@ -198,11 +181,6 @@ class OwnRecords:
                     raise Rejected(others) from exc
 
     def update(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
-        """Change properties of a contact.
-
-        Raises NotFound for an unknown contact, Rejected for invalid values, and Conflict if another
-        contact has a value that must be unique.
-        """
         contact = self._record(contact_id)
         try:
             return self._update(contact, properties)
@@ -225,7 +203,6 @@ class OwnRecords:
         return Saved(str(after.id), "unchanged" if same else "updated")
 
     def describe(self, kind: Kind) -> list[Described]:
-        """Return the definitions of all properties of a kind of record, also of read-only ones."""
         known = self._records.catalogue(self._account, KINDS[kind])
         fields = [Described(name, name, type, read_only=True) for name, type in _FIELDS.items()]
         return [_described(one) for one in known] + [
@@ -233,17 +210,13 @@ class OwnRecords:
         ]
 
     def pipelines(self, kind: Linked) -> list[Pipeline]:
-        """Return the pipelines of a kind of record, with their stages."""
         return [
             Pipeline(one.id, one.label, tuple(Choice(each.id, each.label) for each in one.stages))
             for one in self._records.catalogue(self._account, KINDS[kind]).pipelines
         ]
 
     def _with_place_ids(self, kind: Kind, properties: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the properties with the ids of the pipeline and the stage that they name.
-
-        An unknown pipeline or stage is left unchanged.
-        """
+        """Return the properties with the ids of the pipeline and the stage, if these exist."""
         if kind != "deals" and kind != "tickets":
             return properties
         names = pipeline_name, stage_name = PLACES[kind]
@@ -261,10 +234,7 @@ class OwnRecords:
         return found
 
     def _record(self, contact_id: str) -> Record:
-        """Return the contact with this id, or the contact into which it was merged.
-
-        Raises NotFound if there is none.
-        """
+        """Return the contact with this id, or the one into which it was merged; raises NotFound."""
         if not is_record_id(contact_id):
             raise _no_contact(contact_id)
         try:
@@ -278,10 +248,7 @@ class OwnRecords:
 
     @contextmanager
     def _contract_errors(self, kind: Kind, properties: Mapping[str, str]) -> Iterator[None]:
-        """Convert the record store's errors in the block into errors of the adapter contract.
-
-        `kind` and `properties`: the kind of record that the block writes, and its properties.
-        """
+        """Convert the record store's errors in the block into errors of the adapter contract."""
         try:
             yield
         except Closed as exc:
@@ -303,10 +270,9 @@ class OwnRecords:
             raise Rejected([Problem(name, exc.message) for name in new], exc.message) from exc
 
     def _holder(self, *, email: str, phone: str) -> int | None:
-        """Return the id of the oldest contact with this email or phone; None if there is none.
+        """Return the id of the oldest contact with this email, or else with this phone, or None.
 
-        Only the email or only the phone is given; the other is "". The email of a merged contact
-        finds the contact into which it was merged.
+        The email of a merged contact finds the contact into which it was merged.
         """
         catalogue = self._records.catalogue(self._account, CONTACTS)
         emails = [values.for_search("email", email)] if email else []
@@ -327,10 +293,9 @@ class OwnRecords:
     def _oldest(
         self, connection: Connection, wanted: Sequence[tuple[int, Sequence[str]]]
     ) -> int | None:
-        """Return the id of the oldest contact that has one of these values; None without one.
+        """Return the oldest contact that has one of these values, by property id.
 
-        `wanted`: ids of properties, each with its values. A contact that has a value in an earlier
-        property comes before all others.
+        A contact that has a value in an earlier property comes before all others.
         """
         pairs = [(prop_id, text) for prop_id, texts in wanted for text in texts]
         here: dict[str, Any] = {"account_id": self._account.id}

@@ -61,10 +61,7 @@ _HAS_UNFINISHED = (
 
 @dataclass(frozen=True, slots=True)
 class PastConnection:
-    """A connection that an account has left at `left_at` (ms since 1970), for another CRM.
-
-    `adapter` is the name of its adapter. Its settings, credentials and field map are still stored.
-    """
+    """A connection that an account has left at `left_at` (ms since 1970), for another CRM."""
 
     id: int
     adapter: str
@@ -72,10 +69,7 @@ class PastConnection:
 
 
 def remember(tx: Connection, account: Account) -> None:
-    """Note that the account leaves its present connection now.
-
-    A connection without settings, credentials and field map is not noted.
-    """
+    """Note that the account leaves its present connection now, if anything was configured."""
     left = account.connection
     if left.settings or left.credentials or left.field_map:
         key = {"account_id": account.id, "id": left.id}
@@ -89,21 +83,16 @@ def kept(db: Connection, account_id: int) -> list[PastConnection]:
 
 
 def load_kept(db: Connection, account_id: int, connection_id: int) -> ConnectionInfo:
-    """Return a past connection of the account with its settings, credentials and field map.
-
-    Raises NotFound if the account has no such past connection, or its settings are not kept any
-    more.
-    """
+    """Return a past connection of the account; raises NotFound if it is not kept any more."""
     if connection_id not in [past.id for past in kept(db, account_id)]:
         raise NotFound("These settings of a former CRM are not kept any more.")
     return load_connection(db, account_id, connection_id)
 
 
 def delete_expired(database: Database, *, most: int = 1000) -> int:
-    """Delete settings, credentials and field maps of connections left more than 30 days ago.
+    """Delete what is kept of up to `most` connections left 30 days ago; return their number.
 
-    At most `most` connections are handled. A connection with unfinished actions keeps them. Return
-    the number of connections.
+    A connection with unfinished actions keeps it.
     """
     before = now_ms() - KEPT_MS
     old = find_expired(database, _past.left_at, before=before, most=most, where=~_HAS_UNFINISHED)

@@ -1,8 +1,7 @@
 """Create the pipelines and stages that a bot names before an operator has created them.
 
-An account starts with HubSpot's default pipelines. A bot that was built for other pipelines works
-at once, since the hub creates the pipelines and stages that helpers name. The hub stops doing so
-when somebody edits the account's pipelines.
+An account starts with HubSpot's default pipelines. The hub creates others that helpers name, until
+somebody edits the account's pipelines.
 """
 
 from __future__ import annotations
@@ -41,11 +40,9 @@ _SET_STAGES = Statement(
 def make(
     records: RecordStore, account: Account, kind: Kind, properties: Mapping[str, str]
 ) -> frozenset[str]:
-    """Create the pipeline and the stage that the properties of a record name, if they do not exist.
+    """Create the pipeline and the stage that the properties of a record name, if necessary.
 
-    `kind`: the kind of record. If both exist afterwards, return the names of the kind's two
-    properties that hold the pipeline and the stage. Otherwise, since the hub may not create them,
-    return an empty set.
+    If both exist afterwards, return the names of their properties, otherwise an empty set.
     """
     named = _Named(
         properties.get(kind.pipeline, "").strip(), properties.get(kind.stage, "").strip()
@@ -56,7 +53,7 @@ def make(
     if named.new_in(known) is None:
         return frozenset({kind.pipeline, kind.stage} if named.is_in(known) else ())
 
-    def work(tx: Connection, known: Catalogue) -> frozenset[str]:
+    def add(tx: Connection, known: Catalogue) -> frozenset[str]:
         if tx.scalar(_ARE_EDITED, {"id": account.id}):
             return frozenset()
         changed = named.new_in(known)
@@ -66,7 +63,7 @@ def make(
         # Another call may have added it meanwhile; the result is the same.
         return frozenset({kind.pipeline, kind.stage})
 
-    return records.catalogues.edit(account.id, kind, work)
+    return records.catalogues.edit(account.id, kind, add)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +74,7 @@ class _Named:
     stage: str
 
     def new_in(self, known: Catalogue) -> Pipeline | None:
-        """Return the pipeline to store so that the named pipeline and stage exist.
-
-        The result is a new pipeline, or a copy of a stored pipeline with the new stage. `known`:
-        the stored pipelines. Return None if both exist already, or if they must not be created.
-        """
+        """Return the new or extended pipeline to store; None if it exists or must not be made."""
         if not (_can_be(self.pipeline) and _can_be(self.stage)) or self._meant(known):
             return None
         stages = (Stage(self.stage, self.stage),) if self.stage else ()
@@ -97,15 +90,14 @@ class _Named:
         return None if full else replace(pipeline, stages=pipeline.stages + stages)
 
     def is_in(self, known: Catalogue) -> bool:
-        """Return whether the catalogue `known` of pipelines has the named pipeline and stage."""
         pipelines = [one for one in known.pipelines if self.pipeline in ("", one.id)]
         return any(not self.stage or one.has(self.stage) for one in pipelines)
 
     def _meant(self, known: Catalogue) -> bool:
         """Return whether the bot seems to mean an existing pipeline or stage, but sent a wrong id.
 
-        A wrong id is the label of the pipeline or stage, or its id in another case. The hub then
-        creates nothing; the error names the right id. `known`: the stored pipelines.
+        That is its label, or its id in another case. The hub then creates nothing; the error names
+        the right id.
         """
         pipelines = {each.id: each.label for each in known.pipelines}
         stages = {each.id: each.label for one in known.pipelines for each in one.stages}

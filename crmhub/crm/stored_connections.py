@@ -16,27 +16,22 @@ from crmhub.adapter import Adapter, BadConfig, configured
 from crmhub.crm import definitions as crm_definitions
 from crmhub.crm import past_connections
 from crmhub.database import tables
-from crmhub.database.connection import Connection
+from crmhub.database.connection import Connection, now_ms
 from crmhub.database.statements import Statement, param, params
-from crmhub.database.tables import outage
 from crmhub.errors import Semantic
+from crmhub.queue.outages import Outage
 from crmhub.secrets import SealBroken, Vault
 
 _COLUMN = "credentials"
-_END_OUTAGE = Statement(
-    sa.delete(outage).where(
-        outage.c.account_id == param("account_id"),
-        outage.c.connection_id == param("connection_id"),
-    )
-)
+LONGEST_ERROR = 500
 _account = tables.account.c
 _connection = tables.connection.c
-_IS_CONNECTION = sa.and_(
+IS_CONNECTION = sa.and_(
     _connection.account_id == param("account_id"), _connection.id == param("id")
 )
 _CONFIGURE = Statement(
     sa.update(tables.connection)
-    .where(_IS_CONNECTION)
+    .where(IS_CONNECTION)
     .values(params("settings", "credentials", "crm_account"))
 )
 _NEWEST_CONNECTION = Statement(
@@ -48,15 +43,20 @@ _SET_CONNECTION = Statement(
     .values(params("connection_id"))
 )
 _SET_FIELD_MAP = Statement(
-    sa.update(tables.connection).where(_IS_CONNECTION).values(params("field_map"))
+    sa.update(tables.connection).where(IS_CONNECTION).values(params("field_map"))
+)
+_NOTE_TEST = Statement(
+    sa.update(tables.connection).where(IS_CONNECTION).values(params("tested_at", "test_error"))
+)
+_NOTE_SETTINGS = Statement(
+    sa.update(tables.connection)
+    .where(IS_CONNECTION)
+    .values(params("settings_at", "tested_at", "test_error"))
 )
 
 
 def seal_credentials(vault: Vault, account_id: int, credentials: Mapping[str, str]) -> str:
-    """Encrypt credentials, given by name, into the text that the database stores.
-
-    Empty credentials are left out. Without any credential the result is "".
-    """
+    """Encrypt credentials into the text that is stored, without empty ones; "" for none at all."""
     given = {name: value for name, value in credentials.items() if value}
     if not given:
         return ""
@@ -64,10 +64,7 @@ def seal_credentials(vault: Vault, account_id: int, credentials: Mapping[str, st
 
 
 def open_credentials(vault: Vault, account: Account) -> dict[str, str]:
-    """Return the credentials, by name, of the account's connection to its CRM.
-
-    Raises SealBroken if the stored credentials cannot be decrypted.
-    """
+    """Return the stored credentials by name; raises SealBroken if they cannot be decrypted."""
     if not account.connection.credentials:
         return {}
     sealed = account.connection.credentials
@@ -86,12 +83,10 @@ def proposed(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the (settings, credentials) that `configure` would store for these arguments.
 
-    `name` is the name of the adapter whose class is `adapter`. If the account has this adapter
-    already, its stored settings and credentials are included: given values replace them, and an
-    empty value removes the stored value. If any credential is given, the credentials that the
-    adapter has stored itself are removed. Raises Semantic if the adapter refuses the values, if a
-    credential is given that only the adapter may store, or if stored credentials are needed but
-    cannot be decrypted.
+    If the account has this adapter already, given values replace the stored ones, and an empty
+    value removes one. If any credential is given, those that the adapter has stored itself are
+    removed. Raises Semantic if the adapter refuses the values, if a credential is given that only
+    the adapter may store, or if stored credentials are needed but cannot be decrypted.
     """
     kept = {one.name for one in adapter.settings if one.kept}
     if given := sorted(kept & credentials.keys()):
@@ -128,12 +123,10 @@ def configure(
 ) -> Account:
     """Store the settings and credentials that `proposed` returns; return the account.
 
-    `past` is a former connection of the account: if given, its stored values count as the account's
-    own, and its field map is stored, too. `grown` holds the credentials after the connection test,
-    in which the adapter may have added some; they are stored in place of the given credentials.
-    `crm_account` is the account in the CRM to which given credentials belong, "" if not known. The
-    outage of the connection ends, so that the next call tries the CRM. Raises Semantic as
-    `proposed` does; then nothing is stored.
+    `past`: a former connection whose stored values count as the account's own, with its field map.
+    `grown`: the credentials after the connection test, in which the adapter may have added some.
+    `crm_account`: the account in the CRM to which given credentials belong, or "". The outage of
+    the connection ends. Raises Semantic as `proposed` does; then nothing is stored.
     """
     account = locked(tx, account_id, plans)
     base = account if past is None else replace(account, connection=past)
@@ -161,17 +154,17 @@ def configure(
     if past is not None:
         account = set_field_map(tx, account_id, past.field_map, plans)
     # The change may have fixed the CRM's outage: let the next call find out.
-    tx.run(_END_OUTAGE, {"account_id": account_id, "connection_id": account.connection.id})
+    Outage(tx, account_id, account.connection.id).end()
     return account
 
 
 def _stored(
     vault: Vault, account: Account, adapter: type[Adapter], given: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the credentials that are stored for an account, by name.
+    """Return the account's stored credentials.
 
-    `given`: the new credentials, by name. If the stored ones cannot be decrypted, return no
-    credentials if `given` has every secret of the adapter; otherwise raise Semantic.
+    If they cannot be decrypted, return none if `given` has every secret of the adapter; otherwise
+    raise Semantic.
     """
     try:
         return open_credentials(vault, account)
@@ -191,13 +184,10 @@ def set_adapter(
     crm_account: str,
     plans: Mapping[str, Plan],
 ) -> Account:
-    """Store the adapter of an account, with its settings and encrypted credentials.
-
-    `crm_account` is the account in the CRM to which the credentials belong, "" if not known.
+    """Store the adapter of an account, with its settings and encrypted credentials, unchecked.
 
     If `adapter` differs from the present adapter, a new connection is created, so that no id of the
-    former CRM is used again. The values are not checked here: `configure` checks them. Return the
-    changed account.
+    former CRM is used again.
     """
     account = locked(tx, account_id, plans)
     if adapter == account.connection.adapter:
@@ -224,8 +214,33 @@ def set_adapter(
 def set_field_map(
     tx: Connection, account_id: int, field_map: FieldMap, plans: Mapping[str, Plan]
 ) -> Account:
-    """Store the field map of the account's present connection; return the account."""
     account = locked(tx, account_id, plans)
     connection = {"account_id": account_id, "id": account.connection.id}
     tx.run(_SET_FIELD_MAP, connection | {"field_map": field_map.to_json()})
     return load_by_id(tx, account_id, plans)
+
+
+def note_test(tx: Connection, account_id: int, connection_id: int, error: str) -> None:
+    tx.run(
+        _NOTE_TEST,
+        {
+            "account_id": account_id,
+            "id": connection_id,
+            "tested_at": now_ms(),
+            "test_error": error[:LONGEST_ERROR],
+        },
+    )
+
+
+def note_settings(tx: Connection, account_id: int, connection_id: int, *, tested: bool) -> None:
+    now = now_ms()
+    tx.run(
+        _NOTE_SETTINGS,
+        {
+            "account_id": account_id,
+            "id": connection_id,
+            "settings_at": now,
+            "tested_at": now if tested else None,
+            "test_error": "" if tested else None,
+        },
+    )

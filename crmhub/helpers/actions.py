@@ -16,9 +16,5 @@ HELPERS: dict[str, type[Action]] = {
 
 
 def action_of(helper: str, request: Mapping[str, Any]) -> Action:
-    """Return the action for a stored call of a helper.
-
-    `helper`: the helper's name, such as `createLead`. `request`: the call's parameters, as the
-    journal stores them.
-    """
+    """Return the action for a helper's stored call."""
     return HELPERS[helper](**request)

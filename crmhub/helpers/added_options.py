@@ -9,12 +9,10 @@ from crmhub.adapter import Adapter, Unsupported
 
 
 def adds_options(value: str) -> bool:
-    """Return whether a value begins with ";"."""
     return value.lstrip().startswith(";")
 
 
 def without_added(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties without options to add, which are no complete values."""
     return {name: value for name, value in properties.items() if not adds_options(value)}
 
 

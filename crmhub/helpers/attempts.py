@@ -34,6 +34,8 @@ _QUOTA_WAIT_S = 600.0
 _RIGHT_WAIT_S = 600.0
 # Seconds until the next look at a lead that is in progress.
 _SOON_S = 5.0
+# The fields of `Done` that the journal stores.
+_STORED = ("status", "contact_id", "record_id", "url", "refused", "message")
 QUEUED = "The CRM could not take this yet; it will be tried again until it does."
 _FULL = "The account's plan is full; this will be tried again until there is room."
 
@@ -42,10 +44,8 @@ _FULL = "The account's plan is full; this will be tried again until there is roo
 class Done:
     """The result of an action; fields that do not apply are empty.
 
-    `contact_id`: the contact's id in the CRM; for a queued action, the hub's own id of the contact.
-    `record_id` and `url`: the id and the page of the created record. `refused`: the properties that
-    were not stored, with the reasons. `values`: the contact's values that the CRM stored.
-    `duplicate`: another contact that may be the same human being.
+    `contact_id`: for a queued action, the hub's own id of the contact. `refused`: the properties
+    that were not stored. `duplicate`: another contact that may be the same human being.
     """
 
     status: Status
@@ -63,10 +63,9 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """The properties of a call, in the form in which the adapter gets them.
+    """The properties of a call for the adapter, by the names that bots use.
 
-    `properties`: the values by the names that bots use. `refused`: the properties that are not
-    sent, with the reasons. `initial`: the names of properties to write only if the contact has no
+    `refused`: the properties that are not sent. `initial`: names written only if the contact has no
     value yet.
     """
 
@@ -81,32 +80,23 @@ def completed(
     properties: Mapping[str, str],
     refused: Sequence[Problem] = (),
 ) -> Mapped:
-    """Return the properties for the adapter, including the constants of the account's field map.
+    """Return the properties with the constants of the account's field map.
 
-    `record`: the kind of record. `refused`: the properties that are not sent, with the reasons. If
-    the field map has a constant for such a property, the constant is sent, and the property is not
-    returned as refused.
+    A constant for a refused property is sent, and the property does not count as refused.
     """
     complete, initial = account.connection.field_map.of(record).completed(properties)
     return Mapped(complete, tuple(one for one in refused if one.name not in complete), initial)
 
 
 def named_for(account: Account, name: str) -> dict[str, str]:
-    """Return the name of a human being as properties for the account's CRM.
-
-    The property is `name` if the CRM stores names as a whole. Otherwise there are two properties,
-    `firstname` and `lastname`.
-    """
+    """Return a name as the property `name`, or as first and last name where the CRM has these."""
     if account.connection.field_map.whole_name:
         return {WHOLE_NAME: join_name(name)}
     return split_name(name)
 
 
 class Behind(Exception):
-    """Error: an action is blocked, because the lead that would create its contact has failed.
-
-    `lead_id`: the id of this lead's action.
-    """
+    """The lead that would create the action's contact has failed; `lead_id` is its action."""
 
     def __init__(self, lead_id: str) -> None:
         super().__init__(lead_id)
@@ -128,34 +118,24 @@ class Action(Protocol):
         """
 
     def mapped(self, account: Account) -> Mapped:
-        """Return the properties in the form in which the adapter gets them.
-
-        This needs neither the database nor the CRM.
-        """
+        """Return the properties for the adapter; needs neither the database nor the CRM."""
 
     def check(self, account: Account, adapter: Adapter | None, mapped: Mapped) -> None:
-        """Raise Rejected if every CRM would refuse the action, available or not.
-
-        `adapter`: None while it cannot be connected.
-        """
+        """Raise Rejected if every CRM would refuse the action; no `adapter` if it is unusable."""
         if (account.switches.strict and mapped.refused) or not mapped.properties:
             raise refusal(mapped.refused, "" if mapped.refused else "There is nothing to write.")
 
     def exclusive(self, hub: Hub, account: Account, mapped: Mapped) -> AbstractContextManager[None]:
-        """Return a context manager for the attempt, which holds a lease where one is necessary.
-
-        The lease keeps parallel attempts from creating the same contact twice.
-        """
+        """Hold a lease where parallel attempts could create the same contact twice."""
         return nullcontext()
 
     def perform(
         self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
     ) -> Done:
-        """Send the properties `mapped` to the CRM, as the action requires; return the result.
+        """Send the properties to the CRM, as the action requires; return the result.
 
-        `entry`: the journal's action, on which this process holds a lease. Raises AdapterError for
-        an error of the CRM, HubError for one of the hub, and Behind if a failed lead blocks the
-        action.
+        Raises AdapterError for an error of the CRM, HubError for one of the hub, and Behind if a
+        failed lead blocks the action.
         """
 
 
@@ -164,10 +144,9 @@ def attempt(
 ) -> Done | None:
     """Make one attempt of an action and record its outcome in the journal; return the result.
 
-    `entry`: the journal's action, on which this process holds a lease. `mapped`: its properties for
-    the adapter. `waits`: whether a caller waits for the result. If the CRM refuses the action, the
-    error is raised for a waiting caller. Without one, the action then has the state `dead`, and an
-    operator must decide on it. Return None if the action is queued or blocked.
+    `waits`: whether a caller waits for the result: then an error of the CRM's refusal is raised.
+    Without one, the action has the state `dead`, and an operator must decide on it. Return None if
+    the action is queued or blocked.
     """
     began = time.monotonic()
     with recording() as recorded, ExitStack() as leases:
@@ -202,13 +181,11 @@ def outcome_of(
     *,
     waits: bool = False,
 ) -> Outcome:
-    """Return the outcome of an attempt with this result, an error or what was written.
-
-    `began`: the start of the attempt by `time.monotonic`. `recorded`: its HTTP calls. `waits`:
-    whether a caller waits for the result.
-    """
+    """Return the outcome of an attempt that began at `began` (monotonic) and had this result."""
     if isinstance(result, Done):
-        outcome = Outcome("done", result.status, result=stored_result(result))
+        answer = {name: getattr(result, name) for name in _STORED}
+        answer["refused"] = [asdict(problem) for problem in result.refused]
+        outcome = Outcome("done", result.status, result=answer)
     else:
         outcome = classify_error(result, waits=waits, record=action.record)
     ended = time.monotonic()
@@ -227,7 +204,7 @@ def finish(
     attempts: Sequence[tuple[Entry, Outcome, Done | Exception]],
     leases: ExitStack | None = None,
 ) -> bool:
-    """Record the outcomes of attempts and store the data of their contacts, in one transaction.
+    """Record the outcomes of attempts and the data of their contacts, in one transaction.
 
     While the database is unavailable, this is repeated in the background, and the `leases` are held
     until then. Return whether all outcomes were recorded now.
@@ -251,10 +228,7 @@ def finish(
 def store_contact(
     tx: Connection, *, account: Account, entry: Entry, result: Done | Exception
 ) -> None:
-    """Store the data of a contact that an attempt returned: CRM id, values, possible duplicate.
-
-    Runs in the transaction that records the outcome. Does nothing for a failed attempt.
-    """
+    """Store the CRM id, values and possible duplicate that an attempt returned for a contact."""
     if not isinstance(result, Done):
         return
     done = result
@@ -279,23 +253,14 @@ def store_contact(
         chats.note_chat(tx, account, binding)
     duplicate = done.duplicate
     if duplicate is None and phone and done.status != "unchanged":
-        duplicate = _find_sharing(tx, account, done, phone)
+        # By the hub's bindings, since the CRM's search may lag.
+        other = bindings.with_phone(tx, account, phone, besides=done.contact_id)
+        if other is not None:
+            duplicate = Duplicate(other.crm_id, shared(done.values, other.last_values))
     if duplicate is not None:
         possible_duplicates.note(
             tx, account, done.contact_id, duplicate.contact_id, shares=duplicate.shares
         )
-
-
-def _find_sharing(tx: Connection, account: Account, done: Done, phone: str) -> Duplicate | None:
-    """Return another contact with the same phone as the contact of `done`, None without one.
-
-    The contact is found by the hub's bindings. The CRM's own search may not find a contact that was
-    written a moment ago.
-    """
-    other = bindings.with_phone(tx, account, phone, besides=done.contact_id)
-    if other is None:
-        return None
-    return Duplicate(other.crm_id, shared(done.values, other.last_values))
 
 
 def newest(
@@ -303,19 +268,17 @@ def newest(
 ) -> dict[str, str]:
     """Return those of the properties that no later action has written to the contact already.
 
-    `entry`: the journal's action that sends the properties. `contact_id`: the contact's id in the
-    CRM. Raises NotYet while another action of the contact must run first.
+    Raises NotYet while another action of the contact must run first.
     """
     accepted = turns.take_turn(hub.database, account, entry, contact_id)
     return {n: v for n, v in properties.items() if accepted.get(n, 0) <= entry.accepted_at(n)}
 
 
 def crm_id_of(hub: Hub, account: Account, entry: Entry) -> str:
-    """Return the CRM's id of the contact that the action `entry` is for.
+    """Return the CRM's id of the contact that the action is for.
 
-    If the CRM does not have the contact yet, an error is raised. The error is NotYet while a lead
-    that would create the contact is unfinished, Behind if this lead has failed, and NotFound
-    without such a lead.
+    Raises NotYet while a lead that would create the contact is unfinished, Behind if it has failed,
+    and NotFound without such a lead.
     """
     if not entry.hub_id.startswith(bindings.HUB_ID):
         with hub.database.reading() as connection:
@@ -341,9 +304,8 @@ def note_failure(
 ) -> None:
     """Count a failed read from the account's CRM, and open the circuit breaker if necessary.
 
-    The circuit breaker is opened after several failures in a row, or at once if the CRM refuses the
-    connection's credentials or settings. `exc`: the adapter's error. `record`: the kind of record
-    that was read. A bug of the adapter (Broken) is not counted.
+    It opens after several failures in a row, or at once if the CRM refuses the credentials or
+    settings. A bug of the adapter (Broken) is not counted.
     """
     if isinstance(exc, Broken):
         return
@@ -360,10 +322,8 @@ def apply_circuit_breaker(
 ) -> Outcome:
     """Count an attempt's failure or success, and return its outcome, changed where necessary.
 
-    `here`: the account id and connection id. `probing`: whether the attempt was a probe of an
-    unavailable CRM. After a single failure, the outcome is that the action is retried. After
-    several failures in a row, or a failed probe, the outcome opens the circuit breaker: the whole
-    connection waits.
+    After a single failure, the action is retried. After several in a row, or a failed probe, the
+    whole connection waits. `here`: the account id and connection id.
     """
     if not outcome.trouble:
         if not (outcome.away or outcome.throttled):
@@ -378,12 +338,11 @@ def apply_circuit_breaker(
 
 
 def classify_error(exc: Exception, *, waits: bool, record: str = "contacts") -> Outcome:
-    """Return the outcome of an attempt that failed with the error `exc`.
-
-    `record`: the kind of record that the action writes. `waits`: whether a caller waits for the
-    result, and so gets the error.
-    """
-    word, message = _word(exc), getattr(exc, "message", "")
+    """Return the outcome of an attempt that failed; `waits`: a caller waits, and gets the error."""
+    module = contract.AdapterError.__module__
+    names = [each.__name__ for each in type(exc).__mro__ if each.__module__ == module]
+    # An adapter may raise a subclass of its own.
+    word, message = [*names, type(exc).__name__][0], getattr(exc, "message", "")
     correlation = getattr(exc, "correlation_id", "")
 
     def queued(**how: Any) -> Outcome:
@@ -419,28 +378,3 @@ def classify_error(exc: Exception, *, waits: bool, record: str = "contacts") -> 
             return Outcome(state, word, message, correlation_id=correlation, result=result)
     noted(exc)
     return queued(counts=True, doubt=True)
-
-
-def _word(exc: Exception) -> str:
-    """Return the name of the error's class.
-
-    If an adapter defines the class, return the name of its base class in the adapter contract.
-    """
-    names = [
-        each.__name__
-        for each in type(exc).__mro__
-        if each.__module__ == contract.AdapterError.__module__
-    ]
-    return names[0] if names else type(exc).__name__
-
-
-def stored_result(done: Done) -> dict[str, Any]:
-    """Return the result of an action in the form of the mapping that the journal stores."""
-    return {
-        "status": done.status,
-        "contact_id": done.contact_id,
-        "record_id": done.record_id,
-        "url": done.url,
-        "refused": [asdict(problem) for problem in done.refused],
-        "message": done.message,
-    }

@@ -49,10 +49,9 @@ _PARTS = ("firstname", "lastname")
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """The requested properties of a contact: values by name, "" for a property without a value.
+    """The requested properties of a contact, "" for one without a value.
 
-    `missing`: the requested names that the CRM does not have. `url`: the address of the contact's
-    page in the CRM, or None.
+    `missing`: the requested names that the CRM does not have.
     """
 
     values: Mapping[str, str]
@@ -69,13 +68,12 @@ def get_properties(
 ) -> Properties:
     """Return the values of the named properties that the CRM has for a conversation's contact.
 
-    `contact_token` names the conversation. The property `name` is first and last name together. The
-    hub's last known values are returned as `stale` if the CRM is unavailable, if it does not have
-    the contact yet, or if the call may not wait for the CRM.
+    The property `name` is first and last name together. The hub's last known values are returned as
+    `stale` if the CRM is unavailable, if it does not have the contact yet, or if the call may not
+    wait for the CRM.
 
-    Raises NotFound for a conversation without a contact, Semantic if no name is usable, and
-    BadRequest for too many names. Without last known values, it raises Unavailable, or
-    TooManyRequests for a call that may not wait.
+    Raises NotFound for a conversation without a contact, Semantic if no name is usable, BadRequest
+    for too many names, and without last known values Unavailable or TooManyRequests.
     """
     token = filled(contact_token, "contactToken")
     asked = list(dict.fromkeys(name.strip() for name in names))
@@ -94,10 +92,7 @@ def get_properties(
 
 
 def _known(hub: Hub, account: Account, token: str, asked: Sequence[str]) -> Properties:
-    """Return the CRM's values of the properties `asked`, or the hub's last known values as `stale`.
-
-    `token`: the contactToken of the conversation.
-    """
+    """Return the CRM's values of the properties `asked`, or the hub's last ones as `stale`."""
     with hub.database.reading() as connection:
         binding = _of_conversation(connection, account, token)
     if not binding.crm_id:
@@ -119,13 +114,10 @@ def _known(hub: Hub, account: Account, token: str, asked: Sequence[str]) -> Prop
                 contact = adapter.get_contact(binding.crm_id, wanted)
         except contract.NotFound as exc:
             raise _gone(exc) from exc
-        except AWAY as exc:
-            note_failure(hub, account, exc)
-            if not binding.last_values:
-                raise
-            return _last_known(binding, asked)
-        except Unwritable:
+        except (*AWAY, Unwritable) as exc:
             # Without a writable database no call can be counted, so the CRM is not called.
+            if not isinstance(exc, Unwritable):
+                note_failure(hub, account, exc)
             if not binding.last_values:
                 raise
             return _last_known(binding, asked)
@@ -154,11 +146,7 @@ def _last_known(binding: Binding, asked: Sequence[str], reason: str = "") -> Pro
 
 
 def _remember(hub: Hub, account: Account, binding: Binding, found: Mapping[str, str]) -> None:
-    """Store the values `found`, which the CRM has, in the contact's binding.
-
-    These values are the answer while the CRM is unavailable. Also store the present as the time of
-    the last helper call.
-    """
+    """Store the CRM's values and the time of the call in the contact's binding."""
     note_chat_of_contact(hub.database, account, binding.crm_id)
     if all(binding.last_values.get(name) == value for name, value in found.items()):
         return
@@ -176,9 +164,8 @@ def set_properties(
 ) -> Done:
     """Change properties of a conversation's contact; the value "" deletes a property's value.
 
-    `contact_token` names the conversation. The property `name` sets first and last name. `key`: the
-    caller's Idempotency-Key. Raises NotFound for a conversation without a contact, Semantic if no
-    value can be stored, and BadRequest for too many properties.
+    The property `name` sets first and last name. Raises NotFound for a conversation without a
+    contact, Semantic if no value can be stored, and BadRequest for too many properties.
     """
     token = filled(contact_token, "contactToken")
     _count(list(properties))
@@ -187,11 +174,7 @@ def set_properties(
 
 @dataclass(frozen=True, slots=True)
 class SetProperties(Action):
-    """A call of setProperties, to be stored in the journal and attempted.
-
-    The contact is that of the conversation `contact_token`. An agent names it by `contact_id`
-    instead, the hub's or the CRM's id; the other is then "".
-    """
+    """A call of setProperties; an agent names the contact by `contact_id` instead of the token."""
 
     kind: ClassVar[str] = "setProperties"
     record: ClassVar[Written] = "contacts"
@@ -201,7 +184,6 @@ class SetProperties(Action):
     contact_id: str = ""
 
     def enter(self, tx: Connection, account: Account, mapped: Mapped) -> New:
-        """Find the contact; return the action as the journal stores it."""
         values = without_added(mapped.properties)
         if self.contact_id:
             return self._enter_by_id(tx, account, values)
@@ -229,10 +211,6 @@ class SetProperties(Action):
         return New(self.kind, person, binding.hub_id, request)
 
     def mapped(self, account: Account) -> Mapped:
-        """Return the properties that can be sent, with the name as the CRM stores names.
-
-        The name is one property or two, `firstname` and `lastname`.
-        """
         whole = account.connection.field_map.whole_name
         names = dict.fromkeys(_PARTS, name_part_fault)
         names[WHOLE_NAME] = whole_name_fault if whole else name_fault
@@ -256,10 +234,7 @@ class SetProperties(Action):
     def perform(
         self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
     ) -> Done:
-        """Update the contact in the CRM.
-
-        The contact is the one that the conversation had when the call was accepted.
-        """
+        """Update the contact that the conversation had when the call was accepted."""
         contact_id = crm_id_of(hub, account, entry)
         hold_back_update(adapter, entry.written_at)
         written: dict[str, str] = {}

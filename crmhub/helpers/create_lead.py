@@ -51,9 +51,8 @@ def create_lead(
 ) -> Done:
     """Create the contact of a lead in the CRM, or update it if it exists (`adapter.matching`).
 
-    `contact_token` names the conversation, `key` is the caller's Idempotency-Key. Blank values
-    change nothing. `phone` is None if the caller sent an array or an object. Raises Semantic if a
-    required value is blank or an unreplaced variable, or if no value can be stored.
+    Blank values change nothing. `phone` is None if the caller sent an array or an object. Raises
+    Semantic if a required value is blank or an unreplaced variable, or if no value can be stored.
     """
     token = filled(contact_token, "contactToken")
     lead = CreateLead(token, name.strip(), email.strip(), phone and phone.strip())
@@ -62,10 +61,7 @@ def create_lead(
 
 
 def demand(account: Account, lead: CreateLead) -> None:
-    """Raise Semantic if the lead lacks a value that the account requires.
-
-    Name and email are required. If the account allows it, a phone can replace both.
-    """
+    """Raise Semantic if the lead lacks name or email; some accounts allow a phone instead."""
     checked = {"name": name_fault(lead.name), "email": key_fault(lead.email)}
     faults = [(where, fault) for where, fault in checked.items() if fault]
     by_phone = account.switches.lead_requires == "email_or_phone"
@@ -85,17 +81,16 @@ _NO_IDENTITY = "Neither email nor phone can be used."
 
 
 def lease_key(phone: str) -> str:
-    """Return the key of the lease for attempts of leads that have this phone and no email."""
+    """Return the key of the lease for leads that have this phone and no email."""
     return f"phone {identity_of(phone)}"
 
 
 @dataclass(frozen=True, slots=True)
 class CreateLead(Action):
-    """A call of createLead, to be stored in the journal and attempted.
+    """A call of createLead; `contact_token` is "" for a lead without a conversation.
 
-    `contact_token` is "" for a lead without a conversation, such as an agent's. `before`: the hub's
-    id of the contact to which the conversation belonged before this call. `properties`: further
-    properties of the contact.
+    `before`: the hub's id of the conversation's contact before this call. `properties`: further
+    ones.
     """
 
     kind: ClassVar[str] = "createLead"
@@ -109,10 +104,7 @@ class CreateLead(Action):
     properties: Sent = field(default_factory=dict)
 
     def enter(self, tx: Connection, account: Account, mapped: Mapped) -> New:
-        """Find or create the lead's contact in the hub; return the action as the journal stores it.
-
-        From now on the lead's conversation belongs to this contact.
-        """
+        """Find or create the lead's contact, to which its conversation belongs from now on."""
         email, phone = mapped.properties.get("email", ""), mapped.properties.get("phone", "")
         if not (email or phone or self.contact_token):
             raise refusal(mapped.refused, _NO_IDENTITY)
@@ -137,7 +129,6 @@ class CreateLead(Action):
     def perform(
         self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
     ) -> Done:
-        """Create or update the lead's contact in the CRM; return the result."""
         lead = self.lead(hub, account, entry, mapped)
 
         def write(properties: Mapping[str, str]) -> SavedLead:
@@ -159,7 +150,7 @@ class CreateLead(Action):
         return self.done(adapter, stored.saved, stored.refused)
 
     def lead(self, hub: Hub, account: Account, entry: Entry, mapped: Mapped) -> Lead:
-        """Return the lead as the adapter gets it, with the ids of the contacts that it may mean."""
+        """Return the lead for the adapter, with the ids of the contacts that it may mean."""
         phone = line_of(mapped.properties.get("phone", ""))
         with hub.database.reading() as connection:
             known = bindings.find_candidates(
@@ -185,10 +176,6 @@ class CreateLead(Action):
         )
 
     def done(self, adapter: Adapter, saved: SavedLead, refused: Sequence[Problem]) -> Done:
-        """Return the result of a lead that the CRM saved.
-
-        `refused`: the properties that were not stored, with the reasons.
-        """
         other = saved.duplicate
         message = ""
         if other is not None:
@@ -204,7 +191,7 @@ class CreateLead(Action):
         )
 
     def exclusive(self, hub: Hub, account: Account, mapped: Mapped) -> AbstractContextManager[None]:
-        """Return a lease on the phone of a lead without an email; for another lead, no lease.
+        """Hold a lease on the phone of a lead without an email.
 
         CRMs allow two contacts with the same phone, so parallel attempts could create both.
         """
@@ -214,7 +201,6 @@ class CreateLead(Action):
         return lease(hub, account, lease_key(phone), _LEASE_S)
 
     def mapped(self, account: Account) -> Mapped:
-        """Return the properties to send, in canonical form, and the refused ones with reasons."""
         properties: dict[str, str] = {}
         sent = {"email": self.email, "phone": self.phone}
         said, refused = usable(sent, {"phone": phone_fault})

@@ -40,9 +40,9 @@ def create_deal(
 ) -> Done:
     """Create a deal in the CRM, linked to a contact, which is named by the hub's or the CRM's id.
 
-    An equal call within a minute creates no second deal, unless it has another Idempotency-Key
-    (`key`). Raises NotFound for an unknown contact, and Semantic for a pipeline or stage that the
-    CRM does not have, or if the CRM has no deals.
+    An equal call within a minute creates no second deal, unless it has another Idempotency-Key.
+    Raises NotFound for an unknown contact, and Semantic for an unknown pipeline or stage, or if the
+    CRM has no deals.
     """
     return _create(hub, account, CreateDeal(contact_id, properties), key)
 
@@ -50,22 +50,11 @@ def create_deal(
 def create_ticket(
     hub: Hub, account: Account, *, contact_id: str, properties: Sent, key: str = ""
 ) -> Done:
-    """Create a ticket in the CRM, linked to a contact, which is named by the hub's or the CRM's id.
-
-    An equal call within a minute creates no second ticket, unless it has another Idempotency-Key
-    (`key`). Raises NotFound for an unknown contact, and Semantic for a pipeline or stage that the
-    CRM does not have, or if the CRM has no tickets.
-    """
+    """Create a ticket, as `create_deal` does a deal."""
     return _create(hub, account, CreateTicket(contact_id, properties), key)
 
 
 def _create(hub: Hub, account: Account, action: CreateForContact, key: str) -> Done:
-    """Create the deal or ticket of an action in the CRM, linked to a contact.
-
-    Blank properties are left out. An equal call within a minute creates no second record, unless it
-    has another Idempotency-Key (`key`). Raises NotFound for an unknown contact, and Semantic for a
-    kind of record, pipeline or stage that the CRM does not have.
-    """
     contact_id = filled(action.contact_id, "contactId")
     if not _may_exist(hub, account, contact_id):
         raise NotFound(f"contactId: there is no contact {shortened(contact_id)}; {_RIGHT_ID}")
@@ -76,11 +65,7 @@ _RIGHT_ID = "send the contactId that createLead answered, or the id of a contact
 
 
 def _may_exist(hub: Hub, account: Account, contact_id: str) -> bool:
-    """Return whether a contact with this id may exist.
-
-    The contact may exist if the hub has a binding for it, or if the id has the format of the CRM's
-    ids.
-    """
+    """Return whether the hub has a binding with this id, or the CRM may have such an id."""
     try:
         with sound():
             if hub.registry.load(account.connection.adapter).may_be_id(contact_id):
@@ -94,11 +79,6 @@ def _may_exist(hub: Hub, account: Account, contact_id: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CreateForContact(Action):
-    """A call of createDeal or createTicket, to be stored in the journal and attempted.
-
-    `linked`: the kind of record to create.
-    """
-
     kind: ClassVar[str]
     record: ClassVar[Written]
     linked: ClassVar[Linked]
@@ -107,7 +87,6 @@ class CreateForContact(Action):
     properties: Sent
 
     def enter(self, tx: Connection, account: Account, mapped: Mapped) -> New:
-        """Find the contact in the hub; return the action as the journal stores it."""
         contact_id = filled(self.contact_id, "contactId")
         bound = bindings.of_contact(tx, account, contact_id)
         person = chats.note_chat(tx, account, bound) if bound is not None else ""
@@ -123,7 +102,6 @@ class CreateForContact(Action):
         return New(self.kind, person, hub_id, request, identity)
 
     def mapped(self, account: Account) -> Mapped:
-        """Return the usable properties that are not blank, and the constants of the field map."""
         properties, refused = usable(self.properties)
         properties = {name: value for name, value in properties.items() if value.strip()}
         return completed(account, self.linked, properties, refused)
@@ -151,7 +129,6 @@ class CreateForContact(Action):
     def perform(
         self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
     ) -> Done:
-        """Create the record in the CRM, linked to its contact."""
         self.check(account, adapter, mapped)
         contact_id = crm_id_of(hub, account, entry)
         try:
@@ -180,10 +157,7 @@ class CreateForContact(Action):
         properties: Mapping[str, str],
         entry: Entry,
     ) -> Saved:
-        """Create the record in the CRM, linked to the contact.
-
-        If the CRM has merged the contact into another contact, link the record to that contact.
-        """
+        """Create the record, linked to the contact, or to the one into which it was merged."""
         try:
             return self._write_once(hub, adapter, contact_id, properties, entry)
         except contract.NotFound as exc:
@@ -237,11 +211,7 @@ class CreateForContact(Action):
 
 
 def _indispensable(account: Account, kind: Linked) -> Collection[str]:
-    """Return the names of the properties without which a record is not created.
-
-    They are those of pipeline, stage and title. The result has the hub's names, and the names that
-    bots use by the field map.
-    """
+    """Return the names of pipeline, stage and title, the hub's and those that bots use."""
     rules, names = account.connection.field_map.of(kind), PLACES | {_TITLES[kind]}
     return names.union(map(rules.hub_name, names))
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from crmhub import adapter as contract
 from crmhub import errors
@@ -17,6 +15,7 @@ from crmhub.adapter import Problem
 from crmhub.crm.connection import Broken, as_hub_errors, connect, sound
 from crmhub.crm.deadlines import arrived, is_deferred, remaining, within
 from crmhub.helpers.attempts import QUEUED, Action, Done, Mapped, attempt
+from crmhub.helpers.read_crm import is_remote
 from crmhub.hub import Hub
 from crmhub.queue import claiming
 from crmhub.queue.accepting import accept
@@ -43,18 +42,17 @@ def run(
     """Store an action in the journal, attempt it once, and return its result.
 
     If the attempt is not possible now, or the CRM is unavailable, the result has the status
-    `queued`, and the worker attempts the action later. `key`: the caller's Idempotency-Key, which
-    is valid for `key_ms`. `author`: the id of the API key with which an agent made the call.
-    `counted`: whether the account's rate limit has counted the call already. Raises NotFound,
-    Semantic and Conflict for errors that the caller can fix.
+    `queued`, and the worker attempts the action later. `author`: the id of an agent's API key.
+    `counted`: the account's rate limit has counted the call already. Raises NotFound, Semantic and
+    Conflict for errors that the caller can fix.
     """
     deadline_s, began = account.switches.deadline_s, arrived()
     mapped = action.mapped(account)
     accepted = None
     try:
         with as_hub_errors(account), within(deadline_s - _WRITING_S), ExitStack() as thread:
-            free, is_remote = not is_deferred(), _is_remote(hub, account)
-            if free and is_remote:
+            free, calls_out = not is_deferred(), is_remote(hub, account)
+            if free and calls_out:
                 free = thread.enter_context(hub.slots.one(deadline_s))
             rate = RateStatus() if counted else hub.limits.hit_account(account)
             fault = _fault(hub, account, action, mapped)
@@ -73,7 +71,7 @@ def run(
                     fault=fault,
                 )
             late = hub.slots.took(time.monotonic() - began, deadline_s)
-            late = late and is_remote and fault is None
+            late = late and calls_out and fault is None
             return _attempt(hub, account, action, mapped, accepted, late=late)
     except errors.HubError as exc:
         exc.action_id = accepted.action_id if accepted else ""
@@ -83,10 +81,7 @@ def run(
 def _fault(
     hub: Hub, account: Account, action: Action, mapped: Mapped
 ) -> contract.AdapterError | None:
-    """Return the error for an action that no CRM would store, None if one may store it.
-
-    Sends no request: pipelines and stages are compared with those that the hub remembers.
-    """
+    """Return the error for an action that no CRM would store, None if one may; sends no request."""
     try:
         with sound():
             adapter = connect(hub, account)
@@ -108,11 +103,7 @@ def _fault(
 def _attempt(
     hub: Hub, account: Account, action: Action, mapped: Mapped, accepted: Accepted, *, late: bool
 ) -> Done:
-    """Attempt an accepted action and return its result.
-
-    If the action cannot be attempted now, the result has the status `queued`. `late`: whether too
-    little time is left for an attempt; the action is then queued.
-    """
+    """Attempt an accepted action, or queue it if it is `late` or must wait; return its result."""
     try:
         if accepted.behind:
             accepted = _wait_for_turn(hub, account, accepted)
@@ -135,9 +126,8 @@ def _attempt(
 def _wait_for_turn(hub: Hub, account: Account, accepted: Accepted) -> Accepted:
     """Wait until the contact's earlier actions have ended, then claim the accepted action.
 
-    Waits at most until the deadline of the call. Return `accepted` with its `entry` set if the
-    action was claimed here. If the worker has attempted the action already, return it with the
-    result in `earlier`. Otherwise return it unchanged.
+    Waits at most until the deadline of the call. Return `accepted`, with its `entry` if it was
+    claimed here, or with `earlier` if the worker has attempted it already.
     """
     pause = _FIRST_LOOK_S
     lease_s = account.switches.deadline_s + GRACE_MS / 1000
@@ -160,16 +150,15 @@ def _wait_for_turn(hub: Hub, account: Account, accepted: Accepted) -> Accepted:
 
 
 def _earlier_result(accepted: Accepted) -> Done:
-    """Return the stored result of an action that was accepted earlier.
-
-    The result has the status `queued` if the action has no result yet. Raises the stored error if
-    the action was refused.
-    """
+    """Return the stored result of an earlier action, `queued` without one; raises its error."""
     if accepted.earlier is None:
         return replace(_queued(accepted), replayed=accepted.replayed)
-    if accepted.refused:
-        raise _refusal(accepted.earlier)
     earlier = dict(accepted.earlier)
+    if accepted.refused:
+        named = {"NotFound": errors.NotFound, "Conflict": errors.Conflict}
+        error = named.get(earlier["error"], errors.Semantic)(earlier["message"])
+        error.replayed = True
+        raise error
     refused = tuple(Problem(**problem) for problem in earlier.pop("refused", ()))
     return Done(
         **earlier,
@@ -179,17 +168,6 @@ def _earlier_result(accepted: Accepted) -> Done:
     )
 
 
-_REFUSALS = (errors.NotFound, errors.Conflict)
-
-
-def _refusal(result: Mapping[str, Any]) -> errors.HubError:
-    """Return the error for the stored result of a refused action."""
-    named = {each.__name__: each for each in _REFUSALS}
-    error = named.get(result["error"], errors.Semantic)(result["message"])
-    error.replayed = True
-    return error
-
-
 def _queued(accepted: Accepted, why: str = QUEUED) -> Done:
     return Done(
         "queued",
@@ -197,12 +175,3 @@ def _queued(accepted: Accepted, why: str = QUEUED) -> Done:
         action_id=accepted.action_id,
         message=_STOPPED if accepted.stopped else why,
     )
-
-
-def _is_remote(hub: Hub, account: Account) -> bool:
-    """Return whether the account's CRM is another system than the hub, so that calls take time."""
-    try:
-        return hub.registry.load(account.connection.adapter).remote
-    except contract.BadConfig:
-        # The attempt will fail with the same error and record it.
-        return True

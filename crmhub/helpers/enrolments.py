@@ -1,7 +1,6 @@
 """Enrolments in workflows: the hub's records that a contact has entered a workflow.
 
-An enrolment belongs to an account's connection to its CRM. getType answers from enrolments if the
-CRM cannot report the workflows of a contact.
+getType answers from them if the CRM cannot report the workflows of a contact.
 """
 
 from __future__ import annotations
@@ -67,35 +66,32 @@ _LIST = Statement(
 def enrol(
     hub: Hub, account: Account, *, workflow_id: str, contact_id: str, by: Author | None = None
 ) -> None:
-    """Store the present as the time at which the contact entered the workflow.
+    """Store that the contact enters the workflow now; an earlier time is replaced.
 
-    An earlier time is replaced. `by`: the operator, for the audit log; None for a call of the
-    public API. Raises NotFound for a contact that the CRM does not have, BadRequest for an invalid
-    id, and Unavailable if the CRM or the database is unavailable.
+    `by`: the operator, for the audit log; None for a call of the public API. Raises NotFound for a
+    contact that the CRM does not have, BadRequest for an invalid id, and Unavailable if the CRM or
+    the database is unavailable.
     """
     row = _row(account, workflow_id, contact_id)
     with as_hub_errors(account):
         # The id as the CRM writes it: 7 for 007.
         row["contact_id"] = connect(hub, account).get_contact(str(row["contact_id"]), ()).id
 
-    def work(tx: Connection) -> None:
+    def store(tx: Connection) -> None:
         tx.run(_ENROL, row)
         if by is not None:
             audit.note(tx, by, "enrol", "workflow", str(row["workflow_id"]), account_id=account.id)
 
-    hub.database.transact(work)
+    hub.database.transact(store)
 
 
 def unenrol(
     hub: Hub, account: Account, *, workflow_id: str, contact_id: str, by: Author | None = None
 ) -> None:
-    """Delete the enrolment of the contact in the workflow; raises NotFound if there is none.
-
-    `by`: the operator, for the audit log; None for a call of the public API.
-    """
+    """Delete the enrolment of the contact in the workflow; raises NotFound if there is none."""
     row = _row(account, workflow_id, contact_id)
 
-    def work(tx: Connection) -> None:
+    def delete(tx: Connection) -> None:
         row["contact_id"] = merged_contacts.merged_into(tx, account, str(row["contact_id"]))
         if not tx.run(_UNENROL, row):
             raise NotFound(
@@ -107,15 +103,12 @@ def unenrol(
                 tx, by, "unenrol", "workflow", str(row["workflow_id"]), account_id=account.id
             )
 
-    hub.database.transact(work)
+    hub.database.transact(delete)
 
 
 @dataclass(frozen=True, slots=True)
 class Enrolment:
-    """The hub's record that a contact has entered a workflow.
-
-    `at`: the time in ms since 1970 at which the contact entered the workflow.
-    """
+    """A contact has entered a workflow at `at` (ms since 1970)."""
 
     workflow_id: str
     contact_id: str
@@ -123,10 +116,7 @@ class Enrolment:
 
 
 def latest(db: Connection, account: Account, contact_id: str, *, since_ms: int) -> str:
-    """Return the workflow that the contact entered last, "" if none since `since_ms`.
-
-    `since_ms`: a time in ms since 1970.
-    """
+    """Return the workflow that the contact entered last, "" if none since `since_ms`."""
     key = connection_key(account) | {"contact_id": contact_id, "since": since_ms}
     return db.scalar(_LATEST, key) or ""
 
@@ -140,11 +130,10 @@ def listed(
     after: tuple[str, str] = ("", ""),
     limit: int,
 ) -> list[Enrolment]:
-    """Return up to `limit` enrolments of the account's present connection.
+    """Return up to `limit` enrolments of the present connection, by contact id, then workflow id.
 
-    The enrolments are sorted by contact id, then workflow id. `workflow_id` and `contact_id`: only
-    enrolments with these ids; "" for all. `after`: the (contact id, workflow id) of the previous
-    page's last enrolment.
+    `workflow_id`, `contact_id`: only these; "" for all. `after`: the (contact id, workflow id) of
+    the previous page's last enrolment.
     """
     rows = db.rows(
         _LIST,
@@ -162,22 +151,14 @@ def listed(
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The enrolments that `move` changed, as times in ms since 1970 by workflow id.
-
-    `merged`: the times at which the merged contact had entered workflows. `kept`: for the same
-    workflows, the times of the kept contact that were replaced; 0 if it had not entered the
-    workflow.
-    """
+    """When the merged contact had entered workflows, and the kept contact's replaced times or 0."""
 
     merged: Mapping[str, int]
     kept: Mapping[str, int]
 
 
 def move(tx: Connection, account: Account, merged_id: str, kept_id: str) -> Moved:
-    """Move the enrolments of a merged contact to the kept contact, and return the changes.
-
-    If both contacts had entered a workflow, the later time remains.
-    """
+    """Move the enrolments of a merged contact to the kept contact; the later time remains."""
     merged, kept = (_entered(tx, account, contact_id) for contact_id in (merged_id, kept_id))
     later = {name: at for name, at in merged.items() if at > kept.get(name, 0)}
     for name, at in later.items():
@@ -188,10 +169,7 @@ def move(tx: Connection, account: Account, merged_id: str, kept_id: str) -> Move
 
 
 def move_back(tx: Connection, account: Account, merged_id: str, kept_id: str, moved: Moved) -> None:
-    """Undo `move`; `moved` is the result of `move`.
-
-    Workflows that the kept contact has entered or left since stay as they are.
-    """
+    """Undo `move`, but for workflows that the kept contact has entered or left since."""
     now = _entered(tx, account, kept_id)
     for name, before in moved.kept.items():
         if now.get(name) == moved.merged[name]:
@@ -201,16 +179,12 @@ def move_back(tx: Connection, account: Account, merged_id: str, kept_id: str, mo
 
 
 def _entered(tx: Connection, account: Account, contact_id: str) -> dict[str, int]:
-    """Return the times at which a contact entered workflows (ms since 1970), by workflow id."""
     rows = tx.rows(_ENTERED, connection_key(account) | {"contact_id": contact_id})
     return {row.workflow_id: row.enrolled_at for row in rows}
 
 
 def _set_entered(tx: Connection, account: Account, contact_id: str, name: str, at: int) -> None:
-    """Store the time at which a contact entered the workflow `name`.
-
-    `at`: the time in ms since 1970; 0 deletes the stored time.
-    """
+    """Store when a contact entered the workflow; 0 deletes the stored time."""
     row = {"contact_id": contact_id, "workflow_id": name, "enrolled_at": at}
     tx.run(_ENROL if at else _UNENROL, connection_key(account) | row)
 

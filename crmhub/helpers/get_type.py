@@ -1,8 +1,4 @@
-"""The helper getType, which returns a contact's active workflow.
-
-The hub answers from its enrolments (`helpers.enrolments`) if the CRM cannot report the workflows of
-a contact.
-"""
+"""The helper getType, which returns a contact's active workflow."""
 
 from __future__ import annotations
 
@@ -61,10 +57,9 @@ _LEAD_WAITS = Statement(
 
 @dataclass(frozen=True, slots=True)
 class ActiveWorkflow:
-    """The answer of getType: the id of a contact's active workflow, or "" and the `reason`.
+    """The id of a contact's active workflow, or "" and the `reason`.
 
-    `stale`: whether the hub answered without the CRM, because the CRM was unavailable or does not
-    have the contact yet.
+    `stale`: the hub answered without the CRM, which was unavailable or lacks the contact yet.
     """
 
     workflow_id: str
@@ -74,12 +69,7 @@ class ActiveWorkflow:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The parameters of a call of getType.
-
-    `number`: the phone of the contact. `look_back`: the number of hours in which the contact must
-    have entered the workflow; `since` is their start (ms since 1970). `silence`: the number of
-    hours without a helper call for the contact; `quiet_since` is their start.
-    """
+    """A call of getType with the starts (ms since 1970) of its periods, which are in hours."""
 
     number: str
     look_back: Decimal
@@ -97,8 +87,8 @@ def get_type(
     must have passed since the last helper call for the contact; 0 for no such condition.
 
     The hub answers without the CRM, where it can, if the CRM is unavailable or the call may not
-    wait for it. Where it cannot, it raises Unavailable, or TooManyRequests for a call that may not
-    wait. Raises Semantic for a blank phone, an unreplaced variable, or negative hours.
+    wait for it. Where it cannot, it raises Unavailable or TooManyRequests. Raises Semantic for a
+    blank phone, an unreplaced variable, or negative hours.
     """
     asked = _Asked(
         filled(phone, "contactnumber"),
@@ -128,13 +118,10 @@ def get_type(
                     nobody = f"no contact has the phone {shortened(asked.number)}"
                     return _of_waiting_lead(hub, account, asked) or ActiveWorkflow("", nobody)
                 return _active_now(hub, account, adapter, contact.id, asked)
-        except AWAY as exc:
-            note_failure(hub, account, exc, record="workflows")
-            if known := _last_known(hub, account, asked):
-                return known
-            raise
-        except Unwritable:
-            # No call can be counted, so the CRM cannot be asked.
+        except (*AWAY, Unwritable) as exc:
+            # Without a writable database no call can be counted, so the CRM is not called.
+            if not isinstance(exc, Unwritable):
+                note_failure(hub, account, exc, record="workflows")
             if known := _last_known(hub, account, asked):
                 return known
             raise
@@ -154,10 +141,7 @@ def _last_known(hub: Hub, account: Account, asked: _Asked) -> ActiveWorkflow | N
 
 
 def _of_waiting_lead(hub: Hub, account: Account, asked: _Asked) -> ActiveWorkflow | None:
-    """Return the answer for a phone whose lead has not reached the CRM yet.
-
-    Return None if there is no unfinished lead with this phone.
-    """
+    """Return the answer for a phone whose unfinished lead has not reached the CRM, or None."""
     with hub.database.reading() as connection:
         phones = [identity_of(one) for one in readings(asked.number, account.switches.region)]
         waits = connection.row(_LEAD_WAITS, connection_key(account) | {"phones": phones})
@@ -188,10 +172,7 @@ def _active_now(
 
 
 def _contact(hub: Hub, account: Account, adapter: Adapter, number: str) -> Contact | None:
-    """Return the contact with this phone, None without one.
-
-    The contact is found by the hub's bindings, or else by a search in the CRM.
-    """
+    """Return the contact with this phone by the hub's bindings, or else by a search in the CRM."""
     for phone in readings(number, account.switches.region):
         contact = _met(hub, account, adapter, phone) or adapter.find_contact(phone=phone)
         if contact is not None:
@@ -200,10 +181,7 @@ def _contact(hub: Hub, account: Account, adapter: Adapter, number: str) -> Conta
 
 
 def _met(hub: Hub, account: Account, adapter: Adapter, phone: str) -> Contact | None:
-    """Return the CRM's contact of the newest binding that has this phone, None without one.
-
-    The CRM's own search may not find a contact that was written a moment ago.
-    """
+    """Return the CRM's contact of the newest binding with this phone; the CRM's search may lag."""
     contact_id = _seen_with(hub, account, phone)
     if not contact_id:
         return None

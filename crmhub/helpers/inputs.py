@@ -24,10 +24,9 @@ _IDS = frozenset({"contactToken", "contactId"})
 
 
 def filled(value: str, where: str) -> str:
-    """Return an id or a number that a caller sent, without surrounding blanks.
+    """Return an id or a number without surrounding blanks.
 
-    `where`: the parameter's name, for the message. Raises Semantic for a blank value or an
-    unreplaced template variable.
+    Raises Semantic, with the parameter's name `where`, for a blank value or an unreplaced variable.
     """
     text = value.strip()
     if not text:
@@ -37,10 +36,7 @@ def filled(value: str, where: str) -> str:
 
 
 def check_filled(text: str, where: str) -> None:
-    """Raise Semantic if an id or number that a caller sent is an unreplaced template variable.
-
-    `where`: the parameter's name, for the message.
-    """
+    """Raise Semantic if an id or number is an unreplaced variable."""
     if is_unfilled_id(text) if where in _IDS else find_in_key(text):
         raise Semantic(f"{where}: {unfilled(text)}")
 
@@ -51,7 +47,6 @@ def unfilled(text: str) -> str:
 
 
 def short_name(name: str) -> str:
-    """Return a property name, cut to the length that bots may use."""
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
@@ -65,12 +60,10 @@ A list has several options. None stands for an object, or for a list of somethin
 def usable(
     sent: Sent, checks: Mapping[str, Callable[[str], str]] | None = None
 ) -> tuple[dict[str, str], list[Problem]]:
-    """Check the values that a caller sent, by property name.
+    """Return the values that can be stored, by property name, and the problems of the others.
 
-    Return two items: the values that can be stored, by property name, and a problem (name, reason)
-    for each other value. `checks`: for some property names, a function that returns the error
-    message for a value, or "". For other properties, `text_fault` is this function. A blank value
-    can be stored, since it may delete a property's value.
+    `checks`: functions that return the error message for a value, or "", by property name; for
+    other properties `text_fault`. A blank value may delete a property's value.
     """
     good: dict[str, str] = {}
     problems: list[Problem] = []
@@ -98,12 +91,10 @@ def text_fault(text: str) -> str:
 
 
 def key_fault(text: str) -> str:
-    """Return the error message for an email address or a number, "" if it is valid."""
     return unfilled(text.strip()) if find_in_key(text) else ""
 
 
 def phone_fault(text: str) -> str:
-    """Return the error message for a phone number, "" if it is valid."""
     if fault := key_fault(text):
         return fault
     if is_junk_phone(text):
@@ -112,24 +103,17 @@ def phone_fault(text: str) -> str:
 
 
 def name_fault(text: str) -> str:
-    """Return the error message for a name, "" if it is valid.
-
-    A name is valid if at least one of its words is usable.
-    """
+    """Return the error message for a name that has no usable word, else ""."""
     words = filled_words(text)
     return "" if not words or any(words) else unfilled(text.strip())
 
 
 def name_part_fault(text: str) -> str:
-    """Return the error message for a first or last name, "" if it is valid."""
     return text_fault(text) or name_fault(text)
 
 
 def whole_name_fault(text: str) -> str:
-    """Return the error message for a name that replaces the stored name, "" if it is valid.
-
-    The name is valid if all of its words are usable.
-    """
+    """Return the error message for a name of which not all words are usable, else ""."""
     return "" if all(filled_words(text)) else unfilled(text.strip())
 
 
@@ -140,11 +124,7 @@ PHONE_FAULTS: Mapping[str, Callable[[str], str]] = dict.fromkeys(PHONES, phone_f
 def canonical_phones(
     properties: Mapping[str, str], region: str
 ) -> tuple[dict[str, str], list[Problem]]:
-    """Return a contact's properties with the phones in canonical form.
-
-    Return also a problem for each phone that has no canonical form; it is left out. `region`: the
-    account's two-letter country code, "" if it has none.
-    """
+    """Return a contact's properties with canonical phones, and the problems of the others."""
     good, problems = dict(properties), list[Problem]()
     for name in PHONES:
         if text := good.get(name, "").strip():
@@ -157,15 +137,13 @@ def canonical_phones(
 
 
 def phones_of(sent: Sent) -> dict[str, str]:
-    """Return the phones among the values that a bot sent, as they were sent."""
     return {name: text for name in PHONES if isinstance(text := sent.get(name), str) and text}
 
 
 def split_name(name: str) -> dict[str, str]:
-    """Split the name of a human being into `firstname` (the first word) and `lastname` (the rest).
+    """Split a name into `firstname` (the first word) and `lastname` (the rest, maybe blank).
 
-    Words that are unreplaced variables are dropped. If the name has only one word, `lastname` is
-    blank. If all words of a property are dropped, the property is left out.
+    Unreplaced variables are dropped; without another word, the property is left out.
     """
     words = filled_words(name)
     if not words:

@@ -36,10 +36,9 @@ def attempt_one(hub: Hub, account: Account, entry: Entry) -> None:
 
 
 def attempt_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:
-    """Attempt several leads of a connection in few calls to the CRM; record each lead's outcome.
+    """Attempt several leads of a connection in few calls to the CRM; record each outcome.
 
-    A lead that cannot be sent in a batch, or that the CRM rejected in the batch, is attempted
-    separately afterwards.
+    A lead that cannot be sent in a batch, or that was rejected in it, is attempted separately.
     """
     began = time.monotonic()
     actions = [CreateLead(**entry.request) for entry in entries]
@@ -98,27 +97,22 @@ def attempt_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:
 def _apply_circuit_breaker(
     hub: Hub, attempts: Sequence[tuple[Entry, Outcome, Done | Exception]]
 ) -> list[tuple[Entry, Outcome, Done | Exception]]:
-    """Count the failures of a batch, and return its attempts with changed outcomes where necessary.
+    """Count the failures of a batch; return its attempts, with changed outcomes where necessary.
 
-    An attempt is a tuple: the action, its outcome, and its result or error.
-    Several failures in a row open the circuit breaker: their outcomes then make the whole
-    connection wait. Leads that failed for the same reason count as one failure, since one call sent
-    them.
+    Several failures in a row open the circuit breaker. Leads that failed for the same reason count
+    as one failure, since one call sent them.
     """
     by_trouble: dict[str, Outcome] = {}
-    for entry, outcome, _ in sorted(attempts, key=lambda item: bool(item[1].trouble)):
+    changed: list[tuple[Entry, Outcome, Done | Exception]] = []
+    # Those without trouble first: an answer resets the count of failures.
+    for entry, outcome, result in sorted(attempts, key=lambda item: bool(item[1].trouble)):
         if outcome.trouble not in by_trouble:
             connection = (entry.account_id, entry.connection_id)
             by_trouble[outcome.trouble] = apply_circuit_breaker(
                 hub, connection, outcome, probing=entry.probing
             )
-    return [
-        (entry, _with_wait_of(by_trouble[outcome.trouble], outcome), result)
-        for entry, outcome, result in attempts
-    ]
-
-
-def _with_wait_of(checked: Outcome, outcome: Outcome) -> Outcome:
-    if not outcome.trouble:
-        return outcome
-    return replace(outcome, away=checked.away, wait_s=checked.wait_s)
+        if outcome.trouble:
+            checked = by_trouble[outcome.trouble]
+            outcome = replace(outcome, away=checked.away, wait_s=checked.wait_s)
+        changed.append((entry, outcome, result))
+    return changed

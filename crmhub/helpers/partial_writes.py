@@ -18,10 +18,7 @@ S = TypeVar("S", bound=Saved)
 
 @dataclass(frozen=True, slots=True)
 class Stored(Generic[S]):
-    """The result of a write: the saved record, and the properties that were not stored.
-
-    `refused` has the name of each of these properties and the reason.
-    """
+    """The saved record, and the properties that were not stored."""
 
     saved: S
     refused: tuple[Problem, ...]
@@ -37,11 +34,9 @@ def write_accepted_properties(
 ) -> Stored[S]:
     """Call `write` with the properties; if the CRM refuses some, call it again without them.
 
-    `refused`: the properties that were left out before this call, with the reasons. `strict`:
-    whether every refused property is an error. Otherwise only the properties in `places` (pipeline,
-    stage and title) must not be left out. Return the saved record and all properties left out.
-    Raises Rejected with all reasons if a refused property must not be left out, or if no property
-    remains.
+    `refused`: the properties left out before. `strict`: every refused property is an error;
+    otherwise only those in `places` (pipeline, stage and title). Raises Rejected with all reasons
+    if a property must not be left out, or if none remains.
     """
     rest = dict(properties)
     left_out = list(refused)
@@ -73,9 +68,5 @@ def _missing(problem: Problem) -> Problem:
 
 
 def refusal(problems: Sequence[Problem], message: str = "") -> Rejected:
-    """Return the error Rejected for these problems; its text ends with `message`.
-
-    A problem is a property's name with the reason why it was refused.
-    """
     told = listed([(shortened(one.name), one.reason) for one in problems])
     return Rejected(problems, ". ".join(filter(None, (told, message))))

@@ -1,8 +1,8 @@
 """The helper getRandomInt, which returns the number by which a bot picks one of several agents.
 
 Without an account the number is random. The account's switch `rotation` may assign the numbers of a
-range evenly. Then a database row counts how often a number of the range was drawn. Each number
-follows from this count alone, so any number of processes can draw at the same time.
+range evenly. Each number then follows from how often the range was drawn from, which a row counts,
+so any number of processes can draw at the same time.
 
 - `round_robin`: one number after the other.
 - `shuffle_bag`: each round has every number once, in a new order; no number comes twice in a row.
@@ -39,10 +39,7 @@ _random = secrets.SystemRandom()
 
 
 def random_int(*, smallest: int, largest: int) -> int:
-    """Return a random integer from `smallest` to `largest`, both included.
-
-    Raises Semantic if `smallest` is greater than `largest`.
-    """
+    """Return a random integer from `smallest` to `largest`; raises Semantic for an empty range."""
     _check(smallest, largest)
     return _random.randint(smallest, largest)
 
@@ -68,10 +65,9 @@ def int_of_account(
 ) -> int:
     """Return an integer from `smallest` to `largest`, chosen by the account's switch `rotation`.
 
-    With sticky assignment, a contact named by `contact_id` or `contact_token` gets the same integer
-    as in its earlier calls. Raises Semantic if `smallest` is greater than `largest`, if the
-    rotation cannot serve the range, or if an id is an unreplaced variable. Raises Unavailable if
-    the database is necessary and unavailable.
+    With sticky assignment, a contact gets the same integer as in its earlier calls. Raises Semantic
+    if the rotation cannot serve the range, or if an id is an unreplaced variable, and Unavailable
+    if the database is necessary and unavailable.
     """
     turns = _Turns(account.id, smallest, largest, read_rotation(account.switches.rotation))
     turns.check()
@@ -89,10 +85,7 @@ def int_of_account(
 
 @dataclass(slots=True)
 class _Turns:
-    """Draws integers from one range (`smallest` to `largest`) by the rotation of an account.
-
-    `first`: becomes True if the integer drawn was the first one from this range.
-    """
+    """Draws integers from one range; `first` becomes True if it drew the range's first one."""
 
     account_id: int
     smallest: int
@@ -105,7 +98,6 @@ class _Turns:
         return self.largest - self.smallest + 1
 
     def check(self) -> None:
-        """Raise Semantic if the range is empty, or if the rotation cannot draw from it."""
         _check(self.smallest, self.largest)
         rotation, size = self.rotation, self.size
         shown = f"min, max: {self.smallest} to {self.largest} are {size} numbers, but the account's"
@@ -128,7 +120,6 @@ class _Turns:
         return inside and (not weights or weights[value - self.smallest] > 0)
 
     def draw(self, tx: Connection) -> int:
-        """Draw the next integer of the range, and count it in the database."""
         if self.rotation.how == RANDOM:
             return random_int(smallest=self.smallest, largest=self.largest)
         drawn = tx.row(
@@ -147,7 +138,7 @@ class _Turns:
 
 
 def _drawing(insert: Insert) -> Any:
-    """Return the statement that counts a drawn integer and returns the number of earlier ones.
+    """Return the statement that counts a draw and returns the number of earlier ones.
 
     If the rotation has changed since the last draw, the count restarts at 0.
     """
@@ -175,11 +166,7 @@ _DRAW = Statement(_drawing)
 
 
 def _offset(rotation: Rotation, draws: int, seed: int, size: int) -> int:
-    """Return the next integer to draw, counted from the start of the range (0 for `smallest`).
-
-    `draws`: how many integers were drawn from the range before. `seed`: determines the order of a
-    shuffle bag. `size`: the number of integers in the range.
-    """
+    """Return the next integer to draw, counted from the start of the range (0 for `smallest`)."""
     if rotation.how == WEIGHTED:
         cycle = _cycle(rotation.weights)
         return cycle[draws % len(cycle)]
@@ -190,10 +177,9 @@ def _offset(rotation: Rotation, draws: int, seed: int, size: int) -> int:
 
 @lru_cache(maxsize=64)
 def _cycle(weights: tuple[int, ...]) -> array[int]:
-    """Return a sequence of the indexes of `weights`; each index occurs as often as its weight says.
+    """Return the indexes of `weights`, each as often as its weight, evenly spread.
 
-    The occurrences of an index are evenly spread. An index of weight w gets w equal parts of the
-    sequence, and is due in the middle of each part.
+    An index of weight w gets w equal parts of the sequence, and is due in the middle of each part.
     """
     turns = [
         ((2 * n + 1) / weight, index) for index, weight in enumerate(weights) for n in range(weight)
@@ -203,10 +189,9 @@ def _cycle(weights: tuple[int, ...]) -> array[int]:
 
 @lru_cache(maxsize=64)
 def _bag(seed: int, number: int, size: int) -> array[int]:
-    """Return the integers from 0 to `size` - 1 in the order of one round of a shuffle bag.
+    """Return the integers below `size` in the order of one round of a shuffle bag.
 
-    `seed` determines the orders of all rounds; `number`: the number of the round, from 0. The first
-    integer of a round differs from the last integer of the previous round.
+    The first integer of a round differs from the last one of the previous round.
     """
     if size == 2:
         # With two numbers, only a constant order avoids repetitions between rounds.
@@ -219,11 +204,7 @@ def _bag(seed: int, number: int, size: int) -> array[int]:
 
 
 def _shuffled(seed: int, number: int, size: int) -> array[int]:
-    """Return the integers from 0 to `size` - 1, in an order that `seed` and `number` determine.
-
-    The integers are sorted by a hash. Thus all processes get the same order, in any version of
-    Python.
-    """
+    """Return the integers below `size` by a hash: the same order in all processes and Pythons."""
 
     def rank(index: int) -> bytes:
         return hashlib.blake2b(f"{seed}/{number}/{index}".encode(), digest_size=16).digest()

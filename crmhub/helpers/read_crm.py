@@ -1,7 +1,6 @@
 """Read contacts, properties and pipelines from an account's CRM, for agents.
 
-The hub's own ids (`hub-…`) name a contact before the CRM has it; then the hub's last known values
-are returned.
+Before the CRM has a contact, the hub's last known values are returned for its id (`hub-…`).
 """
 
 from __future__ import annotations
@@ -25,25 +24,22 @@ from crmhub.queue.slots import too_many_at_once
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A contact as the hub knows it: its id in the CRM, and the last known values.
-
-    `crm_id` is "" as long as the CRM does not have the contact.
-    """
+    """A contact as the hub knows it; `crm_id` is "" as long as the CRM does not have it."""
 
     crm_id: str
     values: dict[str, str]
 
 
 def is_remote(hub: Hub, account: Account) -> bool:
-    """Return whether the account's CRM is another system than the hub."""
+    """Return whether the account's CRM is another system than the hub, so that calls take time."""
     try:
         return hub.registry.load(account.connection.adapter).remote
     except contract.BadConfig:
+        # The call will fail with the same error and report it.
         return True
 
 
 def crm_title(hub: Hub, account: Account) -> str:
-    """Return the name of the account's CRM as people know it, such as "HubSpot"."""
     try:
         return hub.registry.load(account.connection.adapter).title
     except contract.BadConfig:
@@ -51,10 +47,7 @@ def crm_title(hub: Hub, account: Account) -> str:
 
 
 def find_known(hub: Hub, account: Account, contact_id: str) -> Known:
-    """Return the contact that `contact_id` names, the hub's id or the CRM's.
-
-    Raises NotFound for an unknown id of the hub, and for a text that cannot be an id of the CRM.
-    """
+    """Return the contact with the hub's or the CRM's id; raises NotFound for an impossible one."""
     with hub.database.reading() as connection:
         bound = bindings.of_contact(connection, account, contact_id)
     if bound is not None:
@@ -69,20 +62,12 @@ def find_known(hub: Hub, account: Account, contact_id: str) -> Known:
 def find_contact(
     hub: Hub, account: Account, *, email: str = "", phone: str = "", names: Sequence[str]
 ) -> Contact | None:
-    """Return the CRM's contact with this email or this phone and its properties `names`, or None.
-
-    Exactly one of `email` and `phone` is given, in canonical form. Raises Unavailable if the CRM
-    cannot be asked.
-    """
+    """Return the CRM's contact with this email or this phone, both canonical, or None."""
     with _asking(hub, account) as adapter:
         return adapter.find_contact(email=email, phone=phone, names=names)
 
 
 def read_contact(hub: Hub, account: Account, crm_id: str, names: Sequence[str]) -> Contact:
-    """Return a contact of the CRM with its properties `names`.
-
-    Raises NotFound without such a contact, and Unavailable if the CRM cannot be asked.
-    """
     with _asking(hub, account) as adapter:
         return adapter.get_contact(crm_id, names)
 

@@ -1,9 +1,7 @@
 """Sticky assignments: getRandomInt returns the same integer to a contact each time.
 
-The integer, for instance the number of an agent, is stored for the contact's `contactId`, for its
-`contactToken`, and for its person (the group of conversations that the hub takes for one human
-being). So any of the three finds the integer again. Only hashes of the three are stored, since they
-may be phone numbers.
+The integer is stored for the contact's `contactId`, for its `contactToken`, and for its person.
+Only hashes of the three are stored, since they may be phone numbers.
 """
 
 from __future__ import annotations
@@ -72,16 +70,14 @@ class Turns(Protocol):
     smallest: int
     largest: int
 
-    def holds(self, value: int) -> bool:
-        """Return whether the integer `value` can be drawn from the range."""
+    def holds(self, value: int) -> bool: ...
 
-    def draw(self, tx: Connection) -> int:
-        """Draw the next integer from the range."""
+    def draw(self, tx: Connection) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """A contact as a bot names it: by contactId, by contactToken or by both; "" for a missing name.
+    """A contact as a bot names it; "" for a missing name.
 
     Raises Semantic for an unreplaced variable, since all contacts would then have the same name.
     """
@@ -94,12 +90,7 @@ class Contact:
             check_filled(text, where)
 
     def keys(self, connection: Connection, account: Account) -> list[str]:
-        """Return the hashes under which the contact's assigned integers are stored.
-
-        The result contains the hashes of the person (the group of conversations taken for one human
-        being), of the contactId and of the contactToken, in this order. Hashes of missing names are
-        left out.
-        """
+        """Return the hashes of the contact's person, contactId and contactToken, if given."""
         here = account.connection.id
         person = self._person(connection, account)
         keys = [of_person(here, person)] if person else []
@@ -118,20 +109,15 @@ class Contact:
 
 
 def of_person(connection_id: int, person: str) -> str:
-    """Return the hash under which the integers assigned to a person are stored.
-
-    `person`: the id of the group of conversations that the hub takes for one human being.
-    """
+    """Return the hash under which the integers of a person are stored."""
     return _hashed(f"person/{connection_id}/{person}")
 
 
 def of_id(connection_id: int, id: str) -> str:
-    """Return the hash under which the integers assigned to a contactId are stored."""
     return _hashed(f"id/{connection_id}/{id}")
 
 
 def of_token(token: str) -> str:
-    """Return the hash under which the integers assigned to a contactToken are stored."""
     return _hashed(f"token/{token}")
 
 
@@ -140,18 +126,14 @@ def _hashed(name: str) -> str:
 
 
 def of_contact(database: Database, account: Account, contact: Contact, turns: Turns) -> int:
-    """Return the integer that getRandomInt assigned to a contact; without one, draw and store it.
-
-    `turns`: draws from the range of the present call. A stored integer that cannot be drawn from
-    this range any more is replaced.
-    """
+    """Return the integer assigned to a contact; draw one if `turns` cannot draw that any more."""
     with database.reading() as connection:
         keys = contact.keys(connection, account)
         kept = _kept(connection, account, keys, turns)
     if kept is not None and kept.settled:
         return kept.value
 
-    def work(tx: Connection) -> tuple[int, bool]:
+    def assign(tx: Connection) -> tuple[int, bool]:
         # Two parallel calls for a new contact must get the same number; sorted against deadlocks.
         for key in sorted(keys):
             hold(tx, account.id, "kept_number", key)
@@ -160,7 +142,7 @@ def of_contact(database: Database, account: Account, contact: Contact, turns: Tu
         _keep(tx, account, keys, turns, value)
         return value, kept is None
 
-    value, new = database.transact(work)
+    value, new = database.transact(assign)
     if new and secrets.randbelow(_SWEEP) == 0:
         forget(database, kept_number, account.id, most=MOST_KEPT)
     return value
@@ -168,11 +150,7 @@ def of_contact(database: Database, account: Account, contact: Contact, turns: Tu
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """The integer that getRandomInt assigned to a contact (`value`).
-
-    `settled`: whether all of the contact's hashes have this integer stored, used less than a day
-    ago, so that nothing must be written.
-    """
+    """The integer of a contact; `settled`: nothing must be written for it."""
 
     value: int
     settled: bool
@@ -183,9 +161,8 @@ def _kept(
 ) -> _Kept | None:
     """Return the integer that is stored for a contact and the range of `turns`; None without one.
 
-    If none is stored for this range, an integer stored for another range with the same start is
-    returned. So contacts keep their agents when agents are added or removed at the end of the
-    range. `keys`: the hashes under which the contact's integers are stored.
+    An integer of another range with the same start counts, too: so contacts keep their agents when
+    agents are added or removed at the end of the range.
     """
     now = now_ms()
     rows = connection.rows(
@@ -229,28 +206,20 @@ def _keep(tx: Connection, account: Account, keys: Sequence[str], turns: Turns, v
 
 
 def share(tx: Connection, account: Account, of: str, to: str) -> None:
-    """Copy the integers that getRandomInt assigned to one contact to another contact.
-
-    `of`: the hash of the first contact, `to`: the hash of the other one, as `of_person` or `of_id`
-    returns them. Integers that are stored for `to` already are not replaced.
-    """
+    """Copy a contact's integers to another contact that has none for the range; both are hashes."""
     tx.run(_SHARE, {"account_id": account.id, "of": of, "to": to})
 
 
 def forget(database: Database, table: sa.Table, account_id: int, *, most: int) -> None:
-    """Delete rows of an account that were not used for 90 days; of the others, keep at most `most`.
-
-    `table`: the table of the rows, with the columns `account_id` and `used_at`. The rows that were
-    used last are kept.
-    """
+    """Delete an account's rows that were not used for 90 days, and all but the `most` used last."""
     of_account = table.c.account_id == param("account_id")
     last_used = sa.select(table.c.used_at).where(of_account).order_by(table.c.used_at.desc())
     oldest_kept = Statement(last_used.limit(1).offset(most - 1))
     delete = Statement(sa.delete(table).where(of_account, table.c.used_at < param("before")))
 
-    def work(tx: Connection) -> None:
+    def delete_old(tx: Connection) -> None:
         here = {"account_id": account_id}
         oldest = tx.scalar(oldest_kept, here) or 0
         tx.run(delete, here | {"before": max(oldest, now_ms() - KEPT_MS)})
 
-    database.transact(work)
+    database.transact(delete_old)

@@ -2,8 +2,7 @@
 
 A binding has a hub id (`hub_id`, the hub's own id of the contact), which never becomes invalid, and
 the id of the CRM's contact once there is one. A conversation (its `contactToken`) belongs to one
-binding at a time. If the conversation turns out to be about another contact, its token moves to
-another binding, and the old binding stays unchanged.
+binding at a time; if it turns out to be about another contact, its token moves to another binding.
 
 Bindings that the hub takes for one human being share the value `person`. The actions of a person
 are attempted in the order of their acceptance. The module `resolution` writes bindings.
@@ -112,11 +111,7 @@ _ACCOUNTS_OF_TOKEN = Statement(
 
 @cache
 def _with_any(names: tuple[str, ...]) -> Statement:
-    """Return the query that finds bindings by up to three values: a token, an email and a phone.
-
-    `names`: which of "token", "email" and "phone" are given. For each name, the query returns the
-    newest binding with the given value, if there is one.
-    """
+    """Return the query for the newest binding by each of "token", "email" and "phone" given."""
     newest = (_b.last_chat_at.desc(), _b.hub_id)
     parts = [
         sa.select(
@@ -132,13 +127,11 @@ def _with_any(names: tuple[str, ...]) -> Statement:
 
 
 def same_contact(of: Any) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that an action is for the contact in the parameter `hub_id`.
+    """Return the SQL condition that a row of `action`, or an alias, is for the contact `hub_id`.
 
-    `of`: the table `action` or an alias of it. The value of the statement's parameter `hub_id` may
-    be the hub's or the CRM's id of the contact. Comparing the person (`action.person`) is not
-    enough, since a person may have several contacts. As long as the CRM does not have a contact,
-    bindings with the same email count as one contact. Bindings without an email count as one
-    contact if they have the same phone.
+    The parameter `hub_id` is the hub's or the CRM's id. The person is not compared, since a person
+    may have several contacts. Until the CRM has a contact, bindings with the same email count as
+    one contact, and those without an email if they have the same phone.
     """
     own, meant = binding.alias("o"), binding.alias("m")
     is_own = sa.and_(_of_action(own, of), own.c.hub_id == of.c.hub_id)
@@ -170,11 +163,7 @@ def _of_action(row: Any, of: Any) -> sa.ColumnElement[bool]:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A contact as the hub stores it; `crm_id` is "" until the CRM has the contact.
-
-    `hub_id`: the hub's own id of the contact. `person`: the id of the group of bindings that the
-    hub takes for one human being. `last_values`: the last known properties of the contact.
-    """
+    """A contact as the hub stores it; `crm_id` is "" until the CRM has the contact."""
 
     hub_id: str
     person: str
@@ -187,11 +176,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The ids, in the CRM, of the contacts that a lead may mean; "" where there is no such contact.
-
-    `contact_id`: the contact of the lead's conversation. `email_id` and `phone_id`: the contacts
-    with the lead's email and with the lead's phone.
-    """
+    """The CRM's contacts that a lead may mean, by conversation, email and phone; "" for none."""
 
     contact_id: str
     email_id: str
@@ -202,11 +187,9 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class ContactBindings:
-    """The ids of all bindings of one contact of the CRM, the oldest binding first.
+    """The bindings of one contact of the CRM, the oldest first.
 
-    `hub_ids`: the hub's id of each binding. `persons`: the persons of the bindings (a person is a
-    group of bindings that the hub takes for one human being). `accepted`: the times in ms since
-    1970 at which the hub last accepted each value of the contact, by property name.
+    `accepted`: when the hub last accepted each value of the contact, by property name.
     """
 
     hub_ids: tuple[str, ...]
@@ -215,20 +198,17 @@ class ContactBindings:
 
 
 def of_token(connection: Connection, account: Account, token: str) -> Binding | None:
-    """Return the binding of a conversation; None for an unknown contactToken."""
     return _newest(connection, account, _BY_TOKEN, token)
 
 
 def of_hub_id(connection: Connection, account: Account, hub_id: str) -> Binding | None:
-    """Return the binding with this hub id (the hub's own id of a contact), None without one."""
     return _newest(connection, account, _BY_HUB_ID, hub_id)
 
 
 def of_contact(connection: Connection, account: Account, contact_id: str) -> Binding | None:
-    """Return the binding of a contact that a bot names by the hub's id or by the CRM's id.
+    """Return the binding of a contact named by the hub's id or by the CRM's id.
 
-    Return None for an id of the CRM that has no binding. Raises NotFound for an id in the form of
-    the hub's ids that no binding of the account's connection has.
+    Return None for an id of the CRM without binding; raises NotFound for an unknown id of the hub.
     """
     if not contact_id.startswith(HUB_ID):
         crm_id = merged_contacts.merged_into(connection, account, contact_id[:LONGEST])
@@ -250,11 +230,10 @@ def with_crm_id(connection: Connection, account: Account, crm_id: str) -> Bindin
 def find_candidates(
     connection: Connection, account: Account, *, before: str, hub_id: str, phone: str
 ) -> Candidates:
-    """Return the ids, in the CRM, of the contacts that a lead may mean.
+    """Return the CRM's ids of the contacts that a lead may mean.
 
-    `hub_id`: the hub's id of the lead's binding. `before`: the hub's id of the binding to which the
-    conversation belonged before the lead, "" for a new conversation. `hub_id` and `before` differ
-    if the lead's email belongs to another binding than the conversation did.
+    `hub_id` is the lead's binding, and `before` the conversation's binding until now, "" for a new
+    conversation; they differ if the lead's email belongs to another binding.
     """
     mine = of_hub_id(connection, account, before) if before else None
     theirs = of_hub_id(connection, account, hub_id) if hub_id != before else None
@@ -270,10 +249,7 @@ def find_candidates(
 
 
 def of_crm_id(connection: Connection, account: Account, crm_id: str) -> ContactBindings:
-    """Return the ids of all bindings of the contact `crm_id` of the CRM.
-
-    The result has empty tuples if the contact has no binding.
-    """
+    """Return all bindings of a contact of the CRM; empty tuples if it has none."""
     rows = connection.rows(_OF_CRM_ID, connection_key(account) | {"crm_id": crm_id})
     return ContactBindings(
         tuple(row.hub_id for row in rows),
@@ -285,10 +261,7 @@ def of_crm_id(connection: Connection, account: Account, crm_id: str) -> ContactB
 def with_phone(
     connection: Connection, account: Account, phone: str, *, besides: str
 ) -> Binding | None:
-    """Return the oldest binding that has this phone and a contact in the CRM; None without one.
-
-    `besides`: the CRM's id of a contact whose bindings are skipped.
-    """
+    """Return the oldest binding with this phone and a contact of the CRM other than `besides`."""
     rows = connection.rows(
         _OTHERS_WITH_PHONE,
         connection_key(account)
@@ -300,20 +273,13 @@ def with_phone(
 
 
 def last_accepted(tx: Connection, account: Account, person: str) -> int:
-    """Return the latest time at which the hub accepted a value for a person (ms since 1970).
-
-    `person`: the id of a group of bindings that the hub takes for one human being. Return 0 if the
-    hub has accepted no value.
-    """
+    """Return when the hub last accepted a value for a person, 0 if never."""
     rows = tx.rows(_ACCEPTED, connection_key(account) | {"person": person})
     return max((at for row in rows for at in json.loads(row.accepted).values()), default=0)
 
 
 def accounts_of_token(database: Database, token: str) -> list[int]:
-    """Return the ids of the accounts with a binding that has this contactToken.
-
-    Only bindings of present connections count; at most 1,000 ids are returned.
-    """
+    """Return up to 1,000 accounts with this contactToken on their present connections."""
     with database.across_accounts(), database.reading() as connection:
         rows = connection.rows(_ACCOUNTS_OF_TOKEN, {"token": token})
     return [row.account_id for row in rows]
@@ -322,11 +288,7 @@ def accounts_of_token(database: Database, token: str) -> list[int]:
 def find_all(
     connection: Connection, account: Account, said: Mapping[str, str]
 ) -> dict[str, Binding]:
-    """Return the newest binding with a lead's token, with its email, and with its phone.
-
-    `said`: the lead's values under the keys "token", "email" and "phone"; keys may be missing. The
-    result has the binding under the same key; keys without a binding are missing.
-    """
+    """Return the newest binding by each of a lead's "token", "email" and "phone" in `said`."""
     rows = connection.rows(_with_any(tuple(said)), {**connection_key(account), **said})
     return {row.said: as_binding(row) for row in rows}
 
@@ -350,10 +312,7 @@ def as_binding(row: Any) -> Binding:
 
 
 def latest_times(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Return the latest time of each property name in several mappings from names to times.
-
-    Of more than 200 names, only the 200 that occurred last in `several` are returned.
-    """
+    """Return the latest time of each name, of the 200 names that occurred last in `several`."""
     latest: dict[str, int] = {}
     for times in several:
         for name, moment in times.items():

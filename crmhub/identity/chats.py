@@ -27,16 +27,13 @@ _NOTE_CHAT = Statement(
 
 
 def last_chat(connection: Connection, account: Account, crm_id: str) -> int:
-    """Return the time of the last helper call for the contact `crm_id` of the CRM (ms since 1970).
-
-    Return 0 if no helper was called for it.
-    """
+    """Return when a helper was last called for the contact of the CRM, 0 if never."""
     moment: int | None = connection.scalar(_LAST_CHAT, connection_key(account) | {"crm_id": crm_id})
     return moment or 0
 
 
 def note_chat_of_contact(database: Database, account: Account, crm_id: str) -> None:
-    """Store the present as the time of the last helper call for the contact `crm_id` of the CRM.
+    """Store that a helper was called for the contact of the CRM now.
 
     Store nothing if the last call was less than 5 s ago, or while the database takes no writes.
     """
@@ -50,11 +47,9 @@ def note_chat_of_contact(database: Database, account: Account, crm_id: str) -> N
 
 
 def note_chat(tx: Connection, account: Account, binding: Binding) -> str:
-    """Store the present as the time of the binding's last helper call; return the binding's person.
+    """Store that a helper was called for the binding now; return the binding's stored person.
 
-    The returned id of the person (the group of bindings taken for one human being) is the stored
-    one, which may differ from `binding.person`. The stored binding is locked until the transaction
-    ends. Return "" if the binding was erased.
+    The binding is locked until the transaction ends. Return "" if it was erased.
     """
     # Only in this binding: other bindings of the contact had conversations that moved on.
     person: str | None = tx.scalar(

@@ -1,8 +1,4 @@
-"""The names of contacts as operators read them: from the values that bots sent or the CRM answered.
-
-Nothing is stored for this: the name is read from the contact's binding, and goes with it when the
-person is erased.
-"""
+"""The names of contacts for operators, read from the contacts' bindings."""
 
 from __future__ import annotations
 
@@ -48,7 +44,7 @@ _OF_CONTACTS = Statement(
 
 @dataclass(frozen=True, slots=True)
 class ContactName:
-    """What names a contact: its name, email and phone, each "" if the hub does not know it."""
+    """A contact's name, email and phone, each "" if the hub does not know it."""
 
     name: str = ""
     email: str = ""
@@ -67,7 +63,6 @@ class ContactName:
 
 
 def name_in(values: Mapping[str, str]) -> str:
-    """Return the name in a contact's values, "" without one."""
     parts = (values.get("firstname"), values.get("lastname"))
     return " ".join(filter(None, parts)) or values.get(WHOLE_NAME) or ""
 

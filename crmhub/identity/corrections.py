@@ -35,10 +35,7 @@ _SET_SAID = {
 
 
 def _person_alike() -> Statement:
-    """Return the statement that finds the person of the oldest other binding with the same data.
-
-    The email counts, or the phone where neither binding has an email.
-    """
+    """Return the statement that finds the person of the oldest other binding with the same data."""
     neither = sa.and_(OTHER.c.email.is_(None), _b.email.is_(None))
     # Not one query with OR: SQLite would read all bindings of the connection.
     found = sa.union_all(
@@ -68,12 +65,11 @@ def correct(
     said: Mapping[str, str],
     values: Mapping[str, str],
 ) -> None:
-    """Store in a binding the values that an operator corrected.
+    """Store in a binding the values that an operator corrected; "" deletes a value.
 
-    `said`: the corrected values under the keys "email" and "phone"; "" deletes a value. `values`:
-    the corrected properties. If another binding has the same email, both bindings get the same
-    person, so that their actions run in order. This also applies to a binding with the same phone
-    if neither has an email.
+    `said`: the corrected values under the keys "email" and "phone". `values`: the corrected
+    properties. If another binding has the same email, or the same phone where neither has an email,
+    both get the same person, so that their actions run in order.
     """
     said = {n: (identity_of(text) if n == "phone" else text)[:LONGEST] for n, text in said.items()}
     hold_all(tx, [(account.id, account.connection.id, *one) for one in said.items() if one[1]])

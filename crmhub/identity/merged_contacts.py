@@ -83,29 +83,19 @@ _PART = tuple(
 
 
 def merged_into(connection: Connection, account: Account, crm_id: str) -> str:
-    """Return the id of the contact into which the contact `crm_id` was merged.
-
-    Return `crm_id` itself if the contact was not merged.
-    """
+    """Return the id of the contact into which a contact was merged, or its own id."""
     kept_id: str | None = connection.scalar(_MERGED_INTO, _of(account) | {"crm_id": crm_id})
     return kept_id or crm_id
 
 
 def with_former_email(connection: Connection, account: Account, email: str) -> str:
-    """Return the id of the kept contact into which a contact with this email was merged.
-
-    Return "" if no merged contact had the email.
-    """
+    """Return the id of the contact into which one with this email was merged, or ""."""
     kept_id: str | None = connection.scalar(_WITH_FORMER_EMAIL, _of(account) | {"email": email})
     return kept_id or ""
 
 
 def hold_contact(tx: Connection, account: Account, crm_id: str) -> str:
-    """Lock a contact of the CRM until the transaction ends; return the id of the locked contact.
-
-    If the contact was merged into another contact, lock the other contact, too, and return its id.
-    Waits while another transaction holds a lock.
-    """
+    """Lock a contact of the CRM, and the one into which it was merged; return the latter's id."""
     hold_contacts(tx, account, [crm_id])
     kept_id = merged_into(tx, account, crm_id)
     if kept_id != crm_id:
@@ -114,20 +104,15 @@ def hold_contact(tx: Connection, account: Account, crm_id: str) -> str:
 
 
 def hold_contacts(tx: Connection, account: Account, crm_ids: Sequence[str]) -> None:
-    """Lock contacts of the CRM until the transaction ends.
-
-    Waits while another transaction holds one of the locks. As long as a contact is locked, no other
-    transaction can assign it to a binding.
-    """
+    """Lock contacts of the CRM, so that no other transaction can assign them to a binding."""
     names = [(account.id, account.connection.id, "contact", crm_id) for crm_id in sorted(crm_ids)]
     hold_all(tx, names)
 
 
 def hold_actions(tx: Connection, account: Account, crm_ids: Sequence[str]) -> None:
-    """Lock the unfinished actions of the contacts `crm_ids` of the CRM until the transaction ends.
+    """Lock the unfinished actions of contacts of the CRM; call this before `hold_contacts`.
 
-    Call this function before `hold_contacts`. Otherwise a deadlock is possible: a process that
-    records an outcome locks the action first, then the contact.
+    Otherwise a deadlock is possible: a process that records an outcome locks the action first.
     """
     rows = tx.rows(_PERSONS_OF, _of(account) | {"crm_ids": crm_ids})
     persons = sorted({*crm_ids, *(row.person for row in rows)})
@@ -136,11 +121,10 @@ def hold_actions(tx: Connection, account: Account, crm_ids: Sequence[str]) -> No
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The changes that `join` made; `part` needs them to undo `join`.
+    """The changes that `join` made, which `part` undoes.
 
-    `person`: the person (the id under which actions run in order) that both contacts have since.
-    `hub_ids`: the hub's ids of the bindings that moved to the kept contact. `persons`: the person
-    of each contact before `join`, by the contact's id in the hub or in the CRM.
+    `person`: the person of both contacts since. `hub_ids`: the bindings that moved. `persons`: the
+    person of each contact before, by the contact's id in the hub or in the CRM.
     """
 
     person: str
@@ -149,11 +133,10 @@ class Joined:
 
 
 def join(tx: Connection, account: Account, merged_id: str, kept_id: str) -> Joined:
-    """Move the bindings of the contact `merged_id` to the contact `kept_id` after a merge.
+    """Move the bindings of the CRM's contact `merged_id` to `kept_id` after a merge.
 
-    Both ids are the CRM's. The actions of both contacts get one common person, so that they are
-    attempted in the order in which they were accepted. The caller must have locked both contacts.
-    Return the changes, with which `part` undoes them.
+    The actions of both contacts get one common person, so that they run in order. The caller must
+    have locked both contacts.
     """
     here = _of(account)
     contacts = {"merged": merged_id, "kept": kept_id}
@@ -172,11 +155,7 @@ def join(tx: Connection, account: Account, merged_id: str, kept_id: str) -> Join
 
 
 def merge_persons(tx: Connection, account: Account, persons: Set[str], into: str) -> None:
-    """Replace the persons `persons` by the person `into`, in bindings and actions.
-
-    A person is the id of a group of bindings that the hub takes for one human being. From now on
-    all actions of these persons are attempted one after the other, in the order of acceptance.
-    """
+    """Replace the persons by the person `into`, in bindings and actions."""
     if persons:
         values = _of(account) | {"persons": sorted(persons), "person": into}
         for statement in _MERGE_PERSONS:
@@ -184,12 +163,7 @@ def merge_persons(tx: Connection, account: Account, persons: Set[str], into: str
 
 
 def part(tx: Connection, account: Account, merged_id: str, kept_id: str, joined: Joined) -> None:
-    """Separate two contacts again whose merge is undone; `joined` is the result of `join`.
-
-    Move the bindings in `joined.hub_ids` from the contact `kept_id` back to the contact
-    `merged_id`. Give bindings and actions the person that their contact had before the merge. This
-    includes actions that were accepted after the merge.
-    """
+    """Undo `join`: separate two contacts again, with the actions accepted since."""
     here = _of(account)
     contacts = {"merged": merged_id, "kept": kept_id}
     tx.run(_MOVE_BACK, here | contacts | {"hub_ids": joined.hub_ids})

@@ -13,10 +13,10 @@ from crmhub.properties import values
 
 
 def readings(text: str, region: str) -> list[str]:
-    """Return the phone numbers that a text may mean, the likeliest first.
+    """Return the phone numbers that a text may mean, the likeliest first, in E.164 if possible.
 
-    The numbers are in E.164 (`+4915112345678`) if possible. `region`: the account's two-letter
-    country code, "" if it has none. A text that is no phone number means only itself.
+    `region`: the account's two-letter country code, or "". A text that is no phone number means
+    itself.
     """
     phone = read_phone(text)
     if phone is None:
@@ -29,10 +29,7 @@ def readings(text: str, region: str) -> list[str]:
 
 
 def forms(number: str, region: str) -> list[str]:
-    """Return all notations in which the same phone number may be stored, `number` itself first.
-
-    `region`: the account's two-letter country code, "" if it has none.
-    """
+    """Return all notations in which a phone number may be stored, `number` itself first."""
     phone = read_phone(number)
     plus = _with_country(phone) if phone else ""
     if phone is None or not plus:

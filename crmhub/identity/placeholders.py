@@ -39,10 +39,9 @@ _NO_GUID = r"(?![0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-)"
 class Form:
     """A notation in which chatbot builders write variables, such as `{{x}}`.
 
-    `counts`: the place in which the notation is recognised. These are `text` (inside of any longer
-    value), `key` (inside of a longer id, email, number or name), `whole` (as the whole of any
-    value) and `id` (only as the whole of an id). A notation of an earlier place is also recognised
-    in the later places of this list.
+    `counts`: where the notation is recognised: `text` (inside of any longer value), `key` (inside
+    of a longer id, email, number or name), `whole` (as the whole of any value) or `id` (only as the
+    whole of an id). Each place includes the later ones.
     """
 
     example: str
@@ -90,8 +89,6 @@ FORMS: tuple[Form, ...] = (
 
 
 class Builder(NamedTuple):
-    """A chatbot builder, its notations of variables, and the web page that documents them."""
-
     name: str
     forms: tuple[str, ...]
     source: str
@@ -206,10 +203,9 @@ _LONGEST_NATIONAL = 14
 
 
 def find_in_text(text: str) -> str:
-    """Return the first unreplaced variable in a property's value, such as `{{x}}`.
+    """Return the first unreplaced variable in a property's value, such as `{{x}}`, or "".
 
-    Return the whole value if it consists of variables only, or is a word for a missing value, such
-    as `null`. Return "" if the value can be stored.
+    Return the whole value if it consists of variables only, or is a word for a missing value.
     """
     whole = text.strip()
     if whole in _NOTHING or _WHOLE.fullmatch(whole):
@@ -221,10 +217,9 @@ def find_in_text(text: str) -> str:
 
 
 def find_in_key(text: str) -> str:
-    """Return the first unreplaced variable in an email or number, such as `{{x}}`.
+    """Return the first unreplaced variable in an email or number, or "".
 
-    Return the whole text if it is only a word for a missing value, such as `null`. Return "" if the
-    text can be used.
+    Return the whole text if it is only a word for a missing value, such as `null`.
     """
     whole = text.strip()
     if whole in _NOTHING or _WHOLE.fullmatch(whole):
@@ -234,7 +229,6 @@ def find_in_key(text: str) -> str:
 
 
 def is_unfilled_id(text: str) -> bool:
-    """Return whether an id is an unreplaced variable or a word for a missing value."""
     whole = text.strip()
     words = {word for word in _SEPARATORS.split(whole.casefold()) if word}
     return bool(
@@ -247,10 +241,9 @@ def is_unfilled_id(text: str) -> bool:
 
 
 def filled_words(name: str) -> list[str]:
-    """Return the words of a person's name.
+    """Return the words of a person's name, "" in place of each variable and missing value.
 
-    The list has "" in place of each unreplaced variable and of each word for a missing value. It
-    has only "" for a text that is nobody's name, such as `0`, `-` or `N/A`.
+    The list has only "" for a text that is nobody's name, such as `0`, `-` or `N/A`.
     """
     # U+0000 cannot occur in the text of a helper call.
     marked = _IN_KEY.sub("\0", name.replace(_OBJECT, "\0"))
@@ -271,20 +264,14 @@ def filled_words(name: str) -> list[str]:
 
 
 def _is_name(word: str) -> bool:
-    """Return whether a word can be a part of a name: it has a letter, or a symbol such as a heart.
-
-    Messengers' names may consist of symbols.
-    """
+    """Return whether a word has a letter, or a symbol such as a heart, as messengers' names may."""
     if word.casefold() in _DUMMY_WORDS:
         return False
     return any(c.isalpha() or unicodedata.category(c) == "So" for c in word)
 
 
 def is_junk_phone(text: str) -> bool:
-    """Return whether a text cannot be a phone number.
-
-    A number is not refused for lacking a country code, since it may be a national number.
-    """
+    """Return whether a text cannot be a phone number, even one without country code."""
     phone = read_phone(text)
     if phone is None:
         return True

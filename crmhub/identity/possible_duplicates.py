@@ -1,8 +1,7 @@
 """Possible duplicates: pairs of contacts that may be the same human being, listed for operators.
 
-A pair belongs to an account's connection to its CRM. Contacts in the hub's own CRM (`local`) are
-merged by `operations.merge_contacts`, which can also undo a merge. Contacts of another CRM are
-merged in that CRM; the hub then only closes the pair.
+A pair belongs to a connection. Contacts in the hub's own CRM are merged by `merge_contacts`, which
+can also undo a merge. Contacts of another CRM are merged there; the hub then only closes the pair.
 """
 
 from __future__ import annotations
@@ -108,15 +107,12 @@ _MERGES_INTO = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two contacts that may be the same human being.
+    """Two contacts that may be the same human being; `one` comes first in text order.
 
-    `one` and `other`: the CRM's ids of the contacts; `one` is the id that comes first in text
-    order. `shares`: the names of the properties whose values are equal in both contacts, such as
-    `phone` and `name`. `found_at` and `decided_at`: when the pair was found, and when it was merged
-    or dismissed (ms since 1970). `decided_by`: the operator who merged or dismissed the pair, "" if
-    the CRM did. `kept_id` and `merged_id`: the ids of the kept and of the merged contact, "" if the
-    pair is not merged or the hub does not know them. `undoable`: whether the data for undoing the
-    merge still exist.
+    `shares`: the properties that are equal in both, such as `phone` and `name`. `decided_by`: the
+    operator who merged or dismissed the pair, "" if the CRM did. `kept_id` and `merged_id`: "" if
+    the pair is not merged or the hub does not know them. `undoable`: the data for undoing the merge
+    exist.
     """
 
     one: str
@@ -132,26 +128,22 @@ class Pair:
 
     @property
     def ids(self) -> tuple[str, str]:
-        """The ids of the pair's two contacts."""
         return self.one, self.other
 
     @property
     def unmerge_until(self) -> int:
-        """The end of the time for undoing the merge (ms since 1970), 0 if it cannot be undone."""
+        """The end of the time for undoing the merge, 0 if it cannot be undone."""
         until = self.decided_at + UNMERGE_MS
         return until if self.undoable and now_ms() < until else 0
 
     def but(self, contact_id: str) -> str:
-        """Return the id of the pair's contact that is not `contact_id`."""
         return self.other if contact_id == self.one else self.one
 
 
 def note(tx: Connection, account: Account, one: str, other: str, *, shares: Sequence[str]) -> None:
     """Store two contacts of the account's CRM, in any order, as possible duplicates.
 
-    `shares`: the names of the properties whose values are equal in both contacts. A pair that is
-    stored already changes only if `shares` has further names. These are added, and the pair is
-    opened again if it was dismissed or merged.
+    If the pair is stored already, new names in `shares` are added, and it is opened again.
     """
     # No CRM has longer ids, and the index cannot hold them.
     if not (one and other) or max(len(one), len(other)) > LONGEST:
@@ -183,8 +175,8 @@ def listed(
 ) -> list[Pair]:
     """Return up to `limit` pairs of the account's present connection, the newest first.
 
-    `state`: return only pairs in this state; "" for all. `after`: the position of the previous
-    page's last pair, as (`found_at`, `one`, `other`); None for the first page.
+    `state`: only pairs in this state; "" for all. `after`: the (`found_at`, `one`, `other`) of the
+    previous page's last pair.
     """
     query = sa.select(*_PAIR).where(_HERE)
     values = _of(account) | {"limit": limit}
@@ -201,15 +193,11 @@ def listed(
 
 
 def count_open(db: Connection, account: Account) -> int:
-    """Return the number of pairs of the account's present connection that await a decision."""
     return int(db.scalar(_COUNT_OPEN, _of(account)))
 
 
 def find(db: Connection, account: Account, one: str, other: str, *, lock: bool = False) -> Pair:
-    """Return the stored pair of two contacts, named in any order; raises NotFound if there is none.
-
-    With `lock`, the pair is locked until the transaction ends.
-    """
+    """Return the pair of two contacts in any order, locked with `lock`; raises NotFound."""
     ids = sorted((one, other))
     row = db.row(_LOCK if lock else _FIND, _of(account) | {"one": ids[0], "other": ids[1]})
     if row is None:
@@ -218,13 +206,9 @@ def find(db: Connection, account: Account, one: str, other: str, *, lock: bool =
 
 
 def close(database: Database, account: Account, pair: Pair, kept_id: str) -> Pair:
-    """Set the state of an open pair to `merged`, since the CRM has merged its contacts.
+    """Mark an open pair as merged by the CRM, which kept `kept_id`; return the stored pair."""
 
-    `kept_id`: the id of the contact that the CRM kept. A pair that is not open any more stays as it
-    is. Return the pair as it is stored now.
-    """
-
-    def work(tx: Connection) -> Pair:
+    def mark_merged(tx: Connection) -> Pair:
         merged_contacts.hold_contacts(tx, account, pair.ids)
         known = find(tx, account, *pair.ids, lock=True)
         if known.state != "open":
@@ -236,14 +220,11 @@ def close(database: Database, account: Account, pair: Pair, kept_id: str) -> Pai
         update(tx, account, closed)
         return closed
 
-    return database.transact(work)
+    return database.transact(mark_merged)
 
 
 def forget(database: Database, *, most: int = 1000) -> int:
-    """Delete the data that are needed to undo a merge, for up to `most` merges older than 30 days.
-
-    The pairs stay. Return the number of merges whose data were deleted.
-    """
+    """Delete the data for undoing up to `most` merges older than 30 days; return their number."""
     before, has_undo = now_ms() - UNMERGE_MS, _p.undo.is_not(None)
     old = find_expired(database, _p.decided_at, before=before, most=most, where=has_undo)
     key = {"account_id": "int", "connection_id": "int", "one": "text", "other": "text"}
@@ -256,10 +237,7 @@ def forget(database: Database, *, most: int = 1000) -> int:
 
 
 def erase(tx: Connection, account: Account, contacts: Collection[tuple[int, str]]) -> int:
-    """Delete all pairs that contain one of these contacts; return the number of deleted pairs.
-
-    `contacts`: tuples of connection id and contact id.
-    """
+    """Delete all pairs of these contacts (connection id, contact id); return their number."""
     rows = [(account.id, *contact) for contact in sorted(contacts)]
     types = {"account_id": "int", "connection_id": "int"}
     return sum(
@@ -269,11 +247,10 @@ def erase(tx: Connection, account: Account, contacts: Collection[tuple[int, str]
 
 
 def take_over(tx: Connection, account: Account, merged: Pair) -> dict[str, Any]:
-    """Replace the merged contact by the kept contact in all other pairs, after the merge of a pair.
+    """Replace the merged contact by the kept contact in all other pairs, after a merge.
 
-    `merged`: the pair that was merged. Contacts that had been merged into its merged contact now
-    count as merged into its kept contact. Return the data from which `give_back` restores the
-    pairs.
+    What had been merged into the merged contact now counts as merged into the kept one. Return the
+    data from which `give_back` restores the pairs.
     """
     rows = tx.rows(_OF_MERGED, _of(account, merged) | {"merged_id": merged.merged_id})
     pairs = []
@@ -298,11 +275,9 @@ def give_back(
     *,
     exists: Callable[[str], bool],
 ) -> None:
-    """Restore the pairs that `take_over` changed, because the merge of `pair` is undone.
+    """Restore the pairs that `take_over` changed (`undo`), because the merge is undone.
 
-    `undo`: the data that `take_over` returned. `exists`: whether the contact with an id still
-    exists; pairs with deleted contacts are not restored. Pairs that an operator has merged or
-    dismissed since stay as they are.
+    Pairs with contacts that do not exist any more, and pairs decided since, are left as they are.
     """
     for one, other in undo["followers"]:
         follower = _of(account) | {"one": one, "other": other}
@@ -317,28 +292,22 @@ def give_back(
 
 
 def _instead(former: Pair, merged: Pair) -> Pair:
-    """Return the pair `former` with the kept contact of the pair `merged` for its merged one."""
     one, other = sorted((merged.kept_id, former.but(merged.merged_id)))
     return replace(former, one=one, other=other)
 
 
 def undo_of(tx: Connection, account: Account, pair: Pair) -> dict[str, Any]:
-    """Return the stored data from which the merge of a pair can be undone."""
     undo: dict[str, Any] = json.loads(tx.scalar(_UNDO, _of(account, pair)))
     return undo
 
 
 def merges_into(tx: Connection, account: Account, contact_id: str) -> list[Pair]:
-    """Return the merged pairs whose kept contact is `contact_id` and whose merge can be undone.
-
-    Pairs of two other contacts that were later merged into `contact_id` are left out.
-    """
+    """Return the pairs merged directly into the contact whose merge can be undone."""
     rows = tx.rows(_MERGES_INTO, _of(account) | {"kept_id": contact_id})
     return [_pair(row) for row in rows]
 
 
 def set_undo(tx: Connection, account: Account, pair: Pair, undo: Mapping[str, Any]) -> None:
-    """Replace the stored data from which the merge of a pair can be undone."""
     tx.run(_SET_UNDO, _of(account, pair) | {"undo": json.dumps(undo)})
 
 
@@ -355,10 +324,10 @@ def update(
     email: str | None = None,
     undo: Mapping[str, Any] | None = None,
 ) -> None:
-    """Store the state of a pair, in place of its stored state.
+    """Replace a pair's stored state.
 
-    `email`: the email of the merged contact that the kept contact did not take over, or None.
-    `undo`: the data for undoing the merge; None deletes stored data.
+    `email`: the merged contact's email that the kept one did not take over, or None. `undo`: the
+    data for undoing the merge; None deletes stored data.
     """
     tx.run(
         _UPDATE,

@@ -41,7 +41,6 @@ OTHERS_HERE = sa.and_(
 
 
 def updating(**values: Any) -> Statement:
-    """Return the statement that sets columns of one binding."""
     return Statement(sa.update(tables.binding).where(IS_BINDING).values(values))
 
 
@@ -142,11 +141,10 @@ _OTHERS_WITHOUT_CONTACT = {
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """The binding of a lead: the hub's entry for the contact that the lead is about.
+    """The binding of a lead.
 
-    `before`: the hub's id of the contact to which the lead's conversation belonged until now, ""
-    for a new conversation. `new`: the binding has a new person, so no other action of this person
-    exists.
+    `before`: the hub id of the conversation's contact until now, "" for a new conversation. `new`:
+    the person is new, so it has no other action.
     """
 
     binding: Binding
@@ -165,13 +163,12 @@ def resolve_binding(
 ) -> Resolution:
     """Assign the conversation of a lead to the lead's binding, and store the lead's values.
 
-    `token`: the contactToken of the conversation, "" for a lead without one. `values`: the lead's
-    properties. getProperties reads them from the binding as long as the CRM does not have them.
+    `token`: the contactToken, "" for none. `values`: the lead's properties, which getProperties
+    reads until the CRM has them.
 
-    The binding is found by the conversation or by the email; without one, it is created. An email
-    that differs from the conversation's former email may belong to another contact, which only the
-    CRM can decide. In this case the conversation gets another binding, and its former binding stays
-    unchanged.
+    The binding is found by the conversation or by the email, or else created. An email that differs
+    from the conversation's former one may belong to another contact, which only the CRM can decide:
+    then the conversation gets another binding, and its former binding stays unchanged.
     """
     said = {"token": token, "email": email[:LONGEST], "phone": identity_of(phone)[:LONGEST]}
     said = {name: text for name, text in said.items() if text}
@@ -213,11 +210,7 @@ def resolve_binding(
 
 
 def person_now(tx: Connection, account: Account, binding: Binding) -> str:
-    """Return the person that the database has for a binding, and lock the binding.
-
-    A person is the id of a group of bindings that the hub takes for one human being.
-    `binding.person` may be out of date. The lock lasts until the transaction ends.
-    """
+    """Return the stored person of a binding, locked; `binding.person` may be out of date."""
     person: str | None = tx.scalar(
         _PERSON_NOW, connection_key(account) | {"hub_id": binding.hub_id}
     )
@@ -233,11 +226,10 @@ def set_contact(
     values: Mapping[str, str],
     accepted: Mapping[str, int] | None = None,
 ) -> None:
-    """Store in a binding which contact of the CRM it stands for, and the contact's present values.
+    """Store which contact of the CRM a binding stands for, and the contact's present values.
 
-    `hub_id`: the hub's id of the binding. `accepted`: when the hub accepted each value (ms since
-    1970, by property name); None for values read from the CRM. All bindings of the contact get the
-    same person, so that their actions run in order. Does nothing if the binding was erased.
+    `accepted`: when the hub accepted each value, by property name; None for values read from the
+    CRM. All bindings of the contact get the same person. Does nothing if the binding was erased.
     """
     # Without this lock, a parallel assignment of the same contact would not be seen.
     crm_id = merged_contacts.hold_contact(tx, account, crm_id)
@@ -266,10 +258,7 @@ def set_contact(
 def keep_values(
     tx: Connection, account: Account, binding: Binding, values: Mapping[str, str]
 ) -> None:
-    """Store a contact's values in its binding, for getProperties, until the CRM has the contact.
-
-    Does nothing if the CRM has the contact already.
-    """
+    """Store a contact's values in its binding for getProperties, until the CRM has the contact."""
     if (kept := _kept(binding, values)) is not None:
         tx.run(
             _SET_LAST_VALUES,
@@ -278,7 +267,7 @@ def keep_values(
 
 
 def get_or_create(tx: Connection, account: Account, crm_id: str) -> Binding:
-    """Return the newest binding of the contact `crm_id` of the CRM; create one if there is none."""
+    """Return the newest binding of a contact of the CRM, or a new one."""
     crm_id = merged_contacts.hold_contact(tx, account, crm_id)
     found = with_crm_id(tx, account, crm_id)
     # Actions accepted before the binding existed have the CRM's id as their person.
@@ -293,12 +282,7 @@ def _add(
     said: Mapping[str, str],
     values: Mapping[str, str],
 ) -> Binding:
-    """Create a binding and return it.
-
-    `person`: the id of the group of bindings that the hub takes for one human being. `crm_id`: the
-    CRM's id of the contact, "" if the CRM does not have it. `said`: the lead's values under the
-    keys "token", "email" and "phone", as far as given. `values`: the lead's properties.
-    """
+    """Create a binding; `said` has the lead's "token", "email" and "phone", as far as given."""
     now = now_ms()
     here = connection_key(account) | {
         "hub_id": _new_id(),
@@ -323,11 +307,9 @@ def _detach_token(tx: Connection, account: Account, token: str) -> None:
 def set_contact_of_others(
     tx: Connection, account: Account, hub_id: str, *, crm_id: str, values: Mapping[str, str]
 ) -> None:
-    """Store the contact in which the CRM saved a lead in further bindings for the same human being.
+    """Store a lead's contact in further bindings with its email that have no contact yet.
 
-    `hub_id`: the hub's id of the lead's own binding. `crm_id`: the CRM's id of the contact.
-    `values`: the lead's properties. The further bindings have no contact of the CRM yet, and the
-    same email as the lead. If neither has an email, they have the same phone.
+    Without an email, those with the same phone.
     """
     email, phone = values.get("email", "")[:LONGEST], identity_of(values.get("phone", ""))[:LONGEST]
     if not (email or phone):
@@ -343,28 +325,18 @@ def set_contact_of_others(
 
 
 def lock_phone(tx: Connection, account: Account, phone: str) -> None:
-    """Lock a phone number of the account's connection until the transaction ends.
-
-    While the phone is locked, other transactions wait before they record an outcome with it.
-    """
+    """Lock a phone of the account's connection, so that outcomes with it are recorded in turn."""
     hold(tx, account.id, account.connection.id, "outcome of phone", identity_of(phone)[:LONGEST])
 
 
 def set_crm_id(tx: Connection, account: Account, hub_id: str, crm_id: str) -> bool:
-    """Store that a binding stands for the contact `crm_id` of the CRM.
-
-    `hub_id`: the hub's id of the binding. Return whether the binding had another contact or none
-    before.
-    """
-    changed = tx.run(_SET_CRM_ID, connection_key(account) | {"hub_id": hub_id, "crm_id": crm_id})
-    return bool(changed)
+    """Store which contact of the CRM a binding stands for; return whether this is new."""
+    here = connection_key(account) | {"hub_id": hub_id, "crm_id": crm_id}
+    return bool(tx.run(_SET_CRM_ID, here))
 
 
 def _kept(binding: Binding, values: Mapping[str, str]) -> str | None:
-    """Return a binding's stored values, updated by `values`, as JSON text.
-
-    Return None if the CRM has the contact, since the binding then stores only values from the CRM.
-    """
+    """Return a binding's updated values as JSON; None once the CRM has the contact."""
     return None if binding.crm_id else json.dumps(merged_values(binding.last_values, values))
 
 

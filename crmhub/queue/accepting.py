@@ -120,17 +120,16 @@ def accept(
 ) -> Accepted:
     """Call `prepare` and store the action that it returns, in one transaction with its writes.
 
-    `now`: whether to attempt the action at once. If so, and if nothing blocks the action, the
-    result has an `entry` with a lease of `lease_s` seconds. Otherwise the action is queued and due
-    in `wait_s` seconds. `key`: the caller's Idempotency-Key. `author`: the id of the API key with
-    which an agent made the call, "" for a bot's call. `fault`: the error for an action that no CRM
-    would store; it is raised if the action would have to wait.
+    `now`: attempt the action at once, if nothing blocks it: the result then has an `entry` with a
+    lease of `lease_s` seconds. Otherwise the action is due in `wait_s` seconds. `key`: the caller's
+    Idempotency-Key. `author`: the id of an agent's API key, "" for a bot's call. `fault`: the error
+    for an action that no CRM would store; it is raised if the action would have to wait.
 
     A repeated call stores nothing and returns the earlier action. A call with a key is repeated if
-    an action was accepted with this key in the last 24 hours. With another `key_ms`, the key is
-    valid for so many ms, and an action that was refused does not count. A call without a key is
-    repeated if an equal action is unfinished or succeeded in the last minute. Raises the errors of
-    `prepare`, and Semantic if `key` belongs to a different action.
+    an action was accepted with this key in the last `key_ms` ms; unless these are the usual 24
+    hours, a refused action does not count. A call without a key is repeated if an equal action is
+    unfinished or succeeded in the last minute. Raises the errors of `prepare`, and Semantic if
+    `key` belongs to a different action.
     """
 
     def store(tx: Connection) -> Accepted:
@@ -206,8 +205,8 @@ def _earlier(
 ) -> Accepted | None:
     """Return the earlier action that a call repeats; None for a new call.
 
-    Raises _Replayed for a repeated Idempotency-Key: `prepare` ran in the first call already, and
-    repeating its writes could undo later ones.
+    Raises _Replayed for a repeated Idempotency-Key: repeating the writes of `prepare` could undo
+    later ones.
     """
     if key:
         # A call with a new key is a new action, even if it equals an earlier one.
@@ -220,12 +219,10 @@ def _earlier(
 
 
 def _before(tx: Connection, account: Account, new: New) -> tuple[int | None, int | None, int]:
-    """Return three times of the earlier actions of a new action's person (ms since 1970).
+    """Return three times of the earlier actions of a new action's person.
 
-    A person is the group of bindings that the hub takes for one human being; its actions run in
-    order. The first time is when the latest unfinished action was accepted. The second is when the
-    last queued action is due. The third is when the latest action in any state was accepted.
-    Without such an action, the first two are None and the third is 0.
+    When the latest unfinished one was accepted, when the last queued one is due, and when the
+    latest in any state was accepted; None, None and 0 without such an action.
     """
     if new.first:
         return None, None, 0
@@ -238,10 +235,9 @@ def _before(tx: Connection, account: Account, new: New) -> tuple[int | None, int
 def _with_key(
     tx: Connection, account: Account, new: New, key: str, *, since: int, keep_refusals: bool
 ) -> Accepted | None:
-    """Return the action that was accepted with this Idempotency-Key since a time, or None.
+    """Return the action accepted with this key since a time, or None.
 
-    `new`: the action of the present call. `since`: the time in ms since 1970. Without
-    `keep_refusals`, an action that was refused is not returned. Raises Semantic if the earlier
+    Without `keep_refusals`, an action that was refused is not returned. Raises Semantic if the
     action differs from `new`.
     """
     hold(tx, account.id, "idempotency key", key)
@@ -267,10 +263,7 @@ def _with_key(
 
 
 def _with_identity(tx: Connection, account: Account, new: New, moment: int) -> Accepted | None:
-    """Return an earlier action that equals `new` and is unfinished or succeeded in the last minute.
-
-    `moment`: the present in ms since 1970. Return None if there is no such action.
-    """
+    """Return an equal action that is unfinished or succeeded in the last minute, or None."""
     hold(tx, account.id, "identity", new.person, new.identity)
     row = tx.row(
         _WITH_IDENTITY,
@@ -292,16 +285,12 @@ def _with_identity(tx: Connection, account: Account, new: New, moment: int) -> A
 
 
 def _said(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the part of an action's request that its caller sent, without the hub's additions."""
+    """Return what the caller sent of an action's request, without the hub's additions."""
     return {name: value for name, value in request.items() if name != "before"}
 
 
 def _as_accepted(request: str, versions: str | None) -> Mapping[str, Any]:
-    """Return an action's request as it was accepted, before any correction by an operator.
-
-    `request`: the present request, as JSON text. `versions`: the requests before each correction,
-    as JSON text; None if the request was never corrected.
-    """
+    """Return an action's request before any correction; `versions` are the requests before each."""
     kept: Mapping[str, Any] = (
         json.loads(versions)[0]["request"] if versions else json.loads(request)
     )

@@ -1,7 +1,6 @@
 """The events of helpers' calls and of connections, each stored in the transaction of its change.
 
-Nothing happens here unless the account has a subscription to such events. The account says so
-itself: it was loaded at most half a second ago, or for this attempt.
+Nothing happens here unless the account has a subscription to such events.
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ from crmhub.adapter.coercion import sent_text
 from crmhub.database.connection import Connection
 from crmhub.events import event_types
 from crmhub.events.recording import Event, record_events, wants
-from crmhub.queue.models import Entry, New, Outcome, State
+from crmhub.queue.models import Entry, New, Outcome, State, shown
+from crmhub.queue.outages import cause_of
 
 _LEAD = "createLead"
 _FAILED: Mapping[str, str] = {
@@ -26,17 +26,13 @@ _LEAD_VALUES = ("name", "email", "phone")
 
 
 def subject_of(connection_id: int, contact_id: str) -> str:
-    """Return the subject of the events of calls for a contact.
-
-    `contact_id` is the id under which the calls were accepted: the hub's own or the CRM's.
-    """
+    """Return the subject of the events of calls that were accepted for a contact id."""
     return f"calls:{connection_id}:{contact_id}"
 
 
 def note_accepted(
     tx: Connection, account: Account, new: New, action_id: str, created_at: int
 ) -> None:
-    """Store the event of a lead that the journal has just accepted."""
     if new.kind != _LEAD or not wants(account.event_routes, event_types.LEAD_ACCEPTED):
         return
     data = _data(new.kind, new.hub_id, action_id, new.hub_id, new.request)
@@ -48,10 +44,7 @@ def note_accepted(
 def note_finished(
     tx: Connection, account: Account, entry: Entry, outcome: Outcome, state: State, moment: int
 ) -> None:
-    """Store the event of a call that was carried out or has failed; `state` is its new state.
-
-    `moment`: the present in ms since 1970.
-    """
+    """Store the event of a call that was carried out or has failed; `state` is its new state."""
     type, more = "", {}
     if state == "done" and entry.kind == _LEAD:
         type = event_types.LEAD_STORED
@@ -87,18 +80,17 @@ def _data(
 
 
 def note_failing(
-    tx: Connection, account: Account, connection_id: int, *, cause: str, reason: str, moment: int
+    tx: Connection, account: Account, connection_id: int, outcome: Outcome, moment: int
 ) -> None:
-    """Store the event that a connection waits, since its CRM is unavailable or refuses it.
-
-    `cause`: "credentials" or "away". `moment`: the present in ms since 1970.
-    """
-    properties = {"cause": cause, "reason": reason}
+    """Store the event that a connection's circuit breaker was opened by this outcome."""
+    properties = {
+        "cause": cause_of(outcome),
+        "reason": shown(outcome.away or outcome.message),
+    }
     _note_connection(tx, account, connection_id, event_types.CONNECTION_FAILING, properties, moment)
 
 
 def note_recovered(tx: Connection, account: Account, connection_id: int, moment: int) -> None:
-    """Store the event that the CRM of a connection has answered again."""
     _note_connection(tx, account, connection_id, event_types.CONNECTION_RECOVERED, {}, moment)
 
 

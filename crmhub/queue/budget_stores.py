@@ -1,17 +1,16 @@
 """Storage of call budgets: how many calls to a CRM its rate limit still allows, and when.
 
 A budget stores when the next call is due (`tat`, the theoretical arrival time of the generic cell
-rate algorithm). A budget is a row of the database or, while Redis is available, an entry there. A
-call reserves its time in one statement. A tenth of the allowed calls may be made at once (the
-burst), the others in equal steps:
+rate algorithm), in a row of the database or, while Redis is available, there. A call reserves its
+time in one statement. A tenth of the allowed calls may be made at once (the burst), the others in
+equal steps:
 
     burst = calls / 10    step = seconds / (calls - burst)
 
-so that no period of `seconds`, wherever it begins, has more calls than allowed. A call that costs
-several tokens or credits reserves as many steps; one that costs more than the burst waits until the
-budget has been left alone for the rest. A burst of all
-allowed calls would let twice as many through. All times come from the clock of the database or of
-Redis, so the clocks of the hosts do not matter.
+so that no period of `seconds`, wherever it begins, has more calls than allowed; a burst of all
+allowed calls would let twice as many through. A call that costs several tokens or credits reserves
+as many steps; one that costs more than the burst waits until the budget has been left alone for the
+rest. All times come from the clock of the database or of Redis.
 """
 
 from __future__ import annotations
@@ -61,10 +60,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The name of a budget: account id, connection id and lane (a separate rate limit of the CRM).
-
-    `start`: the limit with which the budget is created.
-    """
+    """The name of a budget; it is created with the limit `start`."""
 
     account: int
     connection: int
@@ -73,7 +69,6 @@ class Key:
 
     @property
     def params(self) -> dict[str, Any]:
-        """The account id, connection id and lane as parameters of a statement."""
         return {
             "account_id": self.account,
             "connection_id": self.connection,
@@ -83,11 +78,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The answer to the attempt to reserve a call in a budget.
-
-    `granted`: whether the call was reserved. `wait`: the time in ms until the call is due, whether
-    reserved or not. `limit`: the present limit of the budget.
-    """
+    """Whether a call was reserved, in how many ms it is due, and the budget's present limit."""
 
     granted: bool
     wait: float
@@ -161,12 +152,10 @@ class DatabaseBudgets:
         )
 
     def reserve(self, key: Key, patience: float, share: float, cost: int = 1) -> Turn:
-        """Reserve the next call of a budget if it is due within `patience` ms.
+        """Reserve the next call of a budget if it is due within `patience` ms, without sleeping.
 
-        A call that is due later is not reserved. `share`: the part of the burst (the calls allowed
-        at once) that this call may use, from 0 to 1. `cost`: how many of the allowed calls, tokens
-        or credits the call takes. Does not sleep until the call is due; the result says when that
-        is.
+        `share`: the part of the burst that this call may use, from 0 to 1. `cost`: how many of the
+        allowed calls, tokens or credits the call takes.
         """
         params = key.params | {"patience": patience, "share": share, "cost": cost}
         with self._writing, self._database.reading() as connection:
@@ -179,10 +168,7 @@ class DatabaseBudgets:
                     return turn
 
     def _refused(self, connection: Connection, key: Key, params: dict[str, Any]) -> Turn | None:
-        """Return the answer to a call that is not due in time; None if it must be reserved again.
-
-        A call must be reserved again if the budget has just been created, corrected or changed.
-        """
+        """Return the answer to a call that is not due in time; None if the budget has changed."""
         row = connection.row(_LOOK, params)
         if row is None:
             self._open(connection, key, params["now"])
@@ -226,7 +212,7 @@ class DatabaseBudgets:
         connection.run(_OPEN, key.params | start)
 
     def close(self) -> None:
-        """Do nothing, since budgets in the database have no connections of their own."""
+        """Do nothing: budgets in the database have no connections of their own."""
 
 
 # --- In Redis ---------------------------------------------------------------------------------

@@ -1,10 +1,8 @@
 """Keep the rate limits of CRMs: how many calls a CRM allows in a time, over all processes.
 
 A call reserves its time in the budget of its connection (`budget_stores`) and sleeps until then.
-A call under a limit of tokens or credits reserves as many as it costs.
 Calls with a waiting caller may reserve a time in the future. Calls from the queue are made only if
-they are due now, and leave a quarter of the burst (the calls allowed at once) to calls with a
-waiting caller.
+they are due now, and leave a quarter of the burst (the calls allowed at once) to the others.
 """
 
 from __future__ import annotations
@@ -39,11 +37,7 @@ _QUEUED, _ALL = 0.75, 1.0
 
 
 class Budgets:
-    """The call budgets of all connections; a process has one object for all its threads.
-
-    A budget says how many calls to the CRM its rate limit still allows. Budgets are stored in Redis
-    if it is configured, and in the database while Redis is unavailable.
-    """
+    """The call budgets of all connections; a process has one object for all its threads."""
 
     def __init__(self, database: Database, redis_url: str | None = None) -> None:
         self._store = RedisBudgets(database, redis_url) if redis_url else DatabaseBudgets(database)
@@ -61,13 +55,10 @@ class Budgets:
         patience: Callable[[], float],
         queued: Callable[[], bool],
     ) -> LaneBudget:
-        """Return the budget of one lane (a separate rate limit of the CRM) of a connection.
+        """Return the budget of one lane: `calls` in any `seconds`, until the CRM reports others.
 
-        The budget allows `calls` calls in any `seconds` seconds until the CRM reports another
-        limit. If an operator changes `calls` or `seconds`, a new budget begins. `patience`: a
-        function that returns how many seconds the current call may wait until it is due. `queued`:
-        a function that returns whether the current call comes from the queue, without a waiting
-        caller. Raises ValueError for less than one call.
+        `patience` returns how many seconds the current call may wait until it is due, and `queued`
+        whether it comes from the queue. Raises ValueError for less than one call.
         """
         start = Limit.of(calls, seconds)
         key = Key(account_id, connection_id, f"{lane} {calls}/{seconds:g}", start)
@@ -78,7 +69,6 @@ class Budgets:
         return LaneBudget(self._store, key, shared, patience, queued)
 
     def close(self) -> None:
-        """Close the connections to Redis."""
         self._store.close()
 
 
@@ -92,8 +82,6 @@ class _Lane:
 
 
 class LaneBudget:
-    """The call budget of one lane (a rate limit of a CRM), as the CRM's adapter uses it."""
-
     def __init__(
         self,
         store: DatabaseBudgets,
@@ -111,9 +99,9 @@ class LaneBudget:
     def take(self, cost: int = 1) -> None:
         """Reserve one call to the CRM, and wait until it is due.
 
-        If the limit counts tokens or credits, the call takes `cost` of them, from 1 to 100. Raises
-        Throttled if the call would not be due within the time that it may wait. Raises Unavailable
-        if the database is unavailable, and ValueError for another cost.
+        `cost`: the tokens or credits that the call takes, from 1 to 100. Raises Throttled if the
+        call would be due too late, Unavailable if the database is unavailable, and ValueError for
+        another cost.
         """
         if not 1 <= cost <= LARGEST_COST:
             raise ValueError(f"a call costs 1 to {LARGEST_COST}, and not {cost}")
@@ -130,11 +118,7 @@ class LaneBudget:
             self._lane.queue.release()
 
     def follow(self, calls: int, seconds: float) -> None:
-        """Store the rate limit that the CRM reported: `calls` calls in any `seconds` seconds.
-
-        A limit that is stored already is not written again. A report of less than one call or an
-        invalid time is ignored.
-        """
+        """Store the rate limit that the CRM reported; an impossible one is ignored."""
         if calls < 1 or not 0 < seconds < math.inf:
             return
         limit = Limit.of(calls, seconds)
@@ -145,10 +129,7 @@ class LaneBudget:
                 self._lane.limit = limit
 
     def pause(self, seconds: float) -> None:
-        """Allow no call for `seconds` seconds, at most for a day.
-
-        Called after the CRM's rate limit refused a call.
-        """
+        """Allow no call for `seconds` seconds, at most for a day, since the CRM refused a call."""
         if seconds > 0:
             self._store.pause(self._key, min(seconds * 1000.0, LONGEST_PAUSE_MS))
 

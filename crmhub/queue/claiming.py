@@ -25,12 +25,7 @@ _OF_ACCOUNT = _a.account_id == param("account_id")
 
 @cache
 def _claim(narrowed: str) -> Statement:
-    """Return the statement that claims due actions of a connection for one process.
-
-    `narrowed`: which actions: "only" (the action in the parameter `id`), "of_kind" (those of the
-    kind in the parameter `kind`), "of_other_kinds" (those of other kinds than `kind`), or "" for
-    all.
-    """
+    """Return the statement that claims due actions of a connection for one process."""
     due, first, other = (action.alias(name) for name in ("a", "e", "r"))
     only_queued = sa.and_(due.c.id == param("id"), one_of(due.c.state, "queued"))
     conditions = {
@@ -136,10 +131,9 @@ _SPARE = Statement(
 def _due_of_all_accounts() -> Statement:
     """Return the statement that finds, for each connection, when its next action is due.
 
-    The statement reads an index once per connection, so that its cost does not grow with the number
-    of queued actions. A recursive statement over the busy accounts alone would cost less where most
-    of 10,000 accounts are idle (5 instead of 8 to 20 ms). But a database that distributes the
-    tables rejects it.
+    It reads an index once per connection, so its cost does not grow with the queued actions. A
+    recursive statement over the busy accounts alone would cost less where most of 10,000 accounts
+    are idle (5 instead of 8 to 20 ms), but a database that distributes the tables rejects it.
     """
     of_connection = sa.and_(
         _a.account_id == connection.c.account_id,
@@ -182,13 +176,11 @@ def claim(
     kinds: tuple[str, bool] | None = None,
     only: str = "",
 ) -> list[Entry]:
-    """Claim up to `most` due actions of a connection with leases of `lease_s` seconds.
+    """Claim up to `most` due actions of a connection, the oldest first, for `lease_s` seconds.
 
-    The oldest actions come first. An action is left out while an earlier action of the same person
-    (the group of bindings taken for one human being) is unfinished. While the circuit breaker is
-    open, at most one action is claimed, to probe the CRM. `kinds`: a kind of action, with True to
-    claim only this kind or False to claim only other kinds; None for all kinds. `only`: the id of
-    the only action that may be claimed, "" for any.
+    While the circuit breaker is open, at most one action is claimed, to probe the CRM. `kinds`: a
+    kind of action, with True to claim only this kind or False for only other kinds. `only`: the id
+    of the only action that may be claimed, "" for any.
     """
     kind, is_kind = kinds or ("", False)
     narrowed = "only" if only else ""
@@ -262,11 +254,7 @@ def release(database: Database, entries: Sequence[Entry]) -> None:
 
 
 def spare(database: Database) -> None:
-    """Extend all expired leases of actions by 2 s.
-
-    Thus the processes that hold the leases can still record outcomes after the database took no
-    writes for a while.
-    """
+    """Extend all expired leases of actions by 2 s, since the database took no writes for long."""
 
     with database.reading() as reading:
         ids = account_ids(reading)
@@ -281,7 +269,7 @@ def spare(database: Database) -> None:
 
 
 def due(database: Database) -> Due:
-    """Return the connections that have due actions, and when the next further action is due."""
+    """Return the connections that have due actions, the one that has waited longest first."""
     with database.reading() as reading:
         moment = reading.now_ms()
         rows = reading.rows(_DUE_OF_ALL_ACCOUNTS, {"now": moment})

@@ -93,10 +93,7 @@ _RESTART = tuple(
 
 
 def set_back_ms(database: Database) -> int:
-    """Return by how many ms at least the database's clock was set back, 0 if it was not.
-
-    The result is how far the newest stored time lies in the future.
-    """
+    """Return by how many ms at least the database's clock was set back, 0 if it was not."""
     with database.reading() as connection:
         newest = connection.scalar(_NEWEST_OF_ALL_ACCOUNTS, {"lease_ms": LONGEST_LEASE_MS})
         return max(0, int(newest or 0) - connection.now_ms())
@@ -105,8 +102,7 @@ def set_back_ms(database: Database) -> int:
 def restart_waits(database: Database, jump_ms: int) -> None:
     """Make all waiting actions due now, end all pauses of connections, and renew all leases.
 
-    Call this function after the database's clock was set. `jump_ms`: by how many ms it was set
-    forward; negative if it was set back.
+    `jump_ms`: by how many ms the database's clock was set forward; negative for back.
     """
 
     with database.reading() as db:

@@ -1,8 +1,7 @@
 """Outcomes of attempts that could not be stored in the database: repeated until they can be.
 
-The outcomes wait in memory while this process holds the leases of their actions. An outcome is
-stored only under its lease: if the lease has expired and another process has the action, the
-outcome is dropped. Outcomes that are not stored when the process ends are lost.
+They wait in memory while this process holds the leases of their actions. Once a lease has expired
+and another process has the action, its outcome is dropped, as are all when the process ends.
 """
 
 from __future__ import annotations
@@ -41,10 +40,7 @@ class _Kept:
 
 
 class Unwritten:
-    """The outcomes of attempts that this process could not store in the database yet.
-
-    One object serves all threads.
-    """
+    """The outcomes that this process could not store in the database yet; for all threads."""
 
     def __init__(self) -> None:
         self._kept: list[_Kept] = []
@@ -54,16 +50,15 @@ class Unwritten:
 
     @property
     def many(self) -> bool:
-        """True if so many outcomes are not stored that no further action should be attempted."""
+        """Whether so many outcomes are not stored that no further action should be attempted."""
         return len(self._kept) >= _MANY
 
     def write(self, write: Callable[[], T], locks: ExitStack | None = None) -> T | None:
         """Call `write`, which stores an outcome, and return its result.
 
-        If the database is unavailable, return None; then a background thread calls `write` until it
-        succeeds. So a failed `write` must leave nothing behind. The leases `locks` are held until
-        then. If `write` still fails after 5 minutes although the database is reachable, the outcome
-        is dropped.
+        If the database is unavailable, return None; then a background thread holds `locks` and
+        calls `write` until it succeeds, for at most 5 minutes while the database is reachable. So a
+        failed `write` must leave nothing behind.
         """
         try:
             return write()
@@ -78,10 +73,7 @@ class Unwritten:
         return None
 
     def close(self) -> None:
-        """Try once more to store each outcome that is not stored yet, and release all leases.
-
-        Outcomes that still cannot be stored are lost.
-        """
+        """Try once more to store each outcome, and release all leases; the others are lost."""
         with self._lock:
             self._closing.set()
             thread = self._thread

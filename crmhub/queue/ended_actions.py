@@ -42,10 +42,9 @@ def result(database: Database, account_id: int, action_id: str) -> Mapping[str, 
 
 
 def forget(database: Database, *, before: int, most: int = 1000) -> int:
-    """Delete up to `most` actions that ended before `before` (ms since 1970).
+    """Delete up to `most` actions that ended before `before`; return their number.
 
-    Return the number of deleted actions. Failed and blocked actions are never deleted here, since
-    an operator must decide on them.
+    Failed and blocked actions stay, since an operator must decide on them.
     """
     ids: dict[int, list[str]] = {}
     for account_id, action_id, _ in find_expired(

@@ -1,8 +1,8 @@
 """Leases: locks between processes that need no open database connection while they are held.
 
-A lease is a row with an expiry time. The lease of a process that died expires, and another process
-takes it over. All times come from the database's clock, so the clocks of the hosts need not agree.
-The row stores only a hash of the lease's key, since a key may be a phone number.
+A lease is a row with an expiry time by the database's clock. The lease of a process that died
+expires, and another process takes it over. The row stores only a hash of the lease's key, since a
+key may be a phone number.
 """
 
 from __future__ import annotations
@@ -79,11 +79,7 @@ _TAKE = Statement(_build_take)
 
 @dataclass(slots=True)
 class _Queue:
-    """The threads of this process that hold or wait for the same lease.
-
-    Only the first thread of the queue polls the database. `threads`: the number of threads in the
-    queue. `turns`: the number of threads that have been the first so far.
-    """
+    """The threads of this process that hold or wait for the same lease; only the first polls."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     threads: int = 0
@@ -91,8 +87,6 @@ class _Queue:
 
 
 class Leases:
-    """The leases (locks between processes) of all accounts; one object serves all threads."""
-
     def __init__(self, database: Database) -> None:
         self._database = database
         self._queues: dict[tuple[Any, ...], _Queue] = {}
@@ -105,9 +99,8 @@ class Leases:
     ) -> Iterator[None]:
         """Hold the lease `key` of a connection during the block, alone among all processes.
 
-        The lease expires after `seconds`, even inside the block. Waits up to `patience` seconds
-        while another thread or process holds the lease, then raises NotYet. Raises Unavailable if
-        the database is unavailable.
+        The lease expires after `seconds`, even inside the block. Raises NotYet if another thread or
+        process holds it for `patience` seconds, and Unavailable if the database is unavailable.
         """
         until = time.monotonic() + patience
         row = {
@@ -126,11 +119,7 @@ class Leases:
 
     @contextmanager
     def _turn(self, row: Params, until: float) -> Iterator[None]:
-        """Wait until the threads of this process that came earlier have released the same lease.
-
-        `row`: the lease, as columns of its row. `until`: the time, by `time.monotonic`, after which
-        NotYet is raised.
-        """
+        """Wait for the threads of this process that came earlier; NotYet at `until` (monotonic)."""
         name = (row["account_id"], row["connection_id"], row["key"])
         with self._lock:
             queue = self._queues.setdefault(name, _Queue())
@@ -174,7 +163,7 @@ class Leases:
             with self._database.reading() as connection:
                 connection.run(_RELEASE, row)
                 if next(self._releases) % _SWEEP == 0:
-                    _sweep(connection, row)
+                    connection.run(_SWEEP_ENDED, {**row, "now": connection.now_ms()})
         except errors.Unavailable:
             # The work under the lease is finished; the lease expires by itself.
             _log.warning("A lease could not be given back; it runs out by itself.")
@@ -188,10 +177,6 @@ def forget(tx: Connection, account_id: int, keys: Collection[str]) -> None:
 
 def _hashed(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
-
-
-def _sweep(connection: Connection, row: Params) -> None:
-    connection.run(_SWEEP_ENDED, {**row, "now": connection.now_ms()})
 
 
 def _sleep(seconds: float, until: float) -> None:

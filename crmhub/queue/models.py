@@ -22,12 +22,9 @@ _ID = re.compile(r"act-[0-9a-z]{24}", re.ASCII)
 class New:
     """An action that the journal is to store.
 
-    `kind`: the helper, such as `createLead`. `person`: the id of the group of bindings that the hub
-    takes for one human being; its actions run in order. `hub_id`: the contact's id in the hub or in
-    the CRM. `request`: the helper's parameters. `identity`: a hash that is equal for equal actions
-    of a contact. A repeated action within a minute is not stored: it gets the first action's
-    result. "" turns this off. `first`: whether the person is new, so that the journal cannot
-    contain another action of the person.
+    `kind`: the helper, such as `createLead`. `hub_id`: the contact's id in the hub or in the CRM.
+    `identity`: a hash that is equal for equal actions of a contact, "" to store repeated ones.
+    `first`: the person is new, so the journal has no other action of the person.
     """
 
     kind: str
@@ -40,14 +37,13 @@ class New:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An action on which this process holds a lease, so that only this process may attempt it.
+    """An action on which this process holds a lease; missing times are 0.
 
-    Times are in ms since 1970 by the database's clock, 0 for a missing time. `person`: the id of
-    the group of bindings that the hub takes for one human being. `tries`: the number of attempts so
-    far that count for the retry schedule. `doubt_since`: the start of the first attempt that may
-    have written to the CRM. `written_at`: the latest time at which an earlier attempt may have
-    written. `probing`: this attempt probes whether an unavailable CRM answers again. `corrected`:
-    when an operator last corrected each value, by property name or by key of the request.
+    `tries`: the attempts so far that count for the retry schedule. `doubt_since`: the start of the
+    first attempt that may have written to the CRM; `written_at`: the latest time at which one may
+    have written. `probing`: this attempt probes whether an unavailable CRM answers again.
+    `corrected`: when an operator last corrected each value, by property name or by key of the
+    request.
     """
 
     account_id: int
@@ -67,10 +63,7 @@ class Entry:
     written_at: int = 0
 
     def accepted_at(self, name: str) -> int:
-        """Return when the action's value of the property `name` was accepted or last corrected.
-
-        The time is in ms since 1970.
-        """
+        """Return when the action's value of the property was accepted or last corrected."""
         # Both parts of a name are sent together.
         keys = (name, "name") if name in ("firstname", "lastname") else (name,)
         return max(self.created_at, *(self.corrected.get(key, 0) for key in keys))
@@ -80,11 +73,10 @@ class Entry:
 class Accepted:
     """The result of accepting an action.
 
-    `hub_id`: the contact id that the caller gets: the one that its conversation is bound to, which
-    is the hub's own (`hub-…`) or the CRM's. `entry`: the action under a lease; None if it must not
-    be attempted now. `earlier`: the result of an equal action that was accepted earlier; None if
-    there is no such action or it has no result yet. `refused`: whether `earlier` is an error.
-    `replayed`: whether the equal action was accepted with the same Idempotency-Key.
+    `hub_id`: the contact id that the caller gets, the hub's own (`hub-…`) or the CRM's. `entry`:
+    the action under a lease; None if it must not be attempted now. `earlier`: the result of an
+    equal action that was accepted earlier, or None; with `refused`, it is an error. `replayed`:
+    both had the same Idempotency-Key.
     """
 
     action_id: str
@@ -105,15 +97,13 @@ class Outcome:
 
     `state`: the action's new state. `word`: a status of success, or the name of the error's class.
     `mapped`: the properties that were sent, by the CRM's names. `behind`: the id of the failed lead
-    that blocks the action, if the state is `parked`. `counts`: whether the attempt counts for the
-    retry schedule. `wait_s`: the seconds until a `queued` action is retried. If it is 0 and the
-    attempt counts, the retry schedule applies.
+    that blocks a `parked` action. `counts`: whether the attempt counts for the retry schedule,
+    which applies if `wait_s` is 0.
 
-    `away`: the reason to open the circuit breaker, so that the whole connection waits; "" for none.
-    `throttled`: whether the whole connection waits `wait_s` seconds without an open circuit
-    breaker. `trouble`: the message of an error for which the CRM is to blame, "" for none. `doubt`:
-    whether the attempt may have written to the CRM. `calls`: the HTTP calls of the attempt. `ms`:
-    the duration of the attempt. `ended`: its end by `time.monotonic`, 0 for now.
+    `away`: the reason to open the circuit breaker, or "". `throttled`: the whole connection waits
+    `wait_s` seconds without that. `trouble`: the message of an error for which the CRM is to blame.
+    `doubt`: the attempt may have written to the CRM. `ended`: its end by `time.monotonic`, 0 for
+    now.
     """
 
     state: State
@@ -136,11 +126,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The connections that have due actions; `now` lists them as (account id, connection id).
-
-    `later`: in how many ms further actions are due, None if there are none. `moment`: the time of
-    the query in ms since 1970.
-    """
+    """The (account id, connection id) with due actions; `later`: in how many ms others are due."""
 
     now: list[tuple[int, int]]
     later: int | None
@@ -148,15 +134,12 @@ class Due:
 
 
 def shown(text: str) -> str:
-    """Return an error message of a CRM in the form that the database stores.
-
-    The result has at most 500 characters; unprintable characters are replaced by `�`.
-    """
+    """Return a CRM's error message as stored: 500 characters, unprintable ones replaced by `�`."""
     return "".join(c if c.isprintable() else "�" for c in text[:_SHOWN])
 
 
 def new_id(moment: int) -> str:
-    """Return a new random action id; ids of later times (`moment`, ms since 1970) sort after it."""
+    """Return a new random action id; ids of later times sort after it."""
     return earliest_id(moment) + random_token(77, BASE36)
 
 
@@ -166,11 +149,7 @@ def is_id(text: str) -> bool:
 
 
 def earliest_id(moment: int) -> str:
-    """Return a text that separates action ids by time.
-
-    The text sorts before all ids that were made at `moment` (ms since 1970) or later, and after all
-    older ids.
-    """
+    """Return a text that sorts before all action ids from `moment` on, and after all older ids."""
     # Nine digits of base 36 last until the year 5188.
     digits = ""
     for _ in range(9):
@@ -180,12 +159,10 @@ def earliest_id(moment: int) -> str:
 
 
 def as_json(value: Mapping[str, Any]) -> str:
-    """Return a request or result as the JSON text that the journal stores."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def as_result(text: str | None) -> Mapping[str, Any] | None:
-    """Return an action's result from its stored JSON text; None if `text` is None."""
     if text is None:
         return None
     result: Mapping[str, Any] = json.loads(text)

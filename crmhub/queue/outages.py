@@ -1,10 +1,14 @@
 """Outages (table `outage`): all actions of a connection wait while its CRM is unavailable.
 
-The actions also wait during a pause that the CRM asked for. Only the worker probes whether the CRM
-is available again: it attempts one action at a time, after ever longer waits.
+They also wait during a pause that the CRM asked for. Only the worker probes whether the CRM is
+available again: one action at a time, after ever longer waits.
 """
 
 from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 
@@ -14,6 +18,9 @@ from crmhub.database.statements import Insert, Statement, param, params
 from crmhub.database.tables import outage
 from crmhub.queue.models import Outcome, shown
 
+_FAILURES = 3
+# Of many parallel calls, some may fail in a row by chance, so failures must last this long.
+_LASTING_S = 1.0
 _FIRST_MS, _LONGEST_MS = 2_000, 60_000
 _PROBE_MS = 5_000
 # Outcomes that require the operator to fix the account's connection.
@@ -55,11 +62,10 @@ class Outage:
         self._of = {"account_id": account_id, "connection_id": connection_id}
 
     def may_call(self, moment: int, *, probe: bool) -> tuple[bool, bool]:
-        """Return (whether the CRM may be called now, whether this call is a probe of the CRM).
+        """Return whether the CRM may be called now, and whether this call is a probe of the CRM.
 
-        A probe tests whether an unavailable CRM answers again. `moment`: the present in ms since
-        1970. `probe`: whether the caller may make a probe; only one caller at a time gets it.
-        During an outage, callers without `probe` must wait until a probe has succeeded.
+        `probe`: whether the caller may make a probe; only one at a time gets it, and the others
+        wait until it has succeeded.
         """
         row = self._tx.row(_FIND, self._of)
         if row is None:
@@ -76,10 +82,7 @@ class Outage:
         return bool(mine), True
 
     def probe_again(self, moment: int) -> None:
-        """Allow the next probe of the unavailable CRM at `moment` (ms since 1970).
-
-        Called when the last probe could not reach the CRM at all.
-        """
+        """Allow the next probe at `moment`, since the last one could not reach the CRM at all."""
         self._tx.run(_PROBE_AGAIN, self._of | {"until": moment})
 
     def lasts(self) -> bool:
@@ -89,10 +92,9 @@ class Outage:
     def note(self, outcome: Outcome, moment: int, *, probing: bool) -> bool:
         """Store that the connection must wait, because the attempt with this outcome failed.
 
-        The wait is the time that the CRM asked for. For an unavailable CRM, it is at least a time
-        that doubles with each failure, from 2 to 60 s. `moment`: the present in ms since 1970.
-        `probing`: whether the attempt was a probe of the CRM. Returns whether this has opened the
-        circuit breaker, which was closed before.
+        The wait is the time that the CRM asked for, for an unavailable CRM at least a time that
+        doubles with each failure, from 2 to 60 s. Returns whether this has opened the circuit
+        breaker.
         """
         row = self._tx.row(_FIND_AND_LOCK, self._of)
         failures, until = (row.failures, row.until) if row else (0, 0)
@@ -114,7 +116,6 @@ class Outage:
         return failures > 0 and not (row and row.failures)
 
     def end(self) -> None:
-        """Delete the outage of the connection, since its CRM has answered."""
         self._tx.run(_DELETE, self._of)
 
 
@@ -125,3 +126,39 @@ def outage_reason(database: Database, account: Account) -> str:
         row = connection.row(_FIND, of)
         open_now = row is not None and row.failures and row.until > connection.now_ms()
     return str(row.reason) if open_now else ""
+
+
+@dataclass(slots=True)
+class _Failing:
+    since: float
+    count: int = 0
+
+
+class Health:
+    """The number of failed calls in a row of each connection; 0 again once the CRM answers."""
+
+    def __init__(self) -> None:
+        self._failing: dict[tuple[int, int], _Failing] = {}
+        self._lock = threading.Lock()
+
+    def answered(self, account_id: int, connection_id: int) -> None:
+        """Set a connection's failed calls to 0; an error that the CRM answered counts, too."""
+        # Reading without the lock keeps calls to a healthy CRM fast.
+        if (account_id, connection_id) in self._failing:
+            with self._lock:
+                self._failing.pop((account_id, connection_id), None)
+
+    def failed(self, account_id: int, connection_id: int, *, after: float) -> bool:
+        """Count a failed call that took `after` seconds; return whether the circuit breaker opens.
+
+        It opens after 3 failures in a row, from the start of the first to the end of the last at
+        least 1 s.
+        """
+        now = time.monotonic()
+        with self._lock:
+            failing = self._failing.setdefault(
+                (account_id, connection_id), _Failing(since=now - after)
+            )
+            failing.count += 1
+            failing.since = min(failing.since, now - after)
+            return failing.count >= _FAILURES and now - failing.since >= _LASTING_S

@@ -20,7 +20,7 @@ from crmhub.database.tables import action, action_try, binding
 from crmhub.identity.bindings import same_contact
 from crmhub.queue import action_events
 from crmhub.queue.models import UNFINISHED, Entry, Outcome, State, as_json, shown
-from crmhub.queue.outages import Outage, cause_of
+from crmhub.queue.outages import Outage
 from crmhub.queue.schedule import DELAYS_S, LONGEST_MS
 
 Attempt = tuple[Entry, Outcome, Callable[[Connection], None]]
@@ -106,9 +106,9 @@ def finish(
 ) -> list[bool]:
     """Record the outcomes of attempts and run their further writes, in one transaction.
 
-    `account`: the account of all actions, for the events of its subscriptions; None stores no
-    events. Return for each attempt whether its outcome was recorded: it is skipped if another
-    process has taken over the action, because its lease had expired.
+    `account`: for the events of its subscriptions; None stores none. Return for each attempt
+    whether its outcome was recorded: not if its lease had expired and another process has the
+    action.
     """
 
     def record(tx: Connection) -> list[bool]:
@@ -153,12 +153,7 @@ def _record(
     run_at: int,
     tries: int,
 ) -> bool:
-    """Store the new state of an action, and its attempt.
-
-    `run_at`: when a queued action is due (ms since 1970). `tries`: the number of attempts that
-    count for the retry schedule. Return False without any write if another process has taken over
-    the action.
-    """
+    """Store an action's new state and its attempt; return False if another process has it."""
     ended = moment
     if outcome.ended:
         ended -= round((time.monotonic() - outcome.ended) * 1000)
@@ -207,7 +202,7 @@ def _note_outage(
     outage = Outage(tx, entry.account_id, entry.connection_id)
     if outcome.away or outcome.throttled:
         if outage.note(outcome, moment, probing=entry.probing) and account is not None:
-            note_failing(tx, account, entry.connection_id, outcome, moment)
+            action_events.note_failing(tx, account, entry.connection_id, outcome, moment)
     elif entry.probing and outcome.word in _UNASKED:
         outage.probe_again(moment)
     elif entry.probing:
@@ -217,26 +212,8 @@ def _note_outage(
         tx.notify_workers()
 
 
-def note_failing(
-    tx: Connection, account: Account, connection_id: int, outcome: Outcome, moment: int
-) -> None:
-    """Store the event that a connection's circuit breaker was opened by this outcome."""
-    action_events.note_failing(
-        tx,
-        account,
-        connection_id,
-        cause=cause_of(outcome),
-        reason=shown(outcome.away or outcome.message),
-        moment=moment,
-    )
-
-
 def _next(entry: Entry, outcome: Outcome, moment: int) -> tuple[State, int, int]:
-    """Return an action's new state, due time and attempts after an attempt with this outcome.
-
-    The due time is in ms since 1970. The attempts are the number of those that count for the retry
-    schedule. `moment`: the present in ms since 1970.
-    """
+    """Return an action's new state, due time, and attempts that count for the retry schedule."""
     if outcome.state != "queued":
         return outcome.state, moment, entry.tries + 1
     # Attempts while the CRM is unavailable do not count.
@@ -251,11 +228,10 @@ def _next(entry: Entry, outcome: Outcome, moment: int) -> tuple[State, int, int]
 
 
 def _is_blocked(tx: Connection, entry: Entry, lead_id: str) -> bool:
-    """Return whether the lead `lead_id` still blocks the action `entry`; lock the lead's row.
+    """Return whether the lead still blocks the action; lock the lead's row.
 
-    A failed lead blocks the actions that need the contact that it would create. While the row is
-    locked, other processes cannot retry or discard the lead, nor create its contact. So they will
-    find the blocked action afterwards.
+    While the row is locked, other processes cannot retry or discard the lead, nor create its
+    contact. So they will find the blocked action afterwards.
     """
     of = {"account_id": entry.account_id}
     # The same order of locks as everywhere, to avoid deadlocks.
@@ -267,11 +243,7 @@ def _is_blocked(tx: Connection, entry: Entry, lead_id: str) -> bool:
 
 
 def unblock(tx: Connection, entry: Entry, moment: int) -> int:
-    """Queue the blocked actions of a contact, since the CRM has the contact now.
-
-    `entry`: an action of the contact. `moment`: the present in ms since 1970. Return the number of
-    queued actions.
-    """
+    """Queue the blocked actions of a contact, since the CRM has it now; return their number."""
     return tx.run(
         _UNBLOCK,
         {
@@ -285,14 +257,11 @@ def unblock(tx: Connection, entry: Entry, moment: int) -> int:
 
 
 def open_circuit(database: Database, account: Account, outcome: Outcome) -> None:
-    """Open the circuit breaker of the account's connection, because a read from its CRM failed.
-
-    `outcome`: the read's outcome, with the reason in `away`.
-    """
+    """Open the account's circuit breaker, because a read with this outcome failed."""
 
     def note(tx: Connection) -> None:
         outage, moment = Outage(tx, account.id, account.connection.id), tx.now_ms()
         if outage.note(outcome, moment, probing=False):
-            note_failing(tx, account, account.connection.id, outcome, moment)
+            action_events.note_failing(tx, account, account.connection.id, outcome, moment)
 
     database.transact(note)

@@ -27,12 +27,10 @@ _LINE_S = 1.0
 
 
 class Gate:
-    """A counting semaphore: at most `size` threads are inside it, and further threads wait.
+    """A counting semaphore: at most `size` threads are inside it, and others wait in their order.
 
-    Waiting threads are admitted in the order of their arrival. Python's own semaphore may leave one
-    of hundreds of threads waiting forever. Use it as `with gate:`. If threads belong to groups,
-    such as accounts, use it as `with gate.of(group):`. Then the groups take turns: each time a
-    thread leaves, the first waiting thread of the next group is admitted.
+    Python's own semaphore may leave one of hundreds of threads waiting forever. With `with
+    gate.of(group):`, groups of threads, such as accounts, take turns.
     """
 
     def __init__(self, size: int) -> None:
@@ -43,7 +41,6 @@ class Gate:
 
     @property
     def empty(self) -> bool:
-        """True if no thread is inside the gate and no thread waits in front of it."""
         return self._free == self._size
 
     @property
@@ -53,19 +50,10 @@ class Gate:
             return sum(map(len, self._waiting.values()))
 
     def of(self, group: str) -> Turn:
-        """Return a context manager: entering it waits for admission, leaving it leaves the gate.
-
-        The wait has no time limit and raises no error. `group`: the name of the thread's group; if
-        several groups wait, one thread of each is admitted in rotation.
-        """
         return Turn(self, group)
 
     def enter(self, group: str = "") -> None:
-        """Wait, without a time limit, until the gate admits the calling thread.
-
-        `group`: the name of the thread's group; if several groups wait, one thread of each is
-        admitted in rotation.
-        """
+        """Wait, without a time limit, until the gate admits the calling thread."""
         with self._lock:
             if self._free:
                 self._free -= 1
@@ -76,7 +64,6 @@ class Gate:
         turn.acquire()
 
     def leave(self) -> None:
-        """Leave the gate, so that the next waiting thread is admitted."""
         with self._lock:
             if not self._waiting:
                 self._free += 1
@@ -94,10 +81,7 @@ class Gate:
 
 
 class Turn:
-    """A context manager for one call inside a gate (`with turn:`); entering it waits for admission.
-
-    The call may leave the gate for a while (`outside`).
-    """
+    """One call inside a gate (`with turn:`); entering waits for admission, without a time limit."""
 
     __slots__ = ("_gate", "_group")
 
@@ -113,10 +97,7 @@ class Turn:
 
     @contextmanager
     def outside(self) -> Iterator[None]:
-        """Leave the gate during the block, so that another thread can be admitted.
-
-        At the end of the block, wait without a time limit until the gate admits this call again.
-        """
+        """Leave the gate during the block, so that another thread is admitted; then wait again."""
         self._gate.leave()
         try:
             yield
@@ -127,10 +108,9 @@ class Turn:
 class Slots:
     """Limits the number of threads that wait for CRMs: at least four threads never do.
 
-    A thread needs a slot to wait for a CRM. No slot is given while storing a new action takes over
-    half of a call's deadline, since the CRM could not answer within the rest. `writing`: a gate for
-    calls that store actions. `long_answers`: a gate for reads of many records, which need much
-    memory.
+    No slot is given while storing a new action takes over half of a call's deadline, since the CRM
+    could not answer within the rest. `writing`: a gate for calls that store actions.
+    `long_answers`: a gate for reads of many records, which need much memory.
     """
 
     def __init__(self, threads: int) -> None:
@@ -142,11 +122,7 @@ class Slots:
 
     @contextmanager
     def one(self, deadline_s: float) -> Iterator[bool]:
-        """Take a free slot for the block, and yield True: the call may wait for the CRM.
-
-        Without a free slot, or if storing actions takes over half of the deadline, yield False at
-        once. `deadline_s`: the deadline of the call in seconds.
-        """
+        """Take a slot for the block; yield whether the call may wait for the CRM."""
         is_fresh = time.monotonic() - self._seen_at < _FORGOTTEN_S
         is_late = is_fresh and self._behind_s > deadline_s * _MOST_OF_DEADLINE
         free = not is_late and self._free.acquire(blocking=False)
@@ -157,11 +133,7 @@ class Slots:
                 self._free.release()
 
     def took(self, seconds: float, deadline_s: float) -> bool:
-        """Record that storing the action of a call took `seconds`.
-
-        Return True if this is over half of the call's deadline, so that too little time is left for
-        the CRM. `deadline_s`: the deadline in seconds.
-        """
+        """Record how long storing a call's action took; return whether too little time is left."""
         self._behind_s, self._seen_at = seconds, time.monotonic()
         return seconds > deadline_s * _MOST_OF_DEADLINE
 
@@ -178,10 +150,8 @@ class Shares:
     def take(self, account_id: int, turn: Turn | None = None) -> bool:
         """Take one of the threads that the account may use; return whether a thread was taken.
 
-        If the account uses all of them already, a call with `turn` waits up to 1 s, and a call
-        without `turn` does not wait. Return False if no thread becomes free in this time, or if too
-        many calls of the account wait. `turn`: the admission of the call to the gate that it is
-        inside of. The call leaves this gate while it waits.
+        A call with `turn` waits up to 1 s for one, outside of its gate, unless too many of the
+        account's calls wait; a call without `turn` does not wait.
         """
         with self._lock:
             taken = self._taken.get(account_id, 0)
@@ -217,12 +187,10 @@ class Shares:
                 self._lines.pop(account_id, None)
 
     def waiting(self, account_id: int) -> int:
-        """Return the number of calls of the account that wait for a thread."""
         return len(self._lines.get(account_id, ()))
 
 
 def too_many_at_once() -> TooManyRequests:
-    """Return the error for a call of an account that uses all of its threads already."""
     return TooManyRequests(
         "The account has as many calls in progress as a server process takes of one account;"
         " try again in 1 s, or send fewer at a time.",

@@ -1,4 +1,4 @@
-"""The order of a person's actions: those of contacts that the hub takes for one human being."""
+"""The order of a person's actions."""
 
 from __future__ import annotations
 
@@ -69,10 +69,9 @@ _RESULTS_OF_OTHERS = Statement(
 def take_turn(database: Database, account: Account, entry: Entry, crm_id: str) -> Mapping[str, int]:
     """Make sure that an action may write to the contact `crm_id`, which the CRM has named.
 
-    From now on all actions of the contact have the same person, so that they run in the order of
-    acceptance. Return the time in ms since 1970 at which each value that the hub wrote to the
-    contact was accepted, by property name. Raises NotYet while another action of the contact is in
-    progress or must run first.
+    From now on all actions of the contact have the same person, so that they run in order. Return
+    when each value that the hub wrote to the contact was accepted, by property name. Raises NotYet
+    while another action of the contact is in progress or must run first.
     """
     with database.reading() as connection:
         known = bindings.of_crm_id(connection, account, crm_id)
@@ -101,11 +100,9 @@ def take_turn(database: Database, account: Account, entry: Entry, crm_id: str) -
 
 
 def leads_of(database: Database, account: Account, person: str, entry: Entry) -> dict[str, State]:
-    """Return the states, by action id, of a contact's leads that have not reached the CRM.
+    """Return the states, by id, of a contact's leads before `entry` that have not reached the CRM.
 
-    Only unfinished and failed leads that were accepted before the action `entry` are returned, the
-    newest first. `person`: the contact's present person, the id under which its actions run in
-    order.
+    These are unfinished or failed, and come newest first. `person`: the contact's present person.
     """
     with database.reading() as connection:
         rows = connection.rows(
@@ -122,11 +119,7 @@ def leads_of(database: Database, account: Account, person: str, entry: Entry) ->
 
 
 def records_of_others(database: Database, entry: Entry) -> frozenset[str]:
-    """Return the CRM's ids of the records that other actions like `entry` have created.
-
-    These are actions of the same kind and the same person (the group of bindings that the hub takes
-    for one human being).
-    """
+    """Return the CRM's ids of the records of the person's other actions of this kind."""
     with database.reading() as connection:
         rows = connection.rows(
             _RESULTS_OF_OTHERS,

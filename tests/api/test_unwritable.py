@@ -13,7 +13,7 @@ import sqlalchemy
 from adapters.fakes.hubspot.fake import FakeHubSpot, Options
 from crmhub.adapter import Unavailable
 from crmhub.hub import Hub
-from crmhub.queue import circuit_breaker
+from crmhub.queue import outages
 from crmhub.users.user_sessions import IDLE_MS
 from tests import databases
 from tests.api.helpers.helper_calls import (
@@ -123,8 +123,8 @@ def test_a_crm_that_is_away_too_is_not_asked_in_vain(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # It counts as away at the first failure.
-    monkeypatch.setattr(circuit_breaker, "_FAILURES", 1)
-    monkeypatch.setattr(circuit_breaker, "_LASTING_S", 0.0)
+    monkeypatch.setattr(outages, "_FAILURES", 1)
+    monkeypatch.setattr(outages, "_LASTING_S", 0.0)
     fake[1].failure = Unavailable("no route")
     with unwritable():
         assert properties(bot) == (200, "true", "ann@x.org")

@@ -35,8 +35,8 @@ from crmhub.hub import Hub
 from crmhub.identity import bindings, resolution
 from crmhub.operators.actions.action_queries import Wanted
 from crmhub.operators.actions.retry_action import retry
-from crmhub.queue import circuit_breaker, claiming, clock_jumps, outages, outcomes, slots
-from crmhub.queue.circuit_breaker import Health
+from crmhub.queue import claiming, clock_jumps, outages, outcomes, slots
+from crmhub.queue.outages import Health
 from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import (
     CREATE_DEAL,
@@ -818,7 +818,7 @@ def test_what_is_queued_can_be_read_back_meanwhile(bot: Client, crm: FakeCrm) ->
 @pytest.fixture
 def quick_to_judge(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let calls that fail within the same second be enough."""
-    monkeypatch.setattr(circuit_breaker, "_LASTING_S", 0)
+    monkeypatch.setattr(outages, "_LASTING_S", 0)
 
 
 def test_of_many_calls_some_may_fail_in_a_row() -> None:

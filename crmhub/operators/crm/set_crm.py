@@ -20,9 +20,9 @@ from crmhub.adapter import (
     Unsupported,
 )
 from crmhub.audit import Author
-from crmhub.crm import connection_tests, past_connections
+from crmhub.crm import past_connections
 from crmhub.crm.connection import check, in_words, try_out
-from crmhub.crm.stored_connections import configure, proposed
+from crmhub.crm.stored_connections import configure, note_settings, note_test, proposed
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
 from crmhub.errors import Semantic
@@ -157,7 +157,7 @@ def _store(
         past=None if base is before else base.connection,
         crm_account=crm.crm_account,
     )
-    connection_tests.note_settings(tx, account_id, after.connection.id, tested=tested)
+    note_settings(tx, account_id, after.connection.id, tested=tested)
     old, new = crm_secrets.audit_facts(hub, before, after)
     if after.connection.id != before.connection.id:
         count = switch_crm.count_queued(tx, before)
@@ -253,7 +253,7 @@ def _is_stored(hub: Hub, account: Account, crm: Crm) -> bool:
 
 @in_transaction
 def _note_test(hub: Hub, tx: Connection, account: Account, error: str) -> None:
-    connection_tests.note_test(tx, account.id, account.connection.id, error)
+    note_test(tx, account.id, account.connection.id, error)
 
 
 def _fault(adapter: type[Adapter], crm: Crm, error: AdapterError) -> Fault:
