@@ -138,13 +138,11 @@ class Outcome:
 class Due:
     """The connections that have due actions; `now` lists them as (account id, connection id).
 
-    `later`: in how many ms further actions are due, None if there are none. `moment`: the time of
-    the query in ms since 1970.
+    `later`: in how many ms further actions are due, None if there are none.
     """
 
     now: list[tuple[int, int]]
     later: int | None
-    moment: int
 
 
 def shown(text: str) -> str:
