@@ -384,6 +384,9 @@ ATTACKS: dict[str, Callable[[Attack], None]] = {
     )
 }
 
+CONNECTION_ATTACKS = {"headers-drip", "bodies-drip", "silent"}
+"""The attacks that hold connections, which a proxy has to end."""
+
 
 def main() -> None:
     """Run an attack from the command line, and print the counts."""

@@ -4,10 +4,12 @@
 
 `crmhub serve` runs with two server processes and its worker. A quiet account calls helpers and the
 public API five times a second, each call on a connection of its own, and /healthz is asked twice a
-second, while each attack of `benchmarks.attacks` runs in turn. It ends with 1 when a quiet call
-fails, when the 99th percentile of quiet calls or an answer of /healthz takes longer than a second,
-when a server process grows by 150 MB or the database by 20 MB, or when the operator, whose email a
-stranger hammers, cannot sign in from a known browser or loses the session.
+second, while each attack of `benchmarks.attacks` runs in turn. The attacks that hold connections,
+and the quiet calls meanwhile, go through nginx with the shipped configuration; all others go to the
+hub directly. It ends with 1 when a quiet call fails, when the 99th percentile of quiet calls or an
+answer of /healthz takes longer than a second, when a server process grows by 150 MB or the database
+by 20 MB, or when the operator, whose email a stranger hammers, cannot sign in from a known browser
+or loses the session.
 """
 
 from __future__ import annotations
@@ -22,12 +24,13 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from benchmarks.attacks import ATTACKS, LONG_TEXT, Target, sign_in
+from benchmarks.attacks import ATTACKS, CONNECTION_ATTACKS, LONG_TEXT, Target, sign_in
 from benchmarks.bots import Bots, judged, kept, p
 from benchmarks.places import Place, Service, parser, place
+from benchmarks.proxies import run_nginx
 from crmhub.accounts.changes import IssuedIds
 from crmhub.database.connection import Database
 
@@ -50,6 +53,7 @@ def main() -> None:
     command.add_argument("--sqlite", action="store_true")
     command.add_argument("--seconds", type=float, default=20, help="of each attack")
     command.add_argument("--only", default="", help="attacks, comma-joined")
+    command.add_argument("--nginx", default="/usr/sbin/nginx", help="path of the program")
     command.add_argument("--plan", default="free", help="of the attacker's account")
     command.add_argument("--workers", type=int, default=2)
     command.add_argument("--threads", type=int, default=16)
@@ -62,8 +66,11 @@ def main() -> None:
         quiet_ids = here.account("", "quiet")
         ids = here.account("", "hostile", plan=options.plan)
         _user(here)
-        with here.server(workers=options.workers, threads=options.threads) as service:
-            fine = _attacked(here, service, quiet_ids, ids, names, options)
+        with (
+            here.server(workers=options.workers, threads=options.threads) as service,
+            run_nginx(options.nginx, Path(here.folder), service.address[1]) as proxy_port,
+        ):
+            fine = _attacked(here, service, proxy_port, quiet_ids, ids, names, options)
     sys.exit(0 if fine else 1)
 
 
@@ -76,6 +83,7 @@ def _user(here: Place) -> None:
 def _attacked(
     here: Place,
     service: Service,
+    proxy_port: int,
     quiet_ids: IssuedIds,
     ids: IssuedIds,
     names: list[str],
@@ -93,9 +101,10 @@ def _attacked(
     fine = []
     stored, memory = here_bytes(here), _memory(service, "VmRSS")
     for name in names:
-        quiet = Quiet(service.address, quiet_ids)
+        port = proxy_port if name in CONNECTION_ATTACKS else target.port
+        quiet = Quiet((target.host, port), quiet_ids)
         with quiet.calling():
-            happened = _run(name, target, options.seconds)
+            happened = _run(name, replace(target, port=port), options.seconds)
         grown = _grown(service, memory)
         quiet.show(name, grown, happened)
         fine.append(not quiet.failures and quiet.p99 <= options.slowest)

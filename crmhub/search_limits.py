@@ -1,4 +1,4 @@
-"""Stops searches that take too long, and searches whose caller has hung up.
+"""Stops searches that take too long.
 
 A single thread per process, started by the first search, checks the searches in progress a few
 times a second. So a limit costs a search no database statement and no thread of its own.
@@ -20,20 +20,18 @@ _log = logging.getLogger(__name__)
 
 
 class Stopped(Semantic):
-    """The search was stopped, because it took too long or because its caller hung up."""
+    """The search was stopped, because it took too long."""
 
 
 @dataclass(eq=False, slots=True)
 class SearchLimit:
-    """The limit of one search: it ends after `seconds`, or when its caller hangs up.
+    """The limit of one search: it ends after `seconds`.
 
     `seconds`: the time for all statements of the search. `since`: when the search got its database
-    connection, by `time.monotonic`; the time begins then. `hung_up`: a function that returns
-    whether the caller has hung up. Another thread calls it, at most four times a second.
+    connection, by `time.monotonic`; the time begins then.
     """
 
     seconds: float
-    hung_up: Callable[[], bool] | None = None
     reason: str = ""
     """Why the search was stopped; "" if it was not."""
     since: float = 0.0
@@ -42,31 +40,23 @@ class SearchLimit:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def look(self, now: float) -> float:
-        """Cancel the search if its time is over or its caller has hung up.
+        """Cancel the search if its time is over.
 
         `now`: the present by `time.monotonic`. Return the seconds until this method should be
         called again.
         """
         left = self.since + self.seconds - now
-        if not self.reason:
-            self.reason = self._reason_to_stop(left, age=now - self.since)
-        if not self.reason:
+        if left > 0:
             return min(left, _CHECK_EVERY_S)
+        self.reason = (
+            f"The search took longer than {self.seconds:g} s and was stopped;"
+            " send fewer or narrower filters."
+        )
         # Repeated at each check, since there is nothing to cancel between two statements.
         with self.lock:
             if self.cancel is not None:
                 self.cancel()
         return _CHECK_EVERY_S
-
-    def _reason_to_stop(self, left: float, *, age: float) -> str:
-        if left <= 0:
-            return (
-                f"The search took longer than {self.seconds:g} s and was stopped;"
-                " send fewer or narrower filters."
-            )
-        if self.hung_up is not None and age >= _CHECK_EVERY_S and self.hung_up():
-            return "The search was stopped because its caller hung up."
-        return ""
 
 
 class SearchWatch:
@@ -82,7 +72,7 @@ class SearchWatch:
         """Watch a search until `remove` is called.
 
         `cancel`: the function that cancels the search's statement; it is called when the time is
-        over or the caller has hung up.
+        over.
         """
         limit.since = limit.since or time.monotonic()
         limit.cancel = cancel

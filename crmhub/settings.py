@@ -108,10 +108,6 @@ class Settings:
     port: int = _setting(values.whole(1, 65535), 8080)
     workers: int = _setting(values.whole(1, 256), 2)
     threads: int = _setting(values.whole(1, 4096), 16)
-    read_timeout_s: int = _setting(values.whole(1, 600), 30)
-    """The seconds from its first byte in which a request must arrive completely."""
-    connections_per_address: int = _setting(values.whole(1, 65535), 256)
-    """The maximum of slow or idle connections from one address in each server process."""
     log_level: Literal["debug", "info", "warning", "error"] = _setting(
         values.choice("debug", "info", "warning", "error"), "info"
     )

@@ -36,8 +36,9 @@ from crmhub.identity import possible_duplicates
 from crmhub.operators.alerts import alert_watch
 from crmhub.operators.crm import connect_requests
 from crmhub.operators.files import import_jobs
-from crmhub.queue import claiming, clock_jumps, ended_actions
-from crmhub.queue.models import Due, Entry
+from crmhub.queue import claiming, ended_actions
+from crmhub.queue.models import Entry
+from crmhub.queue.overlong_waits import end_overlong_waits
 from crmhub.queue.schedule import LONGEST_LEASE_MS
 from crmhub.records import erasing
 from crmhub.records.redating import Redating
@@ -59,8 +60,6 @@ _PAUSE_S = 5.0
 _PAUSES = 9
 _END_S = 5.0
 _REDATING_S = 0.5
-# Only a larger jump of the clock restarts the waits.
-_JUMP_MS = 30_000
 _KEPT_MS = 30 * 86_400_000
 _log = logging.getLogger("crmhub.worker")
 
@@ -79,8 +78,6 @@ class Worker:
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._deliveries = Deliveries(hub.database, hub.egress, hub.vault)
-        # How far the database's clock is ahead of the monotonic one.
-        self._ahead_ms = math.nan
 
     def stop(self) -> None:
         """Begin no more attempts, and let `run` return when the attempts in progress have ended."""
@@ -126,10 +123,12 @@ class Worker:
                     if was_unavailable:
                         claiming.spare(self._hub.database)
                         was_unavailable = False
-                    due = self._find_due()
+                    due = claiming.due(self._hub.database)
                     started = 0 if self._hub.unwritten.many else self._start_jobs(pool, due.now)
                     if time.monotonic() >= clean_at:
                         more = self._delete_expired()
+                        if not more:
+                            end_overlong_waits(self._hub.database)
                         clean_at = time.monotonic() + (_CLEAN_ON_S if more else _CLEAN_EVERY_S)
                     pause = 0.0 if started else _pause_s(due.later)
                 except Unavailable as exc:
@@ -168,23 +167,6 @@ class Worker:
             except Exception:
                 _log.exception("%s.", failure)
             took_s = time.monotonic() - began
-
-    def _find_due(self) -> Due:
-        """Return the connections that have due actions.
-
-        If the clock of the database's host was set forward or back, correct the stored times first.
-        """
-        database = self._hub.database
-        due = claiming.due(database)
-        ahead_ms = due.moment - time.monotonic() * 1000
-        first_look = math.isnan(self._ahead_ms)
-        jump_ms = -clock_jumps.set_back_ms(database) if first_look else ahead_ms - self._ahead_ms
-        if abs(jump_ms) > _JUMP_MS:
-            _log.warning("The database's clock was set by %d s; waits begin anew.", jump_ms / 1000)
-            clock_jumps.restart_waits(database, round(jump_ms))
-            due = claiming.due(database)
-        self._ahead_ms = ahead_ms
-        return due
 
     def _delete_expired(self) -> bool:
         """Delete one batch of expired rows from several tables; return whether more may remain."""

@@ -35,7 +35,7 @@ ACROSS_ACCOUNTS = {
     "crmhub.queue.claiming:due",
     "crmhub.events.claiming:find_due",
     "crmhub.csv.jobs:due",
-    "crmhub.queue.clock_jumps:set_back_ms",
+    "crmhub.queue.overlong_waits:_find_accounts",
     "crmhub.database.expired:find_expired",
     "crmhub.records.redating:_next",
     # A restored database is prepared as a whole.

@@ -32,7 +32,7 @@ def _claim(narrowed: str) -> Statement:
         "": sa.true(),
         "of_kind": due.c.kind == param("kind"),
         "of_other_kinds": due.c.kind != param("kind"),
-        # Not `running`: only the worker takes over expired leases, since it detects clock jumps.
+        # Not `running`: only the worker takes over expired leases.
         "only": only_queued,
     }
     # A subquery per row: as a join, it could read all due actions for each row while the planner
@@ -283,6 +283,4 @@ def due(database: Database) -> Due:
             later.append(following)
     # The connection whose action has waited longest comes first.
     soonest = min(later, default=None)
-    return Due(
-        [(one[1], one[2]) for one in sorted(now)], soonest and max(0, soonest - moment), moment
-    )
+    return Due([(one[1], one[2]) for one in sorted(now)], soonest and max(0, soonest - moment))

@@ -130,7 +130,6 @@ class Due:
 
     now: list[tuple[int, int]]
     later: int | None
-    moment: int
 
 
 def shown(text: str) -> str:

@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
 import sqlalchemy as sa
 
 from crmhub.database.bulk import Row
-from crmhub.database.connection import Connection, Database
+from crmhub.database.connection import Connection
 from crmhub.database.statements import Statement, in_list, param
 from crmhub.database.tables import metadata
 from crmhub.database.tables import records as records_table
 from crmhub.properties.catalogue import Catalogue
 from crmhub.properties.definitions import Property
-from crmhub.records.index import KEY_COLUMNS, NO_DOCUMENT, TABLES, whole
+from crmhub.records.index import DATE, DATED, KEY_COLUMNS, NO_DOCUMENT, TABLES, whole
 
 _BATCH = 1000
 
-Range = tuple[str, int]
-"""The index rows of one property: the name of their table, and the property's id."""
-
 _record = records_table.c
 IS_OF_KIND = sa.and_(_record.account_id == param("account_id"), _record.kind == param("kind"))
-_FIRST_AND_LAST_ID = Statement(
-    sa.select(
-        sa.select(sa.func.min(_record.id)).where(IS_OF_KIND).scalar_subquery().label("first"),
-        sa.select(sa.func.max(_record.id)).where(IS_OF_KIND).scalar_subquery().label("last"),
-    )
-)
-_IDS_FROM = Statement(
+_IDS_AFTER = Statement(
     sa.select(_record.id)
-    .where(IS_OF_KIND, _record.id >= param("first"))
+    .where(IS_OF_KIND, _record.id > param("last"))
     .order_by(_record.id)
-    .limit(param("n"))
+    .limit(_BATCH)
 )
 _DOCUMENTS = Statement(
     sa.select(_record.id, sa.cast(_record.properties, sa.Text).label("properties")).where(
@@ -44,29 +34,27 @@ _DOCUMENTS = Statement(
 )
 
 
-_TABLES = {name: metadata.tables[name] for name in TABLES}
-_COUNT_ROWS = {
-    name: Statement(
-        sa.select(table.c.prop_id, sa.func.count().label("n"))
-        .where(table.c.account_id == param("account_id"), in_list(table.c.prop_id, "prop_ids"))
-        .group_by(table.c.prop_id)
-    )
-    for name, table in _TABLES.items()
-}
-_NEXT_ROWS = {
-    name: Statement(
-        sa.select(*(table.c[column] for column in TABLES[name]))
+def stored_columns(table: str) -> dict[str, str]:
+    """Return the columns of an index table with their types, and the date last if it has one."""
+    return TABLES[table] | (DATE if table in DATED else {})
+
+
+def _rows_after(name: str) -> Statement:
+    table = metadata.tables[name]
+    key = table.c.value, table.c.record_id
+    return Statement(
+        sa.select(*(table.c[column] for column in stored_columns(name)))
         .where(
             table.c.account_id == param("account_id"),
             table.c.prop_id == param("prop_id"),
-            sa.tuple_(table.c.value, table.c.record_id)
-            > sa.tuple_(param("value"), param("record_id")),
+            sa.tuple_(*key) > sa.tuple_(param("value"), param("record_id")),
         )
-        .order_by(table.c.value, table.c.record_id)
-        .limit(param("n"))
+        .order_by(*key)
+        .limit(_BATCH)
     )
-    for name, table in _TABLES.items()
-}
+
+
+_ROWS_AFTER = {name: _rows_after(name) for name in TABLES}
 # Less than any value of an index row.
 _LOWEST = {"ix_text": "", "ix_num": float("-inf"), "ix_date": -(2**31), "unique_value": ""}
 
@@ -92,70 +80,22 @@ def tables_of(known: Property) -> list[str]:
     return [known.index, "unique_value"] if known.unique else [known.index]
 
 
-def first_and_last_id(database: Database, catalogue: Catalogue) -> tuple[int, int] | None:
-    """Return the smallest and the greatest id of a record; None if there are no records."""
-    with database.reading() as connection:
-        row = connection.row(_FIRST_AND_LAST_ID, key_of(catalogue))
-    return None if row.first is None else (row.first, row.last)
-
-
-def all_ids(database: Database, catalogue: Catalogue) -> Iterator[list[int]]:
-    """Yield the ids of all records in ascending order, in batches of up to 1,000."""
-    last = 0
-    while ids := ids_from(database, catalogue, last + 1, _BATCH):
-        yield ids
-        last = ids[-1]
-
-
-def all_rows(
-    database: Database, catalogue: Catalogue, known: Property, table: str
-) -> Iterator[list[Row]]:
-    """Yield all rows of a property in an index table, in the order of the key, in batches."""
-    behind: Row | None = None
-    while rows := rows_behind(database, table, known, catalogue, behind, _BATCH):
-        yield rows
-        behind = rows[-1]
-
-
-def count_rows(database: Database, catalogue: Catalogue) -> Counter[Range]:
-    """Count the stored index rows of each property."""
-    prop_ids = [known.prop_id for known in catalogue]
-    of = {"account_id": catalogue.account_id, "prop_ids": prop_ids}
-    with database.reading() as connection:
-        return Counter(
-            {
-                (table, row.prop_id): row.n
-                for table, statement in _COUNT_ROWS.items()
-                for row in connection.rows(statement, of)
-            }
-        )
-
-
-def ids_from(database: Database, catalogue: Catalogue, first: int, n: int) -> list[int]:
-    """Return up to `n` ids of records in ascending order, from the id `first` on."""
-    with database.reading() as connection:
-        rows = connection.rows(_IDS_FROM, key_of(catalogue) | {"first": first, "n": n})
+def ids_after(connection: Connection, catalogue: Catalogue, last: int) -> list[int]:
+    """Return the ids of up to 1,000 records after the id `last`, in ascending order."""
+    rows = connection.rows(_IDS_AFTER, key_of(catalogue) | {"last": last})
     return [row.id for row in rows]
 
 
-def rows_behind(
-    database: Database,
-    table: str,
-    known: Property,
-    catalogue: Catalogue,
-    behind: Row | None,
-    n: int,
+def rows_after(
+    connection: Connection, table: str, known: Property, catalogue: Catalogue, last: Row | None
 ) -> list[Row]:
-    """Return up to `n` rows of the property `known` in an index table, in the order of the key.
+    """Return up to 1,000 rows of the property `known` in an index table, in the order of the key.
 
-    The rows come directly after the row `behind`; if `behind` is None, they are the first rows.
+    The rows come directly after the row `last`; if `last` is None, they are the first rows.
     """
-    # A row of a sample may be a plain tuple, as a record should have it.
-    value, record_id = behind[2:KEY_COLUMNS] if behind else (_LOWEST[table], -(2**63))
-    of = {"account_id": catalogue.account_id, "prop_id": known.prop_id, "n": n}
-    last = {"value": value, "record_id": record_id}
-    with database.reading() as connection:
-        return connection.rows(_NEXT_ROWS[table], of | last)
+    value, record_id = last[2:KEY_COLUMNS] if last else (_LOWEST[table], -(2**63))
+    of = {"account_id": catalogue.account_id, "prop_id": known.prop_id}
+    return connection.rows(_ROWS_AFTER[table], of | {"value": value, "record_id": record_id})
 
 
 def wanted_rows(

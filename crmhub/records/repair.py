@@ -1,15 +1,11 @@
-"""Compares record counters and index rows with the records, and rebuilds them from the records.
+"""Compares record counters and index rows with the records, and corrects them.
 
-A comparison reads a record and its index rows at two different moments, so a write in between looks
-like an error. Therefore each difference is checked again under the account's exclusive lock, and
-only the second check counts.
+Every comparison holds the account's exclusive lock, so no write changes a record in between.
 """
 
 from __future__ import annotations
 
-import random
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -21,30 +17,22 @@ from crmhub.database.statements import Statement, in_list, param
 from crmhub.database.tables import index_behind, record_count
 from crmhub.database.tables import records as records_table
 from crmhub.properties.catalogue import Catalogue, Catalogues
+from crmhub.properties.definitions import Property
 from crmhub.properties.kinds import KINDS, Kind
-from crmhub.records.index import DATE, DATED, KEY_COLUMNS, TABLES, note_changed
+from crmhub.records.index import DATED, KEY_COLUMNS, TABLES, note_changed
 from crmhub.records.index_reading import (
     IS_OF_KIND,
-    Range,
-    all_ids,
-    all_rows,
-    count_rows,
-    first_and_last_id,
-    ids_from,
+    ids_after,
     key_of,
     row_id,
     row_key,
-    rows_behind,
+    rows_after,
+    stored_columns,
     tables_of,
     wanted_rows,
 )
 
-# A sample: so many places among the ids and among the properties, and at each a few neighbours.
-_PLACES = 20
-_NEIGHBOURS = 5
-
 _KEYS = {table: dict([*columns.items()][:KEY_COLUMNS]) for table, columns in TABLES.items()}
-Rows = Mapping[str, Sequence[Row]]
 
 _record = records_table.c
 # One statement sees one moment: a write and its count together, or neither.
@@ -109,22 +97,21 @@ class Examined:
 def recount(database: Database, account_id: int, *, repair: bool) -> list[Miscount]:
     """Count the account's records of each kind, and return the counters that are wrong.
 
-    With `repair` the wrong counters are corrected, while writers of the account wait.
+    Writers of the account wait meanwhile. With `repair` the wrong counters are corrected.
     """
 
-    def correct(tx: Connection) -> list[Miscount]:
+    def compare(tx: Connection) -> list[Miscount]:
         tx.hold(account_id, exclusive=True)
         wrong = _miscounts(tx, account_id)
-        of = {"account_id": "int", "kind": "int"}
-        columns = {**of, "shard": "int", "n": "bigint"}
-        tx.delete("record_count", of, [(account_id, each.kind.code) for each in wrong])
-        rows = [(account_id, each.kind.code, 0, each.actual) for each in wrong]
-        tx.insert("record_count", columns, rows)
+        if repair and wrong:
+            of = {"account_id": "int", "kind": "int"}
+            columns = {**of, "shard": "int", "n": "bigint"}
+            tx.delete("record_count", of, [(account_id, each.kind.code) for each in wrong])
+            rows = [(account_id, each.kind.code, 0, each.actual) for each in wrong]
+            tx.insert("record_count", columns, rows)
         return wrong
 
-    with database.reading() as connection:
-        wrong = _miscounts(connection, account_id)
-    return database.transact(correct) if wrong and repair else wrong
+    return database.transact(compare)
 
 
 def _miscounts(connection: Connection, account_id: int) -> list[Miscount]:
@@ -136,51 +123,77 @@ def _miscounts(connection: Connection, account_id: int) -> list[Miscount]:
     return found
 
 
-def examine(
-    catalogues: Catalogues, database: Database, account_id: int, kind: Kind, *, everything: bool
-) -> Examined:
-    """Compare the index rows of an account's records of a kind with the records.
+def examine(catalogues: Catalogues, account_id: int, kind: Kind, *, repair: bool) -> Examined:
+    """Compare all records of a kind in an account with their index rows.
 
-    With `everything` all records and all index rows are compared, otherwise a random sample. The
-    comparison corrects nothing. Differences are checked a second time, at most 1,000 records at a
-    time, while writers of the account wait.
+    Writers of the account wait while a batch of 1,000 records or rows is compared. With `repair`,
+    wrong rows are corrected, but not the rows of unreadable records.
     """
-    catalogue = catalogues.reload(account_id, kind)
     examined = Examined()
-    right = Counter[Range]()
-    walk = _walk(database, catalogue, right) if everything else _sample(database, catalogue)
-    for ids, rows in walk:
-        with database.reading() as connection:
-            seeming, right_here = _compare(connection, catalogue, ids, rows)
-        right += right_here
+    check = partial(_check_records, last=0, examined=examined, repair=repair)
+    while ids := catalogues.edit(account_id, kind, check):
         examined.looked_at += len(ids)
-        if again := seeming.wrong | seeming.unreadable:
-            compare = partial(_compare, ids=again, rows=rows)
-            found, _ = catalogues.edit(account_id, kind, compare)
-            examined.wrong |= found.wrong
-            examined.twins |= found.twins
-            examined.unreadable |= found.unreadable
+        check = partial(check, last=ids[-1])
+    for known in catalogues.reload(account_id, kind):
+        for table in tables_of(known):
+            check_rows = partial(
+                _check_rows, known=known, table=table, last=None, examined=examined, repair=repair
+            )
+            while rows := catalogues.edit(account_id, kind, check_rows):
+                check_rows = partial(check_rows, last=rows[-1])
     return examined
 
 
-def rebuild(
-    catalogues: Catalogues, database: Database, account_id: int, kind: Kind
-) -> set[tuple[str, int, int]]:
-    """Correct the index rows of all records of a kind in an account.
+def _check_records(
+    tx: Connection, catalogue: Catalogue, *, last: int, examined: Examined, repair: bool
+) -> list[int]:
+    """Check that the next records after the id `last` have their index rows; return their ids."""
+    ids = ids_after(tx, catalogue, last)
+    wanted, unreadable = wanted_rows(tx, catalogue, ids)
+    dates, wrong = _dates(tx, catalogue, ids)
+    for table, columns in TABLES.items():
+        rows = tx.matching(table, stored_columns(table), _KEYS[table], [*wanted[table]])
+        wrong.update(row_id(row) for row in rows if _is_misdated(table, row, dates))
+        stored = {row[: len(columns)] for row in rows}
+        wrong.update(map(row_id, wanted[table] ^ stored))
+        if table == "unique_value":
+            examined.twins |= _other_holders(tx, catalogue, wanted[table] - stored)[0]
+    if repair and wrong:
+        examined.twins |= _add_missing(tx, catalogue, wrong)
+    examined.wrong |= wrong
+    examined.unreadable |= unreadable
+    return ids
 
-    Returns the pairs of records with the same unique value, as `(property name, id, other id)`.
-    Writers of the account wait while a batch of 1,000 records or rows is processed. Correct rows
-    are not written again, and the rows of unreadable records are not changed.
+
+def _check_rows(
+    tx: Connection,
+    catalogue: Catalogue,
+    *,
+    known: Property,
+    table: str,
+    last: Row | None,
+    examined: Examined,
+    repair: bool,
+) -> list[Row]:
+    """Check the rows of the property `known` that follow the row `last`; return the rows.
+
+    `last`: the last row of the previous call, None to begin.
     """
-    catalogue = catalogues.reload(account_id, kind)
-    twins: set[tuple[str, int, int]] = set()
-    for ids in all_ids(database, catalogue):
-        twins |= catalogues.edit(account_id, kind, partial(_add_missing, ids=ids))
-    for known in catalogue:
-        for table in tables_of(known):
-            for rows in all_rows(database, catalogue, known, table):
-                catalogues.edit(account_id, kind, partial(_replace_wrong, table=table, rows=rows))
-    return twins
+    rows = rows_after(tx, table, known, catalogue, last)
+    ids = set(map(row_id, rows))
+    wanted, unreadable = wanted_rows(tx, catalogue, ids)
+    dates, _ = _dates(tx, catalogue, ids)
+    wrong = [
+        row
+        for row in rows
+        if row_id(row) not in unreadable
+        and (row[: len(TABLES[table])] not in wanted[table] or _is_misdated(table, row, dates))
+    ]
+    examined.wrong.update(map(row_id, wrong))
+    if repair and wrong:
+        tx.delete(table, _KEYS[table], sorted(map(row_key, wrong)))
+        _add_missing(tx, catalogue, set(map(row_id, wrong)))
+    return rows
 
 
 def _add_missing(
@@ -198,72 +211,12 @@ def _add_missing(
         rows = sorted(wanted[table], key=row_key)
         if tx.insert(table, columns, rows, or_skip=True) and table in DATED:
             # The new rows have no date yet.
-            stored = tx.matching(table, _stored(table), _KEYS[table], rows)
+            stored = tx.matching(table, stored_columns(table), _KEYS[table], rows)
             changed |= {row_id(row) for row in stored if not row[-1]}
     note_changed(tx, catalogue.account_id, catalogue.kind, sorted(changed))
     # Of two records that lacked the same unique value one has it now.
     twins, _ = _other_holders(tx, catalogue, wanted["unique_value"])
     return twins
-
-
-def _replace_wrong(tx: Connection, catalogue: Catalogue, table: str, rows: Sequence[Row]) -> None:
-    """Delete the wrong rows among `rows`, and insert correct rows for the same records.
-
-    `rows` are rows of the index table `table`. Rows of records with unreadable properties stay.
-    """
-    ids = set(map(row_id, rows))
-    wanted, unreadable = wanted_rows(tx, catalogue, ids)
-    dates, _ = _dates(tx, catalogue, ids)
-    wrong = [
-        row
-        for row in tx.matching(table, _stored(table), _KEYS[table], rows)
-        if row_id(row) not in unreadable
-        and (row[: len(TABLES[table])] not in wanted[table] or _is_misdated(table, row, dates))
-    ]
-    if wrong:
-        tx.delete(table, _KEYS[table], sorted(map(row_key, wrong)))
-        _add_missing(tx, catalogue, set(map(row_id, wrong)))
-
-
-def _compare(
-    connection: Connection, catalogue: Catalogue, ids: Iterable[int], rows: Rows
-) -> tuple[Examined, Counter[Range]]:
-    """Compare records with their index rows, and index rows with their records.
-
-    `ids` are the records whose index rows are read and compared. `rows` maps index tables to rows
-    that the caller has read earlier; each row is compared with its record. If such a row does not
-    match, its record may have changed since. So the row is read again, and is wrong only if it is
-    still stored.
-
-    Returns two values. The first contains the ids of records with wrong index rows, the pairs of
-    records with the same unique value, and the ids of unreadable records. The second counts the
-    correct index rows of the records `ids`, by table and property id.
-    """
-    ids = set(ids)
-    of_rows = {row_id(row) for some in rows.values() for row in some}
-    wanted, unreadable = wanted_rows(connection, catalogue, ids | of_rows)
-    dates, misnoted = _dates(connection, catalogue, ids)
-    found = Examined(wrong=misnoted, unreadable=unreadable)
-    right = Counter[Range]()
-    for table, columns in TABLES.items():
-        ours = {row for row in wanted[table] if row_id(row) in ids}
-        asked = ours.union(
-            row
-            for row in rows.get(table, ())
-            if row not in wanted[table] and row_id(row) not in unreadable
-        )
-        rows_there = connection.matching(table, _stored(table), _KEYS[table], [*asked])
-        there = {row[: len(columns)] for row in rows_there}
-        found.wrong.update(row_id(row) for row in rows_there if _is_misdated(table, row, dates))
-        found.wrong.update(map(row_id, (ours - there) | (there - wanted[table])))
-        right.update((table, prop_id) for _, prop_id, *_ in ours & there)
-        if table == "unique_value":
-            found.twins, _ = _other_holders(connection, catalogue, ours - there)
-    return found, right
-
-
-def _stored(table: str) -> dict[str, str]:
-    return TABLES[table] | (DATE if table in DATED else {})
 
 
 def _is_misdated(table: str, row: Row, dates: Mapping[int, int]) -> bool:
@@ -313,46 +266,3 @@ def _other_holders(
     }
     stray = holders - wanted["unique_value"]
     return twins, sorted(row for row in stray if row_id(row) not in unreadable)
-
-
-def _walk(
-    database: Database, catalogue: Catalogue, right: Counter[Range]
-) -> Iterator[tuple[list[int], Rows]]:
-    """Yield batches of the ids of all records, then batches of the index rows of each property.
-
-    The caller counts the correct index rows of the records in each batch, and adds the numbers to
-    `right`. The stored rows of each property are counted before and after the records are read. If
-    both counts equal the number in `right`, all rows of the property are correct and are not read.
-    Reading them would take ten times as long as the rest.
-    """
-    before = count_rows(database, catalogue)
-    for ids in all_ids(database, catalogue):
-        yield ids, {}
-    after = count_rows(database, catalogue)
-    for known in catalogue:
-        for table in tables_of(known):
-            here = table, known.prop_id
-            if before[here] == right[here] == after[here]:
-                continue
-            for rows in all_rows(database, catalogue, known, table):
-                yield [], {table: rows}
-
-
-def _sample(database: Database, catalogue: Catalogue) -> Iterator[tuple[list[int], Rows]]:
-    """Yield one batch: the ids of random records, and index rows of random properties.
-
-    The index rows of a property come directly after the row of one of these records, or are the
-    first rows of the property.
-    """
-    ids: set[int] = set()
-    if (ends := first_and_last_id(database, catalogue)) is not None:
-        for _ in range(_PLACES):
-            ids.update(ids_from(database, catalogue, random.randint(*ends), _NEIGHBOURS))
-    with database.reading() as connection:
-        theirs, _ = wanted_rows(connection, catalogue, ids)
-    rows: dict[str, list[Row]] = {table: [] for table in TABLES}
-    for known in random.sample([*catalogue], min(_PLACES, len(catalogue))):
-        for table in tables_of(known):
-            behind = random.choice([None, *(r for r in theirs[table] if r[1] == known.prop_id)])
-            rows[table] += rows_behind(database, table, known, catalogue, behind, _NEIGHBOURS)
-    yield sorted(ids), rows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -13,15 +12,15 @@ from typing import IO, TYPE_CHECKING, Any
 from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntityTooLarge
 
 from crmhub.api.http.authentication import TURN
-from crmhub.api.http.reading import ARRIVED, BODY, HUNG_UP
+from crmhub.api.http.reading import ARRIVED, BODY
 from crmhub.console.blueprint import MAX_UPLOAD_BYTES, is_upload
 from crmhub.queue.slots import Gate
-from crmhub.server.connections import Connections, Request
-from crmhub.server.tcp_connection import SHORT_BODY
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
+# A longer body needs one of a limited number of places to be read.
+_SHORT_BODY = 65_536
 # Long bodies read at a time, so that they do not fill the memory.
 _LONG_BODIES = 64
 # Long bodies processed at a time: parsed as JSON, a body takes twenty times its size.
@@ -39,7 +38,7 @@ class BodyBuffer:
     The app processes at most `turns` requests at the same time; further complete requests wait.
     granian starts a thread for a request as soon as its headers have arrived. The thread reads the
     body here, however long that takes, and does not count among the `turns`. So slow senders delay
-    no other requests. `connections` limits the number of slow senders and their time. A body of
+    no other requests, until they hold all connections: a proxy has to stop them before. A body of
     more than `largest` bytes is not read.
 
     The body of an upload in the console may have up to MAX_UPLOAD_BYTES. It is read into a
@@ -53,12 +52,8 @@ class BodyBuffer:
     next request on it would be lost. So the body is always read first.
     """
 
-    def __init__(
-        self, app: WSGIApplication, largest: int, turns: int, connections: Connections
-    ) -> None:
+    def __init__(self, app: WSGIApplication, largest: int, turns: int) -> None:
         self._app = app
-        self._connections = connections
-        self._requests = connections.requests
         self._largest = largest
         self._turns = Gate(turns)
         self._long_bodies = Gate(_LONG_BODIES)
@@ -71,34 +66,23 @@ class BodyBuffer:
         return self._turns.empty and self._long_turns.empty
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        thread_id = threading.get_ident()
-        request = Request(environ["REMOTE_ADDR"], self._connections)
-        self._requests[thread_id] = request
-        try:
-            with self._upload_file(environ, request) as upload:
-                return self._answer(environ, start_response, request, upload)
-        finally:
-            del self._requests[thread_id]
+        with self._upload_file(environ) as upload:
+            return self._answer(environ, start_response, upload)
 
     @contextmanager
-    def _upload_file(
-        self, environ: WSGIEnvironment, request: Request
-    ) -> Iterator[IO[bytes] | None]:
+    def _upload_file(self, environ: WSGIEnvironment) -> Iterator[IO[bytes] | None]:
         """Yield a temporary file for an upload, once there is room; None for other requests."""
         path = environ["PATH_INFO"]
         if not is_upload(environ["REQUEST_METHOD"], path):
             yield None
             return
-        request.waiting_since = time.monotonic()
         with self._uploads.of(_find_account(path)), TemporaryFile() as file:
-            request.has_place, request.waiting_since = True, 0.0
             yield file
 
     def _answer(
         self,
         environ: WSGIEnvironment,
         start_response: StartResponse,
-        request: Request,
         upload: IO[bytes] | None,
     ) -> Iterable[bytes]:
         """Read the body of a request, and pass the request to the app.
@@ -108,33 +92,25 @@ class BodyBuffer:
         chunked = "HTTP_TRANSFER_ENCODING" in environ
         length = None if chunked else int(environ.get("CONTENT_LENGTH") or 0)
         if length != 0:
-            request.expects_continue = "HTTP_EXPECT" in environ
             stream = environ["wsgi.input"]
             body: bytes | IO[bytes] | _InvalidBody
             if upload is None:
-                body = self._read_body(request, stream, length)
+                body = self._read_body(stream, length)
             else:
                 body = _read_upload(stream, length, upload)
-                request.has_place = False
-            if body is _INCOMPLETE and self._connections.has_closed_recently:
-                # The caller is gone. An answer of the app would delay other callers, since many
-                # connections are closed at a time.
-                start_response("400 Bad Request", [])
-                return []
             if isinstance(body, bytes):
                 environ[BODY] = body
                 environ["wsgi.input"] = io.BytesIO(body)
             else:
                 environ["wsgi.input"] = body
-        environ[ARRIVED] = request.complete_at = time.monotonic()
-        environ[HUNG_UP] = request.has_hung_up
+        environ[ARRIVED] = time.monotonic()
         account = _find_account(environ["PATH_INFO"])
         environ[TURN] = turn = self._turns.of(account)
-        is_long = upload is not None or len(environ.get(BODY, b"")) > SHORT_BODY
+        is_long = upload is not None or len(environ.get(BODY, b"")) > _SHORT_BODY
         with self._long_turns.of(account) if is_long else nullcontext(), turn:
             return self._app(environ, start_response)
 
-    def _read_body(self, request: Request, stream: Any, length: int | None) -> bytes | _InvalidBody:
+    def _read_body(self, stream: Any, length: int | None) -> bytes | _InvalidBody:
         """Read the body of a request from `stream`, and return it.
 
         `length`: the number of bytes; None for a chunked body of unknown length. If the body is too
@@ -143,13 +119,10 @@ class BodyBuffer:
         """
         if length is not None and length > self._largest:
             return _InvalidBody(RequestEntityTooLarge)
-        data: bytes = stream.read(SHORT_BODY)
-        if len(data) == SHORT_BODY:
-            request.waiting_since = time.monotonic()
+        data: bytes = stream.read(_SHORT_BODY)
+        if len(data) == _SHORT_BODY:
             with self._long_bodies:
-                request.has_place, request.waiting_since = True, 0.0
-                data += stream.read(self._largest + 1 - SHORT_BODY)
-                request.has_place = False
+                data += stream.read(self._largest + 1 - _SHORT_BODY)
         if len(data) > self._largest:
             return _InvalidBody(RequestEntityTooLarge)
         if length is not None and len(data) < length:

@@ -57,7 +57,6 @@ def load() -> Flask:
     from crmhub.bounds import MAX_BODY_BYTES
     from crmhub.operators.processes import Presence
     from crmhub.server.bodies import BodyBuffer
-    from crmhub.server.connections import Connections
     from crmhub.settings import Settings
 
     settings = Settings.load()
@@ -65,14 +64,7 @@ def load() -> Flask:
     app = create_app(settings)
     metrics.start()
     app.extensions["crmhub"].database.keep_open()
-    connections = Connections(
-        settings.port,
-        read_timeout=settings.read_timeout_s,
-        per_address=settings.connections_per_address,
-        room=connection_limit(settings),
-        trusted=settings.trusted_proxies,
-    )
-    buffer = BodyBuffer(app.wsgi_app, MAX_BODY_BYTES, settings.threads, connections)
+    buffer = BodyBuffer(app.wsgi_app, MAX_BODY_BYTES, settings.threads)
     app.wsgi_app = buffer  # type: ignore[method-assign]
     hub = app.extensions["crmhub"]
     presence = Presence(hub.database, "server")
@@ -85,7 +77,6 @@ def load() -> Flask:
     close = multiprocessing.util.Finalize(None, end, exitpriority=1)
     _exit_on_signal(buffer, close)
     stop_with_parent()
-    connections.start_checks()
     presence.start()
     # The objects loaded so far live as long as the process; the collector need not check them.
     gc.freeze()

@@ -14,7 +14,6 @@ import flask
 import orjson
 import pytest
 
-from crmhub.api.http.reading import HUNG_UP
 from crmhub.app import create_app
 from crmhub.bounds import MAX_PAGE_BYTES
 from crmhub.database import connection as db
@@ -106,17 +105,6 @@ def test_a_search_that_takes_too_long_is_stopped_in_the_database(
     monkeypatch.undo()
     for page in (fetch(hasty, "/contacts/search", FIND), fetch(hasty, "/contacts")):
         assert [each["id"] for each in page["results"]] == [id]
-
-
-def test_a_search_is_stopped_when_its_caller_hangs_up(
-    patient: Client, hub: Hub, endless: Callable[..., Any]
-) -> None:
-    patient.make(city=CITY)
-    answers = itertools.chain([False], itertools.repeat(True))
-    environ = {HUNG_UP: lambda: next(answers)}
-    assert "hung up" in refused(endless(patient, environ_overrides=environ), 422)
-    assert next(answers)
-    assert at_work(hub) == 0
 
 
 def test_the_limit_holds_for_all_statements_together(hub: Hub) -> None:

@@ -35,7 +35,7 @@ from crmhub.hub import Hub
 from crmhub.identity import bindings, resolution
 from crmhub.operators.actions.action_queries import Wanted
 from crmhub.operators.actions.retry_action import retry
-from crmhub.queue import claiming, clock_jumps, outages, outcomes, slots
+from crmhub.queue import claiming, outages, outcomes, slots
 from crmhub.queue.outages import Health
 from crmhub.settings import Settings
 from tests.api.helpers.helper_calls import (
@@ -766,8 +766,6 @@ def test_an_outcome_that_cannot_be_written_down_loses_nothing(
         # What its process knew is lost with it.
         hub.unwritten._kept.clear()
     change(hub, bot, "run_at = :now", now=now_ms() - 1)
-    # Other tests leave times ahead, after which a worker would let every lease last a minute more.
-    monkeypatch.setattr(clock_jumps, "set_back_ms", lambda _: 0)
     work_off(hub, bot)
     assert (states(hub, bot), len(crm.contacts)) == (["done"], 1)
 

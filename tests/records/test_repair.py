@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 
 from crmhub.hub import Hub
 from crmhub.properties.kinds import CONTACTS, DEALS, KINDS
-from crmhub.records import index_reading, repair
+from crmhub.records import repair
 from crmhub.records.index import DATED, TABLES
 from crmhub.records.redating import Redating
 from crmhub.records.repair import Examined, Miscount
@@ -21,21 +21,15 @@ from tests.records.meanwhile import repeatedly
 from tests.records.test_counters import Writer, check, equipped  # noqa: F401
 
 
-def examine(hub: Hub, client: Client, **how: Any) -> Iterator[Examined]:
-    for kind in KINDS.values():
-        yield repair.examine(hub.records.catalogues, hub.database, client.account.id, kind, **how)
+def examine(hub: Hub, client: Client, *, mend: bool) -> list[Examined]:
+    return [
+        repair.examine(hub.records.catalogues, client.account.id, kind, repair=mend)
+        for kind in KINDS.values()
+    ]
 
 
-def wrong(hub: Hub, client: Client, *, mend: bool, everything: bool = True) -> set[int]:
-    found = {id for each in examine(hub, client, everything=everything) for id in each.wrong}
-    if mend and found:
-        rebuild(hub, client)
-    return found
-
-
-def rebuild(hub: Hub, client: Client) -> None:
-    for kind in KINDS.values():
-        repair.rebuild(hub.records.catalogues, hub.database, client.account.id, kind)
+def wrong(hub: Hub, client: Client, *, mend: bool) -> set[int]:
+    return {id for each in examine(hub, client, mend=mend) for id in each.wrong}
 
 
 def run(hub: Hub, client: Client, sql: str, **params: Any) -> int:
@@ -43,35 +37,12 @@ def run(hub: Hub, client: Client, sql: str, **params: Any) -> int:
         return connection.run(sql, {"account": client.account.id, **params})
 
 
-@pytest.mark.parametrize("everything", [True, False])
-def test_nothing_is_wrong_after_writes(equipped: Client, hub: Hub, everything: bool) -> None:  # noqa: F811
+def test_nothing_is_wrong_after_writes(equipped: Client, hub: Hub) -> None:  # noqa: F811
     Writer(equipped, 7).write(80)
     before = stored(hub, equipped)
     assert repair.recount(hub.database, equipped.account.id, repair=True) == []
-    assert wrong(hub, equipped, mend=True, everything=everything) == set()
+    assert wrong(hub, equipped, mend=True) == set()
     assert stored(hub, equipped) == before
-
-
-def test_rows_are_read_again_only_where_there_may_be_too_many(
-    client: Client, hub: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client.make(firstname="Ada", email="ada@example.com")
-    read: list[tuple[str, str]] = []
-    rows_behind = index_reading.rows_behind
-
-    def noted(database: Any, table: str, known: Any, *args: Any) -> Any:
-        read.append((table, known.name))
-        return rows_behind(database, table, known, *args)
-
-    monkeypatch.setattr(index_reading, "rows_behind", noted)
-    assert wrong(hub, client, mend=False) == set()
-    assert read == []
-    # As many as before, but not the right ones.
-    run(hub, client, "update unique_value set record_id = 1 where account_id = :account")
-    assert 1 in wrong(hub, client, mend=False)
-    assert set(read) == {("unique_value", "email")}
-    rebuild(hub, client)
-    check(hub, client)
 
 
 @pytest.mark.parametrize(
@@ -107,43 +78,28 @@ def test_what_stands_beside_a_key_is_compared(client: Client, hub: Hub) -> None:
     check(hub, client)
 
 
-@pytest.mark.parametrize("everything", [True, False])
-def test_rows_of_another_date_are_known_to_be_behind(
-    client: Client, hub: Hub, everything: bool
-) -> None:
+def test_rows_of_another_date_are_known_to_be_behind(client: Client, hub: Hub) -> None:
     first, second = (client.make(city="Rome") for _ in range(2))
     client.patch(f"/contacts/{second}", {"properties": {"city": "Kiel"}})
     Redating(hub.database).run(60, quiet_ms=-1000)
     spoil = "update ix_text set updated_at = updated_at + :by where account_id = :account"
     run(hub, client, f"{spoil} and record_id = :id", by=60_000, id=first)
-    assert wrong(hub, client, mend=False, everything=everything) == {first}
+    assert wrong(hub, client, mend=False) == {first}
     assert behind(hub, client) == set()
-    assert wrong(hub, client, mend=True, everything=everything) == {first}
+    assert wrong(hub, client, mend=True) == {first}
     assert behind(hub, client) == {first}
-    assert wrong(hub, client, mend=True, everything=everything) == set()
+    assert wrong(hub, client, mend=True) == set()
     check(hub, client)
 
 
-def test_a_sample_finds_and_mends_a_record_with_its_stray_rows(client: Client, hub: Hub) -> None:
+def test_a_record_with_stray_rows_is_repaired(client: Client, hub: Hub) -> None:
     id = client.make(firstname="Ada", email="ada@example.com")
     run(
         hub,
         client,
         'update records set properties = \'{"firstname": "Bob"}\' where account_id = :account',
     )
-    assert wrong(hub, client, mend=True, everything=False) == {id}
-    check(hub, client)
-
-
-def test_a_sample_finds_rows_of_records_that_are_gone(client: Client, hub: Hub) -> None:
-    client.make(firstname="Bob")
-    id = client.make(firstname="Ada")
-    run(hub, client, "delete from records where account_id = :account and id = :id", id=id)
-    repair.recount(hub.database, client.account.id, repair=True)
-    # Which properties are looked at is chance.
-    for _ in range(1000):
-        if wrong(hub, client, mend=True, everything=False):
-            break
+    assert wrong(hub, client, mend=True) == {id}
     check(hub, client)
 
 
@@ -157,9 +113,8 @@ def test_two_records_with_one_unique_value_are_told(client: Client, hub: Hub) ->
         id=second,
     )
     for _ in range(2):
-        found = next(examine(hub, client, everything=True))
+        found = examine(hub, client, mend=True)[0]
         assert found.twins == {("email", second, first)}
-        rebuild(hub, client)
     assert (
         client.patch(f"/contacts/{second}", {"properties": {"email": "c@a.de"}}).status_code == 200
     )
@@ -172,30 +127,25 @@ def test_each_of_several_records_with_one_unique_value_is_told(client: Client, h
     same = 'update records set properties = \'{"email": "a@example.com"}\''
     run(hub, client, f"{same} where account_id = :account and kind = 1")
     for _ in range(2):
-        found = next(examine(hub, client, everything=True))
+        found = examine(hub, client, mend=True)[0]
         assert found.twins == {("email", id, first) for id in others}
-        rebuild(hub, client)
 
 
 @pytest.mark.parametrize(
     "document",
     ['{"amount": "a lot"}', '{"closedate": "soon"}', '{"dealname": {"a": 1}}', "null", "[1]"],
 )
-@pytest.mark.parametrize("everything", [True, False])
 def test_records_that_cannot_be_read_are_told_and_left(
-    client: Client, hub: Hub, document: str, everything: bool
+    client: Client, hub: Hub, document: str
 ) -> None:
-    # A sample comes past the last one in any case.
     _, lost, spoilt = sorted(client.make("deals", dealname=name, amount="1") for name in "abc")
     of = "where account_id = :account"
     run(hub, client, f"update records set properties = '{document}' {of} and id = :id", id=spoilt)
     before = stored(hub, client)
     run(hub, client, f"delete from ix_text {of} and record_id = :id", id=lost)
-    account, catalogues = client.account.id, hub.records.catalogues
-    for all_of_them in (everything, True):
-        found = repair.examine(catalogues, hub.database, account, DEALS, everything=all_of_them)
+    for mend in (False, True):
+        found = repair.examine(hub.records.catalogues, client.account.id, DEALS, repair=mend)
         assert found.unreadable == {spoilt}
-    rebuild(hub, client)
     assert stored(hub, client) == before
 
 
@@ -240,8 +190,8 @@ def test_rows_are_rebuilt_while_others_write(
             more()
             of = "where account_id = :account and record_id % 2 = 0"
             run(hub, equipped, f"delete from {table} {of}")
-            rebuild(hub, equipped)
-    rebuild(hub, equipped)
+            wrong(hub, equipped, mend=True)
+    wrong(hub, equipped, mend=True)
     check(hub, equipped)
 
 

@@ -5,13 +5,9 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import re
 import socket
-import subprocess
 import threading
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,28 +16,11 @@ from typing import Any
 import pytest
 
 from benchmarks.places import free_port
+from benchmarks.proxies import run_nginx
 from crmhub.bounds import MAX_BODY_BYTES
 from tests import databases
 from tests.cli.conftest import CommandLine
-from tests.server.servers import Server, serving, soon, waiting
-
-SHIPPED = Path(__file__).parents[2] / "config" / "nginx" / "crmhub.conf"
-# Around what is shipped: where it may write, and one process of the user it is started by.
-_MAIN = """
-daemon off;
-master_process off;
-pid nginx.pid;
-events { worker_connections 256; }
-http {
-    access_log off;
-    client_body_temp_path body;
-    proxy_temp_path proxy;
-    fastcgi_temp_path fastcgi;
-    uwsgi_temp_path uwsgi;
-    scgi_temp_path scgi;
-    include crmhub.conf;
-}
-"""
+from tests.server.servers import Server, serving, soon
 
 
 @pytest.fixture(scope="session")
@@ -84,35 +63,8 @@ class Proxy:
 
 @contextmanager
 def proxying(nginx: str, root: Path, *hub_ports: int) -> Iterator[Proxy]:
-    """Run nginx before hubs, with the shipped configuration on another port and without TLS."""
-    port, conf = free_port(), SHIPPED.read_text()
-    hubs = " ".join(f"server 127.0.0.1:{each} max_fails=0;" for each in hub_ports)
-    for pattern, ours in (
-        (r"listen 443 ssl;", f"listen 127.0.0.1:{port};"),
-        (r"ssl_certificate \S+;", ""),
-        (r"ssl_certificate_key \S+;", ""),
-        (r"server 127\.0\.0\.1:8080;", hubs),
-    ):
-        conf, changed = re.subn(pattern, ours, conf)
-        assert changed == 1, pattern
-    (root / "crmhub.conf").write_text(conf)
-    (root / "nginx.conf").write_text(_MAIN)
-    with open(root / "nginx.log", "w") as log:
-        running = subprocess.Popen(
-            [nginx, "-p", os.fspath(root), "-c", "nginx.conf", "-e", "stderr"], stderr=log
-        )
-    try:
-        soon(lambda: _listens(port) or running.poll() is not None)
-        assert running.poll() is None, (root / "nginx.log").read_text()
+    with run_nginx(nginx, root, *hub_ports) as port:
         yield Proxy(port)
-    finally:
-        running.terminate()
-        running.wait()
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as line:
-        return line.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.fixture(scope="module")
@@ -228,24 +180,3 @@ def test_hubs_restarted_in_turn_lose_no_call(nginx: str, tmp_path: Path) -> None
         for caller in callers:
             caller.join()
     assert set(answers) == {200}
-
-
-def test_a_caller_who_hangs_up_is_gone_for_the_hub_too(nginx: str, tmp_path: Path) -> None:
-    """nginx ends its connection to the hub; the connections that it keeps say nothing."""
-    with (
-        serving(tmp_path, "--workers", "1", "--no-worker", program=waiting(tmp_path)) as server,
-        proxying(nginx, tmp_path, server.port) as proxy,
-        ThreadPoolExecutor(1) as pool,
-    ):
-        assert proxy.answer()[0] == 200
-        stays = pool.submit(proxy.answer, "/wait?stays")
-        soon((tmp_path / "stays-waits").exists)
-        with socket.create_connection(("127.0.0.1", proxy.port)) as hangs_up:
-            hangs_up.sendall(b"GET /wait?leaves HTTP/1.1\r\nHost: test\r\n\r\n")
-            soon((tmp_path / "leaves-waits").exists)
-            # The page looks who is there when it begins to wait.
-            time.sleep(0.2)
-        (tmp_path / "stays-let-go").touch()
-        assert stays.result() == (200, {})
-        soon((tmp_path / "leaves-gone").exists)
-        assert (tmp_path / "stays-there").exists()

@@ -9,16 +9,15 @@ import signal
 import socket
 import sqlite3
 import subprocess
-import sys
 import threading
 import time
-from contextlib import ExitStack, suppress
-from importlib import import_module
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from benchmarks.places import free_port
+from crmhub.bounds import MAX_HEAD_BYTES
 from crmhub.secrets import BASE36, token
 from crmhub.server import http_server
 from tests.cli.conftest import CRMHUB, CommandLine, environment
@@ -167,50 +166,6 @@ def test_bodies_that_do_not_end_hold_up_nobody(acme, tmp_path):
         began = time.monotonic()
         assert server.stop() == 0
         assert time.monotonic() - began < http_server.GRACE_SECONDS
-
-
-def test_whoever_stalls_makes_room(acme, tmp_path):
-    """More than a process has room for: without an end, they would keep all others out."""
-    with ExitStack() as stack:
-        server = stack.enter_context(serving(tmp_path, *ALONE, "--threads", "2"))
-        head = post(acme, b"", "Content-Length: 9")
-        for _ in range(520):
-            line = socket.create_connection(("127.0.0.1", server.port), 30)
-            stack.enter_context(line).sendall(head)
-        assert get(server, acme)[0] == 200
-        soon(lambda: "connections closed" in server.log.read_text())
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists all locks")
-def test_no_process_loses_its_locks_on_the_database(shared, bolt):
-    """A file that is closed takes its process's locks on it along, and then SQLite's database may
-    be written over by another process."""
-    connections = import_module("crmhub.server.connections")
-    folder = shared.log.parent / "var"
-
-    def users():
-        return [pid for pid in shared.children() if _has_open(pid, folder / "crmhub.db")]
-
-    soon(lambda: get(shared, bolt)[0] == 200 and len(users()) == 2)
-    time.sleep(connections._CHECK_SECONDS * 4)
-    assert get(shared, bolt)[0] == 200
-    for file in ("crmhub.db", "crmhub.db-shm"):
-        assert set(users()) <= _lock_holders(folder / file)
-
-
-def _has_open(pid, file):
-    with suppress(OSError):
-        return any(os.readlink(one) == str(file) for one in Path(f"/proc/{pid}/fd").iterdir())
-    return False
-
-
-def _lock_holders(file):
-    lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
-    return {
-        int(line[4])
-        for line in lines
-        if line[1] == "POSIX" and line[5].endswith(f":{file.stat().st_ino}")
-    }
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -369,3 +324,9 @@ def test_a_revoked_key_is_refused_by_every_process_within_a_second(shared, there
     there("key", "revoke", bolt["clientId"], key["keyId"])
     time.sleep(1)
     assert {get(shared, bolt)[0] for _ in range(20)} == {401}
+
+
+def test_headers_have_a_largest_size(shared):
+    most = "x" * (MAX_HEAD_BYTES - 1000)
+    assert shared.answer(headers=[("X-Long", most)])[0] == 200
+    assert shared.answer(headers=[("X-Long", most * 3)])[0] == 431

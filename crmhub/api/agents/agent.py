@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from crmhub.accounts.accounts import Account
@@ -15,8 +14,7 @@ from crmhub.search_limits import SearchLimit
 class Agent:
     """The caller of a tool.
 
-    `author`: the API key, or the command at whose standard input the agent writes. `hung_up`: a
-    function that returns whether the caller has hung up; None if that cannot be known. `counted`:
+    `author`: the API key, or the command at whose standard input the agent writes. `counted`:
     whether the account's rate limit has counted the call already.
     """
 
@@ -24,7 +22,6 @@ class Agent:
     account: Account
     scopes: frozenset[str]
     author: Author
-    hung_up: Callable[[], bool] | None = None
     counted: bool = False
 
     @property
@@ -34,4 +31,4 @@ class Agent:
 
     def search_limit(self) -> SearchLimit:
         """Return the limit for one search of the agent."""
-        return SearchLimit(self.hub.settings.search_timeout_s, hung_up=self.hung_up)
+        return SearchLimit(self.hub.settings.search_timeout_s)

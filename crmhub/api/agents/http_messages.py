@@ -26,7 +26,7 @@ from crmhub.api.agents.protocol import Reply
 from crmhub.api.http import flask_proxies
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub
-from crmhub.api.http.reading import HUNG_UP, json_body
+from crmhub.api.http.reading import json_body
 from crmhub.audit import Author
 from crmhub.crm.deadlines import since
 from crmhub.errors import BadRequest, TooManyRequests
@@ -123,7 +123,6 @@ def _agent() -> Agent:
         caller.account,
         caller.scopes,
         Author("key", caller.key_name or caller.key_id, caller.key_id),
-        hung_up=flask_proxies.request().environ.get(HUNG_UP),
         counted=True,
     )
 

@@ -26,9 +26,6 @@ LARGEST_POWER = 999_999
 # A WSGI environ key that our server sets: when the request was complete, by `time.monotonic`.
 # The request may have waited in a queue since then.
 ARRIVED = "crmhub.arrived"
-# A WSGI environ key that our server sets: a function that returns whether the caller has hung up.
-# It must be cheap: searches call it up to four times a second, from another thread.
-HUNG_UP = "crmhub.hung_up"
 # A WSGI environ key that our server sets: the body, if the server has read all of it.
 BODY = "crmhub.body"
 

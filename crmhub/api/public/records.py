@@ -12,7 +12,7 @@ from typing import Any
 import flask
 import orjson
 
-from crmhub.api.http import flask_proxies, schemas
+from crmhub.api.http import schemas
 from crmhub.api.http.answers import (
     OWN_RECORDS,
     JsonAnswer,
@@ -27,7 +27,7 @@ from crmhub.api.http.documentation import ID_OR_VALUE, IF_MATCH, documents
 from crmhub.api.http.failures import duplicate
 from crmhub.api.http.field_types import scalar
 from crmhub.api.http.idempotency_key import Rebuild, writes
-from crmhub.api.http.reading import HUNG_UP, Blueprint
+from crmhub.api.http.reading import Blueprint
 from crmhub.api.http.schemas import ORDERS, SORTS
 from crmhub.api.public.batches import add_batches
 from crmhub.api.public.kept_answers import with_values, without_values
@@ -195,13 +195,8 @@ def _record_answer(
 
 
 def search_limit() -> SearchLimit:
-    """Return the limit for a search in the present request.
-
-    The search ends after the configured timeout, or as soon as the caller hangs up.
-    """
-    return SearchLimit(
-        hub().settings.search_timeout_s, hung_up=flask_proxies.request().environ.get(HUNG_UP)
-    )
+    """Return the limit for a search in the present request."""
+    return SearchLimit(hub().settings.search_timeout_s)
 
 
 def _page(kind: Kind, query: dict[str, Any], filters: tuple[Filter, ...]) -> flask.Response:
