@@ -21,10 +21,7 @@ from crmhub.records.writing import Change, Record
 def link(
     hub: Hub, account: Account, kind: Kind, id: int, to: Kind, to_id: int, *, by: Author
 ) -> None:
-    """Link two of the hub's own records.
-
-    Raises NotFound if the record `id` does not exist, and Semantic if the record `to_id` does not.
-    """
+    """Link two of the hub's own records; raises NotFound for the first, Semantic for the second."""
 
     def write(tx: Connection) -> None:
         hub.records.link(account, kind, id, to, to_id)
@@ -43,10 +40,7 @@ def change(
     *,
     by: Author,
 ) -> tuple[Record, bool]:
-    """Change properties of one of the hub's own records; return it, and whether it has changed.
-
-    Raises the errors of `RecordStore.update`.
-    """
+    """Change properties as `RecordStore.update` does; return the record, and whether it changed."""
 
     def write(tx: Connection) -> tuple[Record, bool]:
         before = hub.records.get(account, kind, id)
@@ -68,10 +62,7 @@ def pick(
     key: str,
     by: Author,
 ) -> tuple[int, bool]:
-    """Draw an integer by the account's rotation; return it, and whether `key` was used before.
-
-    `key`: the call's idempotency key, "" for none. Raises the errors of `int_of_account`.
-    """
+    """Draw an integer by the account's rotation; return it, and whether `key` was used before."""
 
     def draw() -> int:
         value = random_int.int_of_account(

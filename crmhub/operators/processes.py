@@ -46,10 +46,9 @@ _LIST = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process of the hub, as it has stored itself.
+    """A process of the hub; times are in ms since 1970.
 
-    `kind` is "server" or "worker". Times are in ms since 1970. `alive`: whether the process was
-    seen in the last 75 seconds; it stores its time every 30 seconds.
+    `kind` is "server" or "worker". `alive`: seen in the last 75 seconds.
     """
 
     kind: str
@@ -98,7 +97,6 @@ class Presence:
         self._thread = threading.Thread(target=self._run, name="presence", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:

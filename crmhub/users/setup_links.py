@@ -1,7 +1,4 @@
-"""The one-time link by which a person creates their console user.
-
-At most one link exists. Only the digest of its token is stored. A new link replaces the former one.
-"""
+"""The one-time link by which a person creates their console user; a new link replaces it."""
 
 from __future__ import annotations
 
@@ -50,15 +47,13 @@ class SetupLink:
 
 
 def has_users(db: Connection) -> bool:
-    """Return whether there is a console user, whether enabled or disabled."""
     return db.row(_ANY_USER) is not None
 
 
 def issue(tx: Connection, *, ends_at: int, first_only: bool, issued_by: str) -> str:
     """Store a new link instead of the former one, and return its token.
 
-    `ends_at` is the time in ms since 1970 from which the link no longer works. A `first_only` link
-    works only while there is no console user.
+    `ends_at` is in ms since 1970. A `first_only` link works only while there is no console user.
     """
     secret = new_secret()
     link = {"digest": digest(secret), "first_only": first_only}
@@ -67,7 +62,6 @@ def issue(tx: Connection, *, ends_at: int, first_only: bool, issued_by: str) -> 
 
 
 def find(db: Connection, token: str) -> SetupLink | None:
-    """Return the link with this token; None if the link does not work or no longer works."""
     row = db.row(_FIND, _parameters(token))
     if row is None or (row.first_only and has_users(db)):
         return None
@@ -75,10 +69,7 @@ def find(db: Connection, token: str) -> SetupLink | None:
 
 
 def use(tx: Connection, token: str) -> SetupLink | None:
-    """Delete the link with this token and return it; None if the link does not work.
-
-    Of several transactions that use the same link at the same time, only one gets it.
-    """
+    """Delete the link with this token and return it; of simultaneous callers only one gets it."""
     link = find(tx, token)
     return link if link is not None and tx.run(_USE, _parameters(token)) else None
 

@@ -1,6 +1,6 @@
 """One-time links by which a console user sets a password: invitations and password resets.
 
-Of a link's token only the digest is stored. A user has at most one link; a new one replaces it.
+A user has at most one link; a new one replaces it.
 """
 
 from __future__ import annotations
@@ -41,8 +41,6 @@ _USE = Statement(sa.delete(console_link).where(_IS_LINK))
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A valid one-time link: its user, its purpose, and its expiry in ms since 1970."""
-
     user_id: str
     email: str
     purpose: Purpose
@@ -50,10 +48,7 @@ class Link:
 
 
 def create(tx: Connection, user_id: str, purpose: Purpose, ends_at: int) -> str:
-    """Store a link for a user in place of an earlier one; return the link's token.
-
-    `ends_at` is the link's expiry in ms since 1970, as by `expiry`.
-    """
+    """Store a link for a user in place of an earlier one; return the link's token."""
     delete(tx, user_id)
     secret = new_secret()
     link = {"digest": digest(secret), "user_id": user_id, "purpose": purpose}
@@ -67,10 +62,7 @@ def expiry(purpose: Purpose) -> int:
 
 
 def find(db: Connection, token: str) -> Link | None:
-    """Return the link with this token.
-
-    The result is None if the link was used, has expired or never existed, or its user is disabled.
-    """
+    """Return the link with this token, None if it does not work or its user is disabled."""
     row = db.row(_FIND, _values(token))
     return None if row is None else Link(*row)
 
@@ -81,7 +73,6 @@ def use(tx: Connection, token: str) -> bool:
 
 
 def delete(tx: Connection, user_id: str) -> None:
-    """Delete the link of a user, if there is one."""
     tx.run(_DELETE_OF_USER, {"user_id": user_id})
 
 

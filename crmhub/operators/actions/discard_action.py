@@ -1,8 +1,7 @@
 """Discard: an operator gives up actions for good and states a reason.
 
 Actions that are blocked by a discarded action are discarded with it, since they could never be
-sent. Discarded actions cannot be retried. Discarded actions are deleted after the same time as
-other finished actions.
+sent. They are deleted after the same time as other finished actions.
 """
 
 from __future__ import annotations
@@ -51,10 +50,7 @@ def _close_in(states: tuple[str, ...]) -> Statement:
 
 
 def narrowed(wanted: Wanted) -> Wanted:
-    """Return the selection `wanted`, limited to actions in states that can be discarded.
-
-    If `wanted` names neither states nor ids, only failed actions are selected.
-    """
+    """Limit the selection to states that can be discarded, by default to failed actions."""
     wanted = action_batches.failed_by_default(wanted)
     return replace(wanted, states=[one for one in DISCARDED if one in (wanted.states or DISCARDED)])
 
@@ -65,11 +61,9 @@ def discardable(database: Database, wanted: Wanted, *, most: int) -> Chosen:
 
 
 def discard_one(database: Database, action_id: str, *, reason: str, by: Author) -> int:
-    """Discard one action and the actions that it blocks; return the number of discarded actions.
+    """Discard one action and those that it blocks; return the number of discarded actions.
 
-    `reason`: the operator's reason, 1 to 500 printable characters. `by`: the operator, for the
-    audit log. Raises NotFound for an unknown action, Semantic for an invalid reason, and Conflict
-    for an action whose state does not allow discarding.
+    Raises NotFound, Semantic for an invalid `reason`, and Conflict for an action in another state.
     """
     count = discard(database, Wanted(ids=(action_id,)), reason=reason, by=by)
     if not count:
@@ -81,12 +75,9 @@ def discard_one(database: Database, action_id: str, *, reason: str, by: Author) 
 
 
 def discard(database: Database, wanted: Wanted, *, reason: str, by: Author) -> int:
-    """Discard the selected failed, blocked or queued actions, and the actions that they block.
+    """Discard the selected actions and those that they block; return their number.
 
-    Return the number of discarded actions. If `wanted` names neither states nor ids, only failed
-    actions are selected. `reason`: 1 to 500 printable characters, which replace the message of each
-    action's last error. `by`: the operator, for the audit log. Raises Semantic for an invalid
-    reason.
+    `reason` replaces the message of each action's last error; raises Semantic for an invalid one.
     """
     why = reason.strip()
     if not why or len(why) > LONGEST_REASON or not why.isprintable():

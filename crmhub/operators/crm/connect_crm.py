@@ -53,11 +53,9 @@ _FOREIGN = (
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A request to connect an account: a visit, or a link.
+    """A visit or a link; `link` is the id of the link from which a visit began, or "".
 
-    `crm` is the CRM to connect, `queued` the decision about queued actions, and `expected` the
-    `fingerprint` of the account that the operator saw. `link` is the id of the link from which a
-    visit began, or "". `verifier` and `redirect_uri` belong to a visit.
+    `expected`: the `fingerprint` of the account that the operator saw.
     """
 
     crm: Crm
@@ -70,7 +68,6 @@ class _Request:
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> _Request:
-        """Build the request from what `asdict` made of it."""
         given = dict(content)
         return cls(crm=Crm(**given.pop("crm")), by=Author(**given.pop("by")), **given)
 
@@ -107,11 +104,7 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a visit began: in an account's form, or from a link.
-
-    `visit_id` is the id of a visit from a form, else "". `link` is the token of the link, "" for a
-    form and for a link that no longer works.
-    """
+    """Where a visit began: `visit_id` in an account's form, `link` is a link's token; else ""."""
 
     visit_id: str
     link: str
@@ -133,9 +126,8 @@ def start(
 ) -> str:
     """Begin an operator's visit; return the address at the CRM to which to send the browser.
 
-    `crm` has the settings and the secrets that the operator gave; `browser` is the secret of the
-    browser's cookie. The CRM sends the browser back to `redirect_uri`. Raises NotFound if there is
-    no such account; Semantic if the CRM cannot be connected so; Conflict as `set_crm` does.
+    `browser`: the secret of the browser's cookie. Raises NotFound; Semantic if the CRM cannot be
+    connected so; Conflict as `set_crm` does.
     """
     account = hub.load_account(client_id)
     request = _prepared(hub, account, crm, by, queued, expected)
@@ -152,10 +144,7 @@ def make_link(
     expected: str | None = None,
     days: int = LINK_DAYS,
 ) -> Link:
-    """Make a link with which a customer connects the account; it works once, for `days` days.
-
-    The other parameters and the errors are those of `start`.
-    """
+    """Make a link with which a customer connects the account once; raises as `start` does."""
     if not 1 <= days <= MOST_LINK_DAYS:
         raise Semantic(f"days: a link is valid for 1 to {MOST_LINK_DAYS} days")
     account = hub.load_account(client_id)
@@ -173,19 +162,13 @@ def require_public_url(hub: Hub) -> str:
 
 
 def open_link(hub: Hub, token: str) -> Invitation:
-    """Return what a link is for.
-
-    Raises NotFound for a text that is no link, and Conflict if the link is over or was used.
-    """
+    """Return what a link is for; raises NotFound, and Conflict if it is over or was used."""
     account, _, request = _opened_link(hub, token)
     return Invitation(account.name, load_adapter(hub, request.crm.adapter).title)
 
 
 def start_by_link(hub: Hub, token: str, *, browser: str, redirect_uri: str) -> str:
-    """Begin a customer's visit; return the address at the CRM to which to send the browser.
-
-    Raises NotFound and Conflict as `open_link` does, and the errors of `start`.
-    """
+    """Begin a customer's visit, as `start` does; raises also the errors of `open_link`."""
     account, link_id, link = _opened_link(hub, token)
     try:
         request = _prepared(hub, account, link.crm, link.by, link.queued, link.expected)
@@ -204,7 +187,6 @@ def _prepared(
     queued: Decision | None,
     expected: str | None,
 ) -> _Request:
-    """Check that the account can be connected to this CRM by OAuth; return the request for it."""
     set_crm.require_unchanged(account, expected)
     if crm.adapter != account.connection.adapter:
         with hub.database.reading() as db:
@@ -228,10 +210,7 @@ def _prepared(
 
 
 def _oauth(adapter: type[Adapter], settings: Mapping[str, str]) -> OAuth:
-    """Return how the adapter connects an account with these settings; those not given are default.
-
-    Raises Semantic if it has no OAuth with them.
-    """
+    """Return how the adapter connects an account with these settings; raises Semantic."""
     declared = [setting for setting in adapter.settings if not setting.secret]
     complete = {setting.name: settings.get(setting.name) or setting.default for setting in declared}
     oauth = adapter.oauth(complete)
@@ -241,7 +220,6 @@ def _oauth(adapter: type[Adapter], settings: Mapping[str, str]) -> OAuth:
 
 
 def _visit(hub: Hub, account: Account, request: _Request, browser: str) -> str:
-    """Store a visit, and return the address at the CRM where it begins."""
     if account.disabled:
         raise Forbidden("This account is disabled. Nothing was changed.")
     settings, credentials = set_crm.resolve(
@@ -285,12 +263,11 @@ def _store_link(
 def finish(hub: Hub, state: str, *, code: str, error: str, browser: str, user_id: str) -> Connected:
     """End a visit: exchange the code for tokens, test the connection, and store it.
 
-    `state`, `code` and `error` are the parameters with which the CRM has sent the browser back;
-    `error` is "" if the person approved. `browser` is the secret of the browser's cookie, `user_id`
-    the id of the console user who is signed in, or "". If anything fails, the account is unchanged:
-    raises Forbidden if the visit is another browser's or another user's, Conflict if it is over or
-    was ended before or the account's CRM was changed meanwhile, Semantic if the person denied or
-    the CRM refuses the code or the tokens, and Unavailable if its token endpoint does not answer.
+    `state`, `code` and `error` ("" if the person approved) come from the CRM. `user_id`: the
+    signed-in console user, or "". If anything fails, the account is unchanged: raises Forbidden if
+    the visit is another browser's or user's, Conflict if it is over or was ended before or the CRM
+    was changed meanwhile, Semantic if the person denied or the CRM refuses, Unavailable if its
+    token endpoint does not answer.
     """
     account, visit_id = open_request(
         hub, state, f"visit {browser}", Forbidden(_FOREIGN), _VISIT_OVER
@@ -346,10 +323,7 @@ def _use_link(account_id: int, link_id: str, tx: Connection) -> None:
 
 
 def _require_same_account(account: Account, crm: Crm, approved: str, title: str) -> None:
-    """Raise Conflict if the tokens are for another account of the CRM than the connection so far.
-
-    The connection's contact ids mean other people there.
-    """
+    """Raise Conflict if the tokens are for another account of the CRM: its contact ids differ."""
     present = account.connection
     if crm.adapter == present.adapter and present.crm_account not in ("", approved):
         raise Conflict(
@@ -399,7 +373,6 @@ def typed_crm(hub: Hub, account: Account, visit_id: str, *, user_id: str) -> Crm
 
 
 def _opened_link(hub: Hub, token: str) -> tuple[Account, str, _Request]:
-    """Return the account, the id and the request of a link that still works."""
     invalid = NotFound(f"This link is not valid. {_ASK}")
     account, link_id = open_request(hub, token, "link", invalid, f"This link has expired. {_ASK}")
     if account.disabled:
@@ -408,7 +381,6 @@ def _opened_link(hub: Hub, token: str) -> tuple[Account, str, _Request]:
 
 
 def _stored(hub: Hub, account: Account, request_id: str) -> StoredRequest | None:
-    """Return a stored request; raises Conflict if it cannot be decrypted."""
     try:
         with hub.database.reading() as db:
             return connect_requests.load(db, hub.vault, account.id, request_id)
@@ -417,7 +389,6 @@ def _stored(hub: Hub, account: Account, request_id: str) -> StoredRequest | None
 
 
 def _load(hub: Hub, account: Account, request_id: str, used: str) -> _Request:
-    """Return a stored request; raises Conflict with the message `used` if it was used."""
     stored = _stored(hub, account, request_id)
     if stored is None or stored.is_used:
         raise Conflict(used)

@@ -52,20 +52,14 @@ def add(
     *,
     expires_at: int,
 ) -> None:
-    """Store a request of an account, encrypted; `content` is what JSON can hold.
-
-    `expires_at` is in ms since 1970.
-    """
+    """Store an encrypted request; `expires_at` is in ms since 1970."""
     sealed = vault.seal(json.dumps(content), account_id=account_id, column=_COLUMN)
     row = {"account_id": account_id, "id": request_id, "request": sealed}
     tx.run(_ADD, row | {"expires_at": expires_at})
 
 
 def load(db: Connection, vault: Vault, account_id: int, request_id: str) -> StoredRequest | None:
-    """Return a stored request of an account; None if there is none.
-
-    Raises SealBroken if it cannot be decrypted.
-    """
+    """Return a stored request or None; raises SealBroken."""
     row = db.row(_LOAD, {"account_id": account_id, "id": request_id})
     if row is None:
         return None

@@ -1,8 +1,7 @@
 """Change of the encryption key: encrypt the values of older keys again, with the first key.
 
-This may run while the service runs, repeatedly, and in several processes at the same time. A value
-is replaced only if it has not changed since it was read, so a newer value, such as a refresh token
-that an adapter has just saved, is never overwritten.
+This may run while the service runs, repeatedly and at the same time. A value is replaced only if it
+has not changed since it was read, such as a refresh token that an adapter has just saved.
 """
 
 from __future__ import annotations
@@ -33,11 +32,7 @@ _ROUNDS = 3
 
 @dataclass(frozen=True, slots=True)
 class SealedColumn:
-    """A column of the database with encrypted values, "" for no value.
-
-    `table` and `column` are names. `keys` are the names of the primary key's columns; the first is
-    the account's id.
-    """
+    """A column with encrypted values; the first of its primary `keys` is the account's id."""
 
     table: str
     column: str
@@ -72,11 +67,7 @@ The second factors of console users, which belong to no account, are resealed to
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """An encrypted value that cannot be decrypted.
-
-    `client_id` is its account, or the email of its console user; `column` is the name of its
-    column, `reason` the error message.
-    """
+    """A value that cannot be decrypted; `client_id` is its account, or its user's email."""
 
     client_id: str
     column: str
@@ -85,11 +76,7 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Resealed:
-    """The result of `reseal`.
-
-    `done` is the number of values that were encrypted again; `broken` are the values that cannot be
-    decrypted.
-    """
+    """The number of values encrypted again, and those that cannot be decrypted."""
 
     done: int
     broken: tuple[Broken, ...]
@@ -118,11 +105,7 @@ def _count(column: SealedColumn, dialect: str) -> Statement:
 
 
 def _key_id(sealed: sa.Column[Any], dialect: str) -> sa.ColumnElement[Any]:
-    """Return an SQL expression for the id of the key that encrypted the values of a column.
-
-    `sealed` is the column, `dialect` "sqlite" or "postgresql". The id is the text between the first
-    two dots of a value.
-    """
+    """Return an SQL expression for the key's id: a value's text between the first two dots."""
     if dialect == "postgresql":
         return sa.func.split_part(sealed, ".", 2)
     rest = sa.func.substr(sealed, 4)
@@ -134,8 +117,7 @@ def reseal(
 ) -> Resealed:
     """Encrypt with the first key every value that an older key has encrypted.
 
-    `report` is called after each batch with the number of values encrypted so far. After an
-    interruption, call this function again to encrypt the other values.
+    `report` gets the number of values after each batch. After an interruption, call it again.
     """
     done, broken = 0, list[Broken]()
     for _ in range(_ROUNDS):
@@ -159,10 +141,7 @@ def reseal(
 
 
 def _reseal_users(hub: Hub) -> tuple[int, list[Broken]]:
-    """Encrypt the second factors of console users with the first key.
-
-    Return the number of replaced values, and the values that cannot be decrypted.
-    """
+    """Do the same with the second factors of console users."""
     done, broken = 0, list[Broken]()
     with hub.database.reading() as db:
         listed = second_factors.sealed_secrets(db)
@@ -182,10 +161,7 @@ def _note(tx: Connection, *, by: Author, key_id: str, count: int) -> None:
 
 
 def _batches(database: Database, vault: Vault, column: SealedColumn) -> Iterator[Sequence[Row]]:
-    """Yield batches of rows whose value is encrypted with an older key.
-
-    A row holds the account's client id, the encrypted value, and the columns of the primary key.
-    """
+    """Yield batches of (client id, value, primary key) encrypted with an older key."""
     statement = _sealed_with_others(column)
     params = {"length": len(vault.prefix), "prefix": vault.prefix}
     with database.reading() as db:
@@ -217,11 +193,7 @@ def _sealed_with_others(column: SealedColumn) -> Statement:
 def _resealed_values(
     vault: Vault, column: SealedColumn, rows: Sequence[Row]
 ) -> tuple[list[tuple[Row, str, str]], list[Broken]]:
-    """Decrypt the values of `rows` and encrypt them with the first key.
-
-    Return two lists: (primary key, old value, new value) for each value that was decrypted, and a
-    `Broken` for each value that cannot be decrypted.
-    """
+    """Return (primary key, old value, new value) of each value, and the broken ones."""
     values, broken = [], []
     for client_id, sealed, *key in rows:
         try:
@@ -235,11 +207,7 @@ def _resealed_values(
 
 
 def _replace(tx: Connection, column: SealedColumn, values: Sequence[tuple[Row, str, str]]) -> int:
-    """Store new values in a column; return the number of replaced values.
-
-    `values` has (primary key, old value, new value). A value in the database that has changed, and
-    so differs from the old value, is left unchanged.
-    """
+    """Store (primary key, old, new) unless the value has changed; count the replaced."""
     statement = Statement(
         sa.update(column.source)
         .where(

@@ -12,15 +12,10 @@ _NOTHING: frozenset[Any] = frozenset()
 class Person:
     """The keys of data that the hub takes for the data of one human being.
 
-    `contacts` are the ids of the hub's own contacts, including archived contacts. `values` are all
-    texts stored about the person, including `emails` and `phones`. `whole_names` are first and last
-    names together. These sets contain pairs of a
-    connection id and a text:
-
-    - `hub_ids`: a contact id that the hub has issued (`hub-…`);
-    - `crm_ids`: a contact id of the CRM;
-    - `persons`: the key that orders the actions of a person;
-    - `tokens`: a contactToken.
+    `contacts`: the hub's own, live and archived. `values`: all texts stored about the person.
+    `whole_names`: first and last names together. The pairs are of a connection id and a text:
+    `hub_ids` have ids that the hub has issued (`hub-…`), `persons` the key that orders the person's
+    actions.
     """
 
     contacts: frozenset[int] = _NOTHING
@@ -38,20 +33,12 @@ class Person:
 
     @property
     def names(self) -> list[str]:
-        """The ids by which `PersonFinder.find` finds this person again.
-
-        The names are the ids of the hub's own contacts and the ids `hub-…` that the hub has issued.
-        If there are none, they are the contact ids in CRMs.
-        """
+        """The ids by which `PersonFinder.find` finds this person again; at last, ids in CRMs."""
         ids = [str(id) for id in sorted(self.contacts)]
         ids += [hub_id for _, hub_id in sorted(self.hub_ids)]
         return ids or sorted({crm_id for _, crm_id in self.crm_ids})
 
     def overlaps(self, other: Person) -> bool:
-        """Return whether the two persons share a contact of the hub or CRM, or a binding.
-
-        Equal persons overlap, too.
-        """
         return self == other or bool(
             self.contacts & other.contacts
             or self.hub_ids & other.hub_ids

@@ -113,10 +113,9 @@ _STICKY_ASSIGNMENT = Statement(
 
 
 class PersonFinder:
-    """A search for persons in the data of an account; every method reads the database again.
+    """A search in the data of an account; every method reads the database again.
 
-    `connections` are the ids of all connections of the account, present and former. `own` has the
-    ids of the connections whose contacts are the hub's own records.
+    `connections`: all, present and former; `own`: those to the hub's own records.
     """
 
     def __init__(self, hub: Hub, connection: Connection, account: Account) -> None:
@@ -128,8 +127,7 @@ class PersonFinder:
     def find(self, text: str, reading: Reading) -> list[Person]:
         """Return the persons that a text names, with all their data.
 
-        `reading` is the kind of name: "email", "phone", "token" (a contactToken), "id" (the id of a
-        record of the hub) or "contact" (a hub id or the contact's id in a CRM).
+        A contactToken is the reading "token", a hub's record "id", a contact of a CRM "contact".
         """
         if _UNSTORABLE.search(text):
             return []
@@ -140,11 +138,7 @@ class PersonFinder:
         return self._complete_all(self._with_phones(person.phones), (person,))
 
     def _complete_all(self, parts: Sequence[Person], known: Sequence[Person]) -> list[Person]:
-        """Return persons with all their data, each person only once.
-
-        Each item of `parts` has some keys of a person, and several items may belong to one person.
-        Items that overlap with a person in `known` are left out.
-        """
+        """Return different persons with all data, without those that overlap with `known`."""
         people: list[Person] = []
         for part in parts:
             if not any(part.overlaps(person) for person in (*known, *people)):
@@ -152,12 +146,7 @@ class PersonFinder:
         return people
 
     def complete(self, person: Person) -> Person:
-        """Return `person` with the keys of all data that the account has of the same person.
-
-        The search looks for contacts of the hub, bindings and merges of contacts that have an id or
-        email of the person. The search is repeated with the ids and emails found, until nothing new
-        is found.
-        """
+        """Add all data of the person: look up ids and emails until nothing new is found."""
         while (grown := self._grow(person)) != person:
             person = grown
         return person
@@ -220,12 +209,7 @@ class PersonFinder:
     # What belongs together.
 
     def _grow(self, person: Person) -> Person:
-        """Return `person` with the ids and emails that one more round of look-ups finds.
-
-        A round finds three things: the hub's contacts with an id or email in `person`; the
-        bindings (links of a conversation to a contact of the CRM) with a contact id or email in
-        `person`; and the merges of contacts with a CRM's contact id in `person`.
-        """
+        """Do one round of look-ups, among contacts, bindings and merges."""
         grown = person | self._contacts_of(person)
         for part in self._bindings_of(person):
             grown |= part
@@ -263,11 +247,7 @@ class PersonFinder:
     # The rows.
 
     def _with_phones(self, phones: Collection[str]) -> list[Person]:
-        """Return a person for each binding and each contact of the hub with one of these phones.
-
-        A phone is also found if it is stored in another notation. Several results may belong to one
-        person.
-        """
+        """Return the data with one of these phones in any notation, several per person."""
         region = self._account.switches.region
         notations = {form for phone in phones for form in forms(phone, region)}
         if not notations:
@@ -280,10 +260,7 @@ class PersonFinder:
         return found + [Person(frozenset({id})) for id in sorted(ids)]
 
     def _with_value(self, name: str, texts: Collection[str]) -> list[Person]:
-        """Return a person for each binding in which the last value of a property is in `texts`.
-
-        `name` is the name of the property.
-        """
+        """Return the bindings whose last value of a property is in `texts`."""
         return [
             self._of_binding(row)
             for text in sorted(texts)
@@ -295,11 +272,7 @@ class PersonFinder:
         return [self._of_binding(row) for row in self._rows(statement, **params)]
 
     def _merged(self, statement: Statement, **params: Any) -> list[Person]:
-        """Return a person for each merge of two contacts that `statement` selects.
-
-        `params` are the parameters of the statement. The person has the ids of both contacts, and
-        the email that the merge removed.
-        """
+        """Return both ids, and the removed email, of each merge of two contacts."""
         people = []
         for row in self._rows(statement, **params):
             person = self._of_crm(row.connection_id, row.kept_id)

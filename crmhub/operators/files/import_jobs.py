@@ -1,7 +1,7 @@
 """Imports from the console: upload a file, look at its columns, import it in a worker.
 
-A job of a worker runs at most `_SLICE_S` seconds at a time; then it goes to the end of the queue,
-so that a long import does not keep other accounts waiting.
+A job runs at most `_SLICE_S` seconds at a time; then it goes to the end of the queue, so that a
+long import does not keep other accounts waiting.
 """
 
 from __future__ import annotations
@@ -90,10 +90,7 @@ def listed(hub: Hub, account: Account) -> list[ImportJob]:
 
 
 def preview(hub: Hub, account: Account, job: ImportJob, settings: JobSettings) -> Preview:
-    """Return what an import with these settings would read.
-
-    Raises BadRequest if the file cannot be read.
-    """
+    """Return what an import with these settings would read; raises BadRequest."""
     with _opened(hub, job, settings) as sheet:
         catalogues = load_catalogues(hub.records, account)
         plan = plan_columns(catalogues[job.kind.name], sheet.header, settings.choices, catalogues)
@@ -139,10 +136,7 @@ def save(hub: Hub, account: Account, id: str, settings: JobSettings) -> None:
 
 
 def reopen(hub: Hub, account: Account, id: str) -> None:
-    """Make a draft of an import that has stored no row, to change its options.
-
-    Raises Conflict if the import is active or has stored rows.
-    """
+    """Make a draft of an import, or raise Conflict if it is active or has stored rows."""
 
     def work(tx: Connection) -> None:
         job = jobs.find(tx, account.id, id, lock=True)
@@ -154,10 +148,7 @@ def reopen(hub: Hub, account: Account, id: str) -> None:
 
 
 def resume(hub: Hub, account: Account, id: str) -> None:
-    """Queue a failed or stopped import again; it continues after the last stored row.
-
-    Raises Conflict if the import is in another state.
-    """
+    """Continue a failed or stopped import after the last stored row; raises Conflict."""
 
     def work(tx: Connection) -> None:
         job = jobs.find(tx, account.id, id, lock=True)
@@ -180,10 +171,7 @@ def stop(hub: Hub, account: Account, id: str) -> None:
 
 
 def delete(hub: Hub, account: Account, id: str) -> None:
-    """Delete an import with its file and its refused rows; imported records stay.
-
-    Raises Conflict if the import is active.
-    """
+    """Delete an import with its file and refused rows; raises Conflict if it is active."""
 
     def work(tx: Connection) -> None:
         job = jobs.find(tx, account.id, id, lock=True)
@@ -234,7 +222,6 @@ def run_next(hub: Hub, stopping: threading.Event) -> bool:
 
 
 def _run(hub: Hub, job: ImportJob, lease: str, stopping: threading.Event) -> None:
-    """Import for some time, and store how that has ended."""
     running: Import | None = None
 
     def end(state: State, message: str, tally: Tally | None = None, seen: bytes = b"") -> None:
@@ -273,7 +260,7 @@ def _run(hub: Hub, job: ImportJob, lease: str, stopping: threading.Event) -> Non
 def _run_slice(
     hub: Hub, job: ImportJob, lease: str, running: Import, stopping: threading.Event
 ) -> tuple[dict[str, Any], bytes] | None:
-    """Import for some time; return None if the import is complete, else what it needs to continue.
+    """Import for some time; return None if the import is complete, else what to go on with.
 
     That is the job's next message, and the unique values of the rows of a dry run.
     """
@@ -294,17 +281,13 @@ def _run_slice(
 
 
 def _summary(running: Import) -> str:
-    """Return the warning of a dry run, and the most frequent reasons of refused rows, as lines."""
     reasons = running.reasons.describe(_SHOWN_REASONS)
     return "\n".join([running.warning] * bool(running.warning) + reasons)
 
 
 @contextmanager
 def _opened(hub: Hub, job: ImportJob, settings: JobSettings) -> Iterator[Sheet]:
-    """Copy the job's file to a temporary directory, and open it.
-
-    Raises BadRequest if it cannot be read as CSV with these settings.
-    """
+    """Open the job's file in a temporary directory; raises BadRequest."""
     with TemporaryDirectory(prefix="crmhub-import-") as directory:
         path = Path(directory) / job.file_name
         job_files.copy_file(hub.database, job.key, path)
@@ -320,7 +303,6 @@ def _open_import(
     check_only: bool = False,
     up_to: Mapping[str, Any] | None = None,
 ) -> Import:
-    """Prepare the import of a job; a dry run continues after `up_to`."""
     choices = job.settings.choices
     paused = None
     if up_to:

@@ -28,10 +28,7 @@ class IssuedLink:
 
 @in_transaction
 def issue_first(hub: Hub, tx: Connection, *, by: Author) -> IssuedLink | None:
-    """Issue a link that creates the first console user; return None if there is a user already.
-
-    The link works for a day, and only while there is no console user.
-    """
+    """Issue a link, valid for a day, that creates the first user; None if there is a user."""
     if setup_links.has_users(tx):
         return None
     return _issue(tx, now_ms() + DEFAULT_MS, by, first_only=True)
@@ -41,7 +38,7 @@ def issue_first(hub: Hub, tx: Connection, *, by: Author) -> IssuedLink | None:
 def issue(hub: Hub, tx: Connection, *, expires_at: int, by: Author) -> IssuedLink:
     """Issue a link that creates one console user, also if there are other users.
 
-    `expires_at` is in ms since 1970. Raises Semantic if it is past or more than 7 days ahead.
+    Raises Semantic if `expires_at` (ms since 1970) is past or more than 7 days ahead.
     """
     if not 0 < expires_at - now_ms() <= setup_links.LONGEST_MS:
         raise Semantic("expires: the link can be valid for at most 7 days from now.")
@@ -54,18 +51,16 @@ def _issue(tx: Connection, expires_at: int, by: Author, *, first_only: bool) -> 
 
 
 def check_link(hub: Hub, token: str) -> None:
-    """Raise NotFound if the link with this token has been used, has expired or never existed."""
     with hub.database.reading() as db:
         if setup_links.find(db, token) is None:
             raise _no_link()
 
 
 def create_user(hub: Hub, token: str, email: str, password: str) -> NewSession:
-    """Create a console user, an owner, by the link with this token; start a session of the user.
+    """Use up a link: create a console user, an owner, and start a session of the user.
 
-    The link no longer works then. Raises NotFound if the link does not work, Semantic if the email
-    or the password is invalid, and Conflict if another user has the email. After Semantic and
-    Conflict the link still works.
+    Raises NotFound if the link does not work, Semantic for an invalid value, and Conflict if
+    another user has the email. After Semantic and Conflict the link still works.
     """
     # First, because hashing a password takes half a second, which strangers must not cause.
     check_link(hub, token)
