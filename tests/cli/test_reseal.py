@@ -154,13 +154,13 @@ def test_nothing_seals_but_what_is_known_to_it():
     }
     # Who seals another column names it in `reseal_secrets.SEALED`, and stands here.
     assert sealing == {
-        "accounts/connect_requests.py",
-        "accounts/connections.py",
-        "accounts/second_factors.py",
+        "crm/stored_connections.py",
         "events/subscriptions.py",
-        "operations/reseal_secrets.py",
+        "operators/crm/connect_requests.py",
+        "operators/database/reseal_secrets.py",
+        "users/second_factors.py",
         # For a form, and not for the database.
-        "operations/second_factor.py",
+        "operators/users/second_factor.py",
     }
 
 
