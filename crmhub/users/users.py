@@ -67,7 +67,7 @@ _IS_USER = _user.id == param("id")
 _HAS_EMAIL = _user.email == param("email")
 _IS_ENABLED = _user.disabled_at.is_(None)
 _SELECT = sa.select(
-    _user.id,
+    _user.id.label("user_id"),
     _user.email,
     _user.role,
     _user.accounts,
@@ -174,45 +174,37 @@ def list_users(db: Connection) -> list[User]:
 
 def load(db: Connection, email: str, *, lock: bool = False) -> User:
     """Return the user with this email; with `lock`, locked. Raises NotFound."""
-    # PostgreSQL refuses NUL, and no email contains it.
-    row = None if "\0" in email else db.row(_LOCK if lock else _LOAD, {"email": normal(email)})
+    row = _row(db, _LOCK if lock else _LOAD, email=normal(email))
     if row is None:
         raise NotFound(f"There is no user {email[:100]!r}; `crmhub admin user list` shows them.")
     return _user_of(row)
 
 
 def load_by_id(db: Connection, user_id: str) -> User:
-    row = None if "\0" in user_id else db.row(_LOAD_BY_ID, {"id": user_id})
+    row = _row(db, _LOAD_BY_ID, id=user_id)
     if row is None:
         raise NotFound(f"There is no user {user_id[:60]!r}.")
     return _user_of(row)
 
 
+def _row(db: Connection, statement: Statement, **key: str) -> Any:
+    # PostgreSQL refuses NUL, and no email or id contains it.
+    return None if "\0" in "".join(key.values()) else db.row(statement, key)
+
+
 def _user_of(row: Any) -> User:
-    return User(
-        user_id=row.id,
-        email=row.email,
-        role=row.role,
-        accounts=parse_accounts(row.accounts),
-        created_at=row.created_at,
-        disabled_at=row.disabled_at,
-        invited_until=row.invited_until,
-        last_sign_in_at=row.last_sign_in_at,
-        has_password=bool(row.has_password),
-        has_second_factor=bool(row.has_second_factor),
-    )
+    values = row._asdict() | {"accounts": parse_accounts(row.accounts)}
+    flags = {name: bool(values[name]) for name in ("has_password", "has_second_factor")}
+    return User(**values | flags)
 
 
 def login(db: Connection, email: str) -> Login | None:
-    if "\0" in email:
-        # PostgreSQL refuses NUL, and no email contains it.
-        return None
-    row = db.row(_LOGIN, {"email": normal(email)})
+    row = _row(db, _LOGIN, email=normal(email))
     return None if row is None else Login(*row)
 
 
 def login_by_id(db: Connection, user_id: str) -> Login | None:
-    row = None if "\0" in user_id else db.row(_LOGIN_BY_ID, {"id": user_id})
+    row = _row(db, _LOGIN_BY_ID, id=user_id)
     return None if row is None else Login(*row)
 
 

@@ -68,14 +68,14 @@ def create_user(
     """
     stored = passwords.to_store(password)
 
-    def work(tx: Connection) -> User:
+    def store(tx: Connection) -> User:
         ids = _account_ids(hub, tx, client_ids)
         user = users.create(tx, email, stored, role=role, accounts=ids)
         after = {"email": user.email, **_access(tx, user)}
         audit.note(tx, by, "create", "user", user.user_id, after=after)
         return user
 
-    return hub.database.transact(work)
+    return hub.database.transact(store)
 
 
 @in_transaction
@@ -146,18 +146,15 @@ def use_link(hub: Hub, token: str, password: str) -> str:
     find_link(hub, token)
     stored = passwords.to_store(password)
 
-    def work(tx: Connection) -> str:
+    def use(tx: Connection) -> str:
         link = user_links.find(tx, token)
         if link is None or not user_links.use(tx, token):
             raise _invalid_link()
-        _store_password(tx, users.load_by_id(tx, link.user_id), stored, _author_of(link))
+        by = Author("user", link.email, link.user_id)
+        _store_password(tx, users.load_by_id(tx, link.user_id), stored, by)
         return link.email
 
-    return hub.database.transact(work)
-
-
-def _author_of(link: Link) -> Author:
-    return Author("user", link.email, link.user_id)
+    return hub.database.transact(use)
 
 
 def _invalid_link() -> NotFound:

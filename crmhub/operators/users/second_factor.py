@@ -8,7 +8,7 @@ from crmhub import audit
 from crmhub.audit import Author
 from crmhub.database.connection import Connection
 from crmhub.errors import Conflict, Semantic, TooManyRequests, Unauthorized
-from crmhub.hub import Hub
+from crmhub.hub import Hub, in_transaction
 from crmhub.operators.users.signing_in import accept_code
 from crmhub.secrets import SealBroken
 from crmhub.users import second_factors, users
@@ -49,39 +49,40 @@ def turn_on(hub: Hub, user_id: str, sealed: str, code: str) -> list[str]:
         message = "The code is wrong. Check the clock of your phone, and enter the next code."
         raise Semantic(message, field="code")
 
-    def work(tx: Connection) -> list[str]:
+    def store(tx: Connection) -> list[str]:
         login = _login(tx, user_id)
         if login.totp:
             raise Conflict("The second factor is on already.")
         _note(tx, login, False, True)
         return second_factors.turn_on(tx, hub.vault, user_id, secret, step)
 
-    return hub.database.transact(work)
+    return hub.database.transact(store)
 
 
 def turn_off(hub: Hub, user_id: str, code: str) -> None:
     """Turn off a user's second factor; raises Semantic for a wrong code, and TooManyRequests."""
     _limit(hub, user_id)
+    _turn_off(hub, user_id, code)
 
-    def work(tx: Connection) -> None:
-        login = _require_code(hub, tx, user_id, code)
-        second_factors.turn_off(tx, user_id)
-        _note(tx, login, True, False)
 
-    hub.database.transact(work)
+@in_transaction
+def _turn_off(hub: Hub, tx: Connection, user_id: str, code: str) -> None:
+    login = _require_code(hub, tx, user_id, code)
+    second_factors.turn_off(tx, user_id)
+    _note(tx, login, True, False)
 
 
 def new_recovery_codes(hub: Hub, user_id: str, code: str) -> list[str]:
     """Replace a user's recovery codes; raises Semantic for a wrong code, and TooManyRequests."""
     _limit(hub, user_id)
 
-    def work(tx: Connection) -> list[str]:
+    def replace(tx: Connection) -> list[str]:
         login = _require_code(hub, tx, user_id, code)
         by = Author("user", login.email, user_id)
         audit.note(tx, by, "reset", "user", user_id, after={"recoveryCodes": "new"})
         return second_factors.replace_recovery_codes(tx, user_id)
 
-    return hub.database.transact(work)
+    return hub.database.transact(replace)
 
 
 def count_recovery_codes(hub: Hub, user_id: str) -> int:

@@ -62,13 +62,8 @@ def sign_in(hub: Hub, email: str, password: str, browser: Browser) -> NewSession
     disabled user and a wrong password; TooManyRequests; Unavailable if too many passwords are being
     checked.
     """
-    with hub.database.reading() as db:
-        login = users.login(db, email)
-    device = _known_device(hub, login, browser) if login else ""
-    _check(hub.limits.sign_in(browser.address, users.normal(email), device), device)
-    # Without a user, a password is checked all the same, which takes as long.
-    fits = passwords.fits(password, login.password or None if login else None)
-    result = first_step(hub, login, browser) if login and fits else None
+    login = _find_by_password(hub, email, password, browser)
+    result = first_step(hub, login, browser) if login else None
     if result is None:
         raise Unauthorized("The email or the password is wrong.")
     return result
@@ -79,12 +74,18 @@ def check_password(hub: Hub, email: str, password: str, browser: Browser) -> Non
 
     TooManyRequests and Unavailable are raised as by `sign_in`.
     """
+    if _find_by_password(hub, email, password, browser) is None:
+        raise Semantic("The present password is wrong.", field="present")
+
+
+def _find_by_password(hub: Hub, email: str, password: str, browser: Browser) -> Login | None:
     with hub.database.reading() as db:
         login = users.login(db, email)
     device = _known_device(hub, login, browser) if login else ""
     _check(hub.limits.sign_in(browser.address, users.normal(email), device), device)
-    if not passwords.fits(password, login.password or None if login else None):
-        raise Semantic("The present password is wrong.", field="present")
+    # Without a user, a password is checked all the same, which takes as long.
+    fits = passwords.fits(password, login.password or None if login else None)
+    return login if fits else None
 
 
 def first_step(hub: Hub, login: Login, browser: Browser) -> NewSession | CodeNeeded | None:
@@ -115,17 +116,15 @@ def enter_code(hub: Hub, token: str, code: str, browser: Browser) -> NewSession:
         raise Unauthorized("Too much time has passed. Enter your password again.")
     device = _known_device(hub, login, browser)
     _check(hub.limits.second_factor(user_id, device), device)
-    session = hub.database.transact(lambda tx: _use_code(hub, tx, login, code))
+
+    def use_code(tx: Connection) -> NewSession | None:
+        return start_session(hub, tx, login) if accept_code(hub, tx, login, code) else None
+
+    session = hub.database.transact(use_code)
     if session is None:
         message = "The code is wrong, or was used before. Wait for the next code."
         raise Unauthorized(message, field="code")
     return session
-
-
-def _use_code(hub: Hub, tx: Connection, login: Login, code: str) -> NewSession | None:
-    if not accept_code(hub, tx, login, code):
-        return None
-    return start_session(hub, tx, login)
 
 
 def accept_code(hub: Hub, tx: Connection, login: Login, code: str) -> bool:
