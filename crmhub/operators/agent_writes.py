@@ -12,27 +12,33 @@ from crmhub.accounts.accounts import Account
 from crmhub.audit import Author
 from crmhub.database.connection import Connection
 from crmhub.helpers import random_int
-from crmhub.hub import Hub
+from crmhub.hub import Hub, in_transaction
 from crmhub.idempotency import Answer
 from crmhub.properties.kinds import Kind
 from crmhub.records.writing import Change, Record
 
 
+@in_transaction
 def link(
-    hub: Hub, account: Account, kind: Kind, id: int, to: Kind, to_id: int, *, by: Author
+    hub: Hub,
+    tx: Connection,
+    account: Account,
+    kind: Kind,
+    id: int,
+    to: Kind,
+    to_id: int,
+    *,
+    by: Author,
 ) -> None:
     """Link two of the hub's own records; raises NotFound for the first, Semantic for the second."""
-
-    def write(tx: Connection) -> None:
-        hub.records.link(account, kind, id, to, to_id)
-        after = {"to": f"{to.name}/{to_id}"}
-        _note(tx, account, by, "link", f"{kind.name}/{id}", after)
-
-    hub.database.transact(write)
+    hub.records.link(account, kind, id, to, to_id)
+    _note(tx, account, by, "link", f"{kind.name}/{id}", {"to": f"{to.name}/{to_id}"})
 
 
+@in_transaction
 def change(
     hub: Hub,
+    tx: Connection,
     account: Account,
     kind: Kind,
     id: int,
@@ -41,15 +47,11 @@ def change(
     by: Author,
 ) -> tuple[Record, bool]:
     """Change properties as `RecordStore.update` does; return the record, and whether it changed."""
-
-    def write(tx: Connection) -> tuple[Record, bool]:
-        before = hub.records.get(account, kind, id)
-        [record] = hub.records.update(account, kind, [Change(id, properties)])
-        # The names alone, since the audit log holds no personal data.
-        _note(tx, account, by, "change", f"{kind.name}/{id}", {"properties": sorted(properties)})
-        return record, record.version != before.version
-
-    return hub.database.transact(write)
+    before = hub.records.get(account, kind, id)
+    [record] = hub.records.update(account, kind, [Change(id, properties)])
+    # The names alone, since the audit log holds no personal data.
+    _note(tx, account, by, "change", f"{kind.name}/{id}", {"properties": sorted(properties)})
+    return record, record.version != before.version
 
 
 def pick(

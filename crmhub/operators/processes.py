@@ -65,18 +65,7 @@ def list_processes(database: Database) -> list[Process]:
     with database.reading() as db:
         now = db.now_ms()
         rows = db.rows(_LIST)
-    return [
-        Process(
-            row.kind,
-            row.host,
-            row.pid,
-            row.version,
-            row.started_at,
-            row.seen_at,
-            alive=row.seen_at >= now - _ALIVE_MS,
-        )
-        for row in rows
-    ]
+    return [Process(**row._asdict(), alive=row.seen_at >= now - _ALIVE_MS) for row in rows]
 
 
 class Presence:

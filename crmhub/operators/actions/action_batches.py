@@ -58,14 +58,11 @@ def chosen(database: Database, wanted: Wanted, states: Sequence[str], *, most: i
         conditions, values = conditions_of(connection, failed_by_default(wanted))
         conditions.append(of_states(states))
         values["most"] = most
-        rows = rows_of_several(connection, Statement(_count_by_state(conditions)), values)
+        taken = sa.select(_a.state).where(*conditions).limit(param("most")).subquery("f")
+        by_state = sa.select(taken.c.state, sa.func.count().label("count")).group_by(taken.c.state)
+        rows = rows_of_several(connection, Statement(by_state), values)
         [blocked] = rows_of_several(connection, Statement(_count_blocked(conditions)), values)
     return Chosen({row.state: int(row.count) for row in rows}, int(blocked[0]))
-
-
-def _count_by_state(conditions: Conditions) -> sa.Select[Any]:
-    taken = sa.select(_a.state).where(*conditions).limit(param("most")).subquery("f")
-    return sa.select(taken.c.state, sa.func.count().label("count")).group_by(taken.c.state)
 
 
 def _count_blocked(conditions: Conditions) -> sa.Select[Any]:

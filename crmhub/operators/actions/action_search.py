@@ -7,7 +7,7 @@ the bindings. Names have no index: they are read from the contacts of the newest
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -157,13 +157,9 @@ def _with_name(
     found = set()
     for row in rows_of_several(db, Statement(statement), {**values, "most_names": MOST_NAMES}):
         if row.last_values not in judged:
-            judged[row.last_values] = _is_named(row.last_values, words)
+            # SQLite folds only the letters of ASCII, so names are compared here.
+            name = name_in(json.loads(row.last_values or "{}")).casefold()
+            judged[row.last_values] = all(word in name for word in words)
         if judged[row.last_values]:
             found.add(row.id)
     return found
-
-
-def _is_named(last_values: str | None, words: Sequence[str]) -> bool:
-    # SQLite folds only the letters of ASCII, so names are compared here.
-    name = name_in(json.loads(last_values or "{}")).casefold()
-    return all(word in name for word in words)

@@ -100,7 +100,10 @@ def _discard(
         if actions:
             ids = [one.id for one in actions]
             actions += _close(tx, _CLOSE_BLOCKED, account_id, ids, reason)
-            _close_marks(tx, account_id, actions)
+            # A process may still attempt an action whose lease has expired: the hub's own CRM
+            # refuses new records with the ids of these actions as marks from now on.
+            if doubted := [one.id for one in actions if one.doubt_since is not None]:
+                marks.close(tx, account_id, doubted)
         closed += actions
     if closed:
         for one in closed:
@@ -115,13 +118,3 @@ def _close(
 ) -> list[Any]:
     values = {"account_id": account_id, "ids": ids, "reason": reason, "finished_at": tx.now_ms()}
     return tx.rows(statement, values)
-
-
-def _close_marks(tx: Connection, account_id: int, closed: Sequence[Any]) -> None:
-    """Keep the discarded actions `closed` from creating records in the hub's own CRM.
-
-    A process may still attempt an action whose lease has expired. Its record would have the
-    action's id as a mark, and the hub refuses new records with these marks from now on.
-    """
-    if doubted := [one.id for one in closed if one.doubt_since is not None]:
-        marks.close(tx, account_id, doubted)

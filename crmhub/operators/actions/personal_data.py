@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from crmhub.operators.actions.action_queries import Full, Summary
+from crmhub.operators.actions.action_queries import Full
 
 HIDDEN = "•••"
 """The text that stands for a hidden value."""
@@ -36,10 +36,10 @@ _LOOKS_PERSONAL = re.compile(
 
 def hide_in_action(action: Full) -> Full:
     """Return an action in which all values, and values in messages, are hidden."""
-    request = action.request
+    summary, request = action.summary, action.request
     return replace(
         action,
-        summary=hide_in_summary(action.summary, request),
+        summary=replace(summary, reason=hide_in_text(summary.reason, request)),
         request=_hide_values(request),
         mapped=None if action.mapped is None else _hide_values(action.mapped),
         result=None if action.result is None else _hide_in_result(action.result, request),
@@ -48,10 +48,6 @@ def hide_in_action(action: Full) -> Full:
             replace(one, message=hide_in_text(one.message, request)) for one in action.tries
         ),
     )
-
-
-def hide_in_summary(summary: Summary, request: Mapping[str, Any]) -> Summary:
-    return replace(summary, reason=hide_in_text(summary.reason, request))
 
 
 def hide_in_text(text: str, request: Mapping[str, Any] | None = None) -> str:

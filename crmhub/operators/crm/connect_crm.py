@@ -234,17 +234,13 @@ def _visit(hub: Hub, account: Account, request: _Request, browser: str) -> str:
         state=sign_request(hub, account, visit_id, expires_at, f"visit {browser}"),
         verifier=request.verifier,
     )
-    _store_visit(hub, account, visit_id, request, expires_at)
-    return address
-
-
-@in_transaction
-def _store_visit(
-    hub: Hub, tx: Connection, account: Account, visit_id: str, request: _Request, expires_at: int
-) -> None:
-    connect_requests.add(
-        tx, hub.vault, account.id, visit_id, asdict(request), expires_at=expires_at
+    content = asdict(request)
+    hub.database.transact(
+        lambda tx: connect_requests.add(
+            tx, hub.vault, account.id, visit_id, content, expires_at=expires_at
+        )
     )
+    return address
 
 
 @in_transaction
@@ -276,7 +272,7 @@ def finish(hub: Hub, state: str, *, code: str, error: str, browser: str, user_id
     crm = load_adapter(hub, visit.crm.adapter).title
     if not visit.link and visit.by.id != user_id:
         raise Forbidden("You are signed in as somebody else now. Nothing was changed.")
-    if not _use(hub, account, visit_id):
+    if not hub.database.transact(lambda tx: connect_requests.use(tx, account.id, visit_id)):
         raise Conflict(_VISIT_USED)
     if account.disabled:
         raise Forbidden("This account is disabled. Nothing was changed.")
@@ -331,11 +327,6 @@ def _require_same_account(account: Account, crm: Crm, approved: str, title: str)
             f" ({present.crm_account}). Nothing was changed. Connect again, and choose"
             f" {present.crm_account} in {title}."
         )
-
-
-@in_transaction
-def _use(hub: Hub, tx: Connection, account: Account, request_id: str) -> bool:
-    return connect_requests.use(tx, account.id, request_id)
 
 
 # --- after a failure ---------------------------------------------------------------------------

@@ -212,7 +212,12 @@ def check_crm(hub: Hub, client_id: str, crm: Crm | None = None) -> Fault | None:
     if is_stored and not isinstance(error, Unsupported):
         # The result is told even if the database takes no writes.
         with suppress(Unwritable):
-            _note_test(hub, account, "" if error is None else error.message)
+            message = "" if error is None else error.message
+            hub.database.transact(
+                lambda tx: connection_tests.note_test(
+                    tx, account.id, account.connection.id, message
+                )
+            )
     if error is None:
         return None
     if crm is None:
@@ -230,11 +235,6 @@ def _is_stored(hub: Hub, account: Account, crm: Crm) -> bool:
         (stored.get(name) or default) == (given.get(name) or default)
         for name, default in defaults.items()
     )
-
-
-@in_transaction
-def _note_test(hub: Hub, tx: Connection, account: Account, error: str) -> None:
-    connection_tests.note_test(tx, account.id, account.connection.id, error)
 
 
 def _fault(adapter: type[Adapter], crm: Crm, error: AdapterError) -> Fault:

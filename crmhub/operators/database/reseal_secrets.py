@@ -136,7 +136,10 @@ def reseal(
         if done == before:
             break
     if done:
-        hub.database.transact(partial(_note, by=by, key_id=hub.vault.first, count=done))
+        after = {"resealed": done}
+        hub.database.transact(
+            lambda tx: audit.note(tx, by, "rotate", "encryptionKey", hub.vault.first, after=after)
+        )
     return Resealed(done, tuple(broken))
 
 
@@ -154,10 +157,6 @@ def _reseal_users(hub: Hub) -> tuple[int, list[Broken]]:
         except SealBroken as exc:
             broken.append(Broken(email, "totp", str(exc)))
     return done, broken
-
-
-def _note(tx: Connection, *, by: Author, key_id: str, count: int) -> None:
-    audit.note(tx, by, "rotate", "encryptionKey", key_id, after={"resealed": count})
 
 
 def _batches(database: Database, vault: Vault, column: SealedColumn) -> Iterator[Sequence[Row]]:

@@ -18,8 +18,7 @@ from crmhub.errors import BadRequest, Conflict, Unavailable, shortened
 from crmhub.hub import Hub, in_transaction
 from crmhub.operators.erasure.erasure import Erasure
 from crmhub.operators.erasure.erasure_report import Erased
-from crmhub.operators.erasure.person import Person
-from crmhub.operators.erasure.person_finder import READINGS, PersonFinder, Reading
+from crmhub.operators.erasure.person_finder import READINGS, Person, PersonFinder, Reading
 
 _VACUUMED_TABLES = (
     "records, archived_record, ix_text, ix_num, ix_date, unique_value, association, binding,"

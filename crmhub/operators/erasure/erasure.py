@@ -24,8 +24,7 @@ from crmhub.identity import possible_duplicates
 from crmhub.identity.bindings import LONGEST
 from crmhub.operators.erasure import mentions
 from crmhub.operators.erasure.erasure_report import Erased, Unconfirmed
-from crmhub.operators.erasure.person import Person
-from crmhub.operators.erasure.person_finder import PersonFinder
+from crmhub.operators.erasure.person_finder import Person, PersonFinder
 from crmhub.properties import catalogue
 from crmhub.properties.kinds import CONTACTS, DEALS, KINDS, TICKETS
 from crmhub.queue import action_events, leases

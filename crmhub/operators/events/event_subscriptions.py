@@ -69,7 +69,7 @@ def add(
     if not url_is_checked:
         check_url(hub, url)
 
-    def work(tx: Connection) -> NewSubscription:
+    def store(tx: Connection) -> NewSubscription:
         account_id = hub.load_account(client_id).id
         key_id = by.id if by.kind == "key" else None
         made, secret = subscriptions.add(
@@ -79,7 +79,7 @@ def add(
         hub.forget_after_commit(account_id)
         return NewSubscription(made, secret)
 
-    return hub.database.transact(work)
+    return hub.database.transact(store)
 
 
 def listed(hub: Hub, client_id: str) -> list[Subscription]:
@@ -122,7 +122,7 @@ def change(
     if state not in (None, "active", "disabled"):
         raise Semantic(f"state: {str(state)[:60]!r} cannot be set; set active or disabled.")
 
-    def work(tx: Connection) -> Subscription:
+    def store(tx: Connection) -> Subscription:
         account_id = hub.load_account(client_id).id
         before, after = subscriptions.change(
             tx, account_id, id, url=url, types=chosen, state=state, caller=caller
@@ -135,7 +135,7 @@ def change(
         hub.forget_after_commit(account_id)
         return after
 
-    return hub.database.transact(work)
+    return hub.database.transact(store)
 
 
 def target_version(subscription: Subscription) -> str:

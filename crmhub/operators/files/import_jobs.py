@@ -37,7 +37,7 @@ from crmhub.csv.refused_rows import NoRefusedRows
 from crmhub.csv.spreadsheets import Position, Sheet
 from crmhub.database.connection import Connection
 from crmhub.errors import BadRequest, Conflict, HubError, Unavailable
-from crmhub.hub import Hub
+from crmhub.hub import Hub, in_transaction
 from crmhub.properties.kinds import Kind
 from crmhub.secrets import BASE36, token
 
@@ -68,13 +68,12 @@ def upload(
     if not file.read(1):
         message = "The file is empty. Choose a CSV file whose first line names the columns."
         raise BadRequest(message, field="file")
-    file.seek(0)
 
-    def work(tx: Connection) -> ImportJob:
+    def store(tx: Connection) -> ImportJob:
         file.seek(0)
         return jobs.add(tx, account.id, kind, file_name=file_name, file=file, by=by)
 
-    return hub.database.transact(work)
+    return hub.database.transact(store)
 
 
 def find(hub: Hub, account: Account, id: str) -> ImportJob:
@@ -110,7 +109,7 @@ def start(
         _open_import(hub, account, replace(job, settings=settings), sheet, check_only=True)
         total = sheet.rows
 
-    def work(tx: Connection) -> None:
+    def queue(tx: Connection) -> None:
         now = jobs.find(tx, account.id, job.id, lock=True)
         progress = StoredProgress(account.id, job.kind.code, job.progress_key, job.file_name)
         if now.is_active or progress.count_rows(tx):
@@ -120,66 +119,51 @@ def start(
             tx, now, "queued", settings=settings, dry_run=dry_run, total=total, restart=True
         )
 
-    hub.database.transact(work)
+    hub.database.transact(queue)
 
 
-def save(hub: Hub, account: Account, id: str, settings: JobSettings) -> None:
+@in_transaction
+def save(hub: Hub, tx: Connection, account: Account, id: str, settings: JobSettings) -> None:
     """Save the settings of a draft; raises Conflict if the import is no draft."""
-
-    def work(tx: Connection) -> None:
-        job = jobs.find(tx, account.id, id, lock=True)
-        if job.state != "draft":
-            raise Conflict("This import has started already; its options cannot change.")
-        jobs.set_state(tx, job, "draft", settings=settings)
-
-    hub.database.transact(work)
+    job = jobs.find(tx, account.id, id, lock=True)
+    if job.state != "draft":
+        raise Conflict("This import has started already; its options cannot change.")
+    jobs.set_state(tx, job, "draft", settings=settings)
 
 
-def reopen(hub: Hub, account: Account, id: str) -> None:
+@in_transaction
+def reopen(hub: Hub, tx: Connection, account: Account, id: str) -> None:
     """Make a draft of an import, or raise Conflict if it is active or has stored rows."""
-
-    def work(tx: Connection) -> None:
-        job = jobs.find(tx, account.id, id, lock=True)
-        if job.is_active or job.has_stored or (job.state == "done" and not job.dry_run):
-            raise Conflict("This import has stored rows; its options cannot change.")
-        jobs.set_state(tx, job, "draft", dry_run=False, restart=True)
-
-    hub.database.transact(work)
+    job = jobs.find(tx, account.id, id, lock=True)
+    if job.is_active or job.has_stored or (job.state == "done" and not job.dry_run):
+        raise Conflict("This import has stored rows; its options cannot change.")
+    jobs.set_state(tx, job, "draft", dry_run=False, restart=True)
 
 
-def resume(hub: Hub, account: Account, id: str) -> None:
+@in_transaction
+def resume(hub: Hub, tx: Connection, account: Account, id: str) -> None:
     """Continue a failed or stopped import after the last stored row; raises Conflict."""
-
-    def work(tx: Connection) -> None:
-        job = jobs.find(tx, account.id, id, lock=True)
-        if job.state not in ("failed", "stopped"):
-            raise Conflict("Only an import that has failed or was stopped can be continued.")
-        jobs.set_state(tx, job, "queued", restart=job.dry_run)
-
-    hub.database.transact(work)
+    job = jobs.find(tx, account.id, id, lock=True)
+    if job.state not in ("failed", "stopped"):
+        raise Conflict("Only an import that has failed or was stopped can be continued.")
+    jobs.set_state(tx, job, "queued", restart=job.dry_run)
 
 
-def stop(hub: Hub, account: Account, id: str) -> None:
+@in_transaction
+def stop(hub: Hub, tx: Connection, account: Account, id: str) -> None:
     """Stop an import; rows that were imported stay. An import that has ended stays as it is."""
-
-    def work(tx: Connection) -> None:
-        job = jobs.find(tx, account.id, id, lock=True)
-        if job.is_active:
-            jobs.set_state(tx, job, "stopped")
-
-    hub.database.transact(work)
+    job = jobs.find(tx, account.id, id, lock=True)
+    if job.is_active:
+        jobs.set_state(tx, job, "stopped")
 
 
-def delete(hub: Hub, account: Account, id: str) -> None:
+@in_transaction
+def delete(hub: Hub, tx: Connection, account: Account, id: str) -> None:
     """Delete an import with its file and refused rows; raises Conflict if it is active."""
-
-    def work(tx: Connection) -> None:
-        job = jobs.find(tx, account.id, id, lock=True)
-        if job.is_active:
-            raise Conflict("This import is in progress. Stop it first.")
-        jobs.delete(tx, job)
-
-    hub.database.transact(work)
+    job = jobs.find(tx, account.id, id, lock=True)
+    if job.is_active:
+        raise Conflict("This import is in progress. Stop it first.")
+    jobs.delete(tx, job)
 
 
 def refused_rows(hub: Hub, job: ImportJob) -> Iterator[bytes]:
