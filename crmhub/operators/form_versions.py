@@ -10,7 +10,6 @@ from crmhub.errors import ChangedMeanwhile
 
 
 def version_of(state: Any) -> str:
-    """Return a digest of a state, made of JSON values; it differs if the state differs."""
     return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
 
 

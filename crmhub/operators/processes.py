@@ -46,10 +46,7 @@ _LIST = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process of the hub; times are in ms since 1970.
-
-    `kind` is "server" or "worker". `alive`: seen in the last 75 seconds.
-    """
+    """A "server" or "worker"; `alive`: seen in the last 75 s. Times are in ms since 1970."""
 
     kind: str
     host: str

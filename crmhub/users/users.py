@@ -168,7 +168,6 @@ def _role_to_store(role: str, accounts: Collection[int] | None) -> dict[str, str
 
 
 def list_users(db: Connection) -> list[User]:
-    """Return all users, including disabled users, ordered by email."""
     return [_user_of(row) for row in db.rows(_LIST)]
 
 
@@ -268,5 +267,4 @@ def _keep_an_owner(tx: Connection, user: User) -> None:
 
 
 def normal(email: str) -> str:
-    """Return an email in its stored form: in lower case, without blanks around it."""
     return email.strip().lower()

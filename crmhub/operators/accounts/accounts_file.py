@@ -28,10 +28,7 @@ _TYPES = {str: 'a text in ""', bool: "true or false", dict: "a table"}
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """An account as a file declares it; missing values and None stay as they are.
-
-    `values`: the `name`, `plan`, `portal_alias` and switches.
-    """
+    """An account as a file declares it; missing values and None stay as they are."""
 
     client_id: str
     values: Mapping[str, Any]

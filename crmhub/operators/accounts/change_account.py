@@ -95,7 +95,6 @@ def settings_version(hub: Hub, account: Account, names: Collection[str]) -> str:
 
 
 def changeable(db: Connection, account: Account) -> dict[str, Any]:
-    """Return, by name, the values of an account that `change` can set."""
     ids = webhook_ids.webhook_ids(db, account.id)
     return {
         "name": account.name,
@@ -139,10 +138,7 @@ def create_key(
 def revoke_key(
     hub: Hub, tx: Connection, client_id: str, key_id: str, *, by: Author
 ) -> list[Subscription]:
-    """Revoke an API key, and return the event subscriptions of the key that this disabled.
-
-    Raises NotFound if there is no such account or key.
-    """
+    """Revoke an API key, and return the event subscriptions that this disabled; raises NotFound."""
     id = hub.load_account(client_id).id
     ended: list[Subscription] = []
     if keys.revoke(tx, id, key_id):
@@ -157,10 +153,9 @@ def revoke_key(
 def rotate(
     hub: Hub, tx: Connection, client_id: str, what: Rotatable, *, keep_ms: int, by: Author
 ) -> tuple[str, int]:
-    """Create a webhook id or secret; return it and the time at which older values expire.
+    """Create a webhook id or secret; return it and when older values expire (ms since 1970).
 
-    The time is `keep_ms` from now, in ms since 1970. Raises NotFound, and Semantic if `keep_ms` is
-    longer than ten years.
+    Raises NotFound, and Semantic if `keep_ms` is longer than ten years.
     """
     id = hub.load_account(client_id).id
     if keep_ms > _LONGEST_KEPT_MS:

@@ -109,10 +109,7 @@ def _apply_one(
 def _set_crm(
     hub: Hub, account: Account, crm: Crm, by: Author, *, is_new: bool, queued: Decision | None
 ) -> list[Difference]:
-    """Set an account's CRM if it differs from `crm`.
-
-    The CRM of a new account is set in any case, so that missing settings are reported.
-    """
+    """Set a CRM that differs, and a new account's in any case: missing settings are reported."""
     same = account.connection.adapter == crm.adapter
     stored = crm_secrets.stored_secrets(hub, account) if same else {}
     # A stored secret is not set again: the adapter would lose the credentials that it keeps itself.

@@ -45,15 +45,11 @@ class Chosen:
 
     @property
     def total(self) -> int:
-        """The number of actions that would change, including blocked ones."""
         return sum(self.states.values()) + self.blocked
 
 
 def chosen(database: Database, wanted: Wanted, states: Sequence[str], *, most: int) -> Chosen:
-    """Count the selected actions in one of `states`, and those that they block, up to `most`.
-
-    If `wanted` names neither states nor ids, only failed actions are selected.
-    """
+    """Count the selected actions in one of `states`, and those that they block, up to `most`."""
     with database.reading() as connection:
         conditions, values = conditions_of(connection, failed_by_default(wanted))
         conditions.append(of_states(states))
@@ -90,7 +86,7 @@ def wrong_state(state: str, rule: str) -> Conflict:
 
 
 def listing(words: Sequence[str]) -> str:
-    """Join words for a sentence, such as `dead, parked and queued`."""
+    """Join words, such as `dead, parked and queued`."""
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
@@ -113,7 +109,6 @@ def in_parts(database: Database, wanted: Wanted, step: Callable[[Wanted, Connect
 
 
 def failed_by_default(wanted: Wanted) -> Wanted:
-    """Return the selection `wanted`; without ids and states, limit it to failed actions."""
     return wanted if wanted.ids or wanted.states else replace(wanted, states=("dead",))
 
 

@@ -98,10 +98,7 @@ class Wanted:
 
 
 def conditions_of(connection: Connection, wanted: Wanted) -> tuple[Conditions, dict[str, Any]]:
-    """Return the SQL conditions on the table `ACTION`, and their parameters.
-
-    Raises BadRequest if `wanted.after` is not an action id.
-    """
+    """Return the SQL conditions on `ACTION`, and their parameters; raises BadRequest."""
     conditions: Conditions = []
     values: dict[str, Any] = {}
 
@@ -172,11 +169,7 @@ def conditions_of(connection: Connection, wanted: Wanted) -> tuple[Conditions, d
 
 
 def _of_people(wanted: Wanted, column: sa.ColumnElement[Any], name: str) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that an action's person has a binding with a given value.
-
-    A person is a group of bindings that the hub takes for one human being. `name`: the parameter
-    with the list of values.
-    """
+    """Return the condition that an action's person has a binding with a value of `name`."""
     has_value = in_list(column, name)
     if wanted.account is not None:
         people = sa.select(_binding.person).where(

@@ -18,10 +18,7 @@ class ActionFollower:
         self._oldest = ""
 
     def changes(self, *, first: int = 0) -> list[Summary]:
-        """Return the actions whose state, attempts or reason changed since, oldest first.
-
-        The first call returns the newest `first` actions.
-        """
+        """Return the changed actions, oldest first; on the first call the newest `first`."""
         newest = action_queries.listed(self._database, self._wanted, limit=MOST)
         seen = {action.id: (action.state, action.attempts, action.reason) for action in newest}
         if self._seen is None:

@@ -78,7 +78,6 @@ def _in_scope(account_id: sa.ColumnElement[Any], *, of_account: bool) -> sa.Colu
 
 
 def _newest_of(people: sa.Select[Any]) -> sa.Select[Any]:
-    """Return the query for the newest actions of `people`, a query for accounts and persons."""
     of = people.subquery("people")
     is_of = sa.and_(_a.account_id == of.c.account_id, _a.person == of.c.person)
     return _cut(sa.select(_a.id).join_from(of, tables.action, is_of))

@@ -49,8 +49,6 @@ and runs on SQLite and PostgreSQL.
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """The number of failed actions, and the number of actions blocked by failed ones."""
-
     failed: int = 0
     blocked: int = 0
 
@@ -71,7 +69,6 @@ def of_connections(db: Connection, account_ids: Sequence[int]) -> dict[tuple[int
 
 
 def of_accounts(db: Connection, account_ids: Sequence[int]) -> Mapping[int, Attention]:
-    """Return the numbers of failed and blocked actions by account id."""
     found = dict.fromkeys(account_ids, Attention())
     for (account_id, _), more in of_connections(db, account_ids).items():
         before = found[account_id]

@@ -71,7 +71,6 @@ class Standing:
 
 
 def standing(database: Database, action: Summary) -> Standing:
-    """Return the reasons why an action waits at present, and the number of actions it blocks."""
     of = {
         "account_id": action.account_id,
         "id": action.id,

@@ -233,10 +233,7 @@ class _Correction:
         }
 
     def _lock(self, tx: Connection) -> str:
-        """Lock the action's row; return the person key, which orders the contact's actions.
-
-        Raises NotFound or Conflict if the action was erased or changed meanwhile.
-        """
+        """Lock the row, return the person key; raises NotFound or Conflict after a change."""
         summary = self._action.summary
         row = tx.row(_LOCK, {"account_id": summary.account_id, "id": summary.id})
         if row is None:

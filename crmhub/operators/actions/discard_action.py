@@ -56,15 +56,11 @@ def narrowed(wanted: Wanted) -> Wanted:
 
 
 def discardable(database: Database, wanted: Wanted, *, most: int) -> Chosen:
-    """Return how many actions `discard` would discard, by state; counting stops at `most`."""
     return action_batches.chosen(database, wanted, DISCARDED, most=most)
 
 
 def discard_one(database: Database, action_id: str, *, reason: str, by: Author) -> int:
-    """Discard one action and those that it blocks; return the number of discarded actions.
-
-    Raises NotFound, Semantic for an invalid `reason`, and Conflict for an action in another state.
-    """
+    """Discard one action, as `discard` does; raises NotFound, and Conflict for its state."""
     count = discard(database, Wanted(ids=(action_id,)), reason=reason, by=by)
     if not count:
         rule = f"only {action_batches.listing(DISCARDED)} actions can be discarded"
@@ -77,7 +73,7 @@ def discard_one(database: Database, action_id: str, *, reason: str, by: Author) 
 def discard(database: Database, wanted: Wanted, *, reason: str, by: Author) -> int:
     """Discard the selected actions and those that they block; return their number.
 
-    `reason` replaces the message of each action's last error; raises Semantic for an invalid one.
+    `reason` replaces the last error's message; raises Semantic if it is invalid.
     """
     why = reason.strip()
     if not why or len(why) > LONGEST_REASON or not why.isprintable():

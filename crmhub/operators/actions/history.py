@@ -58,12 +58,10 @@ class Part:
 
     @property
     def ended(self) -> int:
-        """The number of actions that succeeded, were refused, failed or were blocked."""
         return self.done + self.refused + self.dead
 
     @property
     def success(self) -> float | None:
-        """The share of the interval's ended actions that succeeded, 0 to 1; None if none ended."""
         return self.done / self.ended if self.ended else None
 
 
@@ -74,10 +72,7 @@ def history(
     *,
     account_ids: Collection[int] | None = None,
 ) -> list[Part]:
-    """Return the statistics of each interval, the oldest first; the last one ends in the future.
-
-    `account_ids` counts if no account is given; None for all accounts.
-    """
+    """Return the statistics of each interval, the oldest first; the last one ends in the future."""
     moment = now_ms()
     last = moment // span.part_ms
     first = last - span.parts + 1

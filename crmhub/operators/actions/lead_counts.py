@@ -49,7 +49,6 @@ def of_all(db: Connection, account_ids: Collection[int] | None = None) -> list[i
 
 
 def of_accounts(db: Connection, account_ids: Sequence[int]) -> dict[int, list[int]]:
-    """Return the numbers of leads of each account, by account id, in the form of `of_all`."""
     counts = {id: [0] * HOURS for id in account_ids}
     if not counts:
         return counts

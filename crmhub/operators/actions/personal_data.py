@@ -35,7 +35,6 @@ _LOOKS_PERSONAL = re.compile(
 
 
 def hide_in_action(action: Full) -> Full:
-    """Return an action in which all values, and values in messages, are hidden."""
     summary, request = action.summary, action.request
     return replace(
         action,
@@ -102,7 +101,6 @@ def _lower(text: str) -> str:
 
 
 def _sought(request: Mapping[str, Any]) -> set[str]:
-    """Return the values of a request and their words, as they may occur in messages."""
     sought = set[str]()
     for value in _texts(request):
         words = value.split()

@@ -44,15 +44,11 @@ _QUEUE_BLOCKED = _queue_where(action_batches.BLOCKED_BEHIND)
 
 
 def retriable(database: Database, wanted: Wanted, *, most: int) -> Chosen:
-    """Return how many actions `retry` would queue, by state; counting stops at `most`."""
     return action_batches.chosen(database, wanted, RETRIED, most=most)
 
 
 def retry_one(database: Database, action_id: str, *, by: Author) -> int:
-    """Queue an action and those that it blocks; return their number.
-
-    Raises NotFound, and Conflict for a state that does not allow a retry.
-    """
+    """Queue an action, as `retry` does; raises NotFound, and Conflict for its state."""
     count = retry(database, Wanted(ids=(action_id,)), by=by)
     if not count:
         state = action_queries.shown(database, action_id).summary.state

@@ -180,11 +180,9 @@ class Alert:
 
     @property
     def key(self) -> tuple[int, int, Kind]:
-        """The primary key of the alert's row: account id, connection id and kind."""
         return self.account_id, self.connection_id, self.kind
 
     def in_words(self) -> str:
-        """Return a message about the alert that says what is wrong and what to do."""
         since = f"since {iso(self.since)[:16].replace('T', ' ')} UTC"
         if self.kind == "credentials":
             return (

@@ -57,7 +57,6 @@ def message(type: str, data: Mapping[str, object]) -> tuple[str, str]:
 
 
 def add(tx: Connection, type: str, data: Mapping[str, object]) -> None:
-    """Add a message to the outbox, in the transaction of the event."""
     id, body = message(type, data)
     now = now_ms()
     tx.run(_ADD, {"id": id, "body": body, "created_at": now, "run_at": now})

@@ -100,14 +100,11 @@ class QueueGauges:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The numbers of an account's queued actions, and of its failed and blocked actions."""
-
     queued: int
     attention: Attention
 
 
 def waiting(database: Database, account_ids: Sequence[int]) -> dict[int, Waiting]:
-    """Count the queued, failed and blocked actions of accounts; return the counts by account id."""
     if not account_ids:
         return {}
     with database.reading() as connection:
@@ -119,10 +116,7 @@ def waiting(database: Database, account_ids: Sequence[int]) -> dict[int, Waiting
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """An outage of a CRM; `until` is the next attempt. Times are in ms since 1970.
-
-    `cause` is "credentials" if the CRM refuses them.
-    """
+    """An outage of a CRM; `until` is the next attempt. Times are in ms since 1970."""
 
     since: int
     until: int

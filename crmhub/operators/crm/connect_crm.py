@@ -80,14 +80,11 @@ class Link:
     expires_at: int
 
     def url(self, base: str) -> str:
-        """Return the address of the link; `base` is the service's public address."""
         return f"{base}/console/connect/link/{self.token}"
 
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """What a link is for: the name of the account, and the title of the CRM."""
-
     account_name: str
     crm: str
 
@@ -155,7 +152,6 @@ def make_link(
 
 
 def require_public_url(hub: Hub) -> str:
-    """Return the service's public address; raises Semantic if it is not set."""
     if hub.settings.public_url is None:
         raise Semantic(NO_ADDRESS)
     return hub.settings.public_url
@@ -351,7 +347,6 @@ def origin_of(hub: Hub, state: str, *, browser: str) -> Origin | None:
 
 
 def typed_crm(hub: Hub, account: Account, visit_id: str, *, user_id: str) -> Crm | None:
-    """Return the settings and secrets that a user typed for a visit; None if they are not kept."""
     stored = _stored(hub, account, visit_id) if visit_id else None
     visit = _Request.of(stored.content) if stored else None
     if visit is None or visit.link or not visit.redirect_uri or visit.by.id != user_id:

@@ -14,10 +14,7 @@ from crmhub.secrets import SealBroken
 
 
 def secret_names(hub: Hub, account: Account) -> tuple[str, ...] | None:
-    """Return the sorted names of the stored secrets, None if they cannot be decrypted.
-
-    Credentials that the adapter has stored itself are not included.
-    """
+    """Return the sorted names of the operator's secrets; None if they cannot be decrypted."""
     stored = _stored_secrets(hub, account)
     return None if stored is None else tuple(sorted(stored))
 

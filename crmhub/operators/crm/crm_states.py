@@ -140,7 +140,6 @@ class CrmState:
 
     @property
     def is_down(self) -> bool:
-        """True if actions for the CRM cannot succeed at present."""
         return self.word in ("unusable", "refused", "failing", "test failed")
 
 
@@ -242,7 +241,6 @@ def down(hub: Hub, db: Connection) -> list[Down]:
 
 
 def title_of(hub: Hub, adapter: str) -> str:
-    """Return the title of the adapter with this name; its name if it cannot be used."""
     try:
         return hub.registry.load(adapter).title or adapter
     except BadConfig:

@@ -158,10 +158,7 @@ def _clashes(kind: Written, kind_map: KindMap) -> Iterator[tuple[str, str]]:
 
 
 def _unreadable(path: str, rule: Rule) -> Iterator[tuple[str, str]]:
-    """Yield (path, reason) if a rule maps several of the bots' values to one CRM value.
-
-    getProperties could not tell which of these values the bot had written.
-    """
+    """Yield a fault for bot values with the same CRM value: reading could not tell them apart."""
     alike = {value for value, count in Counter(rule.values.values()).items() if count > 1}
     for value in sorted(alike):
         ours = [value_ for value_, theirs in rule.values.items() if theirs == value]

@@ -204,10 +204,7 @@ def _store(
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A property as sent to the CRM; `of` and `given` are the name and value that the bot uses.
-
-    `constantIfEmpty`: only sent if the contact has no value.
-    """
+    """A property as sent to the CRM; `of` and `given` are the name and value that the bot uses."""
 
     name: str
     value: str = field(repr=False)
@@ -218,10 +215,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The properties that a call would send, and those that the CRM would refuse.
-
-    If the latter are not known, `note` says why; otherwise `note` is "".
-    """
+    """What a call would send, and what the CRM would refuse; `note` says why this is unknown."""
 
     helper: str
     kind: Written
@@ -254,7 +248,6 @@ def preview(
 
 
 def preview_action(hub: Hub, account: Account, action: Action) -> Preview:
-    """Return the properties that an action would send to the account's CRM; nothing is sent."""
     mapped, rules = action.mapped(account), account.connection.field_map.of(action.record)
     all_sent = (_sent(rules, mapped, *item) for item in mapped.properties.items())
     sent = tuple(value for value in all_sent if value.name)
@@ -287,10 +280,7 @@ def _refused(
     *,
     defines_unknown: bool,
 ) -> list[Problem]:
-    """Return the properties of `sent` that the CRM would refuse, with the names of bots.
-
-    `defines_unknown`: the CRM accepts properties that it does not define yet.
-    """
+    """Return the properties that the CRM would refuse, unless it `defines_unknown` ones."""
     values = {
         prop.name: prop.value
         for prop in sent

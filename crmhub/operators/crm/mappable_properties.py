@@ -46,10 +46,7 @@ class Mappable:
 
 
 def mappable(hub: Hub, account: Account, *, seconds: float = _ASK_S) -> list[Mappable]:
-    """Return what a field map can map; ask the CRM for at most `seconds`.
-
-    If it is unavailable for one kind, it is not asked for the others.
-    """
+    """Return what can be mapped; an unavailable CRM is asked for one kind only."""
     found: list[Mappable] = []
     unavailable = ""
     with within(seconds):

@@ -31,10 +31,7 @@ _UNCHANGED = "Nothing was changed."
 def authorize_url(
     oauth: OAuth, *, client_id: str, redirect_uri: str, state: str, verifier: str
 ) -> str:
-    """Return the address at which a person lets the app with `client_id` into the CRM.
-
-    `verifier`: the random text of PKCE. Raises Semantic if the adapter names no web address.
-    """
+    """Return the address to approve at; raises Semantic if the adapter names no web address."""
     if not oauth.authorize_url.startswith(("https://", "http://")):
         raise Semantic("The adapter names no web address at which to connect.")
     url: str = prepare_grant_uri(
@@ -69,10 +66,7 @@ def exchange(
     verifier: str,
     crm: str,
 ) -> Tokens:
-    """Exchange an authorization code at the CRM's token endpoint; `crm` is its name.
-
-    Raises Unavailable if the CRM does not answer, and Semantic if it refuses the code.
-    """
+    """Exchange an authorization code; raises Unavailable without an answer, or Semantic."""
     client = {name: credentials.get(name, "") for name in ("client_id", "client_secret")}
     headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"}
     if oauth.client_auth == "basic":

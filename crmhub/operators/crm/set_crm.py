@@ -188,10 +188,7 @@ def _base(db: Connection, account: Account, crm: Crm) -> Account:
 
 
 def base_of(hub: Hub, account: Account, crm: Crm) -> Account:
-    """Return the account with the present or past connection that completes `crm`.
-
-    Raises Semantic if `crm.past` names no former connection of this CRM.
-    """
+    """Return the account with the connection that completes `crm`; raises Semantic."""
     with hub.database.reading() as db:
         return _base(db, account, crm)
 
@@ -279,10 +276,7 @@ def _test(
 
 
 def resolve(hub: Hub, base: Account, crm: Crm) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the (settings, credentials) that `set_crm` would store; `base` is by `base_of`.
-
-    Raises Semantic if values are invalid, or would send a stored secret to another address.
-    """
+    """Return the (settings, credentials) that `set_crm` would store; raises Semantic."""
     resolved = proposed(base, **_proposal(hub, base, crm), vault=hub.vault)
     _require_own_secrets(hub, base, crm)
     return resolved

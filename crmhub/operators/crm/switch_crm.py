@@ -211,10 +211,7 @@ _KINDS = tuple(_IDENTIFIERS)
 def _lock_people(
     tx: Connection, before: Account, after: Account, people: Sequence[str]
 ) -> _Identifiers:
-    """Lock persons in both CRMs until the commit; return their identifiers.
-
-    The locks are taken in the same order as in helper calls.
-    """
+    """Lock persons in both CRMs, in the order of helper calls; return their identifiers."""
     identifiers = _identifiers(tx, before, people)
     names = sorted(
         {name for of_person in identifiers.values() for name in of_person},
@@ -238,10 +235,7 @@ def _identifiers(tx: Connection, account: Account, people: Sequence[str]) -> _Id
 
 
 def _in_old_crm(tx: Connection, account: Account, people: Sequence[str]) -> set[str]:
-    """Return the keys of the persons whom the old CRM has, or may have.
-
-    It may have a person after an attempt to write that was not confirmed.
-    """
+    """Return the persons whom the old CRM has, or may have by an unconfirmed write."""
     params = _key(account) | {"people": people}
     return {row.person for row in tx.rows(_IN_CRM, params)} | {
         row.person

@@ -70,8 +70,6 @@ _RESTORE = """
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The numbers of accounts, records and unfinished actions in a database."""
-
     accounts: int
     records: int
     unfinished: int
@@ -137,10 +135,7 @@ def contents(url: str) -> Contents:
 
 @contextmanager
 def _new_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary file, which becomes `path` once it is complete and on the disk.
-
-    Raises OSError if `path` exists at the end of the block.
-    """
+    """Yield a file that becomes `path` once it is on the disk; raises OSError if that exists."""
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f"{path.name}.") as folder:
         part = Path(folder, "part")
         part.touch(0o600)

@@ -44,10 +44,7 @@ class _Key:
 
 
 def claim(settings: Settings) -> None:
-    """Store the fingerprints of this process's secrets in the database, which has its schema.
-
-    Raises SettingsError for a secret that belongs to another database or another folder.
-    """
+    """Store the fingerprints in the database; raises SettingsError for a foreign secret."""
     with closing(Database(settings.database_url, pool_size=1)) as database:
         with database.across_accounts(), database.reading() as db:
             if found := problems(settings, db):

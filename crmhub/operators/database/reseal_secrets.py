@@ -17,10 +17,11 @@ import sqlalchemy as sa
 from crmhub import audit
 from crmhub.accounts.accounts import account_ids
 from crmhub.audit import Author
+from crmhub.database import tables
 from crmhub.database.bulk import Row
 from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, param
-from crmhub.database.tables import account, metadata
+from crmhub.database.tables import account
 from crmhub.hub import Hub
 from crmhub.secrets import SealBroken, Vault
 from crmhub.users import second_factors
@@ -28,40 +29,15 @@ from crmhub.users import second_factors
 _BATCH = 100
 # A process with another first key may seal values meanwhile; more rounds would never end.
 _ROUNDS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class SealedColumn:
-    """A column with encrypted values; the first of its primary `keys` is the account's id."""
-
-    table: str
-    column: str
-    keys: tuple[str, ...]
-
-    @property
-    def source(self) -> sa.Table:
-        """The SQLAlchemy table that has the column."""
-        return metadata.tables[self.table]
-
-    @property
-    def value(self) -> sa.Column[Any]:
-        """The SQLAlchemy column of the encrypted values."""
-        return self.source.c[self.column]
-
-    @property
-    def key_columns(self) -> tuple[sa.Column[Any], ...]:
-        """The SQLAlchemy columns of the table's primary key."""
-        return tuple(self.source.c[name] for name in self.keys)
-
-
 SEALED = (
-    SealedColumn("connection", "credentials", ("account_id", "id")),
-    SealedColumn("connect_request", "request", ("account_id", "id")),
-    SealedColumn("event_subscription", "secret", ("account_id", "id")),
+    tables.connection.c.credentials,
+    tables.connect_request.c.request,
+    tables.event_subscription.c.secret,
 )
 """All columns of accounts with encrypted values; `reseal` would skip one that is missing here.
 
-The second factors of console users, which belong to no account, are resealed too.
+The second factors of console users, which belong to no account, are resealed too. The first column
+of each primary key is the account's id.
 """
 
 
@@ -76,8 +52,6 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Resealed:
-    """The number of values encrypted again, and those that cannot be decrypted."""
-
     done: int
     broken: tuple[Broken, ...]
 
@@ -97,11 +71,11 @@ def counts(database: Database) -> Counter[str]:
     return counts
 
 
-def _count(column: SealedColumn, dialect: str) -> Statement:
-    key_id, count = _key_id(column.value, dialect).label("key_id"), sa.func.count().label("n")
+def _count(column: sa.Column[Any], dialect: str) -> Statement:
+    key_id, count = _key_id(column, dialect).label("key_id"), sa.func.count().label("n")
     keys: sa.Select[Any] = sa.select(key_id, count)
-    of_account = column.source.c.account_id == param("account_id")
-    return Statement(keys.where(of_account, column.value != "").group_by(key_id))
+    of_account = column.table.c.account_id == param("account_id")
+    return Statement(keys.where(of_account, column != "").group_by(key_id))
 
 
 def _key_id(sealed: sa.Column[Any], dialect: str) -> sa.ColumnElement[Any]:
@@ -159,7 +133,7 @@ def _reseal_users(hub: Hub) -> tuple[int, list[Broken]]:
     return done, broken
 
 
-def _batches(database: Database, vault: Vault, column: SealedColumn) -> Iterator[Sequence[Row]]:
+def _batches(database: Database, vault: Vault, column: sa.Column[Any]) -> Iterator[Sequence[Row]]:
     """Yield batches of (client id, value, primary key) encrypted with an older key."""
     statement = _sealed_with_others(column)
     params = {"length": len(vault.prefix), "prefix": vault.prefix}
@@ -176,46 +150,47 @@ def _batches(database: Database, vault: Vault, column: SealedColumn) -> Iterator
         yield batch
 
 
-def _sealed_with_others(column: SealedColumn) -> Statement:
+def _sealed_with_others(column: sa.Column[Any]) -> Statement:
     client_id = sa.select(account.c.client_id).where(account.c.id == param("account_id"))
     return Statement(
-        sa.select(client_id.scalar_subquery().label("client_id"), column.value, *column.key_columns)
+        sa.select(client_id.scalar_subquery().label("client_id"), column, *column.table.primary_key)
         .where(
-            column.source.c.account_id == param("account_id"),
-            column.value != "",
-            sa.func.substr(column.value, 1, param("length")) != param("prefix"),
+            column.table.c.account_id == param("account_id"),
+            column != "",
+            sa.func.substr(column, 1, param("length")) != param("prefix"),
         )
-        .order_by(*column.key_columns)
+        .order_by(*column.table.primary_key)
     )
 
 
 def _resealed_values(
-    vault: Vault, column: SealedColumn, rows: Sequence[Row]
+    vault: Vault, column: sa.Column[Any], rows: Sequence[Row]
 ) -> tuple[list[tuple[Row, str, str]], list[Broken]]:
     """Return (primary key, old value, new value) of each value, and the broken ones."""
     values, broken = [], []
     for client_id, sealed, *key in rows:
         try:
-            plain = vault.open(sealed, account_id=key[0], column=column.column)
+            plain = vault.open(sealed, account_id=key[0], column=column.name)
         except SealBroken as exc:
-            broken.append(Broken(client_id, column.column, str(exc)))
+            broken.append(Broken(client_id, column.name, str(exc)))
         else:
-            new = vault.seal(plain, account_id=key[0], column=column.column)
+            new = vault.seal(plain, account_id=key[0], column=column.name)
             values.append((tuple(key), sealed, new))
     return values, broken
 
 
-def _replace(tx: Connection, column: SealedColumn, values: Sequence[tuple[Row, str, str]]) -> int:
+def _replace(tx: Connection, column: sa.Column[Any], values: Sequence[tuple[Row, str, str]]) -> int:
     """Store (primary key, old, new) unless the value has changed; count the replaced."""
     statement = Statement(
-        sa.update(column.source)
+        sa.update(column.table)
         .where(
-            *(key == param(key.name) for key in column.key_columns),
-            column.value == param("old"),
+            *(key == param(key.name) for key in column.table.primary_key),
+            column == param("old"),
         )
-        .values({column.column: param("new")})
+        .values({column.name: param("new")})
     )
+    names = [key.name for key in column.table.primary_key]
     return sum(
-        tx.run(statement, {"new": new, "old": old, **dict(zip(column.keys, key, strict=True))})
+        tx.run(statement, {"new": new, "old": old, **dict(zip(names, key, strict=True))})
         for key, old, new in values
     )

@@ -54,10 +54,7 @@ _COUNT_ENROLMENTS = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One contact of a pair; `exists` is False if it was deleted.
-
-    `created_at` is in ms since 1970, 0 if unknown. `error` says why the CRM did not return it.
-    """
+    """One contact of a pair; `created_at` is in ms since 1970, 0 if unknown."""
 
     id: str
     exists: bool = True
@@ -68,7 +65,6 @@ class Side:
 
     @property
     def title(self) -> str:
-        """The contact's name, else its email, else its phone, else ""."""
         values = self.properties
         name = " ".join(filter(None, (values.get("firstname"), values.get("lastname"))))
         return name or values.get("email") or values.get("phone") or ""
@@ -85,7 +81,6 @@ class Value:
 
     @property
     def differs(self) -> bool:
-        """Whether the two contacts have different values of this property."""
         return len({*self.of.values()}) > 1
 
 
@@ -116,7 +111,6 @@ class Choice:
 
     @property
     def properties(self) -> dict[str, str]:
-        """The values that the kept contact has after the merge, by property."""
         return combined(self.kept.properties, self.other.properties, self.taken)
 
 
@@ -295,10 +289,7 @@ def _words(title: str, detail: str) -> str:
 
 
 def _ask_crm(hub: Hub, account: Account, pair: Pair) -> tuple[Side, Side]:
-    """Read both contacts of a pair from their CRM, or two sides with an `error`.
-
-    For a contact that was merged there, the CRM may return another id than the pair has.
-    """
+    """Read both contacts, or set `error`; a contact that was merged there has another id."""
     error = outage_reason(hub.database, account)
     if not error:
         try:

@@ -139,10 +139,7 @@ def _merge_contacts(
 def _share_assignments(
     tx: Connection, account: Account, merged_id: str, kept_id: str, joined: Joined
 ) -> None:
-    """Copy the merged contact's sticky assignments, unless the kept one has its own.
-
-    A sticky assignment is the number that getRandomInt always returns for a contact.
-    """
+    """Copy the merged contact's sticky assignments, unless the kept one has its own."""
     here = account.connection.id
     into = sticky_assignments.of_person(here, joined.person)
     for person in sorted({*joined.persons.values()} - {joined.person}):
@@ -152,10 +149,7 @@ def _share_assignments(
 
 
 def _released_email(choice: Choice) -> str | None:
-    """Return the email that the merge drops, if the kept contact has another one.
-
-    None if it is too long to be stored.
-    """
+    """Return the email that the merge drops, None for one that is too long to be stored."""
     email = choice.properties.get("email")
     emails = (choice.kept.properties.get("email"), choice.other.properties.get("email"))
     released = [value for value in emails if value and value != email]

@@ -54,10 +54,7 @@ def find(
 
 
 def include(hub: Hub, account: Account, person: Person, names: Collection[str]) -> Person:
-    """Add the data of persons with the same phone; `names` are from `Erased.same_phone`.
-
-    Raises BadRequest if an id belongs to nobody with the same phone.
-    """
+    """Add the persons with these ids of `Erased.same_phone`; raises BadRequest for other ids."""
     with hub.database.reading() as db:
         others = PersonFinder(hub, db, account).same_phone(person)
     for name in names:

@@ -117,10 +117,7 @@ class Erasure:
         self._person = self._finder.complete(person)
 
     def run(self, *, with_linked: bool) -> Erased:
-        """Delete all data of the person and return the report.
-
-        `with_linked`: the deals and tickets that are linked only to this person are deleted too.
-        """
+        """Delete all data, with `with_linked` also deals and tickets of no other contact."""
         self._lock_all()
         person, tx, account_id = self._person, self._tx, self._account.id
         contacts = erasing.contacts(tx, account_id, person.contacts)
@@ -212,7 +209,6 @@ class Erasure:
         return {(id, str(contact)) for contact in contacts for id in own} | self._person.crm_ids
 
     def _event_subjects(self, ids: Iterable[int], linked: Links) -> set[str]:
-        """Return the subjects of the events about the contacts `ids` and the records `linked`."""
         erased = {CONTACTS.name: list(ids), **linked}
         calls = self._person.hub_ids | self._contact_ids()
         return {

@@ -54,7 +54,6 @@ class Erased:
 
     @property
     def nothing(self) -> bool:
-        """Whether the hub had no data of the person at all."""
         records = (self.contacts, self.archived, self.conversations, self.duplicates)
         calls = (self.actions, self.events, self.notes, self.enrolments, self.sticky_assignments)
         return not any((*records, *calls, self.answers, self.outage_reasons))

@@ -154,10 +154,7 @@ class Person:
 
 
 class PersonFinder:
-    """A search in the data of an account; every method reads the database again.
-
-    `connections`: all, present and former; `own`: those to the hub's own records.
-    """
+    """Searches the database in every method; `own` are the `connections` to the hub's records."""
 
     def __init__(self, hub: Hub, connection: Connection, account: Account) -> None:
         self._connection = connection
@@ -166,10 +163,7 @@ class PersonFinder:
         self.own = frozenset(id for id in self.connections if self._is_own(hub, id))
 
     def find(self, text: str, reading: Reading) -> list[Person]:
-        """Return the persons that a text names, with all their data.
-
-        A contactToken is the reading "token", a hub's record "id", a contact of a CRM "contact".
-        """
+        """Return the named persons; "id" is a record's, "contact" a hub id or an id in a CRM."""
         if _UNSTORABLE.search(text):
             return []
         return self._complete_all(getattr(self, f"_by_{reading}")(text.strip()), ())
@@ -220,7 +214,6 @@ class PersonFinder:
         return [person for person in found if self._is_current(person)] or found
 
     def _is_current(self, person: Person) -> bool:
-        """Return whether the person has a contact id in the account's present connection."""
         current = self._account.connection.id
         return any(id == current for id, _ in person.crm_ids | person.hub_ids)
 

@@ -33,16 +33,12 @@ _OBJECT: audit.Object = "eventSubscription"
 
 @dataclass(frozen=True, slots=True)
 class NewSubscription:
-    """A new subscription and its signing secret, which is never shown again."""
-
     subscription: Subscription
     secret: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class TestResult:
-    """The outcome of a test: the sent message's id, the answer, and how long the call took."""
-
     __test__ = False
 
     event_id: str
@@ -83,14 +79,12 @@ def add(
 
 
 def listed(hub: Hub, client_id: str) -> list[Subscription]:
-    """Return the subscriptions of an account, the oldest first; raises NotFound."""
     account_id = hub.load_account(client_id).id
     with hub.database.reading() as db:
         return subscriptions.listed(db, account_id)
 
 
 def find(hub: Hub, client_id: str, id: str) -> Subscription:
-    """Return a subscription; raises NotFound if the account or the subscription does not exist."""
     account_id = hub.load_account(client_id).id
     with hub.database.reading() as db:
         return subscriptions.find(db, account_id, id)
@@ -139,7 +133,6 @@ def change(
 
 
 def target_version(subscription: Subscription) -> str:
-    """Return the version of a subscription's address and types."""
     return version_of(_target(subscription))
 
 
@@ -149,7 +142,6 @@ def _target(subscription: Subscription) -> list[Any]:
 
 @in_transaction
 def remove(hub: Hub, tx: Connection, client_id: str, id: str, *, by: Author) -> None:
-    """Delete a subscription with its deliveries; raises NotFound."""
     account_id = hub.load_account(client_id).id
     gone = subscriptions.delete(tx, account_id, id)
     audit.note(tx, by, "remove", _OBJECT, id, account_id=account_id, before=_loggable(gone))
@@ -221,10 +213,7 @@ def replay_events(
     by: Author,
     caller: Caller | None = None,
 ) -> int:
-    """Deliver these events again; return how many were not waiting anyway.
-
-    Raises NotFound, Semantic if the subscription is not active, and Forbidden as `replay` does.
-    """
+    """Deliver these events again; return how many were not waiting. Raises as `replay`."""
     account_id = _active(hub, tx, client_id, id, caller)
     count = deliveries.replay_events(tx, account_id, id, event_ids)
     after = {"events": count}
@@ -241,10 +230,7 @@ def list_deliveries(
     before: tuple[int, str] | None = None,
     limit: int = 50,
 ) -> list[Delivery]:
-    """Return the newest deliveries of a subscription; raises NotFound.
-
-    `before`: `created_at` and `event_id` of the last delivery of the previous page.
-    """
+    """Return the newest deliveries before (created_at, event_id); raises NotFound."""
     account_id = hub.load_account(client_id).id
     with hub.database.reading() as db:
         subscriptions.find(db, account_id, id)

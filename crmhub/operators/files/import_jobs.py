@@ -54,8 +54,6 @@ _log = logging.getLogger("crmhub.imports")
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The beginning of a file: its encoding, its delimiter, its columns and its first rows."""
-
     sheet: Sheet
     plan: Plan
     rows: Sequence[Sequence[str]]
@@ -77,13 +75,11 @@ def upload(
 
 
 def find(hub: Hub, account: Account, id: str) -> ImportJob:
-    """Return an import of the account; raises NotFound."""
     with hub.database.reading() as db:
         return jobs.find(db, account.id, id)
 
 
 def listed(hub: Hub, account: Account) -> list[ImportJob]:
-    """Return the newest imports of the account."""
     with hub.database.reading() as db:
         return jobs.listed(db, account.id)
 
@@ -167,7 +163,6 @@ def delete(hub: Hub, tx: Connection, account: Account, id: str) -> None:
 
 
 def refused_rows(hub: Hub, job: ImportJob) -> Iterator[bytes]:
-    """Yield the file of the import's refused rows in parts."""
     return job_files.refused_rows(hub.database, job.key)
 
 
@@ -190,7 +185,6 @@ def watch(hub: Hub, stopping: threading.Event) -> None:
 
 
 def run_next(hub: Hub, stopping: threading.Event) -> bool:
-    """Claim the next queued import and run it; return False if there is none."""
     lease = token(_LEASE_BITS, BASE36)
     with hub.database.across_accounts():
         due = jobs.due(hub.database)
@@ -244,10 +238,7 @@ def _run(hub: Hub, job: ImportJob, lease: str, stopping: threading.Event) -> Non
 def _run_slice(
     hub: Hub, job: ImportJob, lease: str, running: Import, stopping: threading.Event
 ) -> tuple[dict[str, Any], bytes] | None:
-    """Import for some time; return None if the import is complete, else what to go on with.
-
-    That is the job's next message, and the unique values of the rows of a dry run.
-    """
+    """Import for some time; return None at the end, else a message and a dry run's values."""
     ends_at = time.monotonic() + _SLICE_S
     renew_at = time.monotonic()
     for tally in running.run():

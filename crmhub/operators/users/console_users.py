@@ -32,10 +32,7 @@ def create_token(
     expires_at: int | None,
     by: Author,
 ) -> IssuedToken:
-    """Create a token of the admin API; without `scopes` it has all scopes.
-
-    `expires_at` is in ms since 1970, None for never. Raises Semantic if a value is invalid.
-    """
+    """Create a token; without `scopes` it has all. `expires_at`: ms since 1970. Raises Semantic."""
     issued = admin_tokens.create(tx, name, scopes=scopes, expires_at=expires_at)
     expiry = None if issued.expires_at is None else iso(issued.expires_at)
     after = {"name": issued.name, "scopes": list(issued.scopes), "expiresAt": expiry}
@@ -62,10 +59,7 @@ def create_user(
     client_ids: Collection[str] | None = None,
     by: Author,
 ) -> User:
-    """Create a console user; `client_ids` names the user's accounts, None for all.
-
-    Raises Semantic if a value is invalid, and Conflict if another user has the email.
-    """
+    """Create a user; `client_ids` None: all accounts. Raises Semantic and Conflict."""
     stored = passwords.to_store(password)
 
     def store(tx: Connection) -> User:
@@ -217,10 +211,7 @@ def set_role(
 
 @in_transaction
 def set_disabled(hub: Hub, tx: Connection, email: str, disabled: bool, *, by: Author) -> None:
-    """Disable a user, which ends sessions and link, or enable the user.
-
-    Raises NotFound, and Conflict for the last owner.
-    """
+    """Disable or enable a user; raises NotFound, and Conflict for the last owner."""
     user = users.load(tx, email)
     if users.set_disabled(tx, user, disabled):
         user_links.delete(tx, user.user_id)
@@ -248,7 +239,6 @@ def reset_second_factor(hub: Hub, tx: Connection, email: str, *, by: Author) -> 
 
 
 def list_users(hub: Hub) -> list[User]:
-    """Return all console users, including disabled users, ordered by email."""
     with hub.database.reading() as db:
         return users.list_users(db)
 
@@ -259,7 +249,6 @@ def load_user(hub: Hub, user_id: str) -> User:
 
 
 def client_ids_of(hub: Hub, several: Collection[User]) -> dict[int, str]:
-    """Return the client ids of all accounts to which these users are limited, by account id."""
     ids = {id for user in several for id in user.accounts or ()}
     with hub.database.reading() as db:
         return accounts.client_ids_by_id(db, ids)
@@ -286,7 +275,6 @@ def _account_ids(
 
 
 def _access(db: Connection, user: User) -> Mapping[str, Any]:
-    """Return the role and the accounts of a user, as the audit log shows them."""
     if user.accounts is None:
         return {"role": user.role, "accounts": "all"}
     shown = accounts.client_ids_by_id(db, user.accounts)

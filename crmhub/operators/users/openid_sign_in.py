@@ -81,7 +81,6 @@ def finish(hub: Hub, browser: Browser, *, state: str, code: str, redirect_uri: s
 
 
 def _limit(hub: Hub, browser: Browser) -> None:
-    """Raise TooManyRequests after too many sign-ins from an address: each calls the provider."""
     status = hub.limits.miss(browser.address)
     if not status.allowed:
         raise TooManyRequests(
