@@ -12,30 +12,33 @@ from crmhub.accounts.accounts import Account
 from crmhub.audit import Author
 from crmhub.database.connection import Connection
 from crmhub.helpers import random_int
-from crmhub.hub import Hub
+from crmhub.hub import Hub, in_transaction
 from crmhub.idempotency import Answer
 from crmhub.properties.kinds import Kind
 from crmhub.records.writing import Change, Record
 
 
+@in_transaction
 def link(
-    hub: Hub, account: Account, kind: Kind, id: int, to: Kind, to_id: int, *, by: Author
+    hub: Hub,
+    tx: Connection,
+    account: Account,
+    kind: Kind,
+    id: int,
+    to: Kind,
+    to_id: int,
+    *,
+    by: Author,
 ) -> None:
-    """Link two of the hub's own records.
-
-    Raises NotFound if the record `id` does not exist, and Semantic if the record `to_id` does not.
-    """
-
-    def write(tx: Connection) -> None:
-        hub.records.link(account, kind, id, to, to_id)
-        after = {"to": f"{to.name}/{to_id}"}
-        _note(tx, account, by, "link", f"{kind.name}/{id}", after)
-
-    hub.database.transact(write)
+    """Link two of the hub's own records; raises NotFound for the first, Semantic for the second."""
+    hub.records.link(account, kind, id, to, to_id)
+    _note(tx, account, by, "link", f"{kind.name}/{id}", {"to": f"{to.name}/{to_id}"})
 
 
+@in_transaction
 def change(
     hub: Hub,
+    tx: Connection,
     account: Account,
     kind: Kind,
     id: int,
@@ -43,19 +46,12 @@ def change(
     *,
     by: Author,
 ) -> tuple[Record, bool]:
-    """Change properties of one of the hub's own records; return it, and whether it has changed.
-
-    Raises the errors of `RecordStore.update`.
-    """
-
-    def write(tx: Connection) -> tuple[Record, bool]:
-        before = hub.records.get(account, kind, id)
-        [record] = hub.records.update(account, kind, [Change(id, properties)])
-        # The names alone, since the audit log holds no personal data.
-        _note(tx, account, by, "change", f"{kind.name}/{id}", {"properties": sorted(properties)})
-        return record, record.version != before.version
-
-    return hub.database.transact(write)
+    """Change properties as `RecordStore.update` does; return the record, and whether it changed."""
+    before = hub.records.get(account, kind, id)
+    [record] = hub.records.update(account, kind, [Change(id, properties)])
+    # The names alone, since the audit log holds no personal data.
+    _note(tx, account, by, "change", f"{kind.name}/{id}", {"properties": sorted(properties)})
+    return record, record.version != before.version
 
 
 def pick(
@@ -68,10 +64,7 @@ def pick(
     key: str,
     by: Author,
 ) -> tuple[int, bool]:
-    """Draw an integer by the account's rotation; return it, and whether `key` was used before.
-
-    `key`: the call's idempotency key, "" for none. Raises the errors of `int_of_account`.
-    """
+    """Draw an integer by the account's rotation; return it, and whether `key` was used before."""
 
     def draw() -> int:
         value = random_int.int_of_account(

@@ -10,15 +10,11 @@ from crmhub.errors import ChangedMeanwhile
 
 
 def version_of(state: Any) -> str:
-    """Return a digest of a state, made of JSON values; it differs if the state differs."""
     return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
 
 
 def require_version(state: Any, expected: str | None, subject_was: str) -> None:
-    """Raise ChangedMeanwhile if the state is not the `expected` version; None is any.
-
-    `subject_was` begins the message, such as `The field map was`.
-    """
+    """Raise ChangedMeanwhile unless the state has the `expected` version; None is any."""
     if expected is not None and expected != version_of(state):
         raise ChangedMeanwhile(
             f"{subject_was} changed by somebody else meanwhile, and nothing was saved. Check the"

@@ -46,11 +46,7 @@ _LIST = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process of the hub, as it has stored itself.
-
-    `kind` is "server" or "worker". Times are in ms since 1970. `alive`: whether the process was
-    seen in the last 75 seconds; it stores its time every 30 seconds.
-    """
+    """A "server" or "worker"; `alive`: seen in the last 75 s. Times are in ms since 1970."""
 
     kind: str
     host: str
@@ -66,18 +62,7 @@ def list_processes(database: Database) -> list[Process]:
     with database.reading() as db:
         now = db.now_ms()
         rows = db.rows(_LIST)
-    return [
-        Process(
-            row.kind,
-            row.host,
-            row.pid,
-            row.version,
-            row.started_at,
-            row.seen_at,
-            alive=row.seen_at >= now - _ALIVE_MS,
-        )
-        for row in rows
-    ]
+    return [Process(**row._asdict(), alive=row.seen_at >= now - _ALIVE_MS) for row in rows]
 
 
 class Presence:
@@ -98,7 +83,6 @@ class Presence:
         self._thread = threading.Thread(target=self._run, name="presence", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:

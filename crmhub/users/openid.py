@@ -1,7 +1,7 @@
 """Client of an OpenID Connect provider: discovery, authorization code with PKCE, ID tokens.
 
 OpenID Connect Core 1.0, 3.1 (https://openid.net/specs/openid-connect-core-1_0.html) and Discovery
-1.0. All calls go through the egress guard.
+1.0.
 """
 
 from __future__ import annotations
@@ -52,8 +52,6 @@ class _Cached:
 
 
 class OpenId:
-    """A client of the provider `issuer`, for all threads of a process."""
-
     def __init__(self, egress: Egress, issuer: str, client_id: str, client_secret: str) -> None:
         self._egress = egress
         self._issuer = issuer
@@ -65,12 +63,7 @@ class OpenId:
         self._keys = _Cached()
 
     def authorization_url(self, *, redirect_uri: str, state: str, nonce: str, verifier: str) -> str:
-        """Return the URL of the provider's page at which the user signs in.
-
-        The provider sends the browser back to `redirect_uri` with a code. `verifier` is the secret
-        of PKCE (RFC 7636), `nonce` must be in the ID token. Raises Unavailable if the provider
-        cannot be reached or is not set up as OpenID Connect requires.
-        """
+        """Return the URL of the provider's page; raises Unavailable without a usable provider."""
         from authlib.oauth2.rfc6749.parameters import prepare_grant_uri
         from authlib.oauth2.rfc7636 import create_s256_code_challenge
 
@@ -90,10 +83,8 @@ class OpenId:
     def identify(self, *, code: str, redirect_uri: str, nonce: str, verifier: str) -> Identity:
         """Exchange an authorization code for an ID token, and return the person that it names.
 
-        `redirect_uri`, `nonce` and `verifier` are those of `authorization_url`. Raises Unauthorized
-        if the provider refuses the code, or if the token's signature, issuer, audience, expiry or
-        nonce is wrong, or if the provider has not verified the email; Unavailable if the provider
-        cannot be reached.
+        Raises Unauthorized for a refused code, an invalid token or an unverified email, and
+        Unavailable if the provider cannot be reached.
         """
         answer = self._request_token(code, redirect_uri, verifier)
         token = answer.get("id_token")
@@ -190,7 +181,6 @@ class OpenId:
         return keys
 
     def _provider(self) -> Mapping[str, Any]:
-        """Return the provider's metadata; raises Unavailable if they cannot be read."""
         with self._lock:
             if self._metadata.is_younger(_KEPT_S):
                 kept: Mapping[str, Any] = self._metadata.value

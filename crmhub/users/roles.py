@@ -38,7 +38,6 @@ EXPLAINED: Mapping[Role, str] = {
 
 
 def parse_role(text: str) -> Role:
-    """Return the role with this name; raises Semantic if there is none."""
     for role in ROLES:
         if role == text:
             return role
@@ -46,5 +45,5 @@ def parse_role(text: str) -> Role:
 
 
 def parse_accounts(stored: str | None) -> frozenset[int] | None:
-    """Return the account ids of a user that the database stores as `stored`; None: all accounts."""
+    """Return the stored account ids of a user; None means all accounts."""
     return None if stored is None else frozenset(json.loads(stored))

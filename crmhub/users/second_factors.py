@@ -1,7 +1,6 @@
 """Second factors of console users: time-based codes (TOTP, RFC 6238) and recovery codes.
 
-The secret of the codes is stored encrypted, and of recovery codes only the digest. A code is
-accepted once: each code belongs to a time step of 30 s, and the last accepted step is stored.
+A code is accepted once: it belongs to a time step of 30 s, and the last accepted step is stored.
 """
 
 from __future__ import annotations
@@ -60,7 +59,6 @@ _COUNT_RECOVERY = Statement(
 
 
 def new_secret() -> str:
-    """Return a new random secret for time-based codes, in base32."""
     return pyotp.random_base32()
 
 
@@ -70,10 +68,7 @@ def uri(secret: str, email: str) -> str:
 
 
 def matching_step(secret: str, code: str) -> int | None:
-    """Return the time step to which a code belongs, None for a wrong code.
-
-    Only the present step and its neighbours are tried.
-    """
+    """Return the time step of a code, the present or a neighbouring one; None for a wrong code."""
     code = _SEPARATORS.sub("", code)
     if not _CODE.fullmatch(code):
         return None
@@ -88,8 +83,7 @@ def matching_step(secret: str, code: str) -> int | None:
 def turn_on(tx: Connection, vault: Vault, user_id: str, secret: str, step: int) -> list[str]:
     """Store the secret of a user's second factor, and return new recovery codes.
 
-    `step` is the time step of the code by which the user has confirmed the secret; this code is not
-    accepted again.
+    `step`: the time step of the code that confirmed the secret; this code is not accepted again.
     """
     sealed = vault.seal(secret, account_id=0, column=column_of(user_id))
     tx.run(_SET, {"id": user_id, "totp": sealed, "step": step})
@@ -97,13 +91,11 @@ def turn_on(tx: Connection, vault: Vault, user_id: str, secret: str, step: int) 
 
 
 def turn_off(tx: Connection, user_id: str) -> None:
-    """Delete the secret and the recovery codes of a user."""
     tx.run(_SET, {"id": user_id, "totp": "", "step": 0})
     tx.run(_DELETE_RECOVERY, {"user_id": user_id})
 
 
 def replace_recovery_codes(tx: Connection, user_id: str) -> list[str]:
-    """Store new recovery codes of a user in place of all earlier ones, and return them."""
     tx.run(_DELETE_RECOVERY, {"user_id": user_id})
     codes = [token(_RECOVERY_BITS, BASE36) for _ in range(RECOVERY_CODES)]
     for code in codes:
@@ -112,16 +104,11 @@ def replace_recovery_codes(tx: Connection, user_id: str) -> list[str]:
 
 
 def count_recovery_codes(db: Connection, user_id: str) -> int:
-    """Return the number of unused recovery codes of a user."""
     return int(db.scalar(_COUNT_RECOVERY, {"user_id": user_id}))
 
 
 def accept(tx: Connection, vault: Vault, user_id: str, sealed: str, code: str) -> bool:
-    """Return whether a code is right, and make sure that it is not accepted again.
-
-    `sealed` is the user's encrypted secret. `code` is a time-based code or a recovery code. Raises
-    SealBroken if the secret cannot be decrypted.
-    """
+    """Use up a time-based or recovery code, if it is right; raises SealBroken."""
     plain = _SEPARATORS.sub("", code).lower()
     if not _CODE.fullmatch(plain):
         used = {"user_id": user_id, "digest": digest(plain)}
@@ -145,10 +132,7 @@ def sealed_secrets(db: Connection) -> list[tuple[str, str, str]]:
 
 
 def reseal(tx: Connection, vault: Vault, user_id: str, sealed: str) -> bool:
-    """Encrypt a user's secret with the first key, unless the secret has changed.
-
-    Return whether the value was replaced. Raises SealBroken if the secret cannot be decrypted.
-    """
+    """Encrypt a user's secret with the first key, unless it has changed; raises SealBroken."""
     column = column_of(user_id)
     plain = vault.open(sealed, account_id=0, column=column)
     new = vault.seal(plain, account_id=0, column=column)

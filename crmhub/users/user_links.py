@@ -1,6 +1,6 @@
-"""One-time links by which a console user sets a password: invitations and password resets.
+"""One-time links: a user's, which sets a password, and the setup link, which creates a user.
 
-Of a link's token only the digest is stored. A user has at most one link; a new one replaces it.
+A user has at most one link, and there is at most one setup link; a new one replaces it.
 """
 
 from __future__ import annotations
@@ -12,21 +12,30 @@ import sqlalchemy as sa
 
 from crmhub.database.connection import Connection, now_ms
 from crmhub.database.statements import Statement, param, params
-from crmhub.database.tables import console_link, console_user
+from crmhub.database.tables import console_link, console_setup_link, console_user
 from crmhub.secrets import digest, new_secret
 
 Purpose = Literal["invitation", "reset"]
 
 _HOUR_MS = 3600 * 1000
-_LASTS_MS: dict[Purpose, int] = {"invitation": 7 * 24 * _HOUR_MS, "reset": 24 * _HOUR_MS}
+LONGEST_MS = 7 * 24 * _HOUR_MS
+"""The longest time, in ms, for which a link works."""
+_LASTS_MS: dict[Purpose, int] = {"invitation": LONGEST_MS, "reset": 24 * _HOUR_MS}
+# A link that expires later than this was made before the clock was set back, and has expired.
+# Smaller differences between the clocks of hosts are tolerated.
+_LATEST_MS = LONGEST_MS + _HOUR_MS
 
-_link, _user = console_link.c, console_user.c
-_IS_LINK = sa.and_(
-    _link.digest == param("digest"),
-    _link.ends_at > param("now"),
-    # A link that expires later than any new link was made before the clock was set back.
-    _link.ends_at <= param("latest"),
-)
+
+def _works(link: sa.Table) -> sa.ColumnElement[bool]:
+    return sa.and_(
+        link.c.digest == param("digest"),
+        link.c.ends_at > param("now"),
+        link.c.ends_at <= param("latest"),
+    )
+
+
+_link, _user, _setup = console_link.c, console_user.c, console_setup_link.c
+_IS_LINK, _IS_SETUP_LINK = _works(console_link), _works(console_setup_link)
 _DELETE_OF_USER = Statement(sa.delete(console_link).where(_link.user_id == param("user_id")))
 _CREATE = Statement(
     sa.insert(console_link).values(params("digest", "user_id", "purpose", "ends_at"))
@@ -37,12 +46,24 @@ _FIND = Statement(
     .where(_IS_LINK, _user.disabled_at.is_(None))
 )
 _USE = Statement(sa.delete(console_link).where(_IS_LINK))
+_REPLACED = ("digest", "first_only", "issued_by", "ends_at")
+_ISSUE = Statement(
+    lambda insert: (
+        (new := insert(console_setup_link))
+        .values(params("id", *_REPLACED))
+        .on_conflict_do_update(
+            index_elements=["id"],
+            set_={name: new.excluded[name] for name in _REPLACED},
+        )
+    )
+)
+_FIND_SETUP = Statement(sa.select(_setup.first_only, _setup.issued_by).where(_IS_SETUP_LINK))
+_USE_SETUP = Statement(sa.delete(console_setup_link).where(_IS_SETUP_LINK))
+_ANY_USER = Statement(sa.select(_user.id).limit(1))
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A valid one-time link: its user, its purpose, and its expiry in ms since 1970."""
-
     user_id: str
     email: str
     purpose: Purpose
@@ -50,10 +71,7 @@ class Link:
 
 
 def create(tx: Connection, user_id: str, purpose: Purpose, ends_at: int) -> str:
-    """Store a link for a user in place of an earlier one; return the link's token.
-
-    `ends_at` is the link's expiry in ms since 1970, as by `expiry`.
-    """
+    """Store a link for a user in place of an earlier one; return the link's token."""
     delete(tx, user_id)
     secret = new_secret()
     link = {"digest": digest(secret), "user_id": user_id, "purpose": purpose}
@@ -67,10 +85,7 @@ def expiry(purpose: Purpose) -> int:
 
 
 def find(db: Connection, token: str) -> Link | None:
-    """Return the link with this token.
-
-    The result is None if the link was used, has expired or never existed, or its user is disabled.
-    """
+    """Return the link with this token, None if it does not work or its user is disabled."""
     row = db.row(_FIND, _values(token))
     return None if row is None else Link(*row)
 
@@ -81,11 +96,40 @@ def use(tx: Connection, token: str) -> bool:
 
 
 def delete(tx: Connection, user_id: str) -> None:
-    """Delete the link of a user, if there is one."""
     tx.run(_DELETE_OF_USER, {"user_id": user_id})
 
 
 def _values(token: str) -> dict[str, str | int]:
     now = now_ms()
-    latest = now + max(_LASTS_MS.values()) + _HOUR_MS
-    return {"digest": digest(token), "now": now, "latest": latest}
+    return {"digest": digest(token), "now": now, "latest": now + _LATEST_MS}
+
+
+# --- the setup link ----------------------------------------------------------------------------
+
+
+def has_users(db: Connection) -> bool:
+    return db.row(_ANY_USER) is not None
+
+
+def issue_setup(tx: Connection, *, ends_at: int, first_only: bool, issued_by: str) -> str:
+    """Store a new setup link instead of the former one, and return its token.
+
+    `ends_at` is in ms since 1970. A `first_only` link works only while there is no console user.
+    `issued_by` is the name of the system user whose command issues it.
+    """
+    secret = new_secret()
+    link = {"digest": digest(secret), "first_only": first_only}
+    tx.run(_ISSUE, link | {"id": 1, "issued_by": issued_by, "ends_at": ends_at})
+    return secret
+
+
+def find_setup(db: Connection, token: str) -> str | None:
+    """Return who issued the setup link with this token, None if it does not work."""
+    row = db.row(_FIND_SETUP, _values(token))
+    return None if row is None or (row.first_only and has_users(db)) else str(row.issued_by)
+
+
+def use_setup(tx: Connection, token: str) -> str | None:
+    """Delete the setup link and return who issued it; of simultaneous callers only one gets it."""
+    issued_by = find_setup(tx, token)
+    return issued_by if issued_by is not None and tx.run(_USE_SETUP, _values(token)) else None

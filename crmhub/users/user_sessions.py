@@ -1,7 +1,7 @@
 """Sessions of console users.
 
-Of a session's token only the digest is stored. Each request looks up its session, so whatever
-deletes a user's sessions takes effect at once in every process.
+Each request looks up its session, so whatever deletes a user's sessions takes effect at once in
+every process.
 """
 
 from __future__ import annotations
@@ -29,12 +29,7 @@ _SEEN_EVERY_MS = 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """The user to whom a valid session belongs.
-
-    `accounts`: the ids of the accounts that the user may see, None for all accounts. `stale`:
-    whether the stored time of the session's last use is too old, so that the caller should call
-    `note_seen`.
-    """
+    """The user of a live session; `accounts` None: all; `stale`: `note_seen` is due."""
 
     user_id: str
     email: str
@@ -43,11 +38,9 @@ class SignedIn:
     stale: bool
 
     def may(self, right: Right) -> bool:
-        """Return whether the user's role includes a right."""
         return right in RIGHTS_OF[self.role]
 
     def sees(self, account_id: int) -> bool:
-        """Return whether the account with this id is one of the user's accounts."""
         return self.accounts is None or account_id in self.accounts
 
 
@@ -95,10 +88,10 @@ _END_ALL = Statement(sa.delete(console_session).where(_session.user_id == param(
 
 
 def start_session(tx: Connection, user_id: str, password: str) -> str | None:
-    """Start a console session for a user and return the session's token.
+    """Start a session for a user and return its token.
 
-    `password` is the stored password hash that the sign-in was checked against. Returns None if the
-    user has been disabled, or has a new password, since that check, or has not joined yet.
+    `password` is the hash that the sign-in was checked against. Returns None if the user has been
+    disabled or has a new password since then, or has not joined yet.
     """
     now = now_ms()
     user = {"id": user_id, "password": password, "last_sign_in_at": now}
@@ -112,11 +105,7 @@ def start_session(tx: Connection, user_id: str, password: str) -> str | None:
 
 
 def signed_in(db: Connection, session: str) -> SignedIn | None:
-    """Return the user of a live session.
-
-    `session` is the session's token. Returns None if the token is unknown, the session has ended or
-    the user is disabled.
-    """
+    """Return the user of a session; None if the session has ended or the user is disabled."""
     now = now_ms()
     row = db.row(_SIGNED_IN, {"digest": digest(session)} | _bounds(now))
     if row is None:
@@ -131,24 +120,17 @@ def signed_in(db: Connection, session: str) -> SignedIn | None:
 
 
 def _bounds(now: int) -> dict[str, int]:
-    """Return the three times that decide whether a session is still valid at the time `now`.
-
-    All are in ms since 1970. They are the parameters `now`, `idle` and `latest` of the statements
-    on sessions.
-    """
+    """Return the parameters that decide at the time `now` which sessions are live."""
     return {"now": now, "idle": now - IDLE_MS, "latest": now + _LATEST_MS}
 
 
 def note_seen(tx: Connection, session: str) -> None:
-    """Store the present time as the last use of the session with this token."""
     tx.run(_NOTE_SEEN, {"digest": digest(session), "seen_at": now_ms()})
 
 
 def end_session(tx: Connection, session: str) -> None:
-    """Delete the session with this token; a session that has ended is no error."""
     tx.run(_END, {"digest": digest(session)})
 
 
 def end_all(tx: Connection, user_id: str) -> None:
-    """Delete all sessions of the user with this id."""
     tx.run(_END_ALL, {"user_id": user_id})

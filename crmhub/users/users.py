@@ -1,7 +1,6 @@
 """Console users, with their roles and accounts.
 
-A new password, another role or other accounts, and disabling the user delete the user's sessions.
-There is always an owner who can sign in: the last one cannot be removed, disabled or demoted.
+The last owner who can sign in cannot be removed, disabled or demoted.
 """
 
 from __future__ import annotations
@@ -30,8 +29,7 @@ class User:
     """A console user; times are in ms since 1970, None for an event that has not happened.
 
     `accounts`: the ids of the accounts that the user may see, None for all accounts.
-    `invited_until`: the time until which an invited user may join, None once they have joined. A
-    user without a password signs in with a provider of OpenID Connect.
+    `invited_until`: None once the user has joined.
     """
 
     user_id: str
@@ -47,16 +45,14 @@ class User:
 
     @property
     def is_active_owner(self) -> bool:
-        """Whether the user is an owner who can sign in."""
         return self.role == "owner" and self.disabled_at is None and self.invited_until is None
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """What a sign-in needs to know about an enabled user.
+    """The data for the sign-in of an enabled user.
 
-    `password` is the stored hash, "" for a user without a password. `totp` is the sealed secret of
-    the second factor, "" without one. `invited_until` is that of `User`.
+    `password` is the stored hash, and `totp` the sealed secret of the second factor; "" for none.
     """
 
     user_id: str
@@ -71,7 +67,7 @@ _IS_USER = _user.id == param("id")
 _HAS_EMAIL = _user.email == param("email")
 _IS_ENABLED = _user.disabled_at.is_(None)
 _SELECT = sa.select(
-    _user.id,
+    _user.id.label("user_id"),
     _user.email,
     _user.role,
     _user.accounts,
@@ -138,10 +134,9 @@ def create(
 ) -> User:
     """Store a new user and return it.
 
-    `password` is the password's hash, made by `passwords.to_store`, "" for none. `role` and
-    `accounts` are as for `set_role`. `invited_until` is the time in ms since 1970 until which an
-    invited user may join; None for a user who may sign in now. Raises Semantic if `email` is no
-    valid address, and Conflict if another user has this email.
+    `password` is a hash by `passwords.to_store`, "" for none. `invited_until`: None for a user who
+    may sign in now. Raises Semantic if a value is invalid, and Conflict if another user has this
+    email.
     """
     email = normal(email)
     if not _EMAIL.fullmatch(email) or not email.isprintable():
@@ -173,68 +168,47 @@ def _role_to_store(role: str, accounts: Collection[int] | None) -> dict[str, str
 
 
 def list_users(db: Connection) -> list[User]:
-    """Return all users, including disabled users, ordered by email."""
     return [_user_of(row) for row in db.rows(_LIST)]
 
 
 def load(db: Connection, email: str, *, lock: bool = False) -> User:
-    """Return the user with this email, locked until the end of the transaction with `lock`.
-
-    Raises NotFound if there is none.
-    """
-    # PostgreSQL refuses NUL, and no email contains it.
-    row = None if "\0" in email else db.row(_LOCK if lock else _LOAD, {"email": normal(email)})
+    """Return the user with this email; with `lock`, locked. Raises NotFound."""
+    row = _row(db, _LOCK if lock else _LOAD, email=normal(email))
     if row is None:
         raise NotFound(f"There is no user {email[:100]!r}; `crmhub admin user list` shows them.")
     return _user_of(row)
 
 
 def load_by_id(db: Connection, user_id: str) -> User:
-    """Return the user with this id; raises NotFound if there is none."""
-    row = None if "\0" in user_id else db.row(_LOAD_BY_ID, {"id": user_id})
+    row = _row(db, _LOAD_BY_ID, id=user_id)
     if row is None:
         raise NotFound(f"There is no user {user_id[:60]!r}.")
     return _user_of(row)
 
 
+def _row(db: Connection, statement: Statement, **key: str) -> Any:
+    # PostgreSQL refuses NUL, and no email or id contains it.
+    return None if "\0" in "".join(key.values()) else db.row(statement, key)
+
+
 def _user_of(row: Any) -> User:
-    return User(
-        user_id=row.id,
-        email=row.email,
-        role=row.role,
-        accounts=parse_accounts(row.accounts),
-        created_at=row.created_at,
-        disabled_at=row.disabled_at,
-        invited_until=row.invited_until,
-        last_sign_in_at=row.last_sign_in_at,
-        has_password=bool(row.has_password),
-        has_second_factor=bool(row.has_second_factor),
-    )
+    values = row._asdict() | {"accounts": parse_accounts(row.accounts)}
+    flags = {name: bool(values[name]) for name in ("has_password", "has_second_factor")}
+    return User(**values | flags)
 
 
 def login(db: Connection, email: str) -> Login | None:
-    """Return the enabled user with this email for a sign-in.
-
-    The result is None if there is no such user or the user is disabled.
-    """
-    if "\0" in email:
-        # PostgreSQL refuses NUL, and no email contains it.
-        return None
-    row = db.row(_LOGIN, {"email": normal(email)})
+    row = _row(db, _LOGIN, email=normal(email))
     return None if row is None else Login(*row)
 
 
 def login_by_id(db: Connection, user_id: str) -> Login | None:
-    """Return the enabled user with this id for a sign-in, None if there is none."""
-    row = None if "\0" in user_id else db.row(_LOGIN_BY_ID, {"id": user_id})
+    row = _row(db, _LOGIN_BY_ID, id=user_id)
     return None if row is None else Login(*row)
 
 
 def set_password(tx: Connection, user: User, password: str) -> None:
-    """Store a new password hash and delete all sessions of the user; an invited user has joined.
-
-    `password` is the hash, made by `passwords.to_store`.
-    """
+    """Store a new password hash and delete all sessions of the user; an invited user has joined."""
     tx.run(_SET_PASSWORD, {"id": user.user_id, "password": password})
     end_all(tx, user.user_id)
 
@@ -242,11 +216,10 @@ def set_password(tx: Connection, user: User, password: str) -> None:
 def set_role(
     tx: Connection, user: User, role: str, accounts: Collection[int] | None = None
 ) -> None:
-    """Set the role and the accounts of a user, and delete all sessions of the user.
+    """Set the role and the accounts (None: all) of a user, and delete all sessions of the user.
 
-    `role` is the name of a role. `accounts` are the ids of the accounts that the user may see, None
-    for all accounts. Raises Semantic for an unknown role or an owner with a list of accounts, and
-    Conflict if nobody else is an owner who can sign in.
+    Raises Semantic for an unknown role or an owner with a list of accounts, and Conflict for the
+    last owner.
     """
     stored = _role_to_store(role, accounts)
     if role != "owner":
@@ -256,7 +229,6 @@ def set_role(
 
 
 def set_invited(tx: Connection, user: User, until: int) -> None:
-    """Let an invited user join until the time `until`, in ms since 1970."""
     tx.run(_SET_INVITED, {"id": user.user_id, "invited_until": until})
 
 
@@ -266,10 +238,9 @@ def join(tx: Connection, user_id: str) -> bool:
 
 
 def set_disabled(tx: Connection, user: User, disabled: bool) -> bool:
-    """Disable the user and delete their sessions, or, if `disabled` is False, enable the user.
+    """Disable the user and delete their sessions, or enable them; return whether this changed.
 
-    Return False if the user was in this state already. Raises Conflict if the user is the only
-    owner who can sign in.
+    Raises Conflict for the last owner.
     """
     if not disabled:
         return tx.run(_ENABLE, {"id": user.user_id}) > 0
@@ -280,19 +251,13 @@ def set_disabled(tx: Connection, user: User, disabled: bool) -> bool:
 
 
 def remove(tx: Connection, user: User) -> bool:
-    """Delete a user with their sessions and links; return False if they were deleted before.
-
-    Raises Conflict if the user is the only owner who can sign in.
-    """
+    """Delete a user with their sessions and links; raises Conflict for the last owner."""
     _keep_an_owner(tx, user)
     return tx.run(_REMOVE, {"id": user.user_id}) > 0
 
 
 def _keep_an_owner(tx: Connection, user: User) -> None:
-    """Raise Conflict if the user is the only owner who can sign in.
-
-    Until the transaction ends, other transactions wait here.
-    """
+    """Raise Conflict for the last owner; other transactions wait here until this one ends."""
     owners = [row.id for row in tx.rows(_ACTIVE_OWNERS)]
     if owners == [user.user_id]:
         raise Conflict(
@@ -302,5 +267,4 @@ def _keep_an_owner(tx: Connection, user: User) -> None:
 
 
 def normal(email: str) -> str:
-    """Return an email in its stored form: in lower case, without blanks around it."""
     return email.strip().lower()

@@ -113,7 +113,7 @@ def test_every_sealed_column_is_known_to_it(keyed, own_url):
     app = ("--secret", "client_id=@app", "--secret", "client_secret=@app")
     crmhub("account", "link", "acme", "hubspot", *app)
     _subscribe(Hub.open(Settings.load(crmhub.env, crmhub.root)))
-    columns = {(one.table, one.column) for one in SEALED}
+    columns = {(one.table.name, one.name) for one in SEALED}
     database = Database(own_url, pool_size=1)
     found = set()
     with database.reading() as db:
@@ -242,7 +242,7 @@ def test_what_an_adapter_saves_meanwhile_is_not_overwritten(keyed, monkeypatch):
 
     def and_then_saved(vault, one, rows):
         anew = sealed_anew(vault, one, rows)
-        saved = vault.seal('{"access_token": "newer"}', account_id=1, column=one.column)
+        saved = vault.seal('{"access_token": "newer"}', account_id=1, column=one.name)
         hub.database.transact(
             lambda tx: tx.run("update connection set credentials = :it", {"it": saved})
         )

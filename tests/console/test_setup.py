@@ -15,7 +15,7 @@ from crmhub.errors import NotFound, Semantic
 from crmhub.hub import Hub
 from crmhub.operators.users import setup_link
 from crmhub.settings import Settings
-from crmhub.users import setup_links, users
+from crmhub.users import user_links, users
 from tests.clients import TESTS
 from tests.consoles import PASSWORD, Operator, new_user, text_of, unused_email
 from tests.own_databases import empty, own_database
@@ -162,7 +162,7 @@ def test_only_the_digest_of_the_link_is_stored_and_the_log_names_who_issued_it(a
     with hub.database.reading() as db:
         held = repr(db.rows("select * from console_setup_link"))
         assert path.removeprefix("/setup/") not in held
-        assert setup_links.find(db, path.removeprefix("/setup/")).issued_by == TESTS.name
+        assert user_links.find_setup(db, path.removeprefix("/setup/")) == TESTS.name
     email = unused_email()
     assert send(Operator(app), path, email).status_code == 303
     with hub.database.reading() as db:

@@ -1,8 +1,7 @@
 """Read and write TOML files that declare accounts (`config/accounts.toml`).
 
-The name of a table is the client id of the account that it declares. Values that the table does not
-name stay as they are. The file does not contain secrets but refers to them: `{ env = "NAME" }` or
-`{ file = "PATH" }`.
+A table's name is the client id. Values that a table does not name stay as they are. Secrets are
+references: `{ env = "NAME" }` or `{ file = "PATH" }`.
 """
 
 from __future__ import annotations
@@ -29,12 +28,7 @@ _TYPES = {str: 'a text in ""', bool: "true or false", dict: "a table"}
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """An account as a file declares it.
-
-    `values` holds the account's `name`, `plan`, `portal_alias` and switches (its options), by name.
-    A value that is missing in `values`, and a field that is None, stay as they are in the stored
-    account.
-    """
+    """An account as a file declares it; missing values and None stay as they are."""
 
     client_id: str
     values: Mapping[str, Any]
@@ -44,10 +38,9 @@ class Declared:
 
 
 def read(path: Path, environment: Mapping[str, str]) -> list[Declared]:
-    """Read the accounts that the file at `path` declares, with the secrets it refers to.
+    """Read the accounts that a file declares, with the secrets it refers to.
 
-    Secrets are read from `environment` or from files; relative paths of these files start at the
-    directory of `path`. Raises SettingsError, which names the table and key of every fault.
+    Paths of secrets are relative to the file's directory. Raises SettingsError with every fault.
     """
     reader = _Reader(path, environment)
     declared = [reader.account(client_id, table) for client_id, table in read_toml(path).items()]
@@ -57,10 +50,7 @@ def read(path: Path, environment: Mapping[str, str]) -> list[Declared]:
 
 
 class _Reader:
-    """A reader of the tables of an accounts file.
-
-    A fault does not stop the reader: its message is added to `problems`.
-    """
+    """Reads the tables of an accounts file; messages about faults are added to `problems`."""
 
     def __init__(self, path: Path, environment: Mapping[str, str]) -> None:
         self.path = path
@@ -85,12 +75,7 @@ class _Reader:
         return Declared(client_id, {**table, **switches}, disabled, crm, field_map)
 
     def _switches(self, where: str, table: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the valid entries of the TOML table of an account's switches, by name.
-
-        A valid entry is a text, a number or a boolean. Other entries are left out and reported in
-        `problems`. `where` is the name of the table in messages. Whether the switches exist and
-        accept their values is checked later, when the file is applied.
-        """
+        """Return the valid entries; whether the switches exist is checked later."""
         switches = {}
         for name, value in table.items():
             if name in ("name", "plan", "disabled"):
@@ -128,11 +113,6 @@ class _Reader:
     def _table(
         self, where: str, table: Mapping[str, Any], types: Mapping[str, type]
     ) -> dict[str, Any]:
-        """Return the entries of a TOML table that have an expected name and type.
-
-        `types` holds the expected types by name; `where` is the name of the table in messages.
-        Other entries are left out and reported in `problems`.
-        """
         entries = {}
         for name, value in table.items():
             if name not in types:
@@ -153,12 +133,6 @@ class _Reader:
         return ""
 
     def _secret(self, where: str, name: str, reference: Any) -> str:
-        """Read the secret that a reference in the file names, and return it.
-
-        `reference` names an environment variable or a file. `where` and `name` are the names of the
-        table and the secret in messages. Returns "" for an empty reference. An invalid reference is
-        reported in `problems` and also gives "".
-        """
         if reference == "":
             return ""
         if isinstance(reference, str):

@@ -1,7 +1,6 @@
 """Read and change an account: name, plan, switches, API keys and webhook ids.
 
-Accounts are read from the database and not from the cache of this process, so that operators see
-changes made in other processes.
+Accounts are read from the database, not from the cache, which may miss changes of other processes.
 """
 
 from __future__ import annotations
@@ -35,9 +34,8 @@ _LONGEST_KEPT_MS = 3650 * 24 * 3600 * 1000
 class Detail:
     """An account with its webhook ids, the names of its CRM secrets, and its former CRMs.
 
-    `ids` are the webhook ids, sorted by purpose; the newest id of a purpose comes first. `secrets`
-    is None if the secrets cannot be decrypted. `former` has only the former CRMs that still have
-    unfinished actions, and `past` those whose settings and secrets are still kept.
+    `ids`: sorted by purpose, the newest first. `secrets`: None if they cannot be decrypted.
+    `former`: only those with unfinished actions. `past`: those whose settings and secrets are kept.
     """
 
     account: Account
@@ -48,10 +46,6 @@ class Detail:
 
 
 def detail(hub: Hub, client_id: str) -> Detail:
-    """Load an account with its webhook ids, the names of its secrets, and its former CRMs.
-
-    Raises NotFound if there is no account with this client id.
-    """
     account = hub.load_account(client_id)
     with hub.database.reading() as db:
         ids = webhook_ids.webhook_ids(db, account.id)
@@ -76,12 +70,10 @@ def change(
 ) -> Account:
     """Set switches, `name`, `plan` and `portal_alias` of an account, and return the account.
 
-    `values` holds texts or JSON values by name; an empty `portal_alias` removes the alias.
-    `disabled` disables (True) or enables (False) the account; None leaves this unchanged. `path` is
-    written before the name of a switch in error messages. `expected` is the `settings_version` of
-    the values named by `shown` that the caller saw; None skips this comparison. Raises NotFound if
-    there is no account with this client id; Semantic with all faults of the values; Conflict if
-    another account has the alias, or if the values differ from `expected`.
+    An empty `portal_alias` removes the alias. `path` precedes the name of a switch in messages.
+    `expected`: the `settings_version` of the values named by `shown` that the caller saw; None
+    skips this comparison. Raises NotFound; Semantic with all faults of the values; Conflict if
+    another account has the alias, or if `expected` differs.
     """
     account = changes.locked(tx, hub.load_account(client_id).id, hub.plans)
     before, id = changeable(tx, account), account.id
@@ -97,14 +89,12 @@ def change(
 
 
 def settings_version(hub: Hub, account: Account, names: Collection[str]) -> str:
-    """Return the version of the values with these names that `change` can set."""
     with hub.database.reading() as db:
         present = changeable(db, account)
     return version_of({name: present[name] for name in names})
 
 
 def changeable(db: Connection, account: Account) -> dict[str, Any]:
-    """Return, by name, the values of an account that `change` can set."""
     ids = webhook_ids.webhook_ids(db, account.id)
     return {
         "name": account.name,
@@ -130,13 +120,11 @@ def create_key(
     name: str = "",
     key_id: str | None = None,
 ) -> IssuedKey:
-    """Create an API key for an account and return it.
+    """Create an API key for an account; without `scopes` it has all scopes.
 
-    `name` says what the key is for. Without `scopes` the key has all scopes. `expires_at` is in ms
-    since 1970, None for never. `key_id` is the id of the new key, None for a random id. Raises
-    NotFound if there is no account with this client id, Semantic if the name, a scope or the expiry
-    is invalid, BadRequest if `key_id` is invalid, and Conflict if the account already has a key
-    with this id, as after a repeated call.
+    `expires_at` is in ms since 1970, None for never; `key_id` None gives a random id. Raises
+    NotFound, Semantic or BadRequest for an invalid value, and Conflict if the account has a key
+    with this id.
     """
     id = hub.load_account(client_id).id
     issued = keys.create(tx, id, name=name, scopes=scopes, expires_at=expires_at, key_id=key_id)
@@ -150,11 +138,7 @@ def create_key(
 def revoke_key(
     hub: Hub, tx: Connection, client_id: str, key_id: str, *, by: Author
 ) -> list[Subscription]:
-    """Revoke an API key of an account; a key that is revoked already is left unchanged.
-
-    Disables the key's active event subscriptions and returns them. Raises NotFound if there is no
-    such account or the account has no such key.
-    """
+    """Revoke an API key, and return the event subscriptions that this disabled; raises NotFound."""
     id = hub.load_account(client_id).id
     ended: list[Subscription] = []
     if keys.revoke(tx, id, key_id):
@@ -169,11 +153,9 @@ def revoke_key(
 def rotate(
     hub: Hub, tx: Connection, client_id: str, what: Rotatable, *, keep_ms: int, by: Author
 ) -> tuple[str, int]:
-    """Create a new webhook id or webhook secret for an account; `what` is its kind.
+    """Create a webhook id or secret; return it and when older values expire (ms since 1970).
 
-    Return the new value and a time in ms since 1970. At this time, which is `keep_ms` milliseconds
-    from now, older values of the same kind expire. Raises NotFound if there is no account with this
-    client id, and Semantic if `keep_ms` is longer than ten years.
+    Raises NotFound, and Semantic if `keep_ms` is longer than ten years.
     """
     id = hub.load_account(client_id).id
     if keep_ms > _LONGEST_KEPT_MS:

@@ -1,7 +1,4 @@
-"""Apply a file that declares accounts, and export accounts to such a file.
-
-An account that the file does not declare is left unchanged.
-"""
+"""Apply a file that declares accounts, and export accounts to such a file."""
 
 from __future__ import annotations
 
@@ -34,11 +31,7 @@ Difference = tuple[str, Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The changes that `apply` makes to one account of an accounts file.
-
-    `opened` holds the API key, webhook ids and webhook secret of an account that `apply` has
-    created; it is None for an existing account. `differences` are the changed values.
-    """
+    """The changes by `apply` to one account; `opened` is None for an existing account."""
 
     client_id: str
     opened: IssuedIds | None
@@ -53,12 +46,7 @@ def rehearse(
     by: Author,
     queued: Decision | None = None,
 ) -> list[Outcome]:
-    """Return the result that `apply` would have for the same arguments; change no account.
-
-    `declared` are the accounts that `accounts_file.read` found in the file `path`. `queued` decides
-    what would happen to the actions queued for the former CRM of an account that changes to another
-    CRM. Raises the errors of `apply`.
-    """
+    """Return the result of `apply`, or raise its errors; no account is changed."""
     return hub.rehearse(lambda _: apply(hub, path, declared, by=by, queued=queued))
 
 
@@ -72,12 +60,10 @@ def apply(
     by: Author,
     queued: Decision | None = None,
 ) -> list[Outcome]:
-    """Create and change accounts as an accounts file declares them; return the changes.
+    """Create and change accounts as the file `path` declares them; return only the changed ones.
 
-    `declared` are the accounts that `accounts_file.read` found in the file `path`. The result has
-    an item for each account that was created or changed. `queued` decides what happens to the
-    actions queued for the former CRM of an account that changes to another CRM. If any account has
-    a fault, no account is changed, and SettingsError names the file and table of every fault.
+    `queued` decides about the actions queued for the former CRM of an account that changes to
+    another. If any account has a fault, none is changed, and SettingsError names every fault.
     """
     outcomes, problems = [], []
     for account in declared:
@@ -123,12 +109,7 @@ def _apply_one(
 def _set_crm(
     hub: Hub, account: Account, crm: Crm, by: Author, *, is_new: bool, queued: Decision | None
 ) -> list[Difference]:
-    """Set an account's CRM if it differs from `crm`, which the file declares.
-
-    Return the differences as (name of a value, old value, new value). The CRM of a new account
-    (`is_new`) is set in any case, so that missing settings are reported. `queued` decides what
-    happens to actions queued for a CRM that the account leaves.
-    """
+    """Set a CRM that differs, and a new account's in any case: missing settings are reported."""
     same = account.connection.adapter == crm.adapter
     stored = crm_secrets.stored_secrets(hub, account) if same else {}
     # A stored secret is not set again: the adapter would lose the credentials that it keeps itself.
@@ -173,11 +154,10 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Di
 
 
 def export(hub: Hub, client_ids: Sequence[str] = ()) -> str:
-    """Return accounts as the text of a file that `apply` accepts.
+    """Return accounts, without `client_ids` all, as the text of a file that `apply` accepts.
 
-    Without `client_ids` all accounts are exported. Secrets are replaced by references to
-    environment variables. Raises NotFound if there is no account with one of the client ids, and
-    Unreadable if a stored account cannot be parsed.
+    Secrets are replaced by references to environment variables. Raises NotFound, and Unreadable if
+    a stored account cannot be parsed.
     """
     with hub.database.reading() as db:
         # One by one: `accounts.list_accounts` would leave out an unreadable account.
@@ -197,11 +177,7 @@ def export(hub: Hub, client_ids: Sequence[str] = ()) -> str:
 
 
 def _tables(hub: Hub, account: Account, values: dict[str, Any], variables: set[str]) -> list[str]:
-    """Return the TOML tables of an account, each as text.
-
-    `values` are the account's values from `change_account.changeable`. The names of environment
-    variables for the account's secrets are added to `variables`.
-    """
+    """Return the account's TOML tables; add the variables of its secrets to `variables`."""
     name, connection = account.client_id, account.connection
     own = {key: values.pop(key) for key in ("name", "plan", "disabled")}
     tables = [
@@ -224,10 +200,7 @@ def _tables(hub: Hub, account: Account, values: dict[str, Any], variables: set[s
 
 
 def _variable(name: str, used: set[str]) -> str:
-    """Return the name of an environment variable for a secret, and add it to `used`.
-
-    The name is made from `name` and is not in `used` yet.
-    """
+    """Return an unused name of an environment variable for a secret, and add it to `used`."""
     stem = re.sub("[^A-Z0-9]", "_", name.upper())
     variable, number = stem, 2
     while variable in used:

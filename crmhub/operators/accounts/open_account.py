@@ -26,10 +26,9 @@ def open_account(
 ) -> tuple[Account, IssuedIds]:
     """Create an account with an API key, webhook ids, a webhook secret and default properties.
 
-    Return the account, and its key, ids and secret as plain text. `adapter` and `plan` are names.
-    Without `client_id` the client id is made from `name`. Raises Semantic if there is no such plan,
-    if the adapter is missing or broken, or if the name or client id is invalid; Conflict if another
-    account has the client id.
+    Return the account, and its key, ids and secret as plain text. Without `client_id` it is made
+    from `name`. Raises Semantic for an invalid plan, adapter, name or client id; Conflict if
+    another account has the client id.
     """
     load_adapter(hub, adapter)
     account, issued = changes.open_account(

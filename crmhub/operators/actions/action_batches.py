@@ -38,45 +38,31 @@ BLOCKED_BEHIND = sa.and_(
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """How many actions a retry or discard would change: the numbers of selected actions by state.
-
-    `blocked`: the number of further actions that would change, because selected actions block them.
-    """
+    """How many selected actions a retry or discard would change, and those that they block."""
 
     states: Mapping[str, int]
     blocked: int
 
     @property
     def total(self) -> int:
-        """The number of actions that would change, including blocked ones."""
         return sum(self.states.values()) + self.blocked
 
 
 def chosen(database: Database, wanted: Wanted, states: Sequence[str], *, most: int) -> Chosen:
-    """Count the selected actions that are in one of `states`, and the actions that they block.
-
-    Each count stops at `most`. If `wanted` names neither states nor ids, only failed actions are
-    selected.
-    """
+    """Count the selected actions in one of `states`, and those that they block, up to `most`."""
     with database.reading() as connection:
         conditions, values = conditions_of(connection, failed_by_default(wanted))
         conditions.append(of_states(states))
         values["most"] = most
-        rows = rows_of_several(connection, Statement(_count_by_state(conditions)), values)
+        taken = sa.select(_a.state).where(*conditions).limit(param("most")).subquery("f")
+        by_state = sa.select(taken.c.state, sa.func.count().label("count")).group_by(taken.c.state)
+        rows = rows_of_several(connection, Statement(by_state), values)
         [blocked] = rows_of_several(connection, Statement(_count_blocked(conditions)), values)
     return Chosen({row.state: int(row.count) for row in rows}, int(blocked[0]))
 
 
-def _count_by_state(conditions: Conditions) -> sa.Select[Any]:
-    taken = sa.select(_a.state).where(*conditions).limit(param("most")).subquery("f")
-    return sa.select(taken.c.state, sa.func.count().label("count")).group_by(taken.c.state)
-
-
 def _count_blocked(conditions: Conditions) -> sa.Select[Any]:
-    """Return the query that counts the actions that selected actions block.
-
-    Blocked actions that are selected themselves are not counted.
-    """
+    """Count the actions that selected actions block, unless they are selected themselves."""
     one: sa.Select[Any] = sa.select(sa.literal_column("1"))
     taken = one.select_from(ACTION).where(_a.account_id == _e.account_id, *conditions)
     blocked = (
@@ -93,17 +79,14 @@ def _count_blocked(conditions: Conditions) -> sa.Select[Any]:
 
 
 def wrong_state(state: str, rule: str) -> Conflict:
-    """Return the error for an operation on an action in the wrong `state`.
-
-    `rule`: the part of the message that says which states allow the operation.
-    """
+    """Return the error for an action in the wrong `state`; `rule` names the right states."""
     if state == "running":
         return Conflict("The action is in progress; look again in a moment.")
     return Conflict(f"The action is {state}; {rule}.")
 
 
 def listing(words: Sequence[str]) -> str:
-    """Join words for a sentence, such as `dead, parked and queued`."""
+    """Join words, such as `dead, parked and queued`."""
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
@@ -112,11 +95,10 @@ Part = tuple[int, int, str]
 
 
 def in_parts(database: Database, wanted: Wanted, step: Callable[[Wanted, Connection], Part]) -> int:
-    """Call `step` for one batch of the selected actions after the other.
+    """Call `step` for one batch of the selected actions after the other; count the changes.
 
-    Each call runs in a transaction of its own. `step` gets the selection without the actions of
-    earlier batches, and the transaction. `step` returns the number of actions changed, the size of
-    its batch, and the id of the batch's last action. Return the number of all changed actions.
+    Each call runs in a transaction of its own, and gets the selection without earlier batches. It
+    returns the number of actions changed, the batch's size, and the id of its last action.
     """
     changed, found = 0, AT_ONCE
     while found == AT_ONCE:
@@ -127,15 +109,11 @@ def in_parts(database: Database, wanted: Wanted, step: Callable[[Wanted, Connect
 
 
 def failed_by_default(wanted: Wanted) -> Wanted:
-    """Return the selection `wanted`; without ids and states, limit it to failed actions."""
     return wanted if wanted.ids or wanted.states else replace(wanted, states=("dead",))
 
 
 def newest(tx: Connection, wanted: Wanted, states: Sequence[str]) -> dict[str, int]:
-    """Return the newest selected actions that are in one of `states`, at most 1,000 (`AT_ONCE`).
-
-    The result has the id of each action's account by the action's id.
-    """
+    """Return up to `AT_ONCE` newest selected actions: the account id by action id."""
     conditions, values = conditions_of(tx, wanted)
     statement = (
         sa.select(_a.id, _a.account_id)
@@ -148,10 +126,7 @@ def newest(tx: Connection, wanted: Wanted, states: Sequence[str]) -> dict[str, i
 
 
 def by_account(found: Mapping[str, int]) -> list[tuple[int, list[str]]]:
-    """Group action ids by account; return pairs of an account id and the list of its action ids.
-
-    `found`: the account id of each action, by action id.
-    """
+    """Group action ids by account; `found` has the account id by action id."""
     ids: dict[int, list[str]] = {}
     for action_id, account_id in found.items():
         ids.setdefault(account_id, []).append(action_id)
@@ -165,11 +140,7 @@ def note(
     found: Mapping[str, int],
     counts: Mapping[str, int],
 ) -> None:
-    """Write to the audit log that an operator changed actions.
-
-    `by`: the operator. `verb`: the kind of change. `found`: the account id of each changed action,
-    by action id. `counts`: the numbers of changed actions, by the names that the entry shows.
-    """
+    """Write to the audit log that an operator changed actions; `found` is as by `newest`."""
     ids, accounts = list(found), set(found.values())
     audit.note(
         tx,

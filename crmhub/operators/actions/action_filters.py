@@ -62,14 +62,10 @@ _PERSONS_OF_CONTACT = {
 class Wanted:
     """Conditions that select actions of the journal; all must apply, and an empty field is ignored.
 
-    `contact`: the contact's id in the hub or in a CRM. `phone`: in any notation. `reason`: a part
-    of the last error's message, ignoring case. `older_than_ms`: only actions accepted longer ago
-    than this time in ms. `newer_than_ms`: only actions accepted in the last so many ms. `accepted`
-    and `ended`: only actions that were accepted, or ended, from the first time until before the
-    second (ms since 1970); 0 for no limit. `search`: an email, name, phone, contactToken, contact
-    id or the beginning of an action's id (`journal.action_search`). `after`: only actions older
-    than the one with this id, the last of the previous page. `account_ids`: only
-    actions of the accounts with these ids, None for all accounts.
+    `contact`: an id in the hub or in a CRM. `phone`: in any notation. `reason`: a part of the last
+    error's message. `accepted` and `ended`: from the first time until before the second (ms since
+    1970); 0 for no limit. `search`: as in `action_search`. `after`: the last id of the previous
+    page; only older actions follow. `account_ids`: None for all accounts.
     """
 
     account: Account | None = None
@@ -102,10 +98,7 @@ class Wanted:
 
 
 def conditions_of(connection: Connection, wanted: Wanted) -> tuple[Conditions, dict[str, Any]]:
-    """Return the SQL conditions that select actions in the table `ACTION`, and their parameters.
-
-    Raises BadRequest if `wanted.after` is not an action id.
-    """
+    """Return the SQL conditions on `ACTION`, and their parameters; raises BadRequest."""
     conditions: Conditions = []
     values: dict[str, Any] = {}
 
@@ -176,12 +169,7 @@ def conditions_of(connection: Connection, wanted: Wanted) -> tuple[Conditions, d
 
 
 def _of_people(wanted: Wanted, column: sa.ColumnElement[Any], name: str) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that an action's person has a binding with a given value.
-
-    A person is a group of bindings that the hub takes for one human being. `column`: the column of
-    the bindings that is compared. `name`: the name of the statement's parameter that holds the list
-    of given values.
-    """
+    """Return the condition that an action's person has a binding with a value of `name`."""
     has_value = in_list(column, name)
     if wanted.account is not None:
         people = sa.select(_binding.person).where(
@@ -196,11 +184,6 @@ def _of_people(wanted: Wanted, column: sa.ColumnElement[Any], name: str) -> sa.C
 
 
 def _people_of_contact(connection: Connection, wanted: Wanted) -> list[str]:
-    """Return the persons whose actions are selected by the contact id `wanted.contact`.
-
-    A person is the id under which actions store the group of bindings that the hub takes for one
-    human being.
-    """
     values: dict[str, Any] = {"contact": wanted.contact}
     if wanted.account is not None:
         values["account_id"] = wanted.account.id
@@ -210,10 +193,7 @@ def _people_of_contact(connection: Connection, wanted: Wanted) -> list[str]:
 
 
 def of_states(states: Sequence[str]) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that an action is in one of these states.
-
-    Raises ValueError for an unknown state.
-    """
+    """Return the SQL condition for one of these states; raises ValueError for an unknown state."""
     if unknown := set(states) - set(STATES):
         raise ValueError(f"{', '.join(sorted(unknown))}: no state of an action")
     return one_of(_a.state, *states)

@@ -8,10 +8,7 @@ from crmhub.operators.actions.action_queries import MOST, Summary, Wanted
 
 
 class ActionFollower:
-    """Compares the newest 500 selected actions with those of the previous call of `changes`.
-
-    `wanted` selects the actions to follow.
-    """
+    """Compares the newest 500 selected actions with those of the previous call of `changes`."""
 
     def __init__(self, database: Database, wanted: Wanted) -> None:
         self._database = database
@@ -21,11 +18,7 @@ class ActionFollower:
         self._oldest = ""
 
     def changes(self, *, first: int = 0) -> list[Summary]:
-        """Return the actions that are new or have changed since the previous call, oldest first.
-
-        An action has changed if its state, its number of attempts or its reason differs. The first
-        call returns the newest `first` actions.
-        """
+        """Return the changed actions, oldest first; on the first call the newest `first`."""
         newest = action_queries.listed(self._database, self._wanted, limit=MOST)
         seen = {action.id: (action.state, action.attempts, action.reason) for action in newest}
         if self._seen is None:

@@ -98,11 +98,10 @@ _BLOCKED = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """An action as lists show it, without its request and without the details of its attempts.
+    """An action as lists show it; times are in ms since 1970.
 
-    Times are in ms since 1970; `finished_at` is 0 for an unfinished action. `attempts`: the number
-    of attempts so far. `behind`: the id of the failed lead that blocks the action, or "". `author`:
-    the id of the API key with which an agent made the call, "" for a bot's call.
+    `finished_at`: 0 for an unfinished action. `behind`: the id of the failed lead that blocks it,
+    or "". `author`: the id of an agent's API key, "" for a bot's call.
     """
 
     account_id: int
@@ -123,10 +122,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """One attempt of an action; `began_at` in ms since 1970, `ms` is the attempt's duration.
-
-    `calls`: the last HTTP calls of the attempt, the first of them first.
-    """
+    """One attempt; `began_at` in ms since 1970, `calls` are its last HTTP calls in their order."""
 
     number: int
     began_at: int
@@ -139,10 +135,7 @@ class Try:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """The request of an action before an operator corrected it.
-
-    `at`: the time of the correction (ms since 1970). `by`: the operator.
-    """
+    """The request before a correction `by` an operator; `at` in ms since 1970."""
 
     at: int
     by: str
@@ -153,11 +146,9 @@ class Version:
 class Full:
     """An action with its request, its attempts and its result.
 
-    `adapter`: the adapter of the CRM that the action is for. `mapped`: the values that the last
-    attempt sent, by the CRM's property names; None before the first attempt. `versions`: the
-    requests before each correction by an operator, the oldest first. `corrected`: when each value
-    was last corrected (ms since 1970), by name. `blocked`: the ids of the actions that cannot run
-    because this action has failed, at most 500.
+    `mapped`: the values that the last attempt sent, by the CRM's names. `versions`: the oldest
+    first. `corrected`: when each value was last corrected (ms since 1970). `blocked`: at most 500
+    ids of the actions that this failed action blocks.
     """
 
     summary: Summary
@@ -181,21 +172,14 @@ def listed(database: Database, wanted: Wanted, *, limit: int = 50) -> list[Summa
 
 
 def listed_whole(database: Database, wanted: Wanted, *, limit: int = 50) -> list[Full]:
-    """Return the selected actions with their requests, attempts and results, the newest first.
-
-    `limit`: the greatest number of returned actions; at most 500 are returned.
-    """
+    """Return the newest selected actions in full, at most `limit`, which is at most 500."""
     with database.reading() as connection:
         rows = _newest(connection, wanted, (*_COLUMNS, *_WHOLE), limit)
         return _whole(connection, rows)
 
 
 def shown(database: Database, action_id: str, account: Account | None = None) -> Full:
-    """Return an action with its request, its attempts and its result.
-
-    `account`: the account that the action must belong to; None for any account. Raises NotFound if
-    there is no such action.
-    """
+    """Return an action in full; raises NotFound if there is none (of `account`, if given)."""
     found = listed_whole(database, Wanted(account=account, ids=(action_id,)), limit=1)
     if not found:
         raise NotFound(f"There is no action {action_id[:60]}.")
@@ -244,7 +228,6 @@ def _whole(connection: Connection, rows: Sequence[Any]) -> list[Full]:
 
 
 def _of_shown(connection: Connection, statement: Statement, rows: Sequence[Any]) -> list[Any]:
-    """Run a statement for the actions that are listed in `rows`; return the statement's rows."""
     if not rows:
         return []
     accounts = sorted({row.account_id for row in rows})

@@ -1,15 +1,13 @@
 """Find the actions that an operator means by a text: an email, a name, a phone or an id.
 
 Emails and contactTokens are found by their beginning, phones and ids as a whole, all by an index of
-the bindings. Names have no index: they are read from the contacts of the newest actions. An action
-belongs to a contact if it has the contact's person, the group of bindings that the hub takes for
-one human being.
+the bindings. Names have no index: they are read from the contacts of the newest actions.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -44,10 +42,6 @@ _ALL_CONNECTIONS = sa.select(_crm.id)
 
 @cache
 def _by_index(*, of_account: bool) -> Statement:
-    """Return the query for the actions of persons with an email, contactToken, phone or id.
-
-    `of_account`: whether only one account is searched.
-    """
     conditions = (
         sa.and_(_b.email >= param("email"), _b.email < param("email_end")),
         sa.and_(_b.contact_token >= param("text"), _b.contact_token < param("text_end")),
@@ -84,14 +78,12 @@ def _in_scope(account_id: sa.ColumnElement[Any], *, of_account: bool) -> sa.Colu
 
 
 def _newest_of(people: sa.Select[Any]) -> sa.Select[Any]:
-    """Return the query for the newest actions of `people`, a query for accounts and persons."""
     of = people.subquery("people")
     is_of = sa.and_(_a.account_id == of.c.account_id, _a.person == of.c.person)
     return _cut(sa.select(_a.id).join_from(of, tables.action, is_of))
 
 
 def _cut(actions: sa.Select[Any]) -> sa.Select[Any]:
-    """Return the query for the newest of `actions` that are older than the parameter `before`."""
     # An expression without an index, so that no database reads all actions in this order.
     id = sa.func.lower(_a.id)
     newest = actions.where(id < param("before")).order_by(id.desc()).limit(_MOST_ACTIONS)
@@ -107,10 +99,9 @@ def actions_of(
     *,
     after: str,
 ) -> list[str]:
-    """Return the ids of the actions that the text `text` may mean: the newest of each person.
+    """Return the ids of the newest actions of each person that `text` may mean.
 
-    `account`: the account of the actions; None for any. `after`: only actions older than the one
-    with this id; "" for all. `newest`: the query for id, account, connection and person of the
+    `after`: only actions older than the one with this id; "" for all. `newest`: the query for the
     actions in whose contacts a name is looked for, the newest first; `values`: its parameters.
     """
     given: dict[str, Any] = {
@@ -149,10 +140,7 @@ def _is_name(text: str) -> bool:
 def _with_name(
     db: Connection, text: str, newest: sa.Select[Any], values: Mapping[str, Any]
 ) -> set[str]:
-    """Return the ids of the newest actions of persons whose name contains every word of `text`.
-
-    Upper and lower case are the same, for all letters of Unicode.
-    """
+    """Return the newest actions of persons whose name contains every word, ignoring case."""
     read = newest.limit(param("most_names")).subquery("newest")
     statement = sa.select(read.c.id, _b.last_values).join_from(
         read,
@@ -168,13 +156,9 @@ def _with_name(
     found = set()
     for row in rows_of_several(db, Statement(statement), {**values, "most_names": MOST_NAMES}):
         if row.last_values not in judged:
-            judged[row.last_values] = _is_named(row.last_values, words)
+            # SQLite folds only the letters of ASCII, so names are compared here.
+            name = name_in(json.loads(row.last_values or "{}")).casefold()
+            judged[row.last_values] = all(word in name for word in words)
         if judged[row.last_values]:
             found.add(row.id)
     return found
-
-
-def _is_named(last_values: str | None, words: Sequence[str]) -> bool:
-    # SQLite folds only the letters of ASCII, so names are compared here.
-    name = name_in(json.loads(last_values or "{}")).casefold()
-    return all(word in name for word in words)

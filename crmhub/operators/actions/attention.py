@@ -1,7 +1,7 @@
 """Count the actions that need an operator, in the same way for pages, commands, alerts and metrics.
 
-Failed actions (state `dead`) need an operator. Actions that a failed action blocks (state `parked`)
-are counted separately, since the operator's decision on the failed action decides on them, too.
+Actions that a failed action blocks are counted separately: the decision on the failed action
+decides on them, too.
 """
 
 from __future__ import annotations
@@ -49,8 +49,6 @@ and runs on SQLite and PostgreSQL.
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """The number of failed actions, and the number of actions blocked by failed ones."""
-
     failed: int = 0
     blocked: int = 0
 
@@ -63,10 +61,7 @@ class Attention:
 
 
 def of_connections(db: Connection, account_ids: Sequence[int]) -> dict[tuple[int, int], Attention]:
-    """Return the numbers of failed and blocked actions by account id and connection id.
-
-    Connections without such actions are missing.
-    """
+    """Return the counts by account id and connection id, without zeros."""
     return {
         (row.account_id, row.connection_id): Attention(int(row.failed), int(row.blocked))
         for row in rows_of_several(db, _OF_ACCOUNTS, {"account_ids": account_ids})
@@ -74,7 +69,6 @@ def of_connections(db: Connection, account_ids: Sequence[int]) -> dict[tuple[int
 
 
 def of_accounts(db: Connection, account_ids: Sequence[int]) -> Mapping[int, Attention]:
-    """Return the numbers of failed and blocked actions by account id."""
     found = dict.fromkeys(account_ids, Attention())
     for (account_id, _), more in of_connections(db, account_ids).items():
         before = found[account_id]
@@ -83,10 +77,7 @@ def of_accounts(db: Connection, account_ids: Sequence[int]) -> Mapping[int, Atte
 
 
 def of_all(db: Connection, account_ids: Collection[int] | None = None) -> Attention:
-    """Return the numbers of failed and blocked actions of several accounts together.
-
-    `account_ids`: the ids of the accounts, None for all accounts.
-    """
+    """Return the counts of several accounts together; None for all accounts."""
     if account_ids is not None:
         counts_of = of_accounts(db, sorted(account_ids)).values()
         return Attention(

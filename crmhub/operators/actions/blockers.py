@@ -59,11 +59,8 @@ _BLOCKED = Statement(
 class Standing:
     """The reasons why an action waits, and the number of actions that wait for it.
 
-    `left`: whether the account has switched to another CRM since the action was accepted. `turn`:
-    the id of the earlier unfinished action that must end first, "" if there is none. `away`: why
-    the whole connection to the CRM waits, "" if it does not. `until`: the end of the connection's
-    wait (ms since 1970), 0 without a wait. `blocked`: the number of actions that cannot run because
-    this action has failed.
+    `left`: the account has switched to another CRM. `turn`: the earlier action that must end first,
+    or "". `away`: why the whole connection waits until `until` (ms since 1970), or "".
     """
 
     left: bool
@@ -74,7 +71,6 @@ class Standing:
 
 
 def standing(database: Database, action: Summary) -> Standing:
-    """Return the reasons why an action waits at present, and the number of actions it blocks."""
     of = {
         "account_id": action.account_id,
         "id": action.id,

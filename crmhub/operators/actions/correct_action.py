@@ -1,10 +1,8 @@
-"""Correct values of a failed or blocked action, and retry the action.
+"""Correct values that the bot sent in a failed or blocked action, and retry the action.
 
-An operator can correct values that the bot sent: name, email and phone of a lead, the properties of
-other actions, and the contact of a deal or ticket. The values are validated as in a helper call;
-the CRM validates them in the next attempt. The action keeps its id, its place in the order of the
-contact's actions, and the note that an earlier attempt may have written to the CRM. The former
-request of the action is stored as a version.
+The values are validated as in a helper call; the CRM validates them in the next attempt. The action
+keeps its id, its place in the order of the contact's actions, and the note that an earlier attempt
+may have written to the CRM. The former request is stored as a version.
 """
 
 from __future__ import annotations
@@ -66,10 +64,7 @@ _QUEUE = Statement(
 
 
 def values_of(kind: str, request: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values that operators can correct, by name, from an action's request.
-
-    `kind` is the helper of the action. The contact of a deal or ticket is named `contactId`.
-    """
+    """Return the values that can be corrected; a deal's or ticket's contact is `contactId`."""
     if kind == CreateLead.kind:
         return {name: request.get(name) or "" for name in _LEAD_VALUES}
     contact = {} if kind == SetProperties.kind else {CONTACT_ID: request.get("contact_id", "")}
@@ -87,10 +82,9 @@ def correct(
 ) -> int:
     """Change values of an action and queue it again, with the actions that it blocked.
 
-    Return the number of queued actions. `values` holds the new values by name: in setProperties ""
-    clears the property, in other actions it removes the value. `seen` is the number of former
-    versions of the action that the author has seen; None skips this comparison. Raises NotFound if
-    the action, or a given contactId of the hub, does not exist; Semantic with all faults of the
+    Return the number of queued actions. "" clears a property in setProperties, and removes a value
+    elsewhere. `seen`: the number of versions that the author has seen; None skips this comparison.
+    Raises NotFound for an unknown action or contactId of the hub; Semantic with all faults of the
     values; Conflict if the action is neither failed nor blocked, or was changed meanwhile.
     """
     found = action_queries.shown(hub.database, action_id)
@@ -107,10 +101,7 @@ def correct(
 
 
 class _Correction:
-    """The validated new values of an action.
-
-    The constructor raises Semantic if the values are invalid or do not change the action.
-    """
+    """The new values of an action; raises Semantic if they are invalid or change nothing."""
 
     def __init__(self, account: Account, action: Full, values: Mapping[str, str]) -> None:
         self._account = account
@@ -122,10 +113,6 @@ class _Correction:
         self._mapped = self._check(action_of(action.summary.kind, self._request))
 
     def _changed_values(self, values: Mapping[str, str]) -> dict[str, str]:
-        """Return the items of `values` that differ from the action's present values.
-
-        Raises Semantic if a value is invalid or if no value differs.
-        """
         faults = [(name, fault) for name, text in values.items() if (fault := _fault(name, text))]
         if self._is_lead:
             fault = f"createLead has no such value; known are {', '.join(_LEAD_VALUES)}"
@@ -145,7 +132,6 @@ class _Correction:
         return changed
 
     def _corrected_request(self) -> dict[str, Any]:
-        """Return the action's request with the new values in it."""
         request, values = dict(self._action.request), dict(self._values)
         if self._is_lead:
             return request | values
@@ -157,10 +143,7 @@ class _Correction:
         return request | {"properties": properties}
 
     def _check(self, action: Action) -> Mapping[str, str]:
-        """Validate the corrected action and return its properties as they are sent to the CRM.
-
-        Raises Semantic if a helper would refuse the values.
-        """
+        """Return the properties as they are sent; raises Semantic if a helper would refuse them."""
         if isinstance(action, CreateLead):
             demand(self._account, action)
         elif isinstance(action, CreateForContact):
@@ -183,10 +166,7 @@ class _Correction:
         return mapped.properties
 
     def apply(self, tx: Connection, by: Author) -> int:
-        """Store the corrected request, and queue the action and the actions that it blocked.
-
-        Return the number of queued actions.
-        """
+        """Store the request, queue the action and those it blocked, and count them."""
         moment = tx.now_ms()
         summary = self._action.summary
         contact = self._update_contact(tx)
@@ -228,13 +208,10 @@ class _Correction:
         return count
 
     def _update_contact(self, tx: Connection) -> dict[str, str | None]:
-        """Store the corrected values of a contact in its binding.
+        """Store the corrected contact in its binding; return the action's new keys.
 
-        Return the action's new `hub_id` and `person`. Both are None unless the `contactId` of a
-        deal or ticket was corrected. Then `hub_id` is the id of the new contact, and `person` is
-        the value by which the journal keeps the actions of that contact in order. Raises NotFound
-        if the new contact id begins with `hub-`, as the hub's own ids do, but the hub has never
-        returned it.
+        They are None unless the `contactId` of a deal or ticket was corrected. Raises NotFound for
+        an unknown contact id `hub-…`.
         """
         unchanged: dict[str, str | None] = {"hub_id": None, "person": None}
         if self._is_lead or self._is_update:
@@ -256,11 +233,7 @@ class _Correction:
         }
 
     def _lock(self, tx: Connection) -> str:
-        """Lock the action's row; return the person key, which orders the actions of a contact.
-
-        Raises NotFound if the action was erased meanwhile, and Conflict if it was changed
-        meanwhile.
-        """
+        """Lock the row, return the person key; raises NotFound or Conflict after a change."""
         summary = self._action.summary
         row = tx.row(_LOCK, {"account_id": summary.account_id, "id": summary.id})
         if row is None:
@@ -271,10 +244,7 @@ class _Correction:
 
 
 def _fault(name: str, text: str) -> str:
-    """Return the reason why no action can have the value `text`, "" if it is valid.
-
-    `name` is the name of the value, such as `email`.
-    """
+    """Return the reason why no action can have the value `text`, "" if it is valid."""
     if not name.strip():
         return "its name is blank"
     if len(text) > MAX_TEXT_LENGTH:

@@ -1,8 +1,7 @@
 """Discard: an operator gives up actions for good and states a reason.
 
 Actions that are blocked by a discarded action are discarded with it, since they could never be
-sent. Discarded actions cannot be retried. Discarded actions are deleted after the same time as
-other finished actions.
+sent. They are deleted after the same time as other finished actions.
 """
 
 from __future__ import annotations
@@ -51,26 +50,17 @@ def _close_in(states: tuple[str, ...]) -> Statement:
 
 
 def narrowed(wanted: Wanted) -> Wanted:
-    """Return the selection `wanted`, limited to actions in states that can be discarded.
-
-    If `wanted` names neither states nor ids, only failed actions are selected.
-    """
+    """Limit the selection to states that can be discarded, by default to failed actions."""
     wanted = action_batches.failed_by_default(wanted)
     return replace(wanted, states=[one for one in DISCARDED if one in (wanted.states or DISCARDED)])
 
 
 def discardable(database: Database, wanted: Wanted, *, most: int) -> Chosen:
-    """Return how many actions `discard` would discard, by state; counting stops at `most`."""
     return action_batches.chosen(database, wanted, DISCARDED, most=most)
 
 
 def discard_one(database: Database, action_id: str, *, reason: str, by: Author) -> int:
-    """Discard one action and the actions that it blocks; return the number of discarded actions.
-
-    `reason`: the operator's reason, 1 to 500 printable characters. `by`: the operator, for the
-    audit log. Raises NotFound for an unknown action, Semantic for an invalid reason, and Conflict
-    for an action whose state does not allow discarding.
-    """
+    """Discard one action, as `discard` does; raises NotFound, and Conflict for its state."""
     count = discard(database, Wanted(ids=(action_id,)), reason=reason, by=by)
     if not count:
         rule = f"only {action_batches.listing(DISCARDED)} actions can be discarded"
@@ -81,12 +71,9 @@ def discard_one(database: Database, action_id: str, *, reason: str, by: Author) 
 
 
 def discard(database: Database, wanted: Wanted, *, reason: str, by: Author) -> int:
-    """Discard the selected failed, blocked or queued actions, and the actions that they block.
+    """Discard the selected actions and those that they block; return their number.
 
-    Return the number of discarded actions. If `wanted` names neither states nor ids, only failed
-    actions are selected. `reason`: 1 to 500 printable characters, which replace the message of each
-    action's last error. `by`: the operator, for the audit log. Raises Semantic for an invalid
-    reason.
+    `reason` replaces the last error's message; raises Semantic if it is invalid.
     """
     why = reason.strip()
     if not why or len(why) > LONGEST_REASON or not why.isprintable():
@@ -109,7 +96,10 @@ def _discard(
         if actions:
             ids = [one.id for one in actions]
             actions += _close(tx, _CLOSE_BLOCKED, account_id, ids, reason)
-            _close_marks(tx, account_id, actions)
+            # A process may still attempt an action whose lease has expired: the hub's own CRM
+            # refuses new records with the ids of these actions as marks from now on.
+            if doubted := [one.id for one in actions if one.doubt_since is not None]:
+                marks.close(tx, account_id, doubted)
         closed += actions
     if closed:
         for one in closed:
@@ -124,13 +114,3 @@ def _close(
 ) -> list[Any]:
     values = {"account_id": account_id, "ids": ids, "reason": reason, "finished_at": tx.now_ms()}
     return tx.rows(statement, values)
-
-
-def _close_marks(tx: Connection, account_id: int, closed: Sequence[Any]) -> None:
-    """Keep the discarded actions `closed` from creating records in the hub's own CRM.
-
-    A process may still attempt an action whose lease has expired. Its record would have the
-    action's id as a mark, and the hub refuses new records with these marks from now on.
-    """
-    if doubted := [one.id for one in closed if one.doubt_since is not None]:
-        marks.close(tx, account_id, doubted)

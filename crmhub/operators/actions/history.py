@@ -1,7 +1,6 @@
 """Statistics over time: the numbers of accepted and ended actions, and the durations of actions.
 
-One query on an index reads the unfinished actions and those that ended in the period. Finished
-actions are deleted after 30 days, so the statistics go back no further.
+Finished actions are deleted after 30 days, so the statistics go back no further.
 """
 
 from __future__ import annotations
@@ -23,10 +22,7 @@ _DAY_MS = 24 * _HOUR_MS
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The period of statistics, which ends now: `parts` intervals of `part_ms` milliseconds each.
-
-    The intervals begin at multiples of `part_ms` since 1970 (UTC).
-    """
+    """A period that ends now, in intervals that begin at multiples of `part_ms` since 1970."""
 
     part_ms: int
     parts: int
@@ -43,12 +39,10 @@ SPANS = {
 class Part:
     """The statistics of actions in one interval of time.
 
-    `begins_at`: the start of the interval in ms since 1970. `dead`: the number of actions that
-    failed or are blocked by a failed action. A discarded action is counted only as accepted. `p50`
-    and `p95`: the times in ms that half, and 95 of 100, of the successful actions took at most,
-    from acceptance to success, with two significant digits; None if no action succeeded. `oldest`:
-    the age in ms of the oldest unfinished action, 0 if there was none. `waiting`: the number of
-    unfinished actions at the end of the interval.
+    `dead`: failed or blocked. A discarded action is counted only as accepted. `p50` and `p95`:
+    percentiles of the time from acceptance to success in ms, with two significant digits. `oldest`:
+    the age in ms of the oldest unfinished action, or 0. `waiting`: the unfinished actions at the
+    end.
     """
 
     begins_at: int
@@ -64,12 +58,10 @@ class Part:
 
     @property
     def ended(self) -> int:
-        """The number of actions that succeeded, were refused, failed or were blocked."""
         return self.done + self.refused + self.dead
 
     @property
     def success(self) -> float | None:
-        """The share of the interval's ended actions that succeeded, 0 to 1; None if none ended."""
         return self.done / self.ended if self.ended else None
 
 
@@ -80,12 +72,7 @@ def history(
     *,
     account_ids: Collection[int] | None = None,
 ) -> list[Part]:
-    """Return the statistics of each interval of the period `span`, the oldest interval first.
-
-    The last interval is the present one, which ends in the future. `account`: count only its
-    actions; None for the actions of all accounts. `account_ids`: if no account is given, count only
-    actions of the accounts with these ids; None for all accounts.
-    """
+    """Return the statistics of each interval, the oldest first; the last one ends in the future."""
     moment = now_ms()
     last = moment // span.part_ms
     first = last - span.parts + 1
@@ -122,10 +109,6 @@ def _end(part: Part, state: str, took: int, count: int, longest: int) -> None:
 
 
 def _percentile(part: Part, share: int) -> int | None:
-    """Return a percentile of the durations of an interval's successful actions, in ms.
-
-    `share` percent of the actions took at most this time. Return None if no action succeeded.
-    """
     wanted = -(-part.done * share // 100)
     for took in sorted(part._lasted):
         wanted -= part._lasted[took]
@@ -142,13 +125,11 @@ def _counted(
     account: Account | None,
     account_ids: Collection[int] | None,
 ) -> list[Any]:
-    """Return the numbers of actions by interval of acceptance, interval of end, state and duration.
+    """Return counts by intervals of acceptance and end, state and duration in two digits.
 
-    `first`: the number of the period's first interval, counted from 1970. `moment`: the present in
-    ms since 1970. `account`: None for all accounts. Each row has the number of its actions, their
-    earliest time of acceptance and their longest duration. Durations are rounded down to two
-    significant digits. Actions accepted before the period have the interval of acceptance `first -
-    1`. Unfinished actions have the state `queued`, and their interval of end means nothing.
+    `first`: the period's first interval, counted from 1970. Actions accepted earlier have the
+    interval `first - 1`. Unfinished actions have the state `queued`, and their interval of end
+    means nothing.
     """
     values: dict[str, Any] = {
         "part": span.part_ms,
@@ -197,10 +178,7 @@ def _build_count(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
 
 
 def _two_digits(value: Any) -> list[tuple[Any, Any]]:
-    """Return the cases of an SQL expression that rounds a duration in ms down.
-
-    Two significant digits remain. Each item is a pair of a condition and the rounded duration.
-    """
+    """Return the cases of an SQL expression that rounds down to two significant digits."""
     cuts = [(value < 10 ** (power + 2), value // 10**power * 10**power) for power in range(1, 8)]
     rest = (sa.true(), value // 10**8 * 10**8)
     return [(value < 0, 0), (value < 100, value), *cuts, rest]

@@ -36,11 +36,7 @@ _OF_ACCOUNTS = Statement(
 
 
 def of_all(db: Connection, account_ids: Collection[int] | None = None) -> list[int]:
-    """Return the numbers of leads in each of the last 24 hours, the oldest hour first.
-
-    Hours begin at full hours (UTC); the last one is not over yet. `account_ids`: the ids of the
-    accounts, None for all accounts.
-    """
+    """Return the numbers of leads in each of the last 24 full hours (UTC), the oldest first."""
     if account_ids is not None:
         several = of_accounts(db, sorted(account_ids)).values()
         return [sum(hour) for hour in zip(*several, strict=True)] or [0] * HOURS
@@ -53,7 +49,6 @@ def of_all(db: Connection, account_ids: Collection[int] | None = None) -> list[i
 
 
 def of_accounts(db: Connection, account_ids: Sequence[int]) -> dict[int, list[int]]:
-    """Return the numbers of leads of each account, by account id, in the form of `of_all`."""
     counts = {id: [0] * HOURS for id in account_ids}
     if not counts:
         return counts
@@ -70,5 +65,4 @@ def of_accounts(db: Connection, account_ids: Sequence[int]) -> dict[int, list[in
 
 
 def _first_hour() -> int:
-    """Return the number of the first of the last 24 hours, counted from 1970."""
     return now_ms() // _HOUR_MS - HOURS + 1

@@ -1,9 +1,8 @@
 """Hide personal data in actions, for users who see activity without personal data.
 
-All values of a call are hidden, since any of them may be personal. In messages, which say why an
-action failed, everything is hidden that is or looks like a value: the values of the call and their
-words, quoted texts, emails, and long numbers such as phones. This takes time in proportion to the
-length of a message and of a call, whatever a caller has sent.
+All values of a call are hidden. In messages, everything is hidden that is or looks like a value:
+the values of the call and their words, quoted texts, emails, and long numbers such as phones. This
+takes time in proportion to the length of a message and of a call, whatever a caller has sent.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from crmhub.operators.actions.action_queries import Full, Summary
+from crmhub.operators.actions.action_queries import Full
 
 HIDDEN = "•••"
 """The text that stands for a hidden value."""
@@ -36,11 +35,10 @@ _LOOKS_PERSONAL = re.compile(
 
 
 def hide_in_action(action: Full) -> Full:
-    """Return an action in which all values, and values in messages, are hidden."""
-    request = action.request
+    summary, request = action.summary, action.request
     return replace(
         action,
-        summary=hide_in_summary(action.summary, request),
+        summary=replace(summary, reason=hide_in_text(summary.reason, request)),
         request=_hide_values(request),
         mapped=None if action.mapped is None else _hide_values(action.mapped),
         result=None if action.result is None else _hide_in_result(action.result, request),
@@ -51,19 +49,8 @@ def hide_in_action(action: Full) -> Full:
     )
 
 
-def hide_in_summary(summary: Summary, request: Mapping[str, Any]) -> Summary:
-    """Return the summary of an action in which values in the reason are hidden.
-
-    `request`: the request of the action.
-    """
-    return replace(summary, reason=hide_in_text(summary.reason, request))
-
-
 def hide_in_text(text: str, request: Mapping[str, Any] | None = None) -> str:
-    """Return a message in which everything that is or looks like a value is hidden.
-
-    `request`: the request of the action that the message is about, None if it is about no action.
-    """
+    """Hide everything in a message that is or looks like a value (of `request`, if any)."""
     text = _EMAIL.sub(lambda found: found[0] if found[0] == found[1] else HIDDEN, text)
     return hide_values(_LOOKS_PERSONAL.sub(HIDDEN, text), _sought(request or {}))
 
@@ -94,7 +81,6 @@ def hide_values(text: str, values: Iterable[str]) -> str:
 
 
 def _is_word(text: str, start: int, end: int) -> bool:
-    """Return whether a part of a text neither continues a word nor is continued by one."""
     return not (
         (start and _is_of_word(text[start - 1])) or (end < len(text) and _is_of_word(text[end]))
     )
@@ -115,7 +101,6 @@ def _lower(text: str) -> str:
 
 
 def _sought(request: Mapping[str, Any]) -> set[str]:
-    """Return the values of a request and their words, as they may occur in messages."""
     sought = set[str]()
     for value in _texts(request):
         words = value.split()
@@ -137,7 +122,6 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _hide_values(value: Any) -> Any:
-    """Return a JSON value in which each text and number is hidden; names stay."""
     if isinstance(value, Mapping):
         return {name: _hide_values(member) for name, member in value.items()}
     if isinstance(value, list | tuple):

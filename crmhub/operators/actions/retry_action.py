@@ -1,7 +1,7 @@
 """Retry: an operator queues failed, refused, blocked or waiting actions again.
 
-A retried action keeps its id and its place in the order of its person's actions (those of one human
-being). If an earlier attempt may have written to the CRM, this stays stored, too.
+A retried action keeps its id, its place in the order of its person's actions, and the note that an
+earlier attempt may have written to the CRM.
 """
 
 from __future__ import annotations
@@ -44,16 +44,11 @@ _QUEUE_BLOCKED = _queue_where(action_batches.BLOCKED_BEHIND)
 
 
 def retriable(database: Database, wanted: Wanted, *, most: int) -> Chosen:
-    """Return how many actions `retry` would queue, by state; counting stops at `most`."""
     return action_batches.chosen(database, wanted, RETRIED, most=most)
 
 
 def retry_one(database: Database, action_id: str, *, by: Author) -> int:
-    """Queue one action again, and the actions that it blocks; return the number of queued actions.
-
-    `by`: the operator, for the audit log. Raises NotFound for an unknown action, and Conflict for
-    an action whose state does not allow a retry.
-    """
+    """Queue an action, as `retry` does; raises NotFound, and Conflict for its state."""
     count = retry(database, Wanted(ids=(action_id,)), by=by)
     if not count:
         state = action_queries.shown(database, action_id).summary.state
@@ -64,12 +59,7 @@ def retry_one(database: Database, action_id: str, *, by: Author) -> int:
 
 
 def retry(database: Database, wanted: Wanted, *, by: Author) -> int:
-    """Queue the selected failed, refused, blocked or waiting actions again.
-
-    Actions that a selected action blocks are queued, too. Return the number of all queued actions.
-    If `wanted` names neither states nor ids, only failed actions are selected. `by`: the operator,
-    for the audit log.
-    """
+    """Queue the selected actions, by default failed ones, and those that they block."""
     return action_batches.in_parts(
         database, action_batches.failed_by_default(wanted), partial(_retry, by=by)
     )

@@ -1,8 +1,7 @@
 """The watch for alerts: it stores them, and sends a message when one starts and when it ends.
 
-Every worker compares the present alerts with the stored alerts every few seconds. A change is
-stored in one transaction with its message, so the message is sent once for each change, however
-many workers run and even if one of them is killed.
+A change is stored in one transaction with its message, so the message is sent once for each change,
+however many workers run and even if one of them is killed.
 """
 
 from __future__ import annotations
@@ -50,10 +49,7 @@ _DELETE = Statement(
 
 
 def watch(hub: Hub, stopping: threading.Event) -> None:
-    """Update the alerts and send the due messages every few seconds.
-
-    This runs until `stopping` is set.
-    """
+    """Update the alerts and send the due messages every few seconds, until `stopping` is set."""
     settings = hub.settings
     url, secret = settings.alert_url, settings.alert_secret
     while not stopping.is_set():
@@ -80,12 +76,10 @@ def watch(hub: Hub, stopping: threading.Event) -> None:
 def update(
     database: Database, *, old_ms: int, send: bool, public_url: str | None = None
 ) -> list[Alert]:
-    """Update the stored alerts to the present alerts, and return the present alerts.
+    """Update the stored alerts to the present alerts, and return these.
 
-    A queue causes an alert if the oldest action in the queue has waited longer than `old_ms`
-    milliseconds. With `send`, a message about each alert that has changed is added to the outbox,
-    the table of messages to send; `public_url` is the service's address for links. Raises
-    Unavailable if the database is unavailable.
+    `old_ms`: a queue whose oldest action waits longer causes an alert. `send`: a message about each
+    change is added to the outbox, with links to `public_url`. Raises Unavailable.
     """
     with database.reading() as db:
         alerts = current(db, old_ms=old_ms)
@@ -111,11 +105,7 @@ def _store_changes(tx: Connection, *, old_ms: int, send: bool, public_url: str |
 
 
 def _changes(db: Connection, alerts: Sequence[Alert]) -> list[tuple[str, Alert]]:
-    """Compare the present alerts (`alerts`) with the stored alerts; return the changes.
-
-    Each change is a pair: the type of the message to send, and the alert. An alert has changed if
-    it started, if it ended, or if further actions have failed since its last message.
-    """
+    """Return the type of message for each alert that started, ended or has further failures."""
     stored = {
         (row.account_id, row.connection_id, row.kind): row
         for row in rows_of_several(db, _STORED_OF_ALL_ACCOUNTS)

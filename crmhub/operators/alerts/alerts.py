@@ -1,7 +1,4 @@
-"""Alerts for operators: refused credentials, old queues, failed actions, keys that expire soon.
-
-`operations.alert_watch` stores them and sends messages about them.
-"""
+"""Alerts for operators: refused credentials, old queues, failed actions, keys that expire soon."""
 
 from __future__ import annotations
 
@@ -44,10 +41,7 @@ ENDED: Mapping[Kind, str] = {
 
 
 def with_names(rows: sa.FromClause) -> sa.Select[Any]:
-    """Return a query that selects `rows` with two more columns: client id and adapter name.
-
-    `rows` is a table or subquery with the columns `account_id` and `connection_id`.
-    """
+    """Select `rows` with client id and adapter name, by account_id and connection_id."""
     connection = tables.connection.c
     return (
         sa.select(*rows.c, account.c.client_id, connection.adapter)
@@ -169,10 +163,9 @@ class Alert:
 
     `kind` is "credentials" (the CRM refuses them), "queue" (actions wait too long), "dead" (actions
     failed), "keys" (API keys of the account expire soon) or "events" (subscriptions to events were
-    switched off). `since` is the start of the alert and `newest` the time of its newest event, or
-    the expiry of the first key, both in ms since 1970. `count` is the number of waiting or failed
-    actions, of keys or of subscriptions; `blocked` is the number of actions that wait behind failed
-    actions.
+    switched off). `newest` is the time of the newest event, or the expiry of the first key, in ms
+    since 1970. `count` is of actions, keys or subscriptions; `blocked` is of the actions behind
+    failed ones.
     """
 
     account_id: int
@@ -187,11 +180,9 @@ class Alert:
 
     @property
     def key(self) -> tuple[int, int, Kind]:
-        """The primary key of the alert's row: account id, connection id and kind."""
         return self.account_id, self.connection_id, self.kind
 
     def in_words(self) -> str:
-        """Return a message about the alert that says what is wrong and what to do."""
         since = f"since {iso(self.since)[:16].replace('T', ' ')} UTC"
         if self.kind == "credentials":
             return (
@@ -224,11 +215,7 @@ class Alert:
 
 
 def current(db: Connection, *, old_ms: int) -> list[Alert]:
-    """Find the present alerts of all accounts; return them, the oldest alert first.
-
-    A queue causes an alert if the oldest action in the queue has waited longer than `old_ms`
-    milliseconds.
-    """
+    """Return the present alerts, the oldest first; a queue is old after `old_ms` ms."""
     now = now_ms()
     params_by_kind: Mapping[Kind, Mapping[str, int]] = {
         "queue": {"before": now - old_ms},
@@ -253,10 +240,7 @@ def current(db: Connection, *, old_ms: int) -> list[Alert]:
 
 
 def fix_url(alert: Alert, public_url: str | None) -> str:
-    """Return the console page on which an operator fixes refused credentials.
-
-    Return "" for other alerts, and if the service's address `public_url` is not set.
-    """
+    """Return the page on which an operator fixes refused credentials, "" for other alerts."""
     if public_url is None or alert.kind != "credentials":
         return ""
     return f"{public_url}/console/accounts/{alert.client_id}/crm"
@@ -292,9 +276,6 @@ def message_data(alert: Alert, public_url: str | None) -> dict[str, object]:
 
 
 def count_by_kind(db: Connection) -> dict[str, int]:
-    """Return the number of stored alerts of all accounts, by kind of alert.
-
-    A kind without alerts has the number 0.
-    """
+    """Return the number of stored alerts by kind, 0 included."""
     rows = rows_of_several(db, _COUNT_OF_ALL_ACCOUNTS)
     return dict.fromkeys(KINDS, 0) | {row.kind: int(row.n) for row in rows}

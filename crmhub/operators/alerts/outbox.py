@@ -1,7 +1,6 @@
 """Messages to the operator's webhook, by Standard Webhooks (https://www.standardwebhooks.com).
 
-A message may be delivered more than once, with the same `webhook-id`: a message whose answer is
-lost is sent again.
+A message whose answer is lost is sent again, with the same `webhook-id`.
 """
 
 from __future__ import annotations
@@ -52,19 +51,12 @@ _log = logging.getLogger("crmhub.outbox")
 
 
 def message(type: str, data: Mapping[str, object]) -> tuple[str, str]:
-    """Return the id and the JSON body of a new message to the operator's webhook.
-
-    `type`: the name of the event. `data`: the details of the event.
-    """
+    """Return the id and the JSON body of a new message."""
     told = {"type": type, "timestamp": iso(now_ms()), "data": data}
     return f"msg_{token(128, BASE36)}", json.dumps(told, ensure_ascii=False)
 
 
 def add(tx: Connection, type: str, data: Mapping[str, object]) -> None:
-    """Add a message to the operator's webhook to the outbox, in the transaction of the event.
-
-    `type`: the name of the event. `data`: the details of the event.
-    """
     id, body = message(type, data)
     now = now_ms()
     tx.run(_ADD, {"id": id, "body": body, "created_at": now, "run_at": now})
@@ -77,10 +69,9 @@ def send_due(
     secret: WebhookSecret,
     stopping: threading.Event | None = None,
 ) -> int:
-    """Send the due messages to the webhook at `url`, the oldest first; return how many it accepted.
+    """Send the due messages, the oldest first; return how many the webhook accepted.
 
-    `secret` signs the messages. No further message is sent once `stopping` is set. A failed message
-    is retried after the journal's retry delays; after the last attempt it is logged and deleted.
+    A failed message is retried after the journal's retry delays, and deleted after the last one.
     Raises Unavailable if the database is unavailable.
     """
     with database.reading() as db:
@@ -109,11 +100,7 @@ def _run(database: Database, statement: Statement, **values: Any) -> int:
 
 
 def send(egress: Egress, url: str, secret: WebhookSecret, id: str, body: str) -> str:
-    """Send one message to the webhook at `url`, once; return the error as text, or "" for none.
-
-    `secret` signs the message. `id` and `body`: as `message` returns them. The webhook accepts the
-    message by an HTTP status of 2xx.
-    """
+    """Send one message once; return the error, "" after an HTTP status of 2xx."""
     content = body.encode()
     try:
         answer = egress.post(

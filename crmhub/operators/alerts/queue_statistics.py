@@ -67,10 +67,7 @@ _OUTAGES_OF_ALL_ACCOUNTS = Statement(
 
 
 class QueueGauges:
-    """The gauges of the queue for the metrics page.
-
-    The gauges are cached for up to 5 seconds, so that the queries take at most a tenth of the time.
-    """
+    """The gauges of the queue, cached so that the queries take at most a tenth of the time."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -79,12 +76,7 @@ class QueueGauges:
         self._next_query_at = 0.0
 
     def gauges(self) -> list[Gauge]:
-        """Return the gauges of the queue, and the gauge `database_up`.
-
-        The gauges of the queue are for unfinished actions, the age of the oldest action, alerts and
-        outages. While the database cannot be read, only `database_up` is returned, with the value
-        0; otherwise its value is 1.
-        """
+        """Return the gauges; without a database only `database_up`, with the value 0."""
         with self._lock:
             began = time.monotonic()
             if began >= self._next_query_at:
@@ -108,14 +100,11 @@ class QueueGauges:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The numbers of an account's queued actions, and of its failed and blocked actions."""
-
     queued: int
     attention: Attention
 
 
 def waiting(database: Database, account_ids: Sequence[int]) -> dict[int, Waiting]:
-    """Count the queued, failed and blocked actions of accounts; return the counts by account id."""
     if not account_ids:
         return {}
     with database.reading() as connection:
@@ -127,10 +116,7 @@ def waiting(database: Database, account_ids: Sequence[int]) -> dict[int, Waiting
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """An outage of a CRM: its start, the time of the next attempt, and its reason.
-
-    Times are in ms since 1970. `cause` is "credentials" if the CRM refuses them.
-    """
+    """An outage of a CRM; `until` is the next attempt. Times are in ms since 1970."""
 
     since: int
     until: int
@@ -139,10 +125,7 @@ class Outage:
 
 
 def outage_of(database: Database, account: Account) -> Outage | None:
-    """Return the present outage of the account's CRM, during which its queue is paused.
-
-    Returns None if there is no outage.
-    """
+    """Return the present outage of the account's CRM, during which its queue is paused."""
     with database.reading() as connection:
         key = {"account_id": account.id, "connection_id": account.connection.id}
         row = connection.row(_OUTAGE, key)

@@ -53,11 +53,9 @@ _FOREIGN = (
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A request to connect an account: a visit, or a link.
+    """A visit or a link; `link` is the id of the link from which a visit began, or "".
 
-    `crm` is the CRM to connect, `queued` the decision about queued actions, and `expected` the
-    `fingerprint` of the account that the operator saw. `link` is the id of the link from which a
-    visit began, or "". `verifier` and `redirect_uri` belong to a visit.
+    `expected`: the `fingerprint` of the account that the operator saw.
     """
 
     crm: Crm
@@ -70,7 +68,6 @@ class _Request:
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> _Request:
-        """Build the request from what `asdict` made of it."""
         given = dict(content)
         return cls(crm=Crm(**given.pop("crm")), by=Author(**given.pop("by")), **given)
 
@@ -83,14 +80,11 @@ class Link:
     expires_at: int
 
     def url(self, base: str) -> str:
-        """Return the address of the link; `base` is the service's public address."""
         return f"{base}/console/connect/link/{self.token}"
 
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """What a link is for: the name of the account, and the title of the CRM."""
-
     account_name: str
     crm: str
 
@@ -107,11 +101,7 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a visit began: in an account's form, or from a link.
-
-    `visit_id` is the id of a visit from a form, else "". `link` is the token of the link, "" for a
-    form and for a link that no longer works.
-    """
+    """Where a visit began: `visit_id` in an account's form, `link` is a link's token; else ""."""
 
     visit_id: str
     link: str
@@ -133,9 +123,8 @@ def start(
 ) -> str:
     """Begin an operator's visit; return the address at the CRM to which to send the browser.
 
-    `crm` has the settings and the secrets that the operator gave; `browser` is the secret of the
-    browser's cookie. The CRM sends the browser back to `redirect_uri`. Raises NotFound if there is
-    no such account; Semantic if the CRM cannot be connected so; Conflict as `set_crm` does.
+    `browser`: the secret of the browser's cookie. Raises NotFound; Semantic if the CRM cannot be
+    connected so; Conflict as `set_crm` does.
     """
     account = hub.load_account(client_id)
     request = _prepared(hub, account, crm, by, queued, expected)
@@ -152,10 +141,7 @@ def make_link(
     expected: str | None = None,
     days: int = LINK_DAYS,
 ) -> Link:
-    """Make a link with which a customer connects the account; it works once, for `days` days.
-
-    The other parameters and the errors are those of `start`.
-    """
+    """Make a link with which a customer connects the account once; raises as `start` does."""
     if not 1 <= days <= MOST_LINK_DAYS:
         raise Semantic(f"days: a link is valid for 1 to {MOST_LINK_DAYS} days")
     account = hub.load_account(client_id)
@@ -166,26 +152,19 @@ def make_link(
 
 
 def require_public_url(hub: Hub) -> str:
-    """Return the service's public address; raises Semantic if it is not set."""
     if hub.settings.public_url is None:
         raise Semantic(NO_ADDRESS)
     return hub.settings.public_url
 
 
 def open_link(hub: Hub, token: str) -> Invitation:
-    """Return what a link is for.
-
-    Raises NotFound for a text that is no link, and Conflict if the link is over or was used.
-    """
+    """Return what a link is for; raises NotFound, and Conflict if it is over or was used."""
     account, _, request = _opened_link(hub, token)
     return Invitation(account.name, load_adapter(hub, request.crm.adapter).title)
 
 
 def start_by_link(hub: Hub, token: str, *, browser: str, redirect_uri: str) -> str:
-    """Begin a customer's visit; return the address at the CRM to which to send the browser.
-
-    Raises NotFound and Conflict as `open_link` does, and the errors of `start`.
-    """
+    """Begin a customer's visit, as `start` does; raises also the errors of `open_link`."""
     account, link_id, link = _opened_link(hub, token)
     try:
         request = _prepared(hub, account, link.crm, link.by, link.queued, link.expected)
@@ -204,7 +183,6 @@ def _prepared(
     queued: Decision | None,
     expected: str | None,
 ) -> _Request:
-    """Check that the account can be connected to this CRM by OAuth; return the request for it."""
     set_crm.require_unchanged(account, expected)
     if crm.adapter != account.connection.adapter:
         with hub.database.reading() as db:
@@ -228,10 +206,7 @@ def _prepared(
 
 
 def _oauth(adapter: type[Adapter], settings: Mapping[str, str]) -> OAuth:
-    """Return how the adapter connects an account with these settings; those not given are default.
-
-    Raises Semantic if it has no OAuth with them.
-    """
+    """Return how the adapter connects an account with these settings; raises Semantic."""
     declared = [setting for setting in adapter.settings if not setting.secret]
     complete = {setting.name: settings.get(setting.name) or setting.default for setting in declared}
     oauth = adapter.oauth(complete)
@@ -241,7 +216,6 @@ def _oauth(adapter: type[Adapter], settings: Mapping[str, str]) -> OAuth:
 
 
 def _visit(hub: Hub, account: Account, request: _Request, browser: str) -> str:
-    """Store a visit, and return the address at the CRM where it begins."""
     if account.disabled:
         raise Forbidden("This account is disabled. Nothing was changed.")
     settings, credentials = set_crm.resolve(
@@ -256,17 +230,13 @@ def _visit(hub: Hub, account: Account, request: _Request, browser: str) -> str:
         state=sign_request(hub, account, visit_id, expires_at, f"visit {browser}"),
         verifier=request.verifier,
     )
-    _store_visit(hub, account, visit_id, request, expires_at)
-    return address
-
-
-@in_transaction
-def _store_visit(
-    hub: Hub, tx: Connection, account: Account, visit_id: str, request: _Request, expires_at: int
-) -> None:
-    connect_requests.add(
-        tx, hub.vault, account.id, visit_id, asdict(request), expires_at=expires_at
+    content = asdict(request)
+    hub.database.transact(
+        lambda tx: connect_requests.add(
+            tx, hub.vault, account.id, visit_id, content, expires_at=expires_at
+        )
     )
+    return address
 
 
 @in_transaction
@@ -285,12 +255,11 @@ def _store_link(
 def finish(hub: Hub, state: str, *, code: str, error: str, browser: str, user_id: str) -> Connected:
     """End a visit: exchange the code for tokens, test the connection, and store it.
 
-    `state`, `code` and `error` are the parameters with which the CRM has sent the browser back;
-    `error` is "" if the person approved. `browser` is the secret of the browser's cookie, `user_id`
-    the id of the console user who is signed in, or "". If anything fails, the account is unchanged:
-    raises Forbidden if the visit is another browser's or another user's, Conflict if it is over or
-    was ended before or the account's CRM was changed meanwhile, Semantic if the person denied or
-    the CRM refuses the code or the tokens, and Unavailable if its token endpoint does not answer.
+    `state`, `code` and `error` ("" if the person approved) come from the CRM. `user_id`: the
+    signed-in console user, or "". If anything fails, the account is unchanged: raises Forbidden if
+    the visit is another browser's or user's, Conflict if it is over or was ended before or the CRM
+    was changed meanwhile, Semantic if the person denied or the CRM refuses, Unavailable if its
+    token endpoint does not answer.
     """
     account, visit_id = open_request(
         hub, state, f"visit {browser}", Forbidden(_FOREIGN), _VISIT_OVER
@@ -299,7 +268,7 @@ def finish(hub: Hub, state: str, *, code: str, error: str, browser: str, user_id
     crm = load_adapter(hub, visit.crm.adapter).title
     if not visit.link and visit.by.id != user_id:
         raise Forbidden("You are signed in as somebody else now. Nothing was changed.")
-    if not _use(hub, account, visit_id):
+    if not hub.database.transact(lambda tx: connect_requests.use(tx, account.id, visit_id)):
         raise Conflict(_VISIT_USED)
     if account.disabled:
         raise Forbidden("This account is disabled. Nothing was changed.")
@@ -346,10 +315,7 @@ def _use_link(account_id: int, link_id: str, tx: Connection) -> None:
 
 
 def _require_same_account(account: Account, crm: Crm, approved: str, title: str) -> None:
-    """Raise Conflict if the tokens are for another account of the CRM than the connection so far.
-
-    The connection's contact ids mean other people there.
-    """
+    """Raise Conflict if the tokens are for another account of the CRM: its contact ids differ."""
     present = account.connection
     if crm.adapter == present.adapter and present.crm_account not in ("", approved):
         raise Conflict(
@@ -357,11 +323,6 @@ def _require_same_account(account: Account, crm: Crm, approved: str, title: str)
             f" ({present.crm_account}). Nothing was changed. Connect again, and choose"
             f" {present.crm_account} in {title}."
         )
-
-
-@in_transaction
-def _use(hub: Hub, tx: Connection, account: Account, request_id: str) -> bool:
-    return connect_requests.use(tx, account.id, request_id)
 
 
 # --- after a failure ---------------------------------------------------------------------------
@@ -386,7 +347,6 @@ def origin_of(hub: Hub, state: str, *, browser: str) -> Origin | None:
 
 
 def typed_crm(hub: Hub, account: Account, visit_id: str, *, user_id: str) -> Crm | None:
-    """Return the settings and secrets that a user typed for a visit; None if they are not kept."""
     stored = _stored(hub, account, visit_id) if visit_id else None
     visit = _Request.of(stored.content) if stored else None
     if visit is None or visit.link or not visit.redirect_uri or visit.by.id != user_id:
@@ -399,7 +359,6 @@ def typed_crm(hub: Hub, account: Account, visit_id: str, *, user_id: str) -> Crm
 
 
 def _opened_link(hub: Hub, token: str) -> tuple[Account, str, _Request]:
-    """Return the account, the id and the request of a link that still works."""
     invalid = NotFound(f"This link is not valid. {_ASK}")
     account, link_id = open_request(hub, token, "link", invalid, f"This link has expired. {_ASK}")
     if account.disabled:
@@ -408,7 +367,6 @@ def _opened_link(hub: Hub, token: str) -> tuple[Account, str, _Request]:
 
 
 def _stored(hub: Hub, account: Account, request_id: str) -> StoredRequest | None:
-    """Return a stored request; raises Conflict if it cannot be decrypted."""
     try:
         with hub.database.reading() as db:
             return connect_requests.load(db, hub.vault, account.id, request_id)
@@ -417,7 +375,6 @@ def _stored(hub: Hub, account: Account, request_id: str) -> StoredRequest | None
 
 
 def _load(hub: Hub, account: Account, request_id: str, used: str) -> _Request:
-    """Return a stored request; raises Conflict with the message `used` if it was used."""
     stored = _stored(hub, account, request_id)
     if stored is None or stored.is_used:
         raise Conflict(used)

@@ -36,8 +36,6 @@ _USE = Statement(
 
 @dataclass(frozen=True, slots=True)
 class StoredRequest:
-    """A stored request: its `content`, whether it was used, and its end in ms since 1970."""
-
     content: Mapping[str, Any]
     is_used: bool
     expires_at: int
@@ -52,20 +50,14 @@ def add(
     *,
     expires_at: int,
 ) -> None:
-    """Store a request of an account, encrypted; `content` is what JSON can hold.
-
-    `expires_at` is in ms since 1970.
-    """
+    """Store an encrypted request; `expires_at` is in ms since 1970."""
     sealed = vault.seal(json.dumps(content), account_id=account_id, column=_COLUMN)
     row = {"account_id": account_id, "id": request_id, "request": sealed}
     tx.run(_ADD, row | {"expires_at": expires_at})
 
 
 def load(db: Connection, vault: Vault, account_id: int, request_id: str) -> StoredRequest | None:
-    """Return a stored request of an account; None if there is none.
-
-    Raises SealBroken if it cannot be decrypted.
-    """
+    """Return a stored request or None; raises SealBroken."""
     row = db.row(_LOAD, {"account_id": account_id, "id": request_id})
     if row is None:
         return None
@@ -74,13 +66,11 @@ def load(db: Connection, vault: Vault, account_id: int, request_id: str) -> Stor
 
 
 def use(tx: Connection, account_id: int, request_id: str) -> bool:
-    """Mark a request as used; return False if it was used before or does not exist."""
     key = {"account_id": account_id, "id": request_id}
     return tx.run(_USE, key | {"used_at": now_ms()}) == 1
 
 
 def delete_expired(database: Database, *, most: int = 1000) -> int:
-    """Delete up to `most` requests that ended more than a day ago; return their number."""
     before = now_ms() - _KEPT_MS
     old = find_expired(database, _request.expires_at, before=before, most=most)
     key = {"account_id": "int", "id": "text", "expires_at": "bigint"}

@@ -14,21 +14,13 @@ from crmhub.secrets import SealBroken
 
 
 def secret_names(hub: Hub, account: Account) -> tuple[str, ...] | None:
-    """Return the names of the account's stored secrets, in alphabetical order.
-
-    Credentials that the adapter has stored itself are not included. Returns None if the secrets
-    cannot be decrypted.
-    """
+    """Return the sorted names of the operator's secrets; None if they cannot be decrypted."""
     stored = _stored_secrets(hub, account)
     return None if stored is None else tuple(sorted(stored))
 
 
 def stored_secrets(hub: Hub, account: Account) -> dict[str, str]:
-    """Return the account's stored secrets, by name.
-
-    Credentials that the adapter has stored itself are not included. Returns an empty dict if the
-    secrets cannot be decrypted.
-    """
+    """Return the secrets of `secret_names` by name; none if they cannot be decrypted."""
     return _stored_secrets(hub, account) or {}
 
 
@@ -46,11 +38,7 @@ def _stored_secrets(hub: Hub, account: Account) -> dict[str, str] | None:
 
 
 def audit_facts(hub: Hub, before: Account, after: Account) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return two dicts for the audit log: the old and the new connection.
-
-    `before` and `after` are the account with the old and the new connection. Each dict has the
-    adapter, the settings and the names of the secrets, but not the secrets.
-    """
+    """Return the old and the new connection for the audit log, without the secrets' values."""
     old, new = stored_secrets(hub, before), stored_secrets(hub, after)
     same = before.connection.id == after.connection.id
     replaced = {name for name in new if same and name in old and old[name] != new[name]}

@@ -1,7 +1,7 @@
-"""The state of each CRM of accounts: what the last calls and tests have shown, never a guess.
+"""The state of each CRM of accounts: what the last calls and tests have shown.
 
 A CRM counts as connected only if an action succeeded, or a test passed, since it got its settings,
-and nothing has failed since. A few queries answer this for a whole page of accounts.
+and nothing has failed since.
 """
 
 from __future__ import annotations
@@ -121,14 +121,12 @@ _OUTAGES_OF_ALL_ACCOUNTS = Statement(
 
 @dataclass(frozen=True, slots=True)
 class CrmState:
-    """The state of one CRM of an account.
+    """The state of one CRM of an account; `former`: the account uses another CRM now.
 
     `word`: "disabled" (the account), "unusable" (the adapter cannot be used), "refused" (the CRM
     refuses the credentials), "failing" (it is unavailable), "test failed", "behind" (its queue is
     old), "connected", "own" (the hub itself stores the records) or "untested". `since`: when this
-    began or was last seen (ms since 1970), 0 if unknown. `reason`: what is wrong, or "". `queued`
-    and `attention`: the unfinished actions, and those that need an operator. `former`: whether the
-    account uses another CRM now.
+    began or was last seen (ms since 1970), 0 if unknown. `reason`: what is wrong, or "".
     """
 
     adapter: str
@@ -142,16 +140,12 @@ class CrmState:
 
     @property
     def is_down(self) -> bool:
-        """True if actions for the CRM cannot succeed at present."""
         return self.word in ("unusable", "refused", "failing", "test failed")
 
 
 @dataclass(frozen=True, slots=True)
 class Down:
-    """A CRM that is unavailable or refuses its credentials, and the account that uses it.
-
-    `since` in ms since 1970; `former`: whether the account uses another CRM now.
-    """
+    """A CRM that is unavailable or refuses its credentials; `since` in ms since 1970."""
 
     account_id: int
     client_id: str
@@ -164,11 +158,7 @@ class Down:
 
 
 def states_of(hub: Hub, db: Connection, accounts: Sequence[Account]) -> dict[int, list[CrmState]]:
-    """Return the states of the CRMs of accounts, by account id.
-
-    The first state is that of the present CRM. Former CRMs follow if they still have unfinished,
-    failed or blocked actions.
-    """
+    """Return the states by account id: the present CRM, then former ones with actions left."""
     if not accounts:
         return {}
     given = {"account_ids": [account.id for account in accounts]}
@@ -208,11 +198,7 @@ def states_of(hub: Hub, db: Connection, accounts: Sequence[Account]) -> dict[int
 def _judge(
     hub: Hub, account: Account, connection: Any, out: Any, queue: Any, success_at: int
 ) -> tuple[Word, int, str]:
-    """Return the word, time and reason of a CRM's state, by what the database has of it.
-
-    `connection`, `out` and `queue` are its rows of the connections, outages and queues; the last
-    two may be None. `success_at`: when an action last succeeded, 0 if that is unknown.
-    """
+    """Return the word, time and reason of a CRM's state; `out` and `queue` may be None."""
     if account.disabled:
         return "disabled", 0, ""
     try:
@@ -255,7 +241,6 @@ def down(hub: Hub, db: Connection) -> list[Down]:
 
 
 def title_of(hub: Hub, adapter: str) -> str:
-    """Return the title of the adapter with this name; its name if it cannot be used."""
     try:
         return hub.registry.load(adapter).title or adapter
     except BadConfig:

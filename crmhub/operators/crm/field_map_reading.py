@@ -20,10 +20,7 @@ Faults = list[tuple[str, str]]
 
 
 class Faulty(Semantic):
-    """A field map has invalid rules.
-
-    `faults` lists (path, reason) for every fault; `prefix` starts the message.
-    """
+    """A field map has invalid rules; `faults` lists (path, reason) for every fault."""
 
     def __init__(self, faults: Sequence[tuple[str, str]], prefix: str = "") -> None:
         super().__init__(f"{prefix}{listed(faults)}")
@@ -31,10 +28,9 @@ class Faulty(Semantic):
 
 
 def read(given: Any) -> FieldMap:
-    """Parse a field map from the objects of a JSON or TOML document.
+    """Parse a field map from JSON or TOML objects; a rule that is only a text is its entry `to`.
 
-    A rule that is only a text stands for its entry `to`. Raises BadRequest if the structure is
-    wrong, else Faulty if rules are invalid; both name all faults with their paths.
+    Raises BadRequest if the structure is wrong, else Faulty if rules are invalid, with all faults.
     """
     reader = _Reader()
     kinds = reader.kinds(given)
@@ -46,11 +42,7 @@ def read(given: Any) -> FieldMap:
 
 
 class _Reader:
-    """Parses a field map and collects its faults.
-
-    `misshapen` collects faults of structure, such as a list in place of an object; `faults`
-    collects invalid rules.
-    """
+    """Collects faults of structure in `misshapen`, and invalid rules in `faults`."""
 
     def __init__(self) -> None:
         self.misshapen: Faults = []
@@ -146,10 +138,7 @@ def _path(kind: str, name: str) -> str:
 
 
 def _clashes(kind: Written, kind_map: KindMap) -> Iterator[tuple[str, str]]:
-    """Yield (path, reason) for each rule that no field map may have or that conflicts with others.
-
-    `kind`: the kind of record. `kind_map`: its rules.
-    """
+    """Yield (path, reason) for each rule that no map may have or that conflicts with others."""
     targets = defaultdict(list)
     for name, rule in kind_map.rules.items():
         targets[rule.to].append(name)
@@ -169,11 +158,7 @@ def _clashes(kind: Written, kind_map: KindMap) -> Iterator[tuple[str, str]]:
 
 
 def _unreadable(path: str, rule: Rule) -> Iterator[tuple[str, str]]:
-    """Yield (path, reason) if a rule maps several of the bots' values to one CRM value.
-
-    getProperties could not tell which of these values the bot had written. `path` is the path of
-    the rule.
-    """
+    """Yield a fault for bot values with the same CRM value: reading could not tell them apart."""
     alike = {value for value, count in Counter(rule.values.values()).items() if count > 1}
     for value in sorted(alike):
         ours = [value_ for value_, theirs in rule.values.items() if theirs == value]

@@ -1,7 +1,7 @@
 """Check, set and preview the field map of an account.
 
-`accounts.field_maps` parses a field map and finds faults within the map. This module compares a
-field map with the properties of the account and of its CRM.
+`accounts.field_maps` finds faults within a map; this module compares it with the properties of the
+account and of its CRM.
 """
 
 from __future__ import annotations
@@ -49,20 +49,17 @@ Messages = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The result of a check of a field map.
-
-    `faults` must be corrected; `notes` are about rules that look wrong but may be intended.
-    """
+    """Faults must be corrected; notes are about rules that look wrong but may be intended."""
 
     faults: Messages = ()
     notes: Messages = ()
 
 
 def check(hub: Hub, account: Account, field_map: FieldMap) -> Checked:
-    """Compare a field map with the properties of the account and its CRM; return faults and notes.
+    """Compare a field map with the properties of the account and its CRM.
 
-    A rule for a name that the account does not define is only a note, because bots may send any
-    name. Raises Semantic if the CRM's properties cannot be read.
+    A rule for an undefined name is only a note, because bots may send any name. Raises Semantic if
+    the CRM's properties cannot be read.
     """
     faults: list[tuple[str, str]] = []
     notes: list[tuple[str, str]] = []
@@ -82,10 +79,7 @@ def check(hub: Hub, account: Account, field_map: FieldMap) -> Checked:
 def unknown_names(
     kind: Written, rules: KindMap, names: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield a note (path, text) for each rule of a property that is not in `names`.
-
-    `names` are the names of the properties that the account defines.
-    """
+    """Yield a note (path, text) for each rule of a property that is not in `names`."""
     for number, name in enumerate(sorted(rules.rules.keys() - set(names))):
         hint = _suggestion(name, names, number)
         yield f"{kind}.{name}", f"the account's {kind} have no such property{hint}"
@@ -118,9 +112,8 @@ def _faults(
 def _value_fault(described: Described, value: str, *, read_back: bool) -> str:
     """Return the reason why a property of the CRM cannot have this value, "" if it can.
 
-    `described` is the CRM's definition of the property. With `read_back`, a value is also refused
-    if the CRM stores it in another form, such as true for yes: the CRM would return true, and a
-    rule that maps yes would not recognise it.
+    With `read_back`, a value is also refused if the CRM stores it in another form, such as true for
+    yes: the CRM would return true, and a rule that maps yes would not recognise it.
     """
     try:
         stored = coerced(described, value)
@@ -132,19 +125,13 @@ def _value_fault(described: Described, value: str, *, read_back: bool) -> str:
 
 
 def _suggestion(name: str, names: Collection[str], number: int) -> str:
-    """Return the names that resemble an unknown name, as the end of a message; "" if none does.
-
-    `number` counts the unknown names before this one: only the first 20 get a suggestion.
-    """
+    """Return a message's end with similar names, for the first 20 unknown names only; or ""."""
     similar = difflib.get_close_matches(name[:100], names, n=3) if number < _MAX_SUGGESTIONS else []
     return f"; did you mean {' or '.join(similar)}?" if similar else ""
 
 
 def fingerprint(account: Account) -> str:
-    """Return a digest of an account's connection and field map.
-
-    The digest differs if the connection or the field map has changed.
-    """
+    """Return a digest of an account's connection and field map."""
     return version_of(_state(account))
 
 
@@ -163,12 +150,10 @@ def set_field_map(
 ) -> tuple[Account, Messages]:
     """Set the field map of an account's CRM; return the account and notes about the map.
 
-    With `test`, the field map is first compared with the CRM's properties. If it has faults,
-    nothing is saved; rules that may be wrong are listed in the notes. Without `test` there are no
-    notes. `expected` is the `fingerprint` of the account that the caller saw; None skips this
-    comparison. Raises NotFound if there is no such account; Faulty if the field map has faults;
-    Semantic if the CRM's properties cannot be read; Conflict if the account's CRM or field map was
-    changed meanwhile.
+    With `test`, the map is first compared with the CRM's properties; without it there are no notes.
+    `expected`: the `fingerprint` of the account that the caller saw; None skips this comparison.
+    Raises NotFound; Faulty if the map has faults; Semantic if the CRM's properties cannot be read;
+    Conflict if the account's CRM or map was changed meanwhile.
     """
     account = hub.load_account(client_id)
     notes: Messages = ()
@@ -219,12 +204,7 @@ def _store(
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A property as the hub would send it to the CRM.
-
-    `name` and `value` are the CRM's; `of` and `given` are the name and value that the bot uses.
-    `source` says where the value comes from: the bot, a constant, or a constant that is only sent
-    if the contact has no value.
-    """
+    """A property as sent to the CRM; `of` and `given` are the name and value that the bot uses."""
 
     name: str
     value: str = field(repr=False)
@@ -235,12 +215,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The effect of a field map on a call of a helper.
-
-    `sent` are the properties that would be sent to the CRM, `refused` the properties that would be
-    refused. If it is not known which properties the CRM would refuse, `note` says why; otherwise
-    `note` is "".
-    """
+    """What a call would send, and what the CRM would refuse; `note` says why this is unknown."""
 
     helper: str
     kind: Written
@@ -257,13 +232,11 @@ def preview(
     sample: Mapping[str, str] | None = None,
     field_map: FieldMap | None = None,
 ) -> Preview:
-    """Return the properties that a call of a helper would send to the account's CRM.
+    """Return the properties that a call of a helper would send; nothing is sent.
 
-    Nothing is sent. `sample` holds the properties of the call by name (for createLead: name, email
-    and phone); without it, the account's newest call of the helper is used. `field_map` is used in
-    place of the account's field map. Raises BadRequest if the helper writes nothing, Semantic if a
-    sample for createLead has another property, and NotFound if `sample` is None and the account has
-    no call of the helper.
+    `sample`: the call's properties by name, None for the account's newest call. `field_map`:
+    replaces the account's. Raises BadRequest if the helper writes nothing, Semantic if a sample for
+    createLead has a property other than name, email and phone, and NotFound without any call.
     """
     if helper not in HELPERS:
         raise BadRequest(f"helper: must be one of {', '.join(HELPERS)}")
@@ -275,7 +248,6 @@ def preview(
 
 
 def preview_action(hub: Hub, account: Account, action: Action) -> Preview:
-    """Return the properties that an action would send to the account's CRM; nothing is sent."""
     mapped, rules = action.mapped(account), account.connection.field_map.of(action.record)
     all_sent = (_sent(rules, mapped, *item) for item in mapped.properties.items())
     sent = tuple(value for value in all_sent if value.name)
@@ -308,11 +280,7 @@ def _refused(
     *,
     defines_unknown: bool,
 ) -> list[Problem]:
-    """Return the properties of `sent` that the CRM would refuse, with the names that bots use.
-
-    `theirs` are the definitions of the CRM's properties, by name. `defines_unknown` says that the
-    CRM accepts properties that it does not define yet.
-    """
+    """Return the properties that the CRM would refuse, unless it `defines_unknown` ones."""
     values = {
         prop.name: prop.value
         for prop in sent

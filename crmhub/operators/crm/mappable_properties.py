@@ -35,9 +35,8 @@ _SENT: Mapping[Written, tuple[str, ...]] = {
 class Mappable:
     """The properties that a field map can map, for one kind of record.
 
-    `ours` has the label of each property that the account defines, by the name that bots use;
-    `theirs` are the definitions of the CRM's properties. If the CRM's properties cannot be read,
-    `theirs` is empty and `unknown` gives the reason.
+    `ours`: the labels by the name that bots use. If the CRM cannot be read, `theirs` is empty and
+    `unknown` gives the reason.
     """
 
     kind: Written
@@ -47,11 +46,7 @@ class Mappable:
 
 
 def mappable(hub: Hub, account: Account, *, seconds: float = _ASK_S) -> list[Mappable]:
-    """Return the properties that a field map of the account can map, by kind of record.
-
-    The properties of bots are those that the account defines. The CRM is asked for its properties,
-    for at most `seconds`. If it is unavailable for one kind, it is not asked for the others.
-    """
+    """Return what can be mapped; an unavailable CRM is asked for one kind only."""
     found: list[Mappable] = []
     unavailable = ""
     with within(seconds):
@@ -79,10 +74,9 @@ def mappable(hub: Hub, account: Account, *, seconds: float = _ASK_S) -> list[Map
 
 
 def unfilled(hub: Hub, account: Account) -> list[str]:
-    """Return a warning for each property that the CRM requires of new records and nothing fills.
+    """Return a warning for each property that the CRM requires and nothing fills.
 
-    It is filled by the helpers, or by a constant of the field map. What the CRM does not tell is
-    left out.
+    It is filled by the helpers, or by a constant of the field map.
     """
     warnings: list[str] = []
     with within(_ASK_S):
@@ -112,10 +106,7 @@ def is_identity(kind: Written, name: str) -> bool:
 
 
 def hub_labels(hub: Hub, account: Account, kind: Written) -> dict[str, str]:
-    """Return the labels of the writable properties of a kind that the account defines, by name.
-
-    For contacts the first property is `name`, the whole name.
-    """
+    """Return the labels of the writable properties, by name; a contact's first is `name`."""
     catalogue = hub.records.catalogue(account, RECORD_KINDS[kind])
     labels = {prop.name: prop.label for prop in catalogue if not prop.read_only}
     return {WHOLE_NAME: "Full name", **labels} if kind == "contacts" else labels
@@ -124,11 +115,10 @@ def hub_labels(hub: Hub, account: Account, kind: Written) -> dict[str, str]:
 def crm_properties(
     hub: Hub, account: Account, kind: Written, rules: KindMap
 ) -> dict[str, Described]:
-    """Read the definitions of the CRM's properties for a kind of record, by name.
+    """Read the definitions of the CRM's properties by name, with pipelines and stages as options.
 
-    The options of the pipeline and stage properties are filled with the ids of pipelines and
-    stages; `rules` gives the CRM's names of these two properties. Raises AdapterError if the CRM
-    cannot be read, and Unsupported if the adapter cannot describe properties.
+    `rules` gives the CRM's names of the latter two. Raises AdapterError, and Unsupported if the
+    adapter cannot describe properties.
     """
     with within(_ASK_S):
         # A cached adapter may remember definitions for an hour.

@@ -1,7 +1,6 @@
 """OAuth 2.0 with an authorization code: the address to approve at, and the code's exchange.
 
-Rules: RFC 6749, 4.1, and PKCE with S256 (RFC 7636). Authlib builds addresses and forms; the request
-itself goes through the guarded session.
+RFC 6749, 4.1, and PKCE with S256 (RFC 7636).
 """
 
 from __future__ import annotations
@@ -32,11 +31,7 @@ _UNCHANGED = "Nothing was changed."
 def authorize_url(
     oauth: OAuth, *, client_id: str, redirect_uri: str, state: str, verifier: str
 ) -> str:
-    """Return the address at which a person lets the app with `client_id` into the CRM.
-
-    The CRM sends the person's browser back to `redirect_uri` with `state`. `verifier` is the random
-    text of PKCE, whose hash goes along. Raises Semantic if the adapter names no web address.
-    """
+    """Return the address to approve at; raises Semantic if the adapter names no web address."""
     if not oauth.authorize_url.startswith(("https://", "http://")):
         raise Semantic("The adapter names no web address at which to connect.")
     url: str = prepare_grant_uri(
@@ -71,11 +66,7 @@ def exchange(
     verifier: str,
     crm: str,
 ) -> Tokens:
-    """Exchange an authorization code at the CRM's token endpoint.
-
-    `credentials` holds `client_id` and `client_secret`. `crm` is the CRM's name for messages.
-    Raises Unavailable if the CRM does not answer, and Semantic if it refuses the code.
-    """
+    """Exchange an authorization code; raises Unavailable without an answer, or Semantic."""
     client = {name: credentials.get(name, "") for name in ("client_id", "client_secret")}
     headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"}
     if oauth.client_auth == "basic":

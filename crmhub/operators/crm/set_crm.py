@@ -22,7 +22,7 @@ from crmhub.adapter import (
 from crmhub.audit import Author
 from crmhub.crm import past_connections
 from crmhub.crm.connection import check, in_words, try_out
-from crmhub.crm.stored_connections import configure, note_settings, note_test, proposed
+from crmhub.crm.stored_connections import configure, note_settings, proposed
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
 from crmhub.errors import Semantic
@@ -40,14 +40,10 @@ class Crm:
     """The CRM that an account shall use: the adapter's name, the settings and the secrets.
 
     If the account has this adapter already, settings and secrets that are not given keep their
-    stored values. The value "" removes the stored value. With `whole`, `settings` replaces all
-    stored settings. With `guarded`, a change that would send stored secrets to another address than
-    before is refused, since the caller may not know the secrets.
-
-    `past` names a former connection of the account to the same kind of CRM
-    (`accounts.past_connections`): then its stored settings, secrets and field map count as the
-    account's own. `LAST` names the last one. `crm_account` is the account in the CRM to which the
-    secrets belong, "" if that is not known.
+    stored values; "" removes one. `whole`: `settings` replaces all stored settings. `guarded`:
+    stored secrets may not be sent to a new address, since the caller may not know them. `past`: a
+    former connection of the account (`LAST`: the last one) whose stored values count as the
+    account's own. `crm_account`: the account in the CRM to which the secrets belong, "" if unknown.
     """
 
     adapter: str
@@ -65,20 +61,14 @@ LAST = 0
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What a connection test found wrong, in words.
-
-    `setting` is the name of the setting that causes it, or "" if that is not known.
-    """
+    """What a connection test found wrong, in words, and the setting that causes it, or ""."""
 
     message: str
     setting: str = ""
 
 
 def fingerprint(account: Account) -> str:
-    """Return a digest of an account's connection and its settings, without the credentials.
-
-    The digest differs if the connection or a setting has changed.
-    """
+    """Return a digest of an account's connection and its settings, without the credentials."""
     return version_of(_state(account))
 
 
@@ -100,12 +90,11 @@ def set_crm(
 ) -> Account:
     """Set the CRM of an account and return the account.
 
-    With `test`, the connection to the CRM is tested first, and nothing is saved if the test fails.
-    If the account changes to another CRM, `queued` decides what happens to the actions queued for
-    the former CRM. `expected` is the `fingerprint` of the account that the caller saw; None skips
-    this comparison. `extra_writes` runs in the transaction that saves. Raises NotFound if there is
-    no such account; Semantic if the settings are invalid or the test fails; Conflict if actions are
-    queued and `queued` is None, or if the CRM differs from `expected`.
+    `test`: nothing is saved if a connection test fails. `queued` decides what happens to the
+    actions queued for a former CRM. `expected`: the `fingerprint` of the account that the caller
+    saw; None skips this comparison. `extra_writes` runs in the transaction that saves. Raises
+    NotFound; Semantic if the settings are invalid or the test fails; Conflict if actions are queued
+    and `queued` is None, or if `expected` differs.
     """
     account = hub.load_account(client_id)
     require_unchanged(account, expected)
@@ -181,11 +170,6 @@ def _move(hub: Hub, before: Account, after: Account) -> None:
 
 
 def _base(db: Connection, account: Account, crm: Crm) -> Account:
-    """Return the account with the connection whose stored values complete those of `crm`.
-
-    It is the account itself, or the account with the former connection that `crm.past` names.
-    Raises Semantic if there is no such former connection.
-    """
     if crm.past is None:
         return account
     if crm.adapter == account.connection.adapter:
@@ -204,10 +188,7 @@ def _base(db: Connection, account: Account, crm: Crm) -> Account:
 
 
 def base_of(hub: Hub, account: Account, crm: Crm) -> Account:
-    """Return the account with the connection whose stored values complete those of `crm`.
-
-    Raises Semantic if `crm.past` names no former connection of this CRM.
-    """
+    """Return the account with the connection that completes `crm`; raises Semantic."""
     with hub.database.reading() as db:
         return _base(db, account, crm)
 
@@ -218,11 +199,9 @@ def require_unchanged(account: Account, expected: str | None) -> None:
 
 
 def check_crm(hub: Hub, client_id: str, crm: Crm | None = None) -> Fault | None:
-    """Test the connection to the account's CRM; return what is wrong, None if it works.
+    """Test the connection to the account's CRM, or to `crm`; return what is wrong, or None.
 
-    If `crm` is given, it is tested in place of the account's CRM. Settings are not changed. The
-    result of a test of the account's stored settings is stored. Raises NotFound if there is no such
-    account, and Semantic if the settings of `crm` are invalid.
+    A result for the stored settings is stored. Raises NotFound, and Semantic for invalid settings.
     """
     account = hub.load_account(client_id)
     error = check(hub, account) if crm is None else _test(hub, account, crm)[0]
@@ -230,7 +209,10 @@ def check_crm(hub: Hub, client_id: str, crm: Crm | None = None) -> Fault | None:
     if is_stored and not isinstance(error, Unsupported):
         # The result is told even if the database takes no writes.
         with suppress(Unwritable):
-            _note_test(hub, account, "" if error is None else error.message)
+            message = "" if error is None else error.message
+            hub.database.transact(
+                lambda tx: note_test(tx, account.id, account.connection.id, message)
+            )
     if error is None:
         return None
     if crm is None:
@@ -239,7 +221,6 @@ def check_crm(hub: Hub, client_id: str, crm: Crm | None = None) -> Fault | None:
 
 
 def _is_stored(hub: Hub, account: Account, crm: Crm) -> bool:
-    """Return whether `crm` has the adapter, settings and secrets that the account has stored."""
     if crm.adapter != account.connection.adapter or crm.credentials or crm.past:
         return False
     stored = account.connection.settings
@@ -251,13 +232,8 @@ def _is_stored(hub: Hub, account: Account, crm: Crm) -> bool:
     )
 
 
-@in_transaction
-def _note_test(hub: Hub, tx: Connection, account: Account, error: str) -> None:
-    note_test(tx, account.id, account.connection.id, error)
-
-
 def _fault(adapter: type[Adapter], crm: Crm, error: AdapterError) -> Fault:
-    """Return what a connection test found wrong, and the setting that causes it.
+    """Return the fault with the setting that causes it.
 
     The address causes an error before any answer, if the adapter has only one. A secret causes a
     refusal of the credentials, if it is the only one that was given.
@@ -274,18 +250,16 @@ def _fault(adapter: type[Adapter], crm: Crm, error: AdapterError) -> Fault:
 
 
 def _lower_first(label: str) -> str:
-    """Return a label as a part of a sentence: "Address", but not "API address", gets lower case."""
     return label if label[1:2].isupper() else label[:1].lower() + label[1:]
 
 
 def _test(
     hub: Hub, account: Account, crm: Crm
 ) -> tuple[AdapterError | None, Mapping[str, str] | None]:
-    """Test the connection to a CRM for an account; return (error, credentials).
+    """Test the connection; return (error or None, credentials).
 
-    The error is None if the test succeeds. The credentials include those that the adapter renewed
-    during the test. They are None if the test used stored credentials, because the adapter then
-    stores renewed credentials itself.
+    The credentials include those that the adapter renewed; None if the test used stored ones,
+    because the adapter then stores renewed ones itself.
     """
     base = base_of(hub, account, crm)
     settings, credentials = resolve(hub, base, crm)
@@ -300,11 +274,7 @@ def _test(
 
 
 def resolve(hub: Hub, base: Account, crm: Crm) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the (settings, credentials) that `set_crm` would store; nothing is stored.
-
-    `base` is the account as `base_of` returns it. Raises Semantic if the values are invalid, or
-    would send a stored secret to another address.
-    """
+    """Return the (settings, credentials) that `set_crm` would store; raises Semantic."""
     resolved = proposed(base, **_proposal(hub, base, crm), vault=hub.vault)
     _require_own_secrets(hub, base, crm)
     return resolved
@@ -317,10 +287,7 @@ def settings_of(base: Account, crm: Crm) -> dict[str, str]:
 
 
 def _require_own_secrets(hub: Hub, account: Account, crm: Crm) -> None:
-    """Raise Semantic if `crm` would send a stored secret to another address than before.
-
-    Only a `crm` with `guarded` is checked.
-    """
+    """Raise Semantic if a `guarded` change would send a stored secret to another address."""
     if not crm.guarded or crm.adapter != account.connection.adapter:
         return
     stored = [
@@ -346,10 +313,7 @@ def _require_own_secrets(hub: Hub, account: Account, crm: Crm) -> None:
 
 
 def _proposal(hub: Hub, account: Account, crm: Crm) -> dict[str, Any]:
-    """Return the arguments for `proposed` and `configure` of `accounts.connections`, by name.
-
-    `crm` is the CRM that the account shall use.
-    """
+    """Return the arguments for `proposed` and `configure` of `accounts.connections`."""
     return {
         "name": crm.adapter,
         "adapter": load_adapter(hub, crm.adapter),
@@ -365,10 +329,7 @@ def _complete_settings(account: Account, crm: Crm) -> dict[str, str]:
 
 
 def load_adapter(hub: Hub, name: str) -> type[Adapter]:
-    """Return the adapter class of this name.
-
-    Raises Semantic if no such adapter is installed or the adapter cannot be loaded.
-    """
+    """Return an adapter's class; raises Semantic if it is missing or cannot be loaded."""
     try:
         return hub.registry.load(name)
     except BadConfig as exc:

@@ -25,8 +25,8 @@ def open_request(
     """Return the account and the id of the request that a signed text names.
 
     Raises `foreign` if it was not signed for this purpose, and Conflict with the message `over` if
-    it has ended; None opens a request that has ended, too. Unless a user is signed in, this thread
-    then works for the account (`Database.bind_account`).
+    it has ended; None opens it all the same. Unless a user is signed in, this thread then works for
+    the account (`Database.bind_account`).
     """
     text, _, signature = signed.rpartition(".")
     if not same(signature, _signature(hub, text, purpose)):

@@ -1,9 +1,9 @@
 """The actions queued for the CRM that an account leaves: finish, drop or move them.
 
 A person is the group of conversations that the hub takes for one human being. Only persons whom the
-old CRM does not have are moved to the new CRM, with all their queued actions, so that the switch
-puts no person into both CRMs. A person is not moved if the old CRM has or may have the person, or
-if one of the person's actions is in progress.
+old CRM does not have are moved, with all their queued actions, so that the switch puts no person
+into both CRMs. A person is not moved if the old CRM has or may have the person, or if one of the
+person's actions is in progress.
 """
 
 from __future__ import annotations
@@ -126,10 +126,7 @@ _IN_USE = {
 
 @dataclass(frozen=True, slots=True)
 class FormerCrm:
-    """A former connection of an account, with the numbers of its unfinished actions.
-
-    `queued` counts waiting actions, `running` counts actions in progress.
-    """
+    """A former connection, with the numbers of its waiting and its running actions."""
 
     id: int
     adapter: str
@@ -150,11 +147,7 @@ def count_queued(db: Connection, account: Account) -> int:
 
 
 def require_decision(account: Account, count: int, decision: Decision | None) -> None:
-    """Raise Conflict if `count` is not 0 and `decision` is None.
-
-    `count` is the number of actions queued for the CRM that the account leaves. `decision` says
-    what to do with these actions.
-    """
+    """Raise Conflict if actions are queued for the CRM that the account leaves, undecided."""
     if count and decision is None:
         actions = f"{count} action{' is' if count == 1 else 's are'} queued"
         raise Conflict(
@@ -164,10 +157,7 @@ def require_decision(account: Account, count: int, decision: Decision | None) ->
 
 
 def drop(tx: Connection, database: Database, before: Account, after: Account) -> None:
-    """Mark the actions queued for the old CRM as refused; operators can retry them.
-
-    `before` and `after` are the account with the old and the new CRM.
-    """
+    """Mark the actions queued for the old CRM as refused; operators can retry them."""
     rows = tx.rows(
         _DROP,
         {
@@ -182,9 +172,8 @@ def drop(tx: Connection, database: Database, before: Account, after: Account) ->
 
 
 def move(database: Database, before: Account, after: Account) -> int:
-    """Move queued actions from the old CRM to the new CRM; return the number of moved actions.
+    """Move queued actions to the new CRM in batches; return their number.
 
-    `before` and `after` are the account with the old and the new CRM. Persons are moved in batches.
     After an interruption, actions that were not moved are finished in the old CRM.
     """
     moved, last = 0, ""
@@ -222,12 +211,7 @@ _KINDS = tuple(_IDENTIFIERS)
 def _lock_people(
     tx: Connection, before: Account, after: Account, people: Sequence[str]
 ) -> _Identifiers:
-    """Lock persons in both CRMs; return their contactTokens, emails and phones.
-
-    `before` and `after` are the account with the old and the new CRM. `people` are person keys,
-    which order the actions of a person. The locks are taken in the same order as in helper calls,
-    and held until the commit.
-    """
+    """Lock persons in both CRMs, in the order of helper calls; return their identifiers."""
     identifiers = _identifiers(tx, before, people)
     names = sorted(
         {name for of_person in identifiers.values() for name in of_person},
@@ -241,10 +225,7 @@ def _lock_people(
 
 
 def _identifiers(tx: Connection, account: Account, people: Sequence[str]) -> _Identifiers:
-    """Return the contactTokens, emails and phones of persons, by person key.
-
-    `people` are person keys. Persons without a binding are left out.
-    """
+    """Return the contactTokens, emails and phones by person key; none without a binding."""
     identifiers: _Identifiers = {}
     for person, *values in tx.rows(_IDENTIFIERS_OF_PEOPLE, _key(account) | {"people": people}):
         identifiers.setdefault(person, set()).update(
@@ -254,11 +235,7 @@ def _identifiers(tx: Connection, account: Account, people: Sequence[str]) -> _Id
 
 
 def _in_old_crm(tx: Connection, account: Account, people: Sequence[str]) -> set[str]:
-    """Return the keys of the persons whom the old CRM has, or may have.
-
-    `people` are person keys, which order the actions of a person. The old CRM may have a person
-    after an attempt to write that was not confirmed.
-    """
+    """Return the persons whom the old CRM has, or may have by an unconfirmed write."""
     params = _key(account) | {"people": people}
     return {row.person for row in tx.rows(_IN_CRM, params)} | {
         row.person
@@ -269,11 +246,7 @@ def _in_old_crm(tx: Connection, account: Account, people: Sequence[str]) -> set[
 
 
 def _in_new_crm(tx: Connection, account: Account, identifiers: _Identifiers) -> set[str]:
-    """Return the keys of the persons with a contactToken, email or phone used in the new CRM.
-
-    A value is used in the new CRM if one of its bindings has the value. `identifiers` holds the
-    contactTokens, emails and phones of each person, by person key.
-    """
+    """Return the keys of the persons with an identifier that a binding of the new CRM has."""
     in_use: set[tuple[str, str]] = set()
     for kind, statement in _IN_USE.items():
         names = {name for of_person in identifiers.values() for name in of_person}

@@ -70,18 +70,16 @@ _RESTORE = """
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The numbers of accounts, records and unfinished actions in a database."""
-
     accounts: int
     records: int
     unfinished: int
 
 
 def backup(url: str, path: Path) -> int:
-    """Write a backup of the database at `url` to the new file `path`; return its size in bytes.
+    """Write a backup to the new file `path`, for the owner's eyes; return its size in bytes.
 
-    Only the owner can read the file. Raises Conflict if the file exists, Unavailable if the
-    database cannot be read or pg_dump is not installed, and OSError if the file cannot be written.
+    Raises Conflict if the file exists, Unavailable if the database cannot be read or pg_dump is not
+    installed, and OSError.
     """
     if path.exists():
         raise Conflict(f"{path} is there already; a backup is written over nothing.")
@@ -97,12 +95,11 @@ def backup(url: str, path: Path) -> int:
 
 
 def restore(url: str, path: Path) -> None:
-    """Restore the backup in the file `path` into the empty database at `url`.
+    """Restore a backup into the empty database at `url` and `settle` it, or restore nothing.
 
-    The restored database is then prepared for use, as by `settle`. If an error occurs, nothing is
-    restored. Raises BadRequest if the file is no backup of the same kind of database (SQLite or
-    PostgreSQL), Conflict if the database is not empty, and Unavailable if the file is damaged, the
-    database cannot be reached or a PostgreSQL program is not installed.
+    Raises BadRequest if the file is no backup of the same kind of database, Conflict if the
+    database is not empty, and Unavailable if the file is damaged, the database cannot be reached or
+    a PostgreSQL program is not installed.
     """
     parsed = make_url(url)
     backend = parsed.get_backend_name()
@@ -116,21 +113,17 @@ def restore(url: str, path: Path) -> None:
 
 
 def settle(url: str) -> None:
-    """Prepare a restored database, which must have the newest schema, for use.
+    """Prepare a restored database of the newest schema; a second call does no harm.
 
-    Every unfinished action is changed, so that a worker searches the CRM for an earlier result of
-    the action before sending the action again. Record ids that may have been used since the backup
-    are skipped. A second call does no harm.
+    A worker will search the CRM for an earlier result of each unfinished action. Record ids that
+    may have been used since the backup are skipped.
     """
     with closing(Database(url, pool_size=1)) as database:
         database.transact(lambda tx: [tx.run(statement) for statement in _SETTLE_ALL_ACCOUNTS])
 
 
 def contents(url: str) -> Contents:
-    """Count the accounts, records and unfinished actions in the database at `url`.
-
-    The database must have the newest schema.
-    """
+    """Count the accounts, records and unfinished actions of a database of the newest schema."""
     with closing(Database(url, pool_size=1)) as database, database.reading() as db:
         ids = account_ids(db)
 
@@ -142,11 +135,7 @@ def contents(url: str) -> Contents:
 
 @contextmanager
 def _new_file(path: Path) -> Iterator[Path]:
-    """Yield the path of an empty temporary file, which becomes `path` at the end of the block.
-
-    So the file appears at `path` only when it is complete and on the disk. Raises OSError if `path`
-    exists at the end of the block.
-    """
+    """Yield a file that becomes `path` once it is on the disk; raises OSError if that exists."""
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f"{path.name}.") as folder:
         part = Path(folder, "part")
         part.touch(0o600)
@@ -237,11 +226,7 @@ def _require(*programs: str) -> None:
 
 
 def _run(what: str, url: URL, *command: str) -> None:
-    """Run a program with the connection string of the database `url` as its last argument.
-
-    `what` names the operation in messages. Raises Unavailable, with the error output of the
-    program, if the program fails.
-    """
+    """Run a program on a database; raises Unavailable with its error output if it fails."""
     from psycopg.conninfo import make_conninfo
 
     conninfo: dict[str, Any] = {

@@ -1,8 +1,7 @@
-"""A database and the secrets with which it is used belong together.
+"""A database and the secrets with which it is used belong together: it stores fingerprints.
 
-The database stores a fingerprint of each. Development makes its secrets in `var/` of the folder in
-which a process starts; a process in another folder would seal credentials with a key that the
-service does not have, so it is refused.
+Development makes its secrets in `var/` of the folder in which a process starts; a process in
+another folder would seal credentials with a key that the service does not have, so it is refused.
 """
 
 from __future__ import annotations
@@ -36,10 +35,7 @@ _FORGET = Statement(
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """A secret of this process: its setting, its name and fingerprint in the database.
-
-    `made`: whether development has made it in `var/`.
-    """
+    """A secret of this process; `made`: development has made it in `var/`."""
 
     setting: str
     name: str
@@ -48,10 +44,7 @@ class _Key:
 
 
 def claim(settings: Settings) -> None:
-    """Store the fingerprints of this process's secrets in the database, which has its schema.
-
-    Raises SettingsError for a secret that belongs to another database or another folder.
-    """
+    """Store the fingerprints in the database; raises SettingsError for a foreign secret."""
     with closing(Database(settings.database_url, pool_size=1)) as database:
         with database.across_accounts(), database.reading() as db:
             if found := problems(settings, db):

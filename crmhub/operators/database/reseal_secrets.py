@@ -1,8 +1,7 @@
 """Change of the encryption key: encrypt the values of older keys again, with the first key.
 
-This may run while the service runs, repeatedly, and in several processes at the same time. A value
-is replaced only if it has not changed since it was read, so a newer value, such as a refresh token
-that an adapter has just saved, is never overwritten.
+This may run while the service runs, repeatedly and at the same time. A value is replaced only if it
+has not changed since it was read, such as a refresh token that an adapter has just saved.
 """
 
 from __future__ import annotations
@@ -18,10 +17,11 @@ import sqlalchemy as sa
 from crmhub import audit
 from crmhub.accounts.accounts import account_ids
 from crmhub.audit import Author
+from crmhub.database import tables
 from crmhub.database.bulk import Row
 from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, param
-from crmhub.database.tables import account, metadata
+from crmhub.database.tables import account
 from crmhub.hub import Hub
 from crmhub.secrets import SealBroken, Vault
 from crmhub.users import second_factors
@@ -29,54 +29,21 @@ from crmhub.users import second_factors
 _BATCH = 100
 # A process with another first key may seal values meanwhile; more rounds would never end.
 _ROUNDS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class SealedColumn:
-    """A column of the database with encrypted values, "" for no value.
-
-    `table` and `column` are names. `keys` are the names of the primary key's columns; the first is
-    the account's id.
-    """
-
-    table: str
-    column: str
-    keys: tuple[str, ...]
-
-    @property
-    def source(self) -> sa.Table:
-        """The SQLAlchemy table that has the column."""
-        return metadata.tables[self.table]
-
-    @property
-    def value(self) -> sa.Column[Any]:
-        """The SQLAlchemy column of the encrypted values."""
-        return self.source.c[self.column]
-
-    @property
-    def key_columns(self) -> tuple[sa.Column[Any], ...]:
-        """The SQLAlchemy columns of the table's primary key."""
-        return tuple(self.source.c[name] for name in self.keys)
-
-
 SEALED = (
-    SealedColumn("connection", "credentials", ("account_id", "id")),
-    SealedColumn("connect_request", "request", ("account_id", "id")),
-    SealedColumn("event_subscription", "secret", ("account_id", "id")),
+    tables.connection.c.credentials,
+    tables.connect_request.c.request,
+    tables.event_subscription.c.secret,
 )
 """All columns of accounts with encrypted values; `reseal` would skip one that is missing here.
 
-The second factors of console users, which belong to no account, are resealed too.
+The second factors of console users, which belong to no account, are resealed too. The first column
+of each primary key is the account's id.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """An encrypted value that cannot be decrypted.
-
-    `client_id` is its account, or the email of its console user; `column` is the name of its
-    column, `reason` the error message.
-    """
+    """A value that cannot be decrypted; `client_id` is its account, or its user's email."""
 
     client_id: str
     column: str
@@ -85,12 +52,6 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Resealed:
-    """The result of `reseal`.
-
-    `done` is the number of values that were encrypted again; `broken` are the values that cannot be
-    decrypted.
-    """
-
     done: int
     broken: tuple[Broken, ...]
 
@@ -110,19 +71,15 @@ def counts(database: Database) -> Counter[str]:
     return counts
 
 
-def _count(column: SealedColumn, dialect: str) -> Statement:
-    key_id, count = _key_id(column.value, dialect).label("key_id"), sa.func.count().label("n")
+def _count(column: sa.Column[Any], dialect: str) -> Statement:
+    key_id, count = _key_id(column, dialect).label("key_id"), sa.func.count().label("n")
     keys: sa.Select[Any] = sa.select(key_id, count)
-    of_account = column.source.c.account_id == param("account_id")
-    return Statement(keys.where(of_account, column.value != "").group_by(key_id))
+    of_account = column.table.c.account_id == param("account_id")
+    return Statement(keys.where(of_account, column != "").group_by(key_id))
 
 
 def _key_id(sealed: sa.Column[Any], dialect: str) -> sa.ColumnElement[Any]:
-    """Return an SQL expression for the id of the key that encrypted the values of a column.
-
-    `sealed` is the column, `dialect` "sqlite" or "postgresql". The id is the text between the first
-    two dots of a value.
-    """
+    """Return an SQL expression for the key's id: a value's text between the first two dots."""
     if dialect == "postgresql":
         return sa.func.split_part(sealed, ".", 2)
     rest = sa.func.substr(sealed, 4)
@@ -134,8 +91,7 @@ def reseal(
 ) -> Resealed:
     """Encrypt with the first key every value that an older key has encrypted.
 
-    `report` is called after each batch with the number of values encrypted so far. After an
-    interruption, call this function again to encrypt the other values.
+    `report` gets the number of values after each batch. After an interruption, call it again.
     """
     done, broken = 0, list[Broken]()
     for _ in range(_ROUNDS):
@@ -154,15 +110,15 @@ def reseal(
         if done == before:
             break
     if done:
-        hub.database.transact(partial(_note, by=by, key_id=hub.vault.first, count=done))
+        after = {"resealed": done}
+        hub.database.transact(
+            lambda tx: audit.note(tx, by, "rotate", "encryptionKey", hub.vault.first, after=after)
+        )
     return Resealed(done, tuple(broken))
 
 
 def _reseal_users(hub: Hub) -> tuple[int, list[Broken]]:
-    """Encrypt the second factors of console users with the first key.
-
-    Return the number of replaced values, and the values that cannot be decrypted.
-    """
+    """Do the same with the second factors of console users."""
     done, broken = 0, list[Broken]()
     with hub.database.reading() as db:
         listed = second_factors.sealed_secrets(db)
@@ -177,15 +133,8 @@ def _reseal_users(hub: Hub) -> tuple[int, list[Broken]]:
     return done, broken
 
 
-def _note(tx: Connection, *, by: Author, key_id: str, count: int) -> None:
-    audit.note(tx, by, "rotate", "encryptionKey", key_id, after={"resealed": count})
-
-
-def _batches(database: Database, vault: Vault, column: SealedColumn) -> Iterator[Sequence[Row]]:
-    """Yield batches of rows whose value is encrypted with an older key.
-
-    A row holds the account's client id, the encrypted value, and the columns of the primary key.
-    """
+def _batches(database: Database, vault: Vault, column: sa.Column[Any]) -> Iterator[Sequence[Row]]:
+    """Yield batches of (client id, value, primary key) encrypted with an older key."""
     statement = _sealed_with_others(column)
     params = {"length": len(vault.prefix), "prefix": vault.prefix}
     with database.reading() as db:
@@ -201,54 +150,47 @@ def _batches(database: Database, vault: Vault, column: SealedColumn) -> Iterator
         yield batch
 
 
-def _sealed_with_others(column: SealedColumn) -> Statement:
+def _sealed_with_others(column: sa.Column[Any]) -> Statement:
     client_id = sa.select(account.c.client_id).where(account.c.id == param("account_id"))
     return Statement(
-        sa.select(client_id.scalar_subquery().label("client_id"), column.value, *column.key_columns)
+        sa.select(client_id.scalar_subquery().label("client_id"), column, *column.table.primary_key)
         .where(
-            column.source.c.account_id == param("account_id"),
-            column.value != "",
-            sa.func.substr(column.value, 1, param("length")) != param("prefix"),
+            column.table.c.account_id == param("account_id"),
+            column != "",
+            sa.func.substr(column, 1, param("length")) != param("prefix"),
         )
-        .order_by(*column.key_columns)
+        .order_by(*column.table.primary_key)
     )
 
 
 def _resealed_values(
-    vault: Vault, column: SealedColumn, rows: Sequence[Row]
+    vault: Vault, column: sa.Column[Any], rows: Sequence[Row]
 ) -> tuple[list[tuple[Row, str, str]], list[Broken]]:
-    """Decrypt the values of `rows` and encrypt them with the first key.
-
-    Return two lists: (primary key, old value, new value) for each value that was decrypted, and a
-    `Broken` for each value that cannot be decrypted.
-    """
+    """Return (primary key, old value, new value) of each value, and the broken ones."""
     values, broken = [], []
     for client_id, sealed, *key in rows:
         try:
-            plain = vault.open(sealed, account_id=key[0], column=column.column)
+            plain = vault.open(sealed, account_id=key[0], column=column.name)
         except SealBroken as exc:
-            broken.append(Broken(client_id, column.column, str(exc)))
+            broken.append(Broken(client_id, column.name, str(exc)))
         else:
-            new = vault.seal(plain, account_id=key[0], column=column.column)
+            new = vault.seal(plain, account_id=key[0], column=column.name)
             values.append((tuple(key), sealed, new))
     return values, broken
 
 
-def _replace(tx: Connection, column: SealedColumn, values: Sequence[tuple[Row, str, str]]) -> int:
-    """Store new values in a column; return the number of replaced values.
-
-    `values` has (primary key, old value, new value). A value in the database that has changed, and
-    so differs from the old value, is left unchanged.
-    """
+def _replace(tx: Connection, column: sa.Column[Any], values: Sequence[tuple[Row, str, str]]) -> int:
+    """Store (primary key, old, new) unless the value has changed; count the replaced."""
     statement = Statement(
-        sa.update(column.source)
+        sa.update(column.table)
         .where(
-            *(key == param(key.name) for key in column.key_columns),
-            column.value == param("old"),
+            *(key == param(key.name) for key in column.table.primary_key),
+            column == param("old"),
         )
-        .values({column.column: param("new")})
+        .values({column.name: param("new")})
     )
+    names = [key.name for key in column.table.primary_key]
     return sum(
-        tx.run(statement, {"new": new, "old": old, **dict(zip(column.keys, key, strict=True))})
+        tx.run(statement, {"new": new, "old": old, **dict(zip(names, key, strict=True))})
         for key, old, new in values
     )

@@ -54,11 +54,7 @@ _COUNT_ENROLMENTS = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One contact of a pair, with the data shown to operators.
-
-    `exists` is False if the contact was deleted. `created_at` is in ms since 1970, 0 if unknown;
-    `url` is the contact's page in the CRM. `error` says why the CRM did not return the contact.
-    """
+    """One contact of a pair; `created_at` is in ms since 1970, 0 if unknown."""
 
     id: str
     exists: bool = True
@@ -69,7 +65,6 @@ class Side:
 
     @property
     def title(self) -> str:
-        """The contact's name, else its email, else its phone, else ""."""
         values = self.properties
         name = " ".join(filter(None, (values.get("firstname"), values.get("lastname"))))
         return name or values.get("email") or values.get("phone") or ""
@@ -77,11 +72,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A property of the two contacts of a pair.
-
-    `of` holds the property's values by contact id. `winner` is the id of the contact whose value is
-    kept in a merge.
-    """
+    """A property of two contacts: values `of` each id; a merge keeps that of `winner`."""
 
     name: str
     label: str
@@ -90,18 +81,15 @@ class Value:
 
     @property
     def differs(self) -> bool:
-        """Whether the two contacts have different values of this property."""
         return len({*self.of.values()}) > 1
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The result that the merge of a pair of contacts would have.
+    """The result that the merge of a pair would have; the first of `sides` is kept.
 
-    `sides` are the kept contact and the other contact. `values` are the properties of both. `moves`
-    counts the links, conversations and enrolments that would move to the kept contact. `version`
-    changes when either contact is changed. If the hub cannot merge the pair, `obstacle` says why,
-    and only `pair` and `sides` are set.
+    `moves` counts what would move to the kept contact. `version` changes when either contact does.
+    If the hub cannot merge the pair, `obstacle` says why, and only `pair` and `sides` are set.
     """
 
     pair: Pair
@@ -114,11 +102,7 @@ class Preview:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The contacts of a merge, and the choice of the values to keep.
-
-    `kept` is the contact to keep, `other` the contact to archive. `taken` names the properties
-    whose value is taken from `other`. `version` changes when either contact is changed.
-    """
+    """The contacts of a merge; `taken` names the properties whose value comes from `other`."""
 
     kept: Record
     other: Record
@@ -127,16 +111,11 @@ class Choice:
 
     @property
     def properties(self) -> dict[str, str]:
-        """The values that the kept contact has after the merge, by property."""
         return combined(self.kept.properties, self.other.properties, self.taken)
 
 
 def is_mergeable(hub: Hub, account: Account) -> bool:
-    """Return whether the hub can merge contacts of this account.
-
-    The hub can if the account's contacts are the hub's own records, and not records of a remote
-    CRM.
-    """
+    """Return whether the account's contacts are the hub's own records."""
     try:
         return not hub.registry.load(account.connection.adapter).remote
     except BadConfig:
@@ -144,10 +123,10 @@ def is_mergeable(hub: Hub, account: Account) -> bool:
 
 
 def titles(hub: Hub, account: Account, pairs: Sequence[Pair]) -> dict[str, str]:
-    """Return the titles of the contacts in `pairs`, by contact id.
+    """Return the contacts' names, emails or phones by id, without deleted contacts.
 
-    The title is the name, email or phone. Deleted contacts are left out. Contacts in another CRM
-    have the name and the email that bots sent; the CRM is asked for up to `_MOST_ASKED` others.
+    Contacts in another CRM have the name and the email that bots sent; the CRM is asked for up to
+    `_MOST_ASKED` others.
     """
     if not is_mergeable(hub, account):
         return _titles_in_crm(hub, account, list(dict.fromkeys(id for p in pairs for id in p.ids)))
@@ -164,13 +143,10 @@ def preview(
     keep: str = "",
     take: Mapping[str, str] | None = None,
 ) -> Preview:
-    """Return the preview of the merge of a pair; no contact is changed.
+    """Return the preview of the merge of a pair; `keep` and `take` are as for `choose`.
 
-    `one` and `other` are the ids of the contacts. `keep` is the id of the contact to keep, by
-    default the older contact. `take` maps the name of a property to the id of the contact whose
-    value is kept. For contacts in another CRM the preview shows the CRM's present values; if both
-    ids lead to one contact there, the pair is closed as merged. Raises NotFound if there is no such
-    pair, and Semantic if `keep` or `take` is invalid.
+    For contacts in another CRM it shows the present values there; if both ids lead to one contact,
+    the pair is closed as merged. Raises NotFound, and Semantic if `keep` or `take` is invalid.
     """
     with hub.database.reading() as db:
         pair = possible_duplicates.find(db, account, one, other)
@@ -201,11 +177,11 @@ def preview(
 
 
 def choose(hub: Hub, account: Account, pair: Pair, *, keep: str, take: Mapping[str, str]) -> Choice:
-    """Return the contacts of a pair with the choice of the contact and the values to keep.
+    """Return the choice of the contact and the values to keep.
 
-    `keep` is the id of the contact to keep, "" for the older contact; `take` maps the name of a
-    property to the id of the contact whose value is kept. Raises Semantic if `keep` or `take` is
-    invalid, and Conflict if the hub cannot merge the pair.
+    `keep`: a contact's id, "" for the older contact. `take`: by property the id of the contact
+    whose value is kept. Raises Semantic for an invalid choice, and Conflict if the hub cannot merge
+    the pair.
     """
     if keep and keep not in pair.ids:
         raise Semantic(f"keep: {keep[:60]} is not in this pair; send {' or '.join(pair.ids)}.")
@@ -234,12 +210,7 @@ def choose(hub: Hub, account: Account, pair: Pair, *, keep: str, take: Mapping[s
 
 
 def count_moves(db: Connection, account: Account, kept: Record, other: Record) -> dict[str, int]:
-    """Count the links, conversations and enrolments that would move from `other` to `kept`.
-
-    `kept` and `other` are the contacts of a merge. Links that `kept` has already are not counted.
-    The result has a number for each kind of linked record, for "conversations" and for
-    "enrolments".
-    """
+    """Count the links, conversations and enrolments that would move from `other` to `kept`."""
     linked = {
         **kept.associations,
         CONTACTS.name: [*kept.associations.get(CONTACTS.name, ()), kept.id],
@@ -254,10 +225,7 @@ def count_moves(db: Connection, account: Account, kept: Record, other: Record) -
 
 
 def _records(hub: Hub, account: Account, ids: Iterable[str]) -> dict[str, Record]:
-    """Return the live contacts of the hub with these ids, by id.
-
-    Texts that are no record ids are ignored.
-    """
+    """Return live contacts of the hub by id; texts that are no record ids are ignored."""
     record_ids = sorted({int(id) for id in ids if is_record_id(id)})
     return {str(record.id): record for record in hub.records.read(account, CONTACTS, record_ids)}
 
@@ -285,10 +253,6 @@ def _obstacle_of_crm(hub: Hub, account: Account) -> str:
 
 
 def _preview_in_crm(hub: Hub, account: Account, pair: Pair) -> Preview:
-    """Return the preview of a pair of contacts in another CRM, with their present values there.
-
-    If the CRM returns the same contact for both ids, the pair is closed as merged.
-    """
     sides = (Side(pair.one), Side(pair.other))
     if pair.state == "open":
         sides = _ask_crm(hub, account, pair)
@@ -325,11 +289,7 @@ def _words(title: str, detail: str) -> str:
 
 
 def _ask_crm(hub: Hub, account: Account, pair: Pair) -> tuple[Side, Side]:
-    """Read both contacts of a pair from their CRM; return them in the order of the pair.
-
-    If the CRM cannot be read, both results have an `error`. For a contact that was merged in the
-    CRM, the CRM may return another id than the pair has.
-    """
+    """Read both contacts, or set `error`; a contact that was merged there has another id."""
     error = outage_reason(hub.database, account)
     if not error:
         try:

@@ -1,16 +1,14 @@
 """Merge two contacts of the hub's own records, and undo a merge.
 
 A merge is one transaction. The kept contact gets the values shown in the preview, and the links,
-conversations and enrolments of the other contact; the other contact is archived. From then on, the
-other contact's id, the ids `hub-…` that the hub has issued for it, its email (if the kept contact
-has a different email) and its waiting actions lead to the kept contact.
+conversations and enrolments of the other contact, which is archived. From then on, the other's id,
+its ids `hub-…`, its email (if the kept contact has a different one) and its waiting actions lead to
+the kept contact.
 
-An unmerge is possible for 30 days. An unmerge restores the archived contact with its id, creation
-time, values, links to records that still exist (see `records.merging.unmerge`), and the
-conversations, enrolments and pairs that the merge moved. The kept contact loses the moved links,
-and gets back its former values unless they have changed since the merge. Values, links and
-conversations written since the merge stay with the kept contact. Both contacts keep the sticky
-assignment (`+sticky`) of the merged contact.
+An unmerge, for 30 days, restores the archived contact with its values, links to records that still
+exist (see `records.merging.unmerge`), and everything that the merge moved. The kept contact gets
+back its former values unless they have changed since. Whatever was written since stays with it.
+Both contacts keep the sticky assignments (`+sticky`) of the merged contact.
 """
 
 from __future__ import annotations
@@ -52,14 +50,11 @@ def merge(
     keep: str = "",
     take: Mapping[str, str] | None = None,
 ) -> Pair:
-    """Merge the two contacts of a pair of possible duplicates; return the merged pair.
+    """Merge the two contacts of a pair; `keep` and `take` are as for `choose`.
 
-    `one` and `other` are the ids of the contacts. `keep` is the id of the contact to keep, by
-    default the older contact; `take` maps the name of a property to the id of the contact whose
-    value is kept. `version` is the version of the preview that was made with the same `keep` and
-    `take`. Raises NotFound if there is no such pair; Semantic if `keep` or `take` is invalid, or if
-    the merged contact would lack a required value; Conflict if a contact was changed since the
-    preview or deleted, or if the contacts are not the hub's own records.
+    `version`: that of the preview with the same `keep` and `take`. Raises NotFound; Semantic if
+    `keep` or `take` is invalid, or a required value would be missing; Conflict if a contact was
+    changed since or deleted, or if the contacts are not the hub's own records.
     """
     pair = _lock_pair(tx, account, one, other)
     choice = choose(hub, account, pair, keep=keep, take=take or {})
@@ -91,9 +86,8 @@ def unmerge(
 ) -> Pair:
     """Undo the merge of a pair, for up to 30 days; return the pair, which is open again.
 
-    `one` and `other` are the ids of the contacts. Raises NotFound if there is no such pair. Raises
-    Conflict if the pair is not merged, if the merge is older than 30 days, if a contact was deleted
-    or merged again since, or if a third contact now has a unique value that would be restored.
+    Raises NotFound, and Conflict if the pair is not merged, the merge is older than 30 days, a
+    contact was deleted or merged again since, or a third contact now has a unique value to restore.
     """
     pair = _lock_pair(tx, account, one, other)
     _require_undoable(pair)
@@ -114,10 +108,7 @@ def unmerge(
 
 
 def _lock_pair(tx: Connection, account: Account, one: str, other: str) -> Pair:
-    """Lock both contacts of a pair and their actions, and return the pair.
-
-    `one` and `other` are the ids of the contacts. Raises NotFound if there is no such pair.
-    """
+    """Lock both contacts of a pair and their actions; raises NotFound."""
     # A contact may have very many links, conversations and actions.
     tx.take_time()
     # In the same order as elsewhere, so that few transactions deadlock.
@@ -130,11 +121,7 @@ def _lock_pair(tx: Connection, account: Account, one: str, other: str) -> Pair:
 def _merge_contacts(
     tx: Connection, hub: Hub, account: Account, merged: Pair, choice: Choice
 ) -> dict[str, Any]:
-    """Merge the records, bindings, enrolments and pairs of two contacts.
-
-    `merged` is the pair as it will be stored; `choice` has the contacts and the values to keep.
-    Return the data from which `_unmerge_contacts` restores both contacts.
-    """
+    """Merge records, bindings, enrolments and pairs; return the data for `_unmerge_contacts`."""
     kept, other = choice.kept, choice.other
     order = Merge(kept.id, other.id, choice.taken, (kept.version, other.version))
     undo = hub.records.merge(account, CONTACTS, order)
@@ -152,12 +139,7 @@ def _merge_contacts(
 def _share_assignments(
     tx: Connection, account: Account, merged_id: str, kept_id: str, joined: Joined
 ) -> None:
-    """Copy the sticky assignments of the merged contact to the kept contact.
-
-    A sticky assignment is the number that getRandomInt always returns for a contact. Assignments
-    that the kept contact has already are not replaced. `joined` has the keys that ordered the
-    actions of each contact before the merge, and the common key after it.
-    """
+    """Copy the merged contact's sticky assignments, unless the kept one has its own."""
     here = account.connection.id
     into = sticky_assignments.of_person(here, joined.person)
     for person in sorted({*joined.persons.values()} - {joined.person}):
@@ -167,11 +149,7 @@ def _share_assignments(
 
 
 def _released_email(choice: Choice) -> str | None:
-    """Return the email that one of the two contacts has and that the merge drops.
-
-    Returns None if no email is dropped, if the kept contact has no email after the merge, or if the
-    email is too long to be stored.
-    """
+    """Return the email that the merge drops, None for one that is too long to be stored."""
     email = choice.properties.get("email")
     emails = (choice.kept.properties.get("email"), choice.other.properties.get("email"))
     released = [value for value in emails if value and value != email]
@@ -180,7 +158,6 @@ def _released_email(choice: Choice) -> str | None:
 
 
 def _require_undoable(pair: Pair) -> None:
-    """Raise Conflict if the merge of a pair cannot be undone."""
     if pair.state != "merged":
         raise Conflict("The contacts are not merged.")
     if not pair.merged_id or not pair.decided_by:
@@ -220,12 +197,10 @@ def _unmerge_contacts(tx: Connection, hub: Hub, account: Account, pair: Pair) ->
 
 
 def _shared_links(tx: Connection, account: Account, pair: Pair, moved: Links) -> Links:
-    """Return the links, by kind of record, that stay with the kept contact after an unmerge.
+    """Return the links that stay with the kept contact after an unmerge.
 
-    `moved` are the links that the merge of `pair` moved to the kept contact. A moved link stays if
-    a third contact, which was merged into the same kept contact, also had this link. The link is
-    then stored as moved by the third contact's merge, so that only an unmerge of the third contact
-    removes it.
+    A link in `moved` stays if a third contact that was merged into the same one also had it. It is
+    then stored as moved by that merge, so that only its unmerge removes it.
     """
     stay: Links = {}
     for other in possible_duplicates.merges_into(tx, account, pair.kept_id):
@@ -252,12 +227,10 @@ def dismiss(
     by: Author,
     merged: bool = False,
 ) -> Pair:
-    """Close a pair because its contacts are different persons; return the closed pair.
+    """Close a pair as different persons or, with `merged`, as merged in their CRM.
 
-    With `merged`, close it because the contacts were merged in their CRM. `one` and `other` are the
-    ids of the contacts. A pair that is closed for the same reason already is left unchanged. Raises
-    NotFound if there is no such pair; Conflict if the hub has merged the pair, or if `merged` is
-    given for the hub's own records.
+    Raises NotFound; Conflict if the hub has merged the pair, or if `merged` is given for the hub's
+    own records.
     """
     pair = possible_duplicates.find(tx, account, one, other, lock=True)
     state: State = "merged" if merged else "dismissed"

@@ -18,8 +18,7 @@ from crmhub.errors import BadRequest, Conflict, Unavailable, shortened
 from crmhub.hub import Hub, in_transaction
 from crmhub.operators.erasure.erasure import Erasure
 from crmhub.operators.erasure.erasure_report import Erased
-from crmhub.operators.erasure.person import Person
-from crmhub.operators.erasure.person_finder import READINGS, PersonFinder, Reading
+from crmhub.operators.erasure.person_finder import READINGS, Person, PersonFinder, Reading
 
 _VACUUMED_TABLES = (
     "records, archived_record, ix_text, ix_num, ix_date, unique_value, association, binding,"
@@ -33,9 +32,8 @@ def find(
 ) -> tuple[Person | None, tuple[Reading, ...]]:
     """Return the person that a text names, and the kinds of name that led to the person.
 
-    A person is the data that the hub takes for one human being. `reading` is the kind of name, such
-    as "email"; None means that every kind is tried. Returns (None, ()) if nobody is found. If the
-    text names several persons, raises Conflict with a list of them.
+    Without `reading` every kind is tried. (None, ()): nobody is found. Raises Conflict with a list
+    if the text names several persons.
     """
     found: list[tuple[Reading, Person]] = []
     with hub.database.reading() as db:
@@ -56,11 +54,7 @@ def find(
 
 
 def include(hub: Hub, account: Account, person: Person, names: Collection[str]) -> Person:
-    """Return `person` with the data of other persons who have the same phone added.
-
-    `names` are ids of the persons to add, from `Erased.same_phone`. Raises BadRequest if an id
-    belongs to nobody with the same phone.
-    """
+    """Add the persons with these ids of `Erased.same_phone`; raises BadRequest for other ids."""
     with hub.database.reading() as db:
         others = PersonFinder(hub, db, account).same_phone(person)
     for name in names:
@@ -73,22 +67,17 @@ def include(hub: Hub, account: Account, person: Person, names: Collection[str]) 
 
 
 def preview(hub: Hub, account: Account, person: Person, *, with_linked: bool = False) -> Erased:
-    """Return the report that `erase` would return, without changing any data.
-
-    With `with_linked`, the report counts the deals and tickets that are linked to no other contact
-    as erased.
-    """
+    """Return the report that `erase` would return, without changing any data."""
     return hub.rehearse(lambda tx: Erasure(hub, tx, account, person).run(with_linked=with_linked))
 
 
 def erase(
     hub: Hub, account: Account, person: Person, *, by: Author, with_linked: bool = False
 ) -> Erased:
-    """Erase all data of a person and return the report.
+    """Erase all data of a person, also data that arrives meanwhile, and return the report.
 
-    Data of the person that arrives while this function runs is erased, too. With `with_linked`, the
-    deals and tickets that are linked to no other contact are erased as well. Raises Unavailable if
-    the database is unavailable; then nothing is erased.
+    `with_linked`: deals and tickets that are linked to no other contact are erased as well. Raises
+    Unavailable; then nothing is erased.
     """
     erased = _erase(hub, account, person, by, with_linked)
     return replace(erased, swept=_sweep(hub.database))
@@ -106,10 +95,7 @@ def _erase(
 
 
 def _sweep(database: Database) -> bool:
-    """Remove remains of deleted rows from the database's files.
-
-    Return False if this did not succeed, for example because the database is in use.
-    """
+    """Remove remains of deleted rows from the files; False if, for example, they are in use."""
     # The person is erased, and the caller must learn that in any case.
     with suppress(Unavailable), database.reading() as db:
         if database.dialect == "postgresql":

@@ -1,7 +1,4 @@
-"""The database transaction that erases a person.
-
-A person is all data that the hub takes for the data of one human being.
-"""
+"""The database transaction that erases a person, the data of one human being."""
 
 from __future__ import annotations
 
@@ -27,8 +24,7 @@ from crmhub.identity import possible_duplicates
 from crmhub.identity.bindings import LONGEST
 from crmhub.operators.erasure import mentions
 from crmhub.operators.erasure.erasure_report import Erased, Unconfirmed
-from crmhub.operators.erasure.person import Person
-from crmhub.operators.erasure.person_finder import PersonFinder
+from crmhub.operators.erasure.person_finder import Person, PersonFinder
 from crmhub.properties import catalogue
 from crmhub.properties.kinds import CONTACTS, DEALS, KINDS, TICKETS
 from crmhub.queue import action_events, leases
@@ -80,11 +76,7 @@ _HUB_IDS_OF_PERSON = Statement(
 
 
 class _TextColumn(NamedTuple):
-    """The SQL statements that read and replace the texts of one database column.
-
-    Rows of the column do not belong to the person to erase and are kept, but their texts may name
-    the person.
-    """
+    """The statements that read and replace texts that may name the person, in others' rows."""
 
     read: Statement
     replace: Statement
@@ -116,10 +108,7 @@ _DISCARDED_REASON = _text_column(
 
 
 class Erasure:
-    """The transaction that erases one person from the data of an account.
-
-    `person` needs only one key of the person's data, such as an email: the rest is searched first.
-    """
+    """The transaction that erases one person; `person` needs only one key of their data."""
 
     def __init__(self, hub: Hub, tx: Connection, account: Account, person: Person) -> None:
         self._tx = tx
@@ -128,11 +117,7 @@ class Erasure:
         self._person = self._finder.complete(person)
 
     def run(self, *, with_linked: bool) -> Erased:
-        """Delete all data of the person and return the report.
-
-        With `with_linked`, the deals and tickets that are linked only to this person are deleted
-        too.
-        """
+        """Delete all data, with `with_linked` also deals and tickets of no other contact."""
         self._lock_all()
         person, tx, account_id = self._person, self._tx, self._account.id
         contacts = erasing.contacts(tx, account_id, person.contacts)
@@ -188,9 +173,8 @@ class Erasure:
     def _lock_all(self) -> None:
         """Lock all data that helpers could write for the person, and complete `self._person`.
 
-        After each round of locks, the person's data is searched again; this ends when nothing new
-        is found. Locks are taken in the same order as in helper calls, so that few transactions
-        deadlock.
+        After each round of locks the data is searched again, until nothing new is found. Locks are
+        taken in the same order as in helper calls, so that few transactions deadlock.
         """
         account, tx = self._account, self._tx
         tx.hold(account.id, exclusive=True)
@@ -220,15 +204,11 @@ class Erasure:
                 return
 
     def _contact_ids(self) -> set[tuple[int, str]]:
-        """Return the person's contact ids as (connection id, contact id), for all CRMs.
-
-        Ids of the hub's own contacts are included.
-        """
+        """Return (connection id, contact id) for all CRMs and the hub's own contacts."""
         contacts, own = self._person.contacts, self._finder.own
         return {(id, str(contact)) for contact in contacts for id in own} | self._person.crm_ids
 
     def _event_subjects(self, ids: Iterable[int], linked: Links) -> set[str]:
-        """Return the subjects of the events about the contacts `ids` and the records `linked`."""
         erased = {CONTACTS.name: list(ids), **linked}
         calls = self._person.hub_ids | self._contact_ids()
         return {
@@ -236,10 +216,6 @@ class Erasure:
         } | {action_events.subject_of(*contact) for contact in calls}
 
     def _actions(self, statement: Statement) -> list[Any]:
-        """Return the rows of the person's actions that `statement` selects.
-
-        `statement` is one of the statements built on `_ACTIONS_OF_PERSON`.
-        """
         ids = self._person.hub_ids | self._contact_ids()
         if not ids:
             return []
@@ -263,10 +239,7 @@ class Erasure:
         )
 
     def _delete_actions(self, rows: Sequence[Any]) -> None:
-        """Delete actions, given as rows, with their attempts.
-
-        Actions of other people that a deleted failed action blocked become failed.
-        """
+        """Delete actions; other people's actions that a deleted one blocked become failed."""
         account_id = self._account.id
         keys = sorted((account_id, row.id) for row in rows)
         self._tx.delete("action_try", {"account_id": "int", "action_id": "text"}, keys)
@@ -298,19 +271,13 @@ class Erasure:
         return self._tx.delete("kept_number", {"account_id": "int", "contact": "text"}, rows)
 
     def _is_shared(self, connection_id: int, name: str) -> bool:
-        """Return whether bindings of other people have the person key `name`, too.
-
-        A person key orders the actions of one person; people with the same phone may share it.
-        """
+        """Return whether others have this person key, such as people with the same phone."""
         key = {"account_id": self._account.id, "connection_id": connection_id, "person": name}
         rows = self._tx.rows(_HUB_IDS_OF_PERSON, key)
         return any((connection_id, row.hub_id) not in self._person.hub_ids for row in rows)
 
     def _replace_texts(self, column: _TextColumn, text: str | None) -> int:
-        """Replace by `text` all texts of a column that contain data of the person.
-
-        Return the number of replaced texts.
-        """
+        """Replace all texts of a column that contain data of the person; return their number."""
         personal = [text.casefold() for text in self._texts(())]
         key = {"account_id": self._account.id}
         rows = [
@@ -323,11 +290,7 @@ class Erasure:
         return len(rows)
 
     def _texts(self, records: Iterable[erasing.Held]) -> set[str]:
-        """Return the person's texts of at least three characters, such as the email.
-
-        The texts include the values of `records`, which are the person's records. The caller takes
-        any other text that contains one of them for data of the person.
-        """
+        """Return the texts, of at least three characters, that mark other texts as the person's."""
         person = self._person
         texts = {token for _, token in person.tokens}
         texts |= person.emails | person.phones | person.values
@@ -335,10 +298,7 @@ class Erasure:
         return {text for text in texts if len(text) >= _SHORTEST_TEXT}
 
     def _identifying(self, others: Iterable[Person]) -> set[str]:
-        """Return the person's emails, phones, tokens and whole names, without those of `others`.
-
-        `others`: people with the same phone. A namesake with another phone is not among them.
-        """
+        """Return the emails, phones, tokens and whole names that people with the phone lack."""
         person = self._person
         texts = {*person.emails, *person.phones, *person.whole_names}
         texts |= {token for _, token in person.tokens}

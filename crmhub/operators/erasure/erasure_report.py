@@ -10,10 +10,7 @@ from crmhub.records.associations import Links
 
 @dataclass(frozen=True, slots=True)
 class Unconfirmed:
-    """An erased action whose last attempt may have written to the CRM, without confirmation.
-
-    `kind` is the name of the helper; `adapter` is the name of the CRM's adapter.
-    """
+    """An erased action whose last attempt may have written to the CRM."""
 
     action_id: str
     kind: str
@@ -22,10 +19,7 @@ class Unconfirmed:
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """The report of an erasure: ids and counts of the erased data, without personal values.
-
-    `contacts` and `archived` are the ids of erased live and archived contacts of the hub.
-    """
+    """The report of an erasure: ids and counts of the erased data, without personal values."""
 
     contacts: tuple[int, ...] = ()
     archived: tuple[int, ...] = ()
@@ -60,7 +54,6 @@ class Erased:
 
     @property
     def nothing(self) -> bool:
-        """Whether the hub had no data of the person at all."""
         records = (self.contacts, self.archived, self.conversations, self.duplicates)
         calls = (self.actions, self.events, self.notes, self.enrolments, self.sticky_assignments)
         return not any((*records, *calls, self.answers, self.outage_reasons))

@@ -44,7 +44,6 @@ class _Texts:
         )
 
     def rows(self, tx: Connection, account_id: int) -> Iterator[Any]:
-        """Yield all rows of the account."""
         account: dict[str, Any] = {"account_id": account_id}
         rows = tx.rows(self.first, account)
         while rows:
@@ -59,10 +58,7 @@ _EVENTS = _Texts(event.c.data)
 
 
 def hide(tx: Connection, account_id: int, values: Collection[str]) -> tuple[int, int]:
-    """Hide values of an erased person in the account's texts about others.
-
-    Return the number of changed reasons and messages, and that of changed events.
-    """
+    """Hide an erased person's values in others' texts; count changed messages and events."""
     if not values:
         return 0, 0
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -27,7 +28,6 @@ from crmhub.helpers import sticky_assignments
 from crmhub.hub import Hub
 from crmhub.identity.bindings import HUB_ID, LONGEST
 from crmhub.identity.phones import forms, readings
-from crmhub.operators.erasure.person import Person
 from crmhub.properties import values
 from crmhub.records import erasing
 
@@ -112,12 +112,49 @@ _STICKY_ASSIGNMENT = Statement(
 )
 
 
-class PersonFinder:
-    """A search for persons in the data of an account; every method reads the database again.
+_NOTHING: frozenset[Any] = frozenset()
 
-    `connections` are the ids of all connections of the account, present and former. `own` has the
-    ids of the connections whose contacts are the hub's own records.
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """The keys of data that the hub takes for the data of one human being.
+
+    `contacts`: the hub's own, live and archived. `values`: all texts stored about the person.
+    `whole_names`: first and last names together. The pairs are of a connection id and a text:
+    `hub_ids` have ids that the hub has issued (`hub-…`), `persons` the key that orders the person's
+    actions.
     """
+
+    contacts: frozenset[int] = _NOTHING
+    hub_ids: frozenset[tuple[int, str]] = _NOTHING
+    crm_ids: frozenset[tuple[int, str]] = _NOTHING
+    persons: frozenset[tuple[int, str]] = _NOTHING
+    tokens: frozenset[tuple[int, str]] = _NOTHING
+    emails: frozenset[str] = field(default=_NOTHING, repr=False)
+    phones: frozenset[str] = field(default=_NOTHING, repr=False)
+    values: frozenset[str] = field(default=_NOTHING, repr=False)
+    whole_names: frozenset[str] = field(default=_NOTHING, repr=False)
+
+    def __or__(self, other: Person) -> Person:
+        return Person(*(getattr(self, f.name) | getattr(other, f.name) for f in fields(Person)))
+
+    @property
+    def names(self) -> list[str]:
+        """The ids by which `PersonFinder.find` finds this person again; at last, ids in CRMs."""
+        ids = [str(id) for id in sorted(self.contacts)]
+        ids += [hub_id for _, hub_id in sorted(self.hub_ids)]
+        return ids or sorted({crm_id for _, crm_id in self.crm_ids})
+
+    def overlaps(self, other: Person) -> bool:
+        return self == other or bool(
+            self.contacts & other.contacts
+            or self.hub_ids & other.hub_ids
+            or self.crm_ids & other.crm_ids
+        )
+
+
+class PersonFinder:
+    """Searches the database in every method; `own` are the `connections` to the hub's records."""
 
     def __init__(self, hub: Hub, connection: Connection, account: Account) -> None:
         self._connection = connection
@@ -126,11 +163,7 @@ class PersonFinder:
         self.own = frozenset(id for id in self.connections if self._is_own(hub, id))
 
     def find(self, text: str, reading: Reading) -> list[Person]:
-        """Return the persons that a text names, with all their data.
-
-        `reading` is the kind of name: "email", "phone", "token" (a contactToken), "id" (the id of a
-        record of the hub) or "contact" (a hub id or the contact's id in a CRM).
-        """
+        """Return the named persons; "id" is a record's, "contact" a hub id or an id in a CRM."""
         if _UNSTORABLE.search(text):
             return []
         return self._complete_all(getattr(self, f"_by_{reading}")(text.strip()), ())
@@ -140,11 +173,7 @@ class PersonFinder:
         return self._complete_all(self._with_phones(person.phones), (person,))
 
     def _complete_all(self, parts: Sequence[Person], known: Sequence[Person]) -> list[Person]:
-        """Return persons with all their data, each person only once.
-
-        Each item of `parts` has some keys of a person, and several items may belong to one person.
-        Items that overlap with a person in `known` are left out.
-        """
+        """Return different persons with all data, without those that overlap with `known`."""
         people: list[Person] = []
         for part in parts:
             if not any(part.overlaps(person) for person in (*known, *people)):
@@ -152,12 +181,7 @@ class PersonFinder:
         return people
 
     def complete(self, person: Person) -> Person:
-        """Return `person` with the keys of all data that the account has of the same person.
-
-        The search looks for contacts of the hub, bindings and merges of contacts that have an id or
-        email of the person. The search is repeated with the ids and emails found, until nothing new
-        is found.
-        """
+        """Add all data of the person: look up ids and emails until nothing new is found."""
         while (grown := self._grow(person)) != person:
             person = grown
         return person
@@ -190,7 +214,6 @@ class PersonFinder:
         return [person for person in found if self._is_current(person)] or found
 
     def _is_current(self, person: Person) -> bool:
-        """Return whether the person has a contact id in the account's present connection."""
         current = self._account.connection.id
         return any(id == current for id, _ in person.crm_ids | person.hub_ids)
 
@@ -220,12 +243,7 @@ class PersonFinder:
     # What belongs together.
 
     def _grow(self, person: Person) -> Person:
-        """Return `person` with the ids and emails that one more round of look-ups finds.
-
-        A round finds three things: the hub's contacts with an id or email in `person`; the
-        bindings (links of a conversation to a contact of the CRM) with a contact id or email in
-        `person`; and the merges of contacts with a CRM's contact id in `person`.
-        """
+        """Do one round of look-ups, among contacts, bindings and merges."""
         grown = person | self._contacts_of(person)
         for part in self._bindings_of(person):
             grown |= part
@@ -263,11 +281,7 @@ class PersonFinder:
     # The rows.
 
     def _with_phones(self, phones: Collection[str]) -> list[Person]:
-        """Return a person for each binding and each contact of the hub with one of these phones.
-
-        A phone is also found if it is stored in another notation. Several results may belong to one
-        person.
-        """
+        """Return the data with one of these phones in any notation, several per person."""
         region = self._account.switches.region
         notations = {form for phone in phones for form in forms(phone, region)}
         if not notations:
@@ -280,10 +294,7 @@ class PersonFinder:
         return found + [Person(frozenset({id})) for id in sorted(ids)]
 
     def _with_value(self, name: str, texts: Collection[str]) -> list[Person]:
-        """Return a person for each binding in which the last value of a property is in `texts`.
-
-        `name` is the name of the property.
-        """
+        """Return the bindings whose last value of a property is in `texts`."""
         return [
             self._of_binding(row)
             for text in sorted(texts)
@@ -295,11 +306,7 @@ class PersonFinder:
         return [self._of_binding(row) for row in self._rows(statement, **params)]
 
     def _merged(self, statement: Statement, **params: Any) -> list[Person]:
-        """Return a person for each merge of two contacts that `statement` selects.
-
-        `params` are the parameters of the statement. The person has the ids of both contacts, and
-        the email that the merge removed.
-        """
+        """Return both ids, and the removed email, of each merge of two contacts."""
         people = []
         for row in self._rows(statement, **params):
             person = self._of_crm(row.connection_id, row.kept_id)

@@ -1,6 +1,6 @@
 """Operators' and integrators' work with event subscriptions; each change is in the audit log.
 
-Addresses appear in the audit log without their path, which may contain a secret.
+Addresses appear there without their path, which may contain a secret.
 """
 
 from __future__ import annotations
@@ -33,16 +33,12 @@ _OBJECT: audit.Object = "eventSubscription"
 
 @dataclass(frozen=True, slots=True)
 class NewSubscription:
-    """A new subscription and its signing secret, which is never shown again."""
-
     subscription: Subscription
     secret: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class TestResult:
-    """The outcome of a test: the sent message's id, the answer, and how long the call took."""
-
     __test__ = False
 
     event_id: str
@@ -61,16 +57,15 @@ def add(
 ) -> NewSubscription:
     """Subscribe an account to events, and return the subscription with its secret.
 
-    `url` gets the events; `types` are names of `events.event_types.CHOICES`. `url_is_checked`: the
-    caller has called `check_url`. With an API key as author the subscription ends with this key.
-    Raises NotFound if there is no account with this client id, and
-    Semantic if the URL or a type is invalid, or the account has 20 subscriptions already.
+    `url_is_checked`: the caller has called `check_url`. With an API key as author the subscription
+    ends with this key. Raises NotFound, and Semantic if the URL or a type is invalid, or the
+    account has 20 subscriptions already.
     """
     chosen = check_types(types)
     if not url_is_checked:
         check_url(hub, url)
 
-    def work(tx: Connection) -> NewSubscription:
+    def store(tx: Connection) -> NewSubscription:
         account_id = hub.load_account(client_id).id
         key_id = by.id if by.kind == "key" else None
         made, secret = subscriptions.add(
@@ -80,18 +75,16 @@ def add(
         hub.forget_after_commit(account_id)
         return NewSubscription(made, secret)
 
-    return hub.database.transact(work)
+    return hub.database.transact(store)
 
 
 def listed(hub: Hub, client_id: str) -> list[Subscription]:
-    """Return the subscriptions of an account, the oldest first; raises NotFound."""
     account_id = hub.load_account(client_id).id
     with hub.database.reading() as db:
         return subscriptions.listed(db, account_id)
 
 
 def find(hub: Hub, client_id: str, id: str) -> Subscription:
-    """Return a subscription; raises NotFound if the account or the subscription does not exist."""
     account_id = hub.load_account(client_id).id
     with hub.database.reading() as db:
         return subscriptions.find(db, account_id, id)
@@ -109,15 +102,13 @@ def change(
     caller: Caller | None = None,
     expected: str | None = None,
 ) -> Subscription:
-    """Set the URL, the types or the state of a subscription, and return it.
+    """Set the URL, the types or the state of a subscription; None leaves a value unchanged.
 
-    None leaves a value unchanged. With the state "disabled", events that were not delivered yet
-    fail; they can be replayed. "active" also activates a subscription that has ended or was
-    switched off. `caller` is the API key that makes the change, if one does: a subscription whose
-    address or types it sets, or that it activates, ends with this key. `expected` is the
-    `target_version` that the caller saw; None skips this comparison. Raises NotFound, Semantic if a
-    value is invalid, Forbidden if the key lacks a scope of the types, and Conflict if the address
-    or the types differ from `expected`.
+    With the state "disabled", events that were not delivered yet fail; they can be replayed.
+    `caller`: an API key; if it sets the address or types, or activates, the subscription ends with
+    it. `expected`: the `target_version` that was seen; None skips this comparison. Raises NotFound,
+    Semantic if a value is invalid, Forbidden if the key lacks a scope of the types, and Conflict if
+    `expected` differs.
     """
     chosen = None if types is None else check_types(types)
     if url is not None:
@@ -125,7 +116,7 @@ def change(
     if state not in (None, "active", "disabled"):
         raise Semantic(f"state: {str(state)[:60]!r} cannot be set; set active or disabled.")
 
-    def work(tx: Connection) -> Subscription:
+    def store(tx: Connection) -> Subscription:
         account_id = hub.load_account(client_id).id
         before, after = subscriptions.change(
             tx, account_id, id, url=url, types=chosen, state=state, caller=caller
@@ -138,11 +129,10 @@ def change(
         hub.forget_after_commit(account_id)
         return after
 
-    return hub.database.transact(work)
+    return hub.database.transact(store)
 
 
 def target_version(subscription: Subscription) -> str:
-    """Return the version of a subscription's address and types."""
     return version_of(_target(subscription))
 
 
@@ -152,7 +142,6 @@ def _target(subscription: Subscription) -> list[Any]:
 
 @in_transaction
 def remove(hub: Hub, tx: Connection, client_id: str, id: str, *, by: Author) -> None:
-    """Delete a subscription with its deliveries; raises NotFound."""
     account_id = hub.load_account(client_id).id
     gone = subscriptions.delete(tx, account_id, id)
     audit.note(tx, by, "remove", _OBJECT, id, account_id=account_id, before=_loggable(gone))
@@ -160,11 +149,10 @@ def remove(hub: Hub, tx: Connection, client_id: str, id: str, *, by: Author) -> 
 
 
 def test(hub: Hub, client_id: str, id: str) -> TestResult:
-    """Send a message of the type `subscription.test` to a subscription's address, and wait.
+    """Send a message `subscription.test` to a subscription's address, and wait up to 10 s.
 
-    The call takes at most 10 s. It counts neither as a success nor as a failure of the
-    subscription, and is not repeated. Raises NotFound, and Internal if the secret cannot be
-    decrypted.
+    It counts neither as success nor as failure of the subscription. Raises NotFound, and Internal
+    if the secret cannot be decrypted.
     """
     account = hub.load_account(client_id)
     with hub.database.reading() as db:
@@ -199,12 +187,10 @@ def replay(
     by: Author,
     caller: Caller | None = None,
 ) -> int:
-    """Deliver the events of a period again, whether they were delivered or failed.
+    """Deliver the events from `since` to before `until` (ms since 1970; now) again.
 
-    The period is from `since` to before `until`, both in ms since 1970, by the time of the event.
-    `until` is now by default. Returns the number of events; each keeps its id. Raises NotFound,
-    Semantic if the period is empty or the subscription is not active, and Forbidden if the API key
-    `caller` lacks a scope of the types.
+    Returns the number of events; each keeps its id. Raises NotFound, Semantic if the period is
+    empty or the subscription is not active, and Forbidden if `caller` lacks a scope of the types.
     """
     until = now_ms() + 1 if until is None else until
     if since >= until:
@@ -227,11 +213,7 @@ def replay_events(
     by: Author,
     caller: Caller | None = None,
 ) -> int:
-    """Deliver these events again; return how many were not waiting for their delivery anyway.
-
-    Raises NotFound, Semantic if the subscription is not active, and Forbidden if the API key
-    `caller` lacks a scope of the types.
-    """
+    """Deliver these events again; return how many were not waiting. Raises as `replay`."""
     account_id = _active(hub, tx, client_id, id, caller)
     count = deliveries.replay_events(tx, account_id, id, event_ids)
     after = {"events": count}
@@ -248,11 +230,7 @@ def list_deliveries(
     before: tuple[int, str] | None = None,
     limit: int = 50,
 ) -> list[Delivery]:
-    """Return the newest deliveries of a subscription, at most `limit`.
-
-    `state`: only deliveries in this state. `before`: `created_at` and `event_id` of the last
-    delivery of the previous page. Raises NotFound.
-    """
+    """Return the newest deliveries before (created_at, event_id); raises NotFound."""
     account_id = hub.load_account(client_id).id
     with hub.database.reading() as db:
         subscriptions.find(db, account_id, id)
@@ -260,7 +238,6 @@ def list_deliveries(
 
 
 def _active(hub: Hub, tx: Connection, client_id: str, id: str, caller: Caller | None) -> int:
-    """Return the account's id; raises Semantic if the subscription is not active."""
     account_id = hub.load_account(client_id).id
     found = subscriptions.find(tx, account_id, id)
     if caller is not None:

@@ -1,7 +1,7 @@
 """Imports: of an uploaded file in a worker, or of a local file in the command itself.
 
-A job of a worker runs at most `_SLICE_S` seconds at a time; then it goes to the end of the queue,
-so that a long import does not keep other accounts waiting.
+A job runs at most `_SLICE_S` seconds at a time; then it goes to the end of the queue, so that a
+long import does not keep other accounts waiting.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from crmhub.csv.progress import ImportedUpTo, StoredProgress, Tally
 from crmhub.csv.spreadsheets import Position, Sheet
 from crmhub.database.connection import Connection
 from crmhub.errors import BadRequest, Conflict, HubError, Unavailable
-from crmhub.hub import Hub
+from crmhub.hub import Hub, in_transaction
 from crmhub.properties.kinds import Kind
 from crmhub.secrets import BASE36, token
 
@@ -53,8 +53,6 @@ _log = logging.getLogger("crmhub.imports")
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The beginning of a file: its encoding, its delimiter, its columns and its first rows."""
-
     sheet: Sheet
     plan: Plan
     rows: Sequence[Sequence[str]]
@@ -67,32 +65,26 @@ def upload(
     if not file.read(1):
         message = "The file is empty. Choose a CSV file whose first line names the columns."
         raise BadRequest(message, field="file")
-    file.seek(0)
 
-    def work(tx: Connection) -> ImportJob:
+    def store(tx: Connection) -> ImportJob:
         file.seek(0)
         return jobs.add(tx, account.id, kind, file_name=file_name, file=file, by=by)
 
-    return hub.database.transact(work)
+    return hub.database.transact(store)
 
 
 def find(hub: Hub, account: Account, id: str) -> ImportJob:
-    """Return an import of the account; raises NotFound."""
     with hub.database.reading() as db:
         return jobs.find(db, account.id, id)
 
 
 def listed(hub: Hub, account: Account) -> list[ImportJob]:
-    """Return the newest imports of the account."""
     with hub.database.reading() as db:
         return jobs.listed(db, account.id)
 
 
 def preview(hub: Hub, account: Account, job: ImportJob, settings: JobSettings) -> Preview:
-    """Return what an import with these settings would read.
-
-    Raises BadRequest if the file cannot be read.
-    """
+    """Return what an import with these settings would read; raises BadRequest."""
     with _opened(hub, job, settings) as sheet:
         catalogues = load_catalogues(hub.records, account)
         plan = plan_columns(catalogues[job.kind.name], sheet.header, settings.choices, catalogues)
@@ -112,7 +104,7 @@ def start(
         _open_import(hub, account, replace(job, settings=settings), sheet, check_only=True)
         total = sheet.rows
 
-    def work(tx: Connection) -> None:
+    def queue(tx: Connection) -> None:
         now = jobs.find(tx, account.id, job.id, lock=True)
         progress = StoredProgress(account.id, job.kind.code, job.progress_key, job.file_name)
         if now.is_active or progress.count_rows(tx):
@@ -122,51 +114,36 @@ def start(
             tx, now, "queued", settings=settings, dry_run=dry_run, total=total, restart=True
         )
 
-    hub.database.transact(work)
+    hub.database.transact(queue)
 
 
-def save(hub: Hub, account: Account, id: str, settings: JobSettings) -> None:
+@in_transaction
+def save(hub: Hub, tx: Connection, account: Account, id: str, settings: JobSettings) -> None:
     """Save the settings of a draft; raises Conflict if the import is no draft."""
-
-    def work(tx: Connection) -> None:
-        job = jobs.find(tx, account.id, id, lock=True)
-        if job.state != "draft":
-            raise Conflict("This import has started already; its options cannot change.")
-        jobs.set_state(tx, job, "draft", settings=settings)
-
-    hub.database.transact(work)
+    job = jobs.find(tx, account.id, id, lock=True)
+    if job.state != "draft":
+        raise Conflict("This import has started already; its options cannot change.")
+    jobs.set_state(tx, job, "draft", settings=settings)
 
 
-def reopen(hub: Hub, account: Account, id: str) -> None:
-    """Make a draft of an import that has stored no row, to change its options.
-
-    Raises Conflict if the import is active or has stored rows.
-    """
-
-    def work(tx: Connection) -> None:
-        job = jobs.find(tx, account.id, id, lock=True)
-        if job.is_active or job.has_stored or (job.state == "done" and not job.dry_run):
-            raise Conflict("This import has stored rows; its options cannot change.")
-        _check_file(job)
-        jobs.set_state(tx, job, "draft", dry_run=False, restart=True)
-
-    hub.database.transact(work)
+@in_transaction
+def reopen(hub: Hub, tx: Connection, account: Account, id: str) -> None:
+    """Make a draft of an import, or raise Conflict if it is active or has stored rows."""
+    job = jobs.find(tx, account.id, id, lock=True)
+    if job.is_active or job.has_stored or (job.state == "done" and not job.dry_run):
+        raise Conflict("This import has stored rows; its options cannot change.")
+    _check_file(job)
+    jobs.set_state(tx, job, "draft", dry_run=False, restart=True)
 
 
-def resume(hub: Hub, account: Account, id: str) -> None:
-    """Queue a failed or stopped import again; it continues after the last stored row.
-
-    Raises Conflict if the import is in another state.
-    """
-
-    def work(tx: Connection) -> None:
-        job = jobs.find(tx, account.id, id, lock=True)
-        if job.state not in ("failed", "stopped"):
-            raise Conflict("Only an import that has failed or was stopped can be continued.")
-        _check_file(job)
-        jobs.set_state(tx, job, "queued", restart=job.dry_run)
-
-    hub.database.transact(work)
+@in_transaction
+def resume(hub: Hub, tx: Connection, account: Account, id: str) -> None:
+    """Continue a failed or stopped import after the last stored row; raises Conflict."""
+    job = jobs.find(tx, account.id, id, lock=True)
+    if job.state not in ("failed", "stopped"):
+        raise Conflict("Only an import that has failed or was stopped can be continued.")
+    _check_file(job)
+    jobs.set_state(tx, job, "queued", restart=job.dry_run)
 
 
 def _check_file(job: ImportJob) -> None:
@@ -174,34 +151,24 @@ def _check_file(job: ImportJob) -> None:
         raise Conflict("The file is not stored here. Run the same crmhub import again to continue.")
 
 
-def stop(hub: Hub, account: Account, id: str) -> None:
+@in_transaction
+def stop(hub: Hub, tx: Connection, account: Account, id: str) -> None:
     """Stop an import; rows that were imported stay. An import that has ended stays as it is."""
-
-    def work(tx: Connection) -> None:
-        job = jobs.find(tx, account.id, id, lock=True)
-        if job.is_active:
-            jobs.set_state(tx, job, "stopped")
-
-    hub.database.transact(work)
+    job = jobs.find(tx, account.id, id, lock=True)
+    if job.is_active:
+        jobs.set_state(tx, job, "stopped")
 
 
-def delete(hub: Hub, account: Account, id: str) -> None:
-    """Delete an import with its file and its refused rows; imported records stay.
-
-    Raises Conflict if the import is active.
-    """
-
-    def work(tx: Connection) -> None:
-        job = jobs.find(tx, account.id, id, lock=True)
-        if job.is_active:
-            raise Conflict("This import is in progress. Stop it first.")
-        jobs.delete(tx, job)
-
-    hub.database.transact(work)
+@in_transaction
+def delete(hub: Hub, tx: Connection, account: Account, id: str) -> None:
+    """Delete an import with its file and refused rows; raises Conflict if it is active."""
+    job = jobs.find(tx, account.id, id, lock=True)
+    if job.is_active:
+        raise Conflict("This import is in progress. Stop it first.")
+    jobs.delete(tx, job)
 
 
 def refused_rows(hub: Hub, job: ImportJob) -> Iterator[bytes]:
-    """Yield the file of the import's refused rows in parts."""
     return job_files.refused_rows(hub.database, job.key)
 
 
@@ -275,7 +242,6 @@ def watch(hub: Hub, stopping: threading.Event) -> None:
 
 
 def run_next(hub: Hub, stopping: threading.Event) -> bool:
-    """Claim the next queued import and run it; return False if there is none."""
     lease = token(_LEASE_BITS, BASE36)
     with hub.database.across_accounts():
         due = jobs.due(hub.database)
@@ -291,7 +257,6 @@ def run_next(hub: Hub, stopping: threading.Event) -> bool:
 
 
 def _run(hub: Hub, job: ImportJob, lease: str, stopping: threading.Event) -> None:
-    """Import for some time, and store how that has ended."""
     running: Import | None = None
 
     def end(state: State, message: str, tally: Tally | None = None, seen: bytes = b"") -> None:
@@ -330,10 +295,7 @@ def _run(hub: Hub, job: ImportJob, lease: str, stopping: threading.Event) -> Non
 def _run_slice(
     hub: Hub, job: ImportJob, lease: str, running: Import, stopping: threading.Event
 ) -> tuple[dict[str, Any], bytes] | None:
-    """Import for some time; return None if the import is complete, else what it needs to continue.
-
-    That is the job's next message, and the unique values of the rows of a dry run.
-    """
+    """Import for some time; return None at the end, else a message and a dry run's values."""
     ends_at = time.monotonic() + _SLICE_S
     for _ in _renewed(hub, job, lease, running):
         if stopping.is_set() or time.monotonic() > ends_at:
@@ -360,17 +322,13 @@ def _renewed(hub: Hub, job: ImportJob, lease: str, running: Import) -> Iterator[
 
 
 def _summary(running: Import) -> str:
-    """Return the warning of a dry run, and the most frequent reasons of refused rows, as lines."""
     reasons = running.reasons.describe(_SHOWN_REASONS)
     return "\n".join([running.warning] * bool(running.warning) + reasons)
 
 
 @contextmanager
 def _opened(hub: Hub, job: ImportJob, settings: JobSettings) -> Iterator[Sheet]:
-    """Copy the job's file to a temporary directory, and open it.
-
-    Raises BadRequest if it cannot be read as CSV with these settings.
-    """
+    """Open the job's file in a temporary directory; raises BadRequest."""
     with TemporaryDirectory(prefix="crmhub-import-") as directory:
         path = Path(directory) / job.file_name
         job_files.copy_file(hub.database, job.key, path)
@@ -386,7 +344,6 @@ def _open_import(
     check_only: bool = False,
     up_to: Mapping[str, Any] | None = None,
 ) -> Import:
-    """Prepare the import of a job; a dry run continues after `up_to`."""
     choices = job.settings.choices
     paused = None
     if up_to:

@@ -32,12 +32,7 @@ def create_token(
     expires_at: int | None,
     by: Author,
 ) -> IssuedToken:
-    """Create and store a token of the admin API, and return it.
-
-    Without `scopes` the token has all scopes. `expires_at` is in ms since 1970, None for never.
-    `by` is the author named in the audit log. Raises Semantic if the name, a scope or the expiry is
-    invalid.
-    """
+    """Create a token; without `scopes` it has all. `expires_at`: ms since 1970. Raises Semantic."""
     issued = admin_tokens.create(tx, name, scopes=scopes, expires_at=expires_at)
     expiry = None if issued.expires_at is None else iso(issued.expires_at)
     after = {"name": issued.name, "scopes": list(issued.scopes), "expiresAt": expiry}
@@ -47,10 +42,7 @@ def create_token(
 
 @in_transaction
 def revoke_token(hub: Hub, tx: Connection, token_id: str, *, by: Author) -> None:
-    """Revoke a token of the admin API; a token that is revoked already is left unchanged.
-
-    Raises NotFound if there is no token with this id.
-    """
+    """Revoke a token of the admin API, unless it is revoked already; raises NotFound."""
     if admin_tokens.revoke(tx, token_id):
         audit.note(tx, by, "revoke", "token", token_id)
 
@@ -67,22 +59,17 @@ def create_user(
     client_ids: Collection[str] | None = None,
     by: Author,
 ) -> User:
-    """Create a console user with an email and a password, and return the user.
-
-    `client_ids` are the client ids of the accounts that the user may see, None for all accounts.
-    Raises Semantic if the email, the password, the role or an account is invalid, and Conflict if
-    another user has the email.
-    """
+    """Create a user; `client_ids` None: all accounts. Raises Semantic and Conflict."""
     stored = passwords.to_store(password)
 
-    def work(tx: Connection) -> User:
+    def store(tx: Connection) -> User:
         ids = _account_ids(hub, tx, client_ids)
         user = users.create(tx, email, stored, role=role, accounts=ids)
         after = {"email": user.email, **_access(tx, user)}
         audit.note(tx, by, "create", "user", user.user_id, after=after)
         return user
 
-    return hub.database.transact(work)
+    return hub.database.transact(store)
 
 
 @in_transaction
@@ -97,10 +84,8 @@ def invite(
 ) -> str:
     """Invite a person to the console; return the token of a one-time link that lets them join.
 
-    `client_ids` are the client ids of the accounts that the person may see, None for all accounts.
-    A person who has been invited before and has not joined gets the new role, the new accounts and
-    a new link. Raises Semantic if the email, the role or an account is invalid, and Conflict if
-    there is a user with the email.
+    A person who was invited before and has not joined gets the new role, accounts and link. Raises
+    Semantic if a value is invalid, and Conflict if there is a user with the email.
     """
     ids, until = _account_ids(hub, tx, client_ids), user_links.expiry("invitation")
     user = _find(tx, email)
@@ -122,8 +107,7 @@ def create_link(hub: Hub, tx: Connection, email: str, *, by: Author) -> str:
     """Create a one-time link by which a user sets a new password; return the link's token.
 
     The user's sessions end now, and once more when the link is used. A user who has not joined yet
-    gets a new invitation. An earlier link of the user is invalid from now on. Raises NotFound if no
-    user has this email, and Conflict if the user is disabled.
+    gets a new invitation. Raises NotFound, and Conflict if the user is disabled.
     """
     user = users.load(tx, email)
     if user.disabled_at is not None:
@@ -139,7 +123,6 @@ def create_link(hub: Hub, tx: Connection, email: str, *, by: Author) -> str:
 
 
 def find_link(hub: Hub, token: str) -> Link:
-    """Return the valid one-time link with this token; raises NotFound if there is none."""
     with hub.database.reading() as db:
         link = user_links.find(db, token)
     if link is None:
@@ -150,25 +133,22 @@ def find_link(hub: Hub, token: str) -> Link:
 def use_link(hub: Hub, token: str, password: str) -> str:
     """Set the password of the user of a one-time link; return the user's email.
 
-    The user's sessions end, and an invited user has joined. Raises Semantic if the password is too
-    short or too long, and NotFound if the link was used, has expired or does not exist.
+    Raises Semantic if the password is too short or too long, and NotFound if the link does not
+    work.
     """
     # Before the hash, which takes half a second.
     find_link(hub, token)
     stored = passwords.to_store(password)
 
-    def work(tx: Connection) -> str:
+    def use(tx: Connection) -> str:
         link = user_links.find(tx, token)
         if link is None or not user_links.use(tx, token):
             raise _invalid_link()
-        _store_password(tx, users.load_by_id(tx, link.user_id), stored, _author_of(link))
+        by = Author("user", link.email, link.user_id)
+        _store_password(tx, users.load_by_id(tx, link.user_id), stored, by)
         return link.email
 
-    return hub.database.transact(work)
-
-
-def _author_of(link: Link) -> Author:
-    return Author("user", link.email, link.user_id)
+    return hub.database.transact(use)
 
 
 def _invalid_link() -> NotFound:
@@ -176,18 +156,13 @@ def _invalid_link() -> NotFound:
 
 
 def repeated(password: str, again: str) -> str:
-    """Return a new password that was entered twice; raises Semantic if the two differ."""
     if password != again:
         raise Semantic("The two passwords differ. Enter the new password twice.", field="again")
     return password
 
 
 def set_password(hub: Hub, email: str, password: str, *, by: Author) -> None:
-    """Set the password of a console user and end the user's sessions.
-
-    Raises NotFound if no user has this email, and Semantic if the password is too short or too
-    long.
-    """
+    """Set a user's password and end the user's sessions; raises NotFound and Semantic."""
     stored = passwords.to_store(password)
     hub.database.transact(lambda tx: _store_password(tx, users.load(tx, email), stored, by))
 
@@ -200,7 +175,6 @@ def _store_password(tx: Connection, user: User, stored_password: str, by: Author
 
 
 def access_version(user: User) -> str:
-    """Return the version of a user's role and accounts."""
     return version_of(_access_state(user))
 
 
@@ -219,13 +193,11 @@ def set_role(
     by: Author,
     expected: str | None = None,
 ) -> None:
-    """Set the role and the accounts of a console user, and end the user's sessions.
+    """Set the role and the accounts (None: all) of a user, and end the user's sessions.
 
-    `client_ids` are the client ids of the accounts that the user may see, None for all accounts.
-    Nothing happens if both are the user's already. `expected` is the `access_version` that the
-    caller saw; None skips this comparison. Raises NotFound if no user has this email, Semantic if
-    the role or an account is invalid, and Conflict if nobody else is an owner who can sign in, or
-    if the user's access differs from `expected`.
+    `expected`: the `access_version` that the caller saw; None skips this comparison. Raises
+    NotFound, Semantic for an invalid value, and Conflict for the last owner or if `expected`
+    differs.
     """
     user = users.load(tx, email, lock=True)
     require_version(_access_state(user), expected, f"The access of {email} was")
@@ -239,11 +211,7 @@ def set_role(
 
 @in_transaction
 def set_disabled(hub: Hub, tx: Connection, email: str, disabled: bool, *, by: Author) -> None:
-    """Disable a console user, or enable the user if `disabled` is False.
-
-    Disabling ends the user's sessions and link. Raises NotFound if no user has this email, and
-    Conflict if nobody else is an owner who can sign in.
-    """
+    """Disable or enable a user; raises NotFound, and Conflict for the last owner."""
     user = users.load(tx, email)
     if users.set_disabled(tx, user, disabled):
         user_links.delete(tx, user.user_id)
@@ -253,11 +221,7 @@ def set_disabled(hub: Hub, tx: Connection, email: str, disabled: bool, *, by: Au
 
 @in_transaction
 def remove_user(hub: Hub, tx: Connection, email: str, *, by: Author) -> None:
-    """Delete a console user, with their sessions and their link.
-
-    The audit log keeps the user's changes. Raises NotFound if no user has this email, and Conflict
-    if nobody else is an owner who can sign in.
-    """
+    """Delete a console user; raises NotFound, and Conflict for the last owner."""
     user = users.load(tx, email)
     before = {"email": user.email, **_access(tx, user)}
     if users.remove(tx, user):
@@ -266,10 +230,7 @@ def remove_user(hub: Hub, tx: Connection, email: str, *, by: Author) -> None:
 
 @in_transaction
 def reset_second_factor(hub: Hub, tx: Connection, email: str, *, by: Author) -> None:
-    """Turn off the second factor of a console user, and end the user's sessions.
-
-    Raises NotFound if no user has this email.
-    """
+    """Turn off the second factor of a user, and end the user's sessions; raises NotFound."""
     user = users.load(tx, email)
     if user.has_second_factor:
         second_factors.turn_off(tx, user.user_id)
@@ -278,19 +239,16 @@ def reset_second_factor(hub: Hub, tx: Connection, email: str, *, by: Author) -> 
 
 
 def list_users(hub: Hub) -> list[User]:
-    """Return all console users, including disabled users, ordered by email."""
     with hub.database.reading() as db:
         return users.list_users(db)
 
 
 def load_user(hub: Hub, user_id: str) -> User:
-    """Return the console user with this id; raises NotFound if there is none."""
     with hub.database.reading() as db:
         return users.load_by_id(db, user_id)
 
 
 def client_ids_of(hub: Hub, several: Collection[User]) -> dict[int, str]:
-    """Return the client ids of all accounts to which these users are limited, by account id."""
     ids = {id for user in several for id in user.accounts or ()}
     with hub.database.reading() as db:
         return accounts.client_ids_by_id(db, ids)
@@ -317,7 +275,6 @@ def _account_ids(
 
 
 def _access(db: Connection, user: User) -> Mapping[str, Any]:
-    """Return the role and the accounts of a user, as the audit log shows them."""
     if user.accounts is None:
         return {"role": user.role, "accounts": "all"}
     shown = accounts.client_ids_by_id(db, user.accounts)

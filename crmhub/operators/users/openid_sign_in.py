@@ -2,8 +2,7 @@
 
 Only users that exist, or were invited, get in: the email that the provider has verified decides.
 Nothing is stored between the two steps. The state that the provider returns is signed together with
-the browser's cookie, so it is valid in this browser only, and no longer once the browser has signed
-in, since each session has a new cookie.
+the browser's cookie, so it is valid in this browser only, and until it has signed in.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ class Finished:
 def start(hub: Hub, browser: Browser, *, redirect_uri: str, back: str) -> str:
     """Return the URL at which the user signs in with the provider.
 
-    `redirect_uri`: the URL of the console to which the provider sends the browser back. `back`: the
-    console's path to go on to. Raises NotFound if no provider is configured, TooManyRequests after
-    too many attempts from the browser's address, and Unavailable if the provider cannot be reached.
+    `redirect_uri`: where the provider sends the browser back. `back`: the console's path to go on
+    to. Raises NotFound if no provider is configured, TooManyRequests, and Unavailable if the
+    provider cannot be reached.
     """
     _limit(hub, browser)
     started = {"at": int(time.time()), "id": new_secret(), "back": back}
@@ -52,13 +51,11 @@ def start(hub: Hub, browser: Browser, *, redirect_uri: str, back: str) -> str:
 
 
 def finish(hub: Hub, browser: Browser, *, state: str, code: str, redirect_uri: str) -> Finished:
-    """Sign in the user whom the provider has identified.
+    """Sign in the user whom the provider has identified; an invited user joins by this.
 
-    `state` and `code` are those that the provider sent. An invited user joins by this. Raises
-    Unauthorized if the sign-in was not started in this browser or is too old, if the code or the
-    token is not valid, or if there is no enabled user with the verified email; TooManyRequests
-    after too many attempts from the browser's address; Unavailable if the provider cannot be
-    reached.
+    Raises Unauthorized if the sign-in was not started in this browser or is too old, if `code` or
+    the token is not valid, or if no enabled user has the verified email; TooManyRequests;
+    Unavailable if the provider cannot be reached.
     """
     payload, _, signature = state[:_LONGEST_STATE].rpartition(".")
     if not same(signature, _signed(hub, browser, "state", payload)):
@@ -84,7 +81,6 @@ def finish(hub: Hub, browser: Browser, *, state: str, code: str, redirect_uri: s
 
 
 def _limit(hub: Hub, browser: Browser) -> None:
-    """Raise TooManyRequests after too many sign-ins from an address: each calls the provider."""
     status = hub.limits.miss(browser.address)
     if not status.allowed:
         raise TooManyRequests(

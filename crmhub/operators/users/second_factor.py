@@ -8,7 +8,7 @@ from crmhub import audit
 from crmhub.audit import Author
 from crmhub.database.connection import Connection
 from crmhub.errors import Conflict, Semantic, TooManyRequests, Unauthorized
-from crmhub.hub import Hub
+from crmhub.hub import Hub, in_transaction
 from crmhub.operators.users.signing_in import accept_code
 from crmhub.secrets import SealBroken
 from crmhub.users import second_factors, users
@@ -17,10 +17,9 @@ from crmhub.users.users import Login
 
 @dataclass(frozen=True, slots=True)
 class NewSecret:
-    """A new secret of a second factor that the user must confirm with a code.
+    """A new secret for the user to confirm with a code.
 
-    `secret` is shown to the user, `uri` is its form for QR codes. `sealed` is the encrypted secret,
-    which the form carries until it is confirmed.
+    `uri` is its form for QR codes, `sealed` the encrypted secret that the page's form carries.
     """
 
     secret: str = field(repr=False)
@@ -29,10 +28,9 @@ class NewSecret:
 
 
 def new_secret(hub: Hub, user_id: str, email: str, *, sealed: str = "") -> NewSecret:
-    """Return a new secret for a user; nothing is stored.
+    """Return a new secret, or the one that `sealed` holds; nothing is stored.
 
-    With `sealed`, the value of an earlier result, the same secret is returned. Raises Semantic if
-    `sealed` is not a value that this hub made for the user.
+    Raises Semantic if `sealed` was not made by this hub for this user.
     """
     secret = _open(hub, user_id, sealed) if sealed else second_factors.new_secret()
     kept = sealed or hub.vault.seal(secret, account_id=0, column=_column(user_id))
@@ -42,9 +40,7 @@ def new_secret(hub: Hub, user_id: str, email: str, *, sealed: str = "") -> NewSe
 def turn_on(hub: Hub, user_id: str, sealed: str, code: str) -> list[str]:
     """Turn on a user's second factor, and return the user's recovery codes.
 
-    `sealed` is that of `new_secret`, `code` the code that the user's app shows for it. Raises
-    Semantic if the code is wrong, Conflict if the user has a second factor already, and
-    TooManyRequests if too many codes were tried.
+    Raises Semantic if the code is wrong, Conflict if the factor is on already, and TooManyRequests.
     """
     secret = _open(hub, user_id, sealed)
     _limit(hub, user_id)
@@ -53,51 +49,43 @@ def turn_on(hub: Hub, user_id: str, sealed: str, code: str) -> list[str]:
         message = "The code is wrong. Check the clock of your phone, and enter the next code."
         raise Semantic(message, field="code")
 
-    def work(tx: Connection) -> list[str]:
+    def store(tx: Connection) -> list[str]:
         login = _login(tx, user_id)
         if login.totp:
             raise Conflict("The second factor is on already.")
         _note(tx, login, False, True)
         return second_factors.turn_on(tx, hub.vault, user_id, secret, step)
 
-    return hub.database.transact(work)
+    return hub.database.transact(store)
 
 
 def turn_off(hub: Hub, user_id: str, code: str) -> None:
-    """Turn off a user's second factor.
-
-    `code` is a code of it or a recovery code. Raises Semantic if the code is wrong or was used
-    before, and TooManyRequests if too many codes were tried.
-    """
+    """Turn off a user's second factor; raises Semantic for a wrong code, and TooManyRequests."""
     _limit(hub, user_id)
+    _turn_off(hub, user_id, code)
 
-    def work(tx: Connection) -> None:
-        login = _require_code(hub, tx, user_id, code)
-        second_factors.turn_off(tx, user_id)
-        _note(tx, login, True, False)
 
-    hub.database.transact(work)
+@in_transaction
+def _turn_off(hub: Hub, tx: Connection, user_id: str, code: str) -> None:
+    login = _require_code(hub, tx, user_id, code)
+    second_factors.turn_off(tx, user_id)
+    _note(tx, login, True, False)
 
 
 def new_recovery_codes(hub: Hub, user_id: str, code: str) -> list[str]:
-    """Replace a user's recovery codes, and return the new ones.
-
-    `code` is a code of the second factor or a recovery code. Raises Semantic if the code is wrong
-    or was used before, and TooManyRequests if too many codes were tried.
-    """
+    """Replace a user's recovery codes; raises Semantic for a wrong code, and TooManyRequests."""
     _limit(hub, user_id)
 
-    def work(tx: Connection) -> list[str]:
+    def replace(tx: Connection) -> list[str]:
         login = _require_code(hub, tx, user_id, code)
         by = Author("user", login.email, user_id)
         audit.note(tx, by, "reset", "user", user_id, after={"recoveryCodes": "new"})
         return second_factors.replace_recovery_codes(tx, user_id)
 
-    return hub.database.transact(work)
+    return hub.database.transact(replace)
 
 
 def count_recovery_codes(hub: Hub, user_id: str) -> int:
-    """Return the number of unused recovery codes of a user."""
     with hub.database.reading() as db:
         return second_factors.count_recovery_codes(db, user_id)
 

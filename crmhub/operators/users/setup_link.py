@@ -10,7 +10,7 @@ from crmhub.database.connection import Connection, now_ms
 from crmhub.errors import NotFound, Semantic
 from crmhub.hub import Hub, in_transaction
 from crmhub.operators.users.signing_in import NewSession, start_session
-from crmhub.users import passwords, setup_links, users
+from crmhub.users import passwords, user_links, users
 
 PATH = "/console/setup"
 """The path of the page that the link opens; the token follows it."""
@@ -28,11 +28,8 @@ class IssuedLink:
 
 @in_transaction
 def issue_first(hub: Hub, tx: Connection, *, by: Author) -> IssuedLink | None:
-    """Issue a link that creates the first console user; return None if there is a user already.
-
-    The link works for a day, and only while there is no console user.
-    """
-    if setup_links.has_users(tx):
+    """Issue a link, valid for a day, that creates the first user; None if there is a user."""
+    if user_links.has_users(tx):
         return None
     return _issue(tx, now_ms() + DEFAULT_MS, by, first_only=True)
 
@@ -41,31 +38,29 @@ def issue_first(hub: Hub, tx: Connection, *, by: Author) -> IssuedLink | None:
 def issue(hub: Hub, tx: Connection, *, expires_at: int, by: Author) -> IssuedLink:
     """Issue a link that creates one console user, also if there are other users.
 
-    `expires_at` is in ms since 1970. Raises Semantic if it is past or more than 7 days ahead.
+    Raises Semantic if `expires_at` (ms since 1970) is past or more than 7 days ahead.
     """
-    if not 0 < expires_at - now_ms() <= setup_links.LONGEST_MS:
+    if not 0 < expires_at - now_ms() <= user_links.LONGEST_MS:
         raise Semantic("expires: the link can be valid for at most 7 days from now.")
     return _issue(tx, expires_at, by, first_only=False)
 
 
 def _issue(tx: Connection, expires_at: int, by: Author, *, first_only: bool) -> IssuedLink:
-    token = setup_links.issue(tx, ends_at=expires_at, first_only=first_only, issued_by=by.name)
+    token = user_links.issue_setup(tx, ends_at=expires_at, first_only=first_only, issued_by=by.name)
     return IssuedLink(f"{PATH}/{token}", expires_at)
 
 
 def check_link(hub: Hub, token: str) -> None:
-    """Raise NotFound if the link with this token has been used, has expired or never existed."""
     with hub.database.reading() as db:
-        if setup_links.find(db, token) is None:
+        if user_links.find_setup(db, token) is None:
             raise _no_link()
 
 
 def create_user(hub: Hub, token: str, email: str, password: str) -> NewSession:
-    """Create a console user, an owner, by the link with this token; start a session of the user.
+    """Use up a link: create a console user, an owner, and start a session of the user.
 
-    The link no longer works then. Raises NotFound if the link does not work, Semantic if the email
-    or the password is invalid, and Conflict if another user has the email. After Semantic and
-    Conflict the link still works.
+    Raises NotFound if the link does not work, Semantic for an invalid value, and Conflict if
+    another user has the email. After Semantic and Conflict the link still works.
     """
     # First, because hashing a password takes half a second, which strangers must not cause.
     check_link(hub, token)
@@ -76,12 +71,12 @@ def create_user(hub: Hub, token: str, email: str, password: str) -> NewSession:
 def _create_user(
     hub: Hub, tx: Connection, token: str, email: str, stored_password: str
 ) -> NewSession:
-    link = setup_links.use(tx, token)
-    if link is None:
+    issued_by = user_links.use_setup(tx, token)
+    if issued_by is None:
         raise _no_link()
     user = users.create(tx, email, stored_password)
     by = Author("user", user.email, user.user_id)
-    after = {"email": user.email, "role": user.role, "linkIssuedBy": link.issued_by}
+    after = {"email": user.email, "role": user.role, "linkIssuedBy": issued_by}
     audit.note(tx, by, "create", "user", user.user_id, after=after)
     login = users.login_by_id(tx, user.user_id)
     session = start_session(hub, tx, login) if login else None

@@ -1,8 +1,7 @@
 """Signing in to the console: password, second factor, and the sessions of users.
 
-A user with a second factor signs in in two steps. The first step, a password or a sign-in by OpenID
-Connect, gives a token that is valid for five minutes in the same browser. The second step takes
-this token and a code.
+A user with a second factor signs in in two steps. The first, a password or OpenID Connect, gives a
+token that is valid for five minutes in the same browser; the second takes it and a code.
 """
 
 from __future__ import annotations
@@ -31,9 +30,8 @@ _STEP_MS = 5 * 60 * 1000
 class Browser:
     """The browser of a sign-in.
 
-    `address`: its IP address. `cookie`: the random value of its cookie before the sign-in. `device`
-    is called with a user's id and returns the device token that the browser sent for this user, or
-    "".
+    `cookie`: the random value of its cookie before the sign-in. `device`: returns the device token
+    that the browser sent for a user's id, or "".
     """
 
     address: str
@@ -43,10 +41,7 @@ class Browser:
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
-    """A new session of the console: the user's id and the session's token.
-
-    `device` is a second token, by which later sign-ins of the user recognise the browser.
-    """
+    """A new session; `device` is a token by which later sign-ins recognise the browser."""
 
     user_id: str
     token: str = field(repr=False)
@@ -55,10 +50,7 @@ class NewSession:
 
 @dataclass(frozen=True, slots=True)
 class CodeNeeded:
-    """The result of the first step for a user with a second factor.
-
-    `token` proves the first step to `enter_code`.
-    """
+    """The result of the first step of two; `token` proves it to `enter_code`."""
 
     token: str = field(repr=False)
 
@@ -66,41 +58,40 @@ class CodeNeeded:
 def sign_in(hub: Hub, email: str, password: str, browser: Browser) -> NewSession | CodeNeeded:
     """Sign a user in with email and password.
 
-    The result is a session, or CodeNeeded for a user with a second factor. Raises Unauthorized if
-    the email is unknown, the user is disabled or the password is wrong, with the same message and
-    after the same time in all cases; TooManyRequests if `Limits.sign_in` refuses the attempt;
-    Unavailable if too many passwords are being checked.
+    Raises Unauthorized with the same message and after the same time for an unknown email, a
+    disabled user and a wrong password; TooManyRequests; Unavailable if too many passwords are being
+    checked.
     """
-    with hub.database.reading() as db:
-        login = users.login(db, email)
-    device = _known_device(hub, login, browser) if login else ""
-    _check(hub.limits.sign_in(browser.address, users.normal(email), device), device)
-    # Without a user, a password is checked all the same, which takes as long.
-    fits = passwords.fits(password, login.password or None if login else None)
-    result = first_step(hub, login, browser) if login and fits else None
+    login = _find_by_password(hub, email, password, browser)
+    result = first_step(hub, login, browser) if login else None
     if result is None:
         raise Unauthorized("The email or the password is wrong.")
     return result
 
 
 def check_password(hub: Hub, email: str, password: str, browser: Browser) -> None:
-    """Check the password of a signed-in user, who is about to change it.
+    """Check the present password of a signed-in user; raises Semantic if it is wrong.
 
-    Raises Semantic if it is wrong, and TooManyRequests and Unavailable as `sign_in` does.
+    TooManyRequests and Unavailable are raised as by `sign_in`.
     """
+    if _find_by_password(hub, email, password, browser) is None:
+        raise Semantic("The present password is wrong.", field="present")
+
+
+def _find_by_password(hub: Hub, email: str, password: str, browser: Browser) -> Login | None:
     with hub.database.reading() as db:
         login = users.login(db, email)
     device = _known_device(hub, login, browser) if login else ""
     _check(hub.limits.sign_in(browser.address, users.normal(email), device), device)
-    if not passwords.fits(password, login.password or None if login else None):
-        raise Semantic("The present password is wrong.", field="present")
+    # Without a user, a password is checked all the same, which takes as long.
+    fits = passwords.fits(password, login.password or None if login else None)
+    return login if fits else None
 
 
 def first_step(hub: Hub, login: Login, browser: Browser) -> NewSession | CodeNeeded | None:
-    """Return a session for a user whose identity is proved, or CodeNeeded.
+    """Return a session, or CodeNeeded, for a user whose identity is proved.
 
-    The result is None if the user has been disabled, or has a new password, since the proof, or has
-    not joined yet.
+    None if the user has been disabled or has a new password since the proof, or has not joined yet.
     """
     if login.totp:
         return CodeNeeded(_step_token(hub, login, browser, time.time_ns() // 1_000_000))
@@ -108,11 +99,10 @@ def first_step(hub: Hub, login: Login, browser: Browser) -> NewSession | CodeNee
 
 
 def enter_code(hub: Hub, token: str, code: str, browser: Browser) -> NewSession:
-    """Sign a user in with a code of the second factor or a recovery code.
+    """Sign a user in with the token of the first step and a code or recovery code.
 
-    `token` is that of the first step. Raises Unauthorized if the first step is too long ago or was
-    made in another browser, or if the code is wrong or was used before; TooManyRequests if too many
-    codes were tried.
+    Raises Unauthorized if the first step is too old or of another browser, or if the code is wrong
+    or was used before; TooManyRequests.
     """
     user_id, _, issued = token.rpartition(":")[0].partition(":")
     with hub.database.reading() as db:
@@ -126,24 +116,21 @@ def enter_code(hub: Hub, token: str, code: str, browser: Browser) -> NewSession:
         raise Unauthorized("Too much time has passed. Enter your password again.")
     device = _known_device(hub, login, browser)
     _check(hub.limits.second_factor(user_id, device), device)
-    session = hub.database.transact(lambda tx: _use_code(hub, tx, login, code))
+
+    def use_code(tx: Connection) -> NewSession | None:
+        return start_session(hub, tx, login) if accept_code(hub, tx, login, code) else None
+
+    session = hub.database.transact(use_code)
     if session is None:
         message = "The code is wrong, or was used before. Wait for the next code."
         raise Unauthorized(message, field="code")
     return session
 
 
-def _use_code(hub: Hub, tx: Connection, login: Login, code: str) -> NewSession | None:
-    if not accept_code(hub, tx, login, code):
-        return None
-    return start_session(hub, tx, login)
-
-
 def accept_code(hub: Hub, tx: Connection, login: Login, code: str) -> bool:
-    """Return whether a code of a user's second factor is right; it is not accepted again.
+    """Use up a code of a user's second factor, if it is right; raises Unauthorized.
 
-    The use of a recovery code is written to the audit log. Raises Unauthorized if the stored secret
-    cannot be decrypted.
+    The use of a recovery code is written to the audit log.
     """
     before = second_factors.count_recovery_codes(tx, login.user_id)
     try:
@@ -165,10 +152,7 @@ def _is_time(text: str) -> bool:
 
 
 def _step_token(hub: Hub, login: Login, browser: Browser, issued_at: int) -> str:
-    """Return the token of a first step at the time `issued_at` (ms since 1970).
-
-    The token becomes invalid when the user's password or second factor changes.
-    """
+    """Return the token of a first step; a changed password or second factor makes it invalid."""
     key = derive(hub.settings.secret_key, "console second step")
     signed = f"{login.user_id} {issued_at} {login.password} {login.totp} {browser.cookie}"
     return f"{login.user_id}:{issued_at}:{sign(key, signed.encode()).hex()}"
@@ -191,11 +175,7 @@ def start_session(hub: Hub, tx: Connection, login: Login) -> NewSession | None:
 
 
 def join_and_step(hub: Hub, login: Login, browser: Browser) -> NewSession | CodeNeeded | None:
-    """Do the first step for a user whose email a trusted provider has verified.
-
-    An invited user joins by this; their invitation link becomes invalid. The result is as of
-    `first_step`.
-    """
+    """Do the first step for a user, maybe an invited one, whose email a provider has verified."""
     if login.invited_until is not None:
         hub.database.transact(lambda tx: _join(tx, login))
     return first_step(hub, login, browser)
@@ -210,28 +190,22 @@ def _join(tx: Connection, login: Login) -> None:
 
 
 def _known_device(hub: Hub, login: Login, browser: Browser) -> str:
-    """Return the browser's device token for a user, "" if the token is missing or invalid."""
     token = browser.device(login.user_id)
     known = same(token, _device_token(hub, login, token.partition(".")[0]))
     return token if known else ""
 
 
 def _device_token(hub: Hub, login: Login, name: str) -> str:
-    """Return the device token of a user's browser, which has the random name `name`.
+    """Return the device token for the random `name`.
 
-    The token is a signature, so the database stores nothing. It becomes invalid when the user's
-    password hash changes.
+    It is a signature, so the database stores nothing; a changed password makes it invalid.
     """
     key = derive(hub.settings.secret_key, "console device")
     return f"{name}.{sign(key, f'{login.user_id} {login.password} {name}'.encode()).hex()}"
 
 
 def signed_in(hub: Hub, session: str) -> SignedIn | None:
-    """Return the user of a live session, and store that the session is in use.
-
-    `session` is the session's token. Returns None if the token is unknown, the session has ended or
-    the user is disabled.
-    """
+    """Return the user of a live session, None if there is none, and store the session's use."""
     with hub.database.reading() as db:
         user = user_sessions.signed_in(db, session)
     if user is not None and user.stale:
@@ -242,5 +216,4 @@ def signed_in(hub: Hub, session: str) -> SignedIn | None:
 
 
 def sign_out(hub: Hub, session: str) -> None:
-    """End the session with this token; a session that has ended already is no error."""
     hub.database.transact(lambda tx: user_sessions.end_session(tx, session))
