@@ -94,7 +94,7 @@ _FIRST_TWO = Statement(sa.select(_account.id, _account.disabled_at).limit(2))
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A caller of the public API: the account of its API key, and the key's id, scopes and name."""
+    """A caller of the public API: the holder of an API key."""
 
     credential: ClassVar = "key"
 
@@ -106,10 +106,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A caller of the admin API: the operator who holds an admin token.
-
-    `token_id`, `name` and `scopes` are those of the token.
-    """
+    """A caller of the admin API: the holder of an admin token."""
 
     credential: ClassVar = "token"
 
@@ -124,11 +121,7 @@ _NOBODY = 0
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The result of a look-up in the database, and the id of the account to which it belongs.
-
-    `ends_at`: when the key, token or webhook id of the look-up expires (ms since 1970); None for
-    never.
-    """
+    """The result of a look-up, its account, and when its credential expires (ms since 1970)."""
 
     value: Any
     account_id: int
@@ -154,11 +147,7 @@ class Directory:
         self._last_use_of_tokens = LastUse(database, admin_tokens.note_use)
 
     def by_api_key(self, key: str) -> Caller | None:
-        """Return the account, id and scopes of an API key.
-
-        Returns None for a text that is no key, for a revoked or expired key, and for the key of a
-        disabled account.
-        """
+        """Return the holder of a valid API key of an enabled account, else None."""
         if not key.isascii():
             return None
         hashed = digest(key)
@@ -168,10 +157,7 @@ class Directory:
         return caller
 
     def by_admin_token(self, token: str) -> Operator | None:
-        """Return the operator who holds an admin token.
-
-        Returns None for a text that is no token, and for a revoked or expired token.
-        """
+        """Return the operator who holds a valid admin token, else None."""
         if not looks_like_admin_token(token):
             return None
         hashed = digest(token)
@@ -181,11 +167,10 @@ class Directory:
         )
 
     def by_webhook_id(self, value: str) -> tuple[Account, Purpose] | None:
-        """Return the account that has this webhook id, and the purpose of the webhook id.
+        """Return the enabled account that has this webhook id, and the id's purpose.
 
-        Returns None if no enabled account has it. The webhook ids that the hub generates are
-        accepted in upper and lower case. An alias can be guessed, so the caller must also check the
-        webhook secret.
+        Generated webhook ids are accepted in upper and lower case. An alias can be guessed, so the
+        caller must also check the webhook secret.
         """
         if not _ID.fullmatch(value):
             return None
@@ -193,26 +178,18 @@ class Directory:
         return cast("tuple[Account, Purpose] | None", found)
 
     def by_secret(self, secret: str) -> Account | None:
-        """Return the account that has this webhook secret.
-
-        Returns None for a text that is no secret, for an expired secret, and for the secret of a
-        disabled account.
-        """
+        """Return the enabled account that has this valid webhook secret, else None."""
         if not _SECRET.fullmatch(secret):
             return None
         hashed = digest(secret)
         return self._account("secret", hashed, lambda: self._by_secret(hashed))
 
     def only_account(self) -> Account | None:
-        """Return the only account of the installation.
-
-        Returns None if there are several accounts, even disabled ones, or if the only account is
-        disabled.
-        """
+        """Return the only account; None if it is disabled, or not the only one, even disabled."""
         return self._account("only", "", self._by_being_alone)
 
     def by_client_id(self, client_id: str) -> Account | None:
-        """Return the account with this client id, even if it is disabled; None if there is none."""
+        """Return the account with this client id, even a disabled one; None if there is none."""
         if not _ID.fullmatch(client_id):
             return None
         return self._account(
@@ -228,10 +205,7 @@ class Directory:
         return self._account("id", str(account_id), lambda: self._by_id(account_id))
 
     def forget(self, account_id: int) -> None:
-        """Delete an account from the cache of this process once the transaction has committed.
-
-        Without a transaction the account is deleted at once.
-        """
+        """Delete an account from this process's cache, in a transaction once it has committed."""
         self._database.after_commit(lambda: self._forget(account_id))
 
     def _forget(self, account_id: int) -> None:
@@ -242,7 +216,7 @@ class Directory:
                     del self._remembered[key]
 
     def close(self) -> None:
-        """Write the collected times of last use of API keys and admin tokens."""
+        """Write the collected times of last use."""
         self._last_use.close()
         self._last_use_of_tokens.close()
 
@@ -250,11 +224,7 @@ class Directory:
         return cast("Account | None", self._find(by, value, query))
 
     def _find(self, by: str, value: str, query: Callable[[], _Found | None]) -> Any:
-        """Return a cached result, or call `query` and cache its result.
-
-        `by` and `value` are the key of the cache, such as "client_id" and the client id. Returns
-        None, and caches nothing, if the query finds nothing. The query runs without a lock.
-        """
+        """Return a cached result, or call `query`, without a lock, and cache what it finds."""
         # Read before the query, because its result may be as old as its beginning.
         now, changes = time.monotonic(), self._changes
         remembered = self._remembered.get((by, value))
@@ -285,11 +255,7 @@ class Directory:
         params: Mapping[str, Any],
         result: Callable[[Account, Any], object],
     ) -> _Found | None:
-        """Run a statement whose row names an account; load the account.
-
-        `params`: the parameters of the statement. Return `result(account, row)`, or None if the
-        statement has no row.
-        """
+        """Run a statement whose row names an account; return `result(account, row)`."""
         with self._database.across_accounts(), self._database.reading() as db:
             route = db.row(statement, params)
             row = route and db.row(BY_ID, {"account_id": route.account_id})

@@ -36,12 +36,7 @@ WHOLE_NAME = "name"
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How the field map maps one property: to the CRM's property `to`, with values and a constant.
-
-    `values`: the CRM's value for some of the values that bots send. `constant`: a value that the
-    hub sends on its own, "" for none. `when`: "always", or "empty" to send the constant only in
-    place of a missing value.
-    """
+    """How one property is mapped: the CRM's name, its values, and a constant ("" for none)."""
 
     to: str
     values: Mapping[str, str] = field(default_factory=dict)
@@ -49,7 +44,6 @@ class Rule:
     when: When = "always"
 
     def plain(self) -> dict[str, Any]:
-        """Return the rule as a JSON object, in the form that `read` accepts."""
         shown: dict[str, Any] = {"to": self.to}
         if self.values:
             shown["values"] = dict(self.values)
@@ -78,29 +72,21 @@ class KindMap:
     def crm_name(self, name: str) -> str | None:
         """Return the CRM's name for the property that bots call `name`.
 
-        Return None if the CRM's property of this name belongs to another property of the bots by a
-        rule, and `name` has no rule itself.
+        None if a rule gives the CRM's property of this name to another property of the bots.
         """
         if (rule := self.rules.get(name)) is not None:
             return rule.to
         return None if name in self._hub_names else name
 
     def hub_name(self, name: str) -> str:
-        """Return the name that bots use for the CRM's property `name`.
-
-        If bots use the same name for another property of the CRM, the result is `NAME (of the
-        CRM)`.
-        """
+        """Return the name that bots use for the CRM's property `name`."""
         if name in self.rules and name not in self._hub_names:
             # Bots use this name for another property of the CRM.
             return f"{name} (of the CRM)"
         return self._hub_names.get(name, name)
 
     def crm_value(self, name: str, value: str) -> str:
-        """Convert a value of a property from the bots' form to the CRM's form.
-
-        `name` is the name that bots use for the property.
-        """
+        """Convert a value of the bots' property `name` to the CRM's form."""
         rule = self.rules.get(name)
         if rule is None or not rule.values:
             return value
@@ -108,28 +94,19 @@ class KindMap:
         return Listed(text) if isinstance(value, Listed) else text
 
     def hub_value(self, name: str, value: str) -> str:
-        """Convert a value of a property from the CRM's form to the bots' form.
-
-        `name` is the name that bots use for the property.
-        """
+        """Convert a value of the bots' property `name` from the CRM's form."""
         table = self._hub_values.get(name)
         return _looked_up(table, value) if table else value
 
     def sent(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """Convert properties from the names and values that bots use to those of the CRM.
-
-        Properties that have no name in the CRM (see `crm_name`) are left out.
-        """
+        """Convert properties to the CRM's names and values; those without a name are left out."""
         if not self.rules:
             return dict(properties)
         named = ((self.crm_name(name), name, value) for name, value in properties.items())
         return {theirs: self.crm_value(name, value) for theirs, name, value in named if theirs}
 
     def nameless(self, properties: Mapping[str, str]) -> list[tuple[str, str]]:
-        """Return (name, reason) for each property without a name in the CRM, which `sent` drops.
-
-        `properties`: values by the names that bots use.
-        """
+        """Return (name, reason) for each property that `sent` leaves out."""
         return [
             (
                 name,
@@ -141,10 +118,9 @@ class KindMap:
         ]
 
     def completed(self, properties: Mapping[str, str]) -> tuple[dict[str, str], frozenset[str]]:
-        """Return the properties with the constants of the rules added, and a set of names.
+        """Return the properties with the rules' constants, and the names of initial ones.
 
-        `properties`: values by the names that bots use. The set has the names of the constants that
-        were added because the bot sent no value (`set` is "empty"). Such a constant must not
+        An initial constant (`set` is "empty") was added because the bot sent no value; it must not
         replace a value that the CRM has.
         """
         complete, initial = dict(properties), set()
@@ -171,7 +147,7 @@ _NONE = KindMap()
 
 @dataclass(frozen=True, slots=True)
 class FieldMap:
-    """The field map of a connection: rules by kind of record; kinds without rules are absent."""
+    """The rules of a connection by kind of record; kinds without rules are absent."""
 
     kinds: Mapping[Written, KindMap] = field(default_factory=dict)
 
@@ -179,7 +155,6 @@ class FieldMap:
         return bool(self.kinds)
 
     def of(self, kind: Written) -> KindMap:
-        """Return the rules for a kind of record, such as contacts; there may be none."""
         return self.kinds.get(kind, _NONE)
 
     @property
@@ -188,10 +163,7 @@ class FieldMap:
         return WHOLE_NAME in self.of("contacts").rules
 
     def plain(self) -> dict[str, dict[str, Any]]:
-        """Return the field map as a JSON object, in the form that `read` accepts.
-
-        Kinds of record without rules are included, as empty objects.
-        """
+        """Return the field map as a JSON object; kinds without rules are empty objects."""
         return {
             kind: {name: rule.plain() for name, rule in self.of(kind).rules.items()}
             for kind in KINDS
@@ -206,12 +178,10 @@ class FieldMap:
         }
 
     def to_json(self) -> str:
-        """Return the field map as JSON text for the database."""
         return json.dumps({kind: rules for kind, rules in self.plain().items() if rules})
 
     @classmethod
     def from_json(cls, text: str) -> FieldMap:
-        """Build a field map from the JSON text that `to_json` made."""
         if text == "{}":
             return EMPTY
         stored: dict[Written, dict[str, dict[str, Any]]] = json.loads(text)

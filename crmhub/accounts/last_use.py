@@ -21,11 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class LastUse(Generic[K]):
-    """Collects in memory when keys or tokens were last used; a background thread stores the times.
-
-    Every `every` seconds the thread calls `write` with a transaction and the collected times (ms
-    since 1970, by key or token).
-    """
+    """Collects when keys or tokens were last used (ms since 1970); a thread writes the times."""
 
     def __init__(
         self,
@@ -51,10 +47,7 @@ class LastUse(Generic[K]):
                 self._writer.start()
 
     def flush(self) -> None:
-        """Write the collected times of last use now.
-
-        If the database is unavailable, the times stay in memory until the next call.
-        """
+        """Write the collected times now; while the database is unavailable, keep them."""
         with self._lock:
             used, self._used = self._used, {}
         if not used:
@@ -67,7 +60,7 @@ class LastUse(Generic[K]):
                 self._used = {**used, **self._used}
 
     def close(self) -> None:
-        """End the background thread and write the collected times of last use."""
+        """End the background thread and write the collected times."""
         self._closed.set()
         if self._writer is not None:
             self._writer.join()

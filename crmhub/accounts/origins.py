@@ -18,10 +18,10 @@ _DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 
 def read_origins(value: Any) -> str:
-    """Return origins, given as text with commas or blanks between them, joined by commas.
+    """Return origins, separated by commas or blanks, joined by commas in the form of browsers.
 
-    They get the form that browsers send: lower case, without the default port. Raises ValueError
-    for a text that is no origin, such as an address with a path, and for more than 20 origins.
+    That is lower case, without the default port. Raises ValueError for a text that is no origin,
+    such as an address with a path, and for more than 20 origins.
     """
     origins = list(dict.fromkeys(_origin(each) for each in re.split(r"[\s,]+", str(value)) if each))
     if len(origins) > _MOST:
@@ -39,7 +39,6 @@ def _origin(text: str) -> str:
 
 
 def _remedy(text: str) -> str:
-    """Return what to write instead of `text`, which is no origin."""
     if "*" in text:
         return "name each site whose pages may call the helpers"
     if text.lower() == "null":

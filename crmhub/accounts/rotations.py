@@ -22,10 +22,8 @@ _RIGHT = (
 class Rotation:
     """The way in which getRandomInt chooses an integer from a range.
 
-    `how`: the name of the way: random, round_robin, shuffle_bag or weighted. `weights`: empty
-    unless `how` is weighted. The first weight belongs to the smallest integer of the range, the
-    next weight to the integer after it. `sticky`: whether a contact gets the same integer in each
-    call.
+    `weights` are empty unless `how` is weighted; the first belongs to the smallest integer.
+    `sticky`: a contact gets the same integer in each call.
     """
 
     how: str
@@ -43,10 +41,9 @@ class Rotation:
 
 @lru_cache(maxsize=1024)
 def read_rotation(text: str) -> Rotation:
-    """Parse a rotation from text, ignoring blanks and case.
+    """Parse a rotation, ignoring blanks and case; `sticky` alone means `random+sticky`.
 
-    `sticky` alone means `random+sticky`. Raises ValueError, which names the valid forms, for any
-    other text.
+    Raises ValueError, which names the valid forms.
     """
     normalized = "".join(text.split()).lower()
     strategy, plus, sticky = normalized.partition("+")

@@ -56,10 +56,7 @@ class Switches:
 
     @classmethod
     def from_json(cls, text: str) -> Switches:
-        """Build switches from the JSON text that `to_json` made.
-
-        Names of switches that this version of the hub does not have are ignored.
-        """
+        """Build switches from the text that `to_json` made, ignoring unknown names."""
         names = {field.name for field in fields(cls)}
         stored: dict[str, Any] = json.loads(text)
         return cls(**{name: value for name, value in stored.items() if name in names})
@@ -77,10 +74,9 @@ class Switches:
         )
 
     def changed(self, values: Mapping[str, Any]) -> Switches:
-        """Return a copy of these switches with new values.
+        """Return a copy with new values, texts or JSON values by name.
 
-        `values` holds texts or JSON values by the name of the switch. Raises Semantic with all
-        unknown switches and invalid values.
+        Raises Semantic with all unknown switches and invalid values.
         """
         read, problems = read_switches(values)
         if problems:
@@ -93,9 +89,8 @@ def read_switches(
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Parse the values of switches, given as texts or JSON values by name.
 
-    Return two items: the parsed values by name, and a list of (name, reason) for unknown switches
-    and invalid values. The reason for an unknown switch lists all valid names. `beside`: further
-    names to include in this list.
+    Return the parsed values, and (name, reason) of each unknown switch and invalid value. `beside`:
+    further names that the reason for an unknown switch lists.
     """
     parsed: dict[str, Any] = {}
     problems: list[tuple[str, str]] = []

@@ -131,8 +131,7 @@ _EVENTS = Statement(
 class DueSubscription:
     """A subscription with due deliveries; `is_failing` if its last calls have failed.
 
-    `key_end` is its API key and how that has ended, None for a key that is valid, or no key: after
-    its end nothing is delivered.
+    `key_end`: the id of its ended API key and how it ended; after that nothing is delivered.
     """
 
     account_id: int
@@ -159,7 +158,6 @@ class Claimed:
 
     @property
     def key(self) -> dict[str, Any]:
-        """The values that identify the delivery and its lease in statements."""
         return {
             "account_id": self.account_id,
             "subscription_id": self.subscription_id,
@@ -169,10 +167,10 @@ class Claimed:
 
 
 def find_due(database: Database) -> tuple[list[DueSubscription], int | None]:
-    """Return the subscriptions with due deliveries, and in how many ms others are due.
+    """Return the subscriptions with due deliveries, and in how many ms others are due, or None.
 
-    Subscriptions whose API key has ended are among them. The subscription whose delivery has waited
-    longest comes first. The time is None if no other delivery waits.
+    The delivery that has waited longest comes first. Subscriptions whose API key has ended are
+    among them.
     """
     with database.reading() as db:
         rows = db.rows(_DUE_OF_ALL_ACCOUNTS)
@@ -201,8 +199,8 @@ def claim(
 ) -> tuple[Any, list[Claimed]] | None:
     """Claim up to `most` due deliveries of a subscription; return them with its database row.
 
-    After several failures in a row, only one delivery is claimed at a time, as a probe. Returns
-    None if the subscription is paused or not active any more.
+    After several failures in a row, only one is claimed at a time, as a probe. Returns None if the
+    subscription is paused or not active any more.
     """
 
     def work(tx: Connection) -> tuple[Any, list[Claimed]] | None:

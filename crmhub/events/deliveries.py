@@ -67,11 +67,10 @@ _EXISTS = Statement(sa.select(_d.state).where(_OF_SUBSCRIPTION, _d.event_id == p
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """The delivery of one event to a subscription.
+    """The delivery of one event to a subscription; times are in ms since 1970.
 
-    `status` is the HTTP status of the last answer, None without an answer, and `reason` what was
-    wrong with the last attempt. `next_attempt_at` is None unless the state is "queued". `data` is
-    JSON text. Times are in ms since 1970.
+    `status`: the last answer's HTTP status, None without an answer. `next_attempt_at` is None
+    unless the state is "queued". `data` is JSON text.
     """
 
     event_id: str
@@ -98,8 +97,7 @@ def listed(
 ) -> list[Delivery]:
     """Return the newest deliveries of a subscription, at most `limit`.
 
-    `state`: only deliveries in this state. `before`: `created_at` and `event_id` of the last
-    delivery of the previous page.
+    `before`: `created_at` and `event_id` of the last delivery of the previous page.
     """
     query = _LIST
     values: dict[str, object] = {"account_id": account_id, "subscription_id": subscription_id}
@@ -130,10 +128,7 @@ def listed(
 def replay_time(
     tx: Connection, account_id: int, subscription_id: str, *, since: int, until: int
 ) -> int:
-    """Queue the ended deliveries of the events from `since` to before `until` again.
-
-    Times are in ms since 1970. Returns the number of queued deliveries.
-    """
+    """Queue again the ended deliveries from `since` to before `until` (ms since 1970)."""
     return _queue_again(
         tx, _REPLAY_TIME, account_id, subscription_id, {"since": since, "until": until}
     )

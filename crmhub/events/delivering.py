@@ -60,7 +60,6 @@ class Deliveries:
         self._finishing = WriteBatcher(self._finish_together)
 
     def wake(self) -> None:
-        """Look for due deliveries at once."""
         self._news.set()
 
     def run(self, stopping: threading.Event) -> None:
@@ -116,8 +115,7 @@ class Deliveries:
     def _free_threads(self, due: DueSubscription, is_behind: bool, count: int) -> int:
         """Return how many deliveries of a subscription may be sent now.
 
-        `count`: the number of subscriptions with due deliveries that stand behind others, or that
-        do not, like this one.
+        `count`: the number of due subscriptions that are behind, or not, like this one.
         """
         key = (due.account_id, due.id)
         with self._lock:
@@ -153,7 +151,6 @@ class Deliveries:
             self._news.set()
 
     def _deliver(self, row: Any, claimed: Claimed, until: float) -> None:
-        """Send a claimed event and record the outcome; `row` is that of its subscription."""
         if time.monotonic() > until:
             outcomes.release(self._database, claimed)
             return

@@ -88,14 +88,12 @@ _NOTE_FAILURE = Statement(
 
 
 def release(database: Database, claimed: Claimed) -> None:
-    """Put a claimed delivery back that was not attempted."""
     database.transact(lambda tx: tx.run(_RELEASE, claimed.key | {"run_at": tx.now_ms()}))
 
 
 def finish(database: Database, attempts: Sequence[tuple[Claimed, Attempt]]) -> list[bool]:
-    """Record the outcomes of attempts, all in one transaction.
+    """Record the outcomes of attempts in one transaction; return which subscriptions to switch off.
 
-    Returns for each attempt, in the same order, whether its subscription must be switched off.
     Nothing is recorded of a delivery that another process has taken over.
     """
 

@@ -43,8 +43,8 @@ _DELETE_DELIVERIES = Statement(
 def delete_expired(database: Database, *, most: int = 1000) -> int:
     """Delete expired deliveries with their events, up to `most` delivered and `most` failed ones.
 
-    Returns their number, at most `most`, which means that there may be more. An event without
-    deliveries, whose subscription was deleted, goes after the longest time.
+    Returns their number, at most `most`, which means that there may be more. An event whose
+    subscription was deleted goes after the longest time.
     """
     now = now_ms()
     finished = _d.finished_at
@@ -71,7 +71,7 @@ def delete_expired(database: Database, *, most: int = 1000) -> int:
 
 
 def _delete_orphans(database: Database, before: int, most: int) -> None:
-    """Delete events that no delivery needs since long, and deliveries without a subscription."""
+    """Delete old events that no delivery needs, and deliveries without a subscription."""
     old = find_expired(database, _e.created_at, before=before, most=most)
     if not old:
         return

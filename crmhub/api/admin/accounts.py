@@ -37,8 +37,6 @@ _LINE = {"minLength": 1, "maxLength": 200}
 
 
 class AccountInput(Strict):
-    """Schema of the body of a request that opens an account."""
-
     name = Text(required=True, metadata={**_LINE, "description": "What people call it."})
     client_id = Text(
         data_key="clientId",
@@ -109,8 +107,6 @@ class SwitchesInput(Strict):
 
 
 class AccountChange(Strict):
-    """Schema of the values of an account to change; values that are not sent stay unchanged."""
-
     name = Text(metadata={**_LINE, "description": "What people call it."})
     plan = Text(metadata={"description": "Its plan."})
     disabled = Flag(metadata={"description": "Refused everywhere, within a second; its data stay."})
@@ -118,11 +114,6 @@ class AccountChange(Strict):
 
 
 class RotateInput(Strict):
-    """Schema of a request that replaces a webhook id or the webhook secret.
-
-    `keepOld` is how long the old value stays valid.
-    """
-
     what = Choice(
         {"generated": None, "portal": None, "secret": None},
         required=True,
@@ -138,14 +129,10 @@ class RotateInput(Strict):
 
 
 class AccountPageShown(PageOf):
-    """Schema of a page of accounts, the oldest account first."""
-
     results = fields.List(fields.Nested(AccountListedShown), required=True)
 
 
 class SwitchesShown(Shown):
-    """Schema of all switches of an account in an answer."""
-
     strict = fields.Boolean(required=True)
     soft_errors = fields.Boolean(required=True)
     require_secret = fields.Boolean(required=True)
@@ -173,8 +160,6 @@ def _secrets() -> fields.List[Any]:
 
 
 class OwnConnectionShown(Shown):
-    """Schema of an account's connection inside the JSON of the account."""
-
     id = fields.Integer(required=True, metadata={"minimum": 1})
     settings = fields.Dict(keys=fields.String(), values=fields.String(), required=True)
     secrets = _secrets()
@@ -198,10 +183,7 @@ class RestorableShown(Shown):
 
 
 class ConnectionShown(OwnConnectionShown):
-    """Schema of an account's connection, with its adapter and the previous CRMs.
-
-    The `id` of the connection changes when the account changes to another adapter.
-    """
+    """Schema of an account's connection; another adapter gets another `id`."""
 
     adapter = fields.String(required=True)
     former = fields.List(fields.Nested(FormerShown), required=True)
@@ -209,8 +191,6 @@ class ConnectionShown(OwnConnectionShown):
 
 
 class OldIdShown(Shown):
-    """Schema of a replaced webhook id, with the time until which it stays valid."""
-
     id = fields.String(required=True)
     expires_at = fields.String(data_key="expiresAt", required=True, metadata=MOMENT)
 
@@ -223,11 +203,6 @@ class OldIdsShown(Shown):
 
 
 class AccountShown(AccountListedShown):
-    """Schema of an account with its switches, connection and webhook ids.
-
-    Webhook ids are confidential: with them, anyone can call the account's helpers.
-    """
-
     switches = fields.Nested(SwitchesShown, required=True)
     connection = fields.Nested(OwnConnectionShown, required=True)
     generated_id = fields.String(data_key="generatedId", required=True)
@@ -236,10 +211,7 @@ class AccountShown(AccountListedShown):
 
 
 class RotatedShown(Shown):
-    """Schema of a new webhook id or webhook secret.
-
-    The JSON key of the new value is its kind: `generated`, `portal` or `secret`.
-    """
+    """Schema of a new webhook id or webhook secret; the JSON key of the value is its kind."""
 
     generated = fields.String()
     portal = fields.String()

@@ -17,8 +17,6 @@ from crmhub.audit import OBJECTS, VERBS, Wanted
 
 
 class AuditQuery(PageQuery):
-    """Schema of the query of the audit log; entries must match all filters."""
-
     account = Filled("The clientId of the account.", 64)
     object = Choice(dict.fromkeys(OBJECTS), metadata={"description": "What was changed."})
     verb = Choice(dict.fromkeys(VERBS), metadata={"description": "What was done to it."})
@@ -29,8 +27,6 @@ class AuditQuery(PageQuery):
 
 
 class AuditPageShown(PageOf):
-    """Schema of a page of the audit log, the newest entry first."""
-
     results = fields.List(fields.Nested(EntryShown), required=True)
 
 

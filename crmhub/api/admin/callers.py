@@ -32,8 +32,7 @@ class NoToken(Unauthorized):
 def authenticate(request: flask.Request) -> None:
     """Authenticate a request if its path is under /admin/v1.
 
-    Raises Unauthorized without a valid token, and TooManyRequests after too many wrong tokens from
-    this address.
+    Raises Unauthorized, and TooManyRequests after too many wrong tokens from this address.
     """
     if not _UNDER.match(request.path):
         return

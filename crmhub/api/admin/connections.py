@@ -44,8 +44,6 @@ class _Given(Strict):
 
 
 class ConnectionInput(_Given):
-    """Schema of the connection to set for an account: adapter, settings and secrets."""
-
     adapter = Text(required=True, metadata={"description": "One of those installed."})
     queued = Choice(
         dict.fromkeys(DECISIONS),
@@ -64,8 +62,6 @@ class CheckInput(_Given):
 
 
 class LinkInput(ConnectionInput):
-    """Schema of a link with which a customer connects an account to its CRM by OAuth."""
-
     days = Between(
         1,
         connect_crm.MOST_LINK_DAYS,
@@ -77,18 +73,13 @@ class LinkInput(ConnectionInput):
 
 
 class LinkShown(Shown):
-    """Schema of a new link for a customer, which cannot be shown again later."""
+    """Schema of a link with which a customer connects its CRM by OAuth; it is shown only once."""
 
     url = fields.String(required=True, metadata={"description": "Shown this once."})
     expires_at = fields.String(data_key="expiresAt", required=True, metadata=MOMENT)
 
 
 class SaveQuery(Strict):
-    """Schema of the query option `check`.
-
-    The option says whether the connection is tested with the CRM before it is saved.
-    """
-
     check = Choice(
         {"true": True, "false": False},
         metadata={
@@ -100,8 +91,6 @@ class SaveQuery(Strict):
 
 
 class CheckedShown(Shown):
-    """Schema of the result of a test of a connection to a CRM."""
-
     ok = fields.Boolean(required=True)
     message = fields.String(
         required=True, metadata={"description": 'What is wrong, in its words; "" when nothing.'}
@@ -116,8 +105,6 @@ class CheckedShown(Shown):
 
 
 class AdapterPageShown(PageOf):
-    """Schema of the list of all installed adapters, on a single page."""
-
     results = fields.List(fields.Nested(AdapterShown), required=True)
 
 

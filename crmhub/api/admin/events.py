@@ -41,20 +41,14 @@ _PARAMETERS = [in_path("subscription_id", minLength=1, maxLength=100)]
 
 
 class EventDeliveriesQuery(PageQuery):
-    """Schema of the query of a list of deliveries."""
-
     state = Choice(dict.fromkeys(STATES), metadata={"description": "In this state."})
 
 
 class EventSubscriptionPageShown(PageOf):
-    """Schema of the list of all subscriptions of an account, on a single page, oldest first."""
-
     results = fields.List(fields.Nested(EventSubscriptionShown), required=True)
 
 
 class EventDeliveryPageShown(PageOf):
-    """Schema of a page of deliveries, the newest event first."""
-
     results = fields.List(fields.Nested(EventDeliveryShown), required=True)
 
 

@@ -12,8 +12,6 @@ from crmhub.api.http.authentication import hub, needs
 
 
 class PlanPageShown(PageOf):
-    """Schema of the list of all plans, sorted by name, on a single page."""
-
     results = fields.List(fields.Nested(PlanShown), required=True)
 
 

@@ -28,15 +28,11 @@ _PARAMETERS = [
 
 
 class EnrolmentsQuery(PageQuery):
-    """Schema of the query of a list of enrolments; enrolments must match all filters."""
-
     workflow_id = Filled("Of this workflow.", LONGEST, data_key="workflowId")
     contact_id = Filled("Of the contact with this id in the CRM.", LONGEST, data_key="contactId")
 
 
 class EnrolmentPageShown(PageOf):
-    """Schema of a page of enrolments, sorted by contact and workflow."""
-
     results = fields.List(fields.Nested(EnrolmentShown), required=True)
 
 

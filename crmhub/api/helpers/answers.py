@@ -76,11 +76,10 @@ STATUSES = ("created", "updated", "unchanged", "queued", "ok", "error")
 def told(
     status: str, *, message: str = "", refused: str = "", action_id: str = "", **own: Any
 ) -> dict[str, Any]:
-    """Return the answer of a helper as a dict: the keys that all helpers share, then `own`.
+    """Return the answer of a helper: the keys that all helpers share, then `own`.
 
     `status` is an item of STATUSES. `refused` has the names of refused properties, joined by
-    commas. `own` has the keys that only this helper answers. A message longer than 700 bytes is
-    cut.
+    commas. A message longer than 700 bytes is cut.
     """
     return {
         "status": status,
@@ -93,7 +92,6 @@ def told(
 
 
 def of_done(done: Done, **own: str) -> dict[str, Any]:
-    """Return the JSON answer for a finished or queued action; `own` holds the helper's own keys."""
     reasons, refused = named(done.refused)
     message = ". ".join(filter(None, (done.message, reasons)))
     answer = told(done.status, message=message, refused=refused, action_id=done.action_id, **own)
@@ -103,10 +101,7 @@ def of_done(done: Done, **own: str) -> dict[str, Any]:
 
 
 def named(problems: Iterable[Problem]) -> tuple[str, str]:
-    """Return two texts about refused properties: the reasons, and the names joined by commas.
-
-    `problems` are the refused properties with their reasons.
-    """
+    """Return the reasons of refused properties as a text, and their names joined by commas."""
     reasons = {problem.name: problem.reason for problem in problems}
     return listed(list(reasons.items())), joined(reasons)
 
@@ -117,9 +112,8 @@ def answered(
     """Run `work`, which returns a helper's JSON answer, and return the HTTP response.
 
     The status is 202 for a queued action, else 200. An error is raised, unless the account has the
-    switch `soft_errors`: then the error is answered with status 200, and the helper's own keys,
-    which `keys` returns, are blank. The account or the query parameter `format` chooses the
-    answer's form (`formats.py`).
+    switch `soft_errors`: then it is answered with status 200, and the helper's own keys, which
+    `keys` returns, are blank.
     """
     try:
         wrap = requested_format(account)
@@ -154,10 +148,9 @@ def _patiently(work: Callable[[], _T], deadline_s: float = math.inf) -> _T:
 
 
 def idempotency_key() -> str:
-    """Return the request's Idempotency-Key header, or "" without the header.
+    """Return the request's Idempotency-Key header; "" without one, or for an unreplaced variable.
 
-    A key that is an unreplaced template variable also gives "". Raises BadRequest for a key that is
-    too long or not printable ASCII.
+    Raises BadRequest for a key that is too long or not printable ASCII.
     """
     key = flask.request.headers.get(HEADER, "")
     if key and not (len(key) <= _LONGEST_KEY and key.isascii() and key.isprintable()):
@@ -170,7 +163,7 @@ def idempotency_key() -> str:
 def joined(names: Iterable[str], room: int = NAMES_ROOM) -> str:
     """Return names joined by commas, in at most `room` bytes of JSON.
 
-    Names that do not fit are left out; "…" at the end then shows that some are missing.
+    "…" at the end shows that some did not fit.
     """
     text = ",".join(dict.fromkeys(names))
     if _size(text) <= room:
@@ -198,8 +191,6 @@ def _size(text: str) -> int:
 
 
 class Answer(Shown):
-    """Schema of the keys that the answers of all helpers share."""
-
     class Meta:
         # Requested properties are further keys, and later versions may add keys.
         unknown = ma.INCLUDE
@@ -220,8 +211,6 @@ class Answer(Shown):
 
 
 class ChatfuelAnswer(ma.Schema):
-    """Schema of a helper's answer with `format=chatfuel`: its keys, as Chatfuel stores them."""
-
     class Meta:
         unknown = ma.RAISE
 
@@ -243,8 +232,6 @@ class ManychatAction(ma.Schema):
 
 
 class ManychatContent(ma.Schema):
-    """Schema of the content of Manychat's dynamic block: actions alone."""
-
     type = fields.String(
         metadata={
             "enum": [type for type in CHANNELS.values() if type],
@@ -290,11 +277,10 @@ def helper(
 ) -> Callable[[_F], _F]:
     """Return a decorator for a helper's view: it documents the view for OpenAPI and retries it.
 
-    `body` is the schema of the body; the document has JSON alone, although forms are taken, too:
-    generators make a client for each media type. `answer` is the schema of the answer.
-    `credentials` are the headers that may identify the account; () if the helper needs no account.
-    With `writes`, the answer may be 202 (queued) and an Idempotency-Key is accepted. While the
-    database is unavailable, the view is repeated for at most 2 seconds.
+    The document has JSON alone, although forms are taken, too: generators make a client for each
+    media type. `credentials` are the headers that may identify the account; () if the helper needs
+    no account. With `writes`, the answer may be 202 (queued) and an Idempotency-Key is accepted.
+    While the database is unavailable, the view is repeated for at most 2 seconds.
     """
     content = {"application/json": {"schema": body}}
     errors = {*_ERRORS, *((401, 404, 409) if credentials else ())}

@@ -26,8 +26,7 @@ _PORTAL: tuple[str, tuple[Purpose, ...]] = ("portal_id", ("portal", "alias"))
 def of_generated_id(generated_id: str) -> Account:
     """Return the account with this `generated_id`; check the webhook secret if required.
 
-    Raises NotFound for an unknown id, Unauthorized for a wrong or missing secret, and
-    TooManyRequests after too many such failures.
+    Raises NotFound, Unauthorized, and TooManyRequests after too many failures.
     """
     account, _ = _by_path(generated_id, *_GENERATED)
     return _proved(account)
@@ -37,8 +36,7 @@ def of_portal_id(portal_id: str) -> Account:
     """Return the account with this `portal_id` or alias; check the webhook secret if required.
 
     An alias is the portal id in the CRM, which is no secret, so a call with it always needs the
-    webhook secret. Raises NotFound for an unknown id, Unauthorized for a wrong or missing secret,
-    and TooManyRequests after too many such failures.
+    webhook secret. Raises as `of_generated_id`.
     """
     account, purpose = _by_path(portal_id, *_PORTAL)
     return _proved(account, always=purpose == "alias")
@@ -47,12 +45,10 @@ def of_portal_id(portal_id: str) -> Account:
 def of_conversation(generated_id: str | None, token: Callable[[], str], *, scope: str) -> Account:
     """Return the account of a call whose path may lack the `generated_id` (then None).
 
-    The account is found by the id in the path, or by the webhook secret or an API key with `scope`
-    in the headers. Without id, secret and key, the only account of the hub is returned. If there
-    are several accounts, the account is found by the contactToken, which `token` returns: only one
-    account with the switch `bare_tokens` may have it. Raises NotFound if no or several accounts are
-    found, Unauthorized for wrong credentials, Forbidden for a key without `scope`, and
-    TooManyRequests after too many such failures.
+    The id in the path identifies the account, or the webhook secret or an API key with `scope` in
+    the headers, or that the hub has only one account, or the contactToken that `token` returns:
+    only one account with the switch `bare_tokens` may have it. Raises as `of_generated_id`, and
+    Forbidden for a key without `scope`.
     """
     account = _by_headers(scope)
     if generated_id is not None:
@@ -66,8 +62,7 @@ def of_conversation(generated_id: str | None, token: Callable[[], str], *, scope
 def account_in_path(ids: Mapping[str, str]) -> Account:
     """Return the account of the webhook id in a path, without a check of the webhook secret.
 
-    `ids` has the id under its name, `generated_id` or `portal_id`. Raises NotFound for an unknown
-    id, and TooManyRequests after too many such failures.
+    Raises NotFound, and TooManyRequests after too many failures.
     """
     name, purposes = _GENERATED if "generated_id" in ids else _PORTAL
     account, _ = _by_path(ids[name], name, purposes)
@@ -133,9 +128,7 @@ def _by_token(token: str) -> Account:
 def _proved(account: Account, *, always: bool = False) -> Account:
     """Return the account after a check of the webhook secret in the request's header.
 
-    From now on, the request's thread works for this account (`Database.bind_account`).
-    Raises Unauthorized for a wrong secret, and for a missing one if the account requires it or
-    `always` is true.
+    `always`: the secret is required. From now on, the request's thread works for this account.
     """
     found_account(account)
     secret = flask.request.headers.get(SECRET)

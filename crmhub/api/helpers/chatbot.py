@@ -55,8 +55,6 @@ _MISSING_ROOM = 1200
 
 
 class LeadBody(HelperBody):
-    """Schema of createLead's body: the person in the conversation."""
-
     document_name = "LeadInput"
 
     contact_token = Said(data_key="contactToken", required=True, numbers=True, short=True)
@@ -66,8 +64,6 @@ class LeadBody(HelperBody):
 
 
 class ContactAnswer(Answer):
-    """Schema of the answer of a helper that writes a contact."""
-
     contactId = fields.String(required=True)
     url = fields.String(metadata={"description": "Where the CRM has a page for the contact."})
 
@@ -86,8 +82,6 @@ def create_lead(generated_id: str) -> flask.Response:
 
 
 def answer_lead(account: Account, posted: Posted) -> flask.Response:
-    """Return createLead's answer to a call of the account with the body that `posted` returns."""
-
     def work() -> dict[str, Any]:
         # If the account accepts leads with only a phone, name and email may be missing.
         by_phone = account.switches.lead_requires == "email_or_phone"
@@ -100,8 +94,6 @@ def answer_lead(account: Account, posted: Posted) -> flask.Response:
 
 
 class GetBody(HelperBody):
-    """Schema of getProperties' body: the conversation, and the names of the properties to read."""
-
     document_name = "GetPropertiesInput"
 
     contact_token = Said(data_key="contactToken", required=True, numbers=True, short=True)
@@ -109,10 +101,10 @@ class GetBody(HelperBody):
 
 
 class PropertiesAnswer(Answer):
-    """Schema of getProperties' answer.
+    """Schema of getProperties' answer; unknown properties are in `missing`.
 
     Every requested property is a key of the object `properties`, and also a key of the answer
-    itself unless answers use this key (such as `status`). Unknown properties are in `missing`.
+    itself unless answers use this key (such as `status`).
     """
 
     properties = fields.Dict(keys=fields.String(), values=fields.String(), required=True)
@@ -147,7 +139,6 @@ def get_properties_of(generated_id: str) -> flask.Response:
 
 
 def answer_properties(account: Account, posted: Posted) -> flask.Response:
-    """Return getProperties' answer to a call of the account; `posted` returns its body."""
     asked: list[str] = []
 
     def work() -> dict[str, Any]:
@@ -177,8 +168,6 @@ def _elsewhere(names: Sequence[str]) -> str:
 
 
 class SetBody(HelperBody):
-    """Schema of setProperties' body: the values to write; a blank value clears its property."""
-
     document_name = "SetPropertiesInput"
 
     contact_token = Said(data_key="contactToken", required=True, numbers=True, short=True)
@@ -212,8 +201,6 @@ def set_properties_of(generated_id: str) -> flask.Response:
 
 
 def answer_changes(account: Account, posted: Posted) -> flask.Response:
-    """Return setProperties' answer to a call of the account; `posted` returns its body."""
-
     def work() -> dict[str, Any]:
         sent = load(SetBody(), posted())
         done = contact_properties.set_properties(hub(), account, **sent, key=idempotency_key())
@@ -225,8 +212,8 @@ def answer_changes(account: Account, posted: Posted) -> flask.Response:
 class TypeBody(HelperBody):
     """Schema of getType's body: a contact's phone, and two periods in hours.
 
-    The contact must have entered the workflow within the last `look_back` hours, and must have had
-    no helper call within the last `silence` hours.
+    The contact must have entered the workflow within `look_back`, and must have had no helper call
+    within `silence`.
     """
 
     document_name = "GetTypeInput"
@@ -237,8 +224,6 @@ class TypeBody(HelperBody):
 
 
 class TypeAnswer(Answer):
-    """Schema of getType's answer: the id of the active workflow, or the reason for none."""
-
     document_name = "WorkflowAnswer"
 
     workflowId = fields.String(required=True)
@@ -258,8 +243,6 @@ def get_type(generated_id: str) -> flask.Response:
 
 
 def answer_type(account: Account, posted: Posted) -> flask.Response:
-    """Return getType's answer to a call of the account with the body that `posted` returns."""
-
     def work() -> dict[str, Any]:
         active = workflows.get_type(hub(), account, **load(TypeBody(), posted()))
         own = told("ok", workflowId=active.workflow_id, reason=active.reason)

@@ -35,10 +35,10 @@ def allow_pages(blueprint: flask.Blueprint) -> None:
 
 
 def _answer_preflight() -> flask.Response | None:
-    """Return the answer to a preflight; return None for any other request.
+    """Return the answer to a preflight; None for any other request.
 
     An origin that is not allowed gets the same 204 without the headers that would allow it. Raises
-    the errors of `account_in_path`.
+    as `account_in_path`.
     """
     request = flask.request
     is_preflight = request.method == "OPTIONS" and "Origin" in request.headers
@@ -56,7 +56,6 @@ def _answer_preflight() -> flask.Response | None:
 
 
 def _account_of_preflight() -> Account | None:
-    """Return the account whose helper a preflight is for; None if its path names no account."""
     if flask.request.view_args:
         return account_in_path(flask.request.view_args)
     if flask.request.path.rstrip("/") not in _WITHOUT_ID:

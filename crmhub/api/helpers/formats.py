@@ -48,9 +48,9 @@ def _chatfuel(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _flattened(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer without the object `properties`.
+    """Return the answer without the object `properties`, whose items are keys already.
 
-    A property whose name is reserved gets the name `prop_<name>`; the others are keys already.
+    A property whose name is reserved gets the name `prop_<name>`.
     """
     properties: Mapping[str, str] = answer.get("properties") or {}
     taken = {
@@ -109,8 +109,7 @@ def requested_format(account: Account | None = None) -> Wrap:
     """Return the function for the form of this call's answer.
 
     The query parameter `format` chooses it, otherwise the account; without an account it is `flat`.
-    Raises BadRequest for an unknown form, and for an unknown `channel` or too many `fields` of a
-    Manychat answer.
+    Raises BadRequest for an unknown form or `channel`, and for too many `fields`.
     """
     named = flask.request.args.get("format") or _format_of(account)
     if named not in FORMATS:

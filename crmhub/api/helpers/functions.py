@@ -38,8 +38,6 @@ allow_pages(blueprint)
 
 
 class RangeBody(HelperBody):
-    """Schema of getRandomInt's body: the range of the number, both ends included."""
-
     document_name = "RandomIntInput"
 
     smallest = Whole(data_key="min", required=True)
@@ -47,11 +45,6 @@ class RangeBody(HelperBody):
 
 
 class AccountRangeBody(RangeBody):
-    """Schema of getRandomInt's body for an account: the range, and the contact.
-
-    With a sticky rotation, a contact always gets the same number.
-    """
-
     document_name = "AccountRandomIntInput"
 
     contact_id = Said(data_key="contactId", load_default=str, numbers=True, short=True)
@@ -59,8 +52,6 @@ class AccountRangeBody(RangeBody):
 
 
 class NumberAnswer(Answer):
-    """Schema of getRandomInt's answer: the number, as integer and as text."""
-
     value = fields.Integer(required=True)
     text = fields.String(required=True)
 
@@ -90,8 +81,6 @@ def get_random_int_of(portal_id: str) -> flask.Response:
 
 
 def answer_int(account: Account, posted: Posted) -> flask.Response:
-    """Return getRandomInt's answer to a call of the account with the body that `posted` returns."""
-
     def work() -> dict[str, Any]:
         if is_deferred():
             raise too_many_at_once()
@@ -106,7 +95,7 @@ def _number(value: int) -> dict[str, Any]:
 
 
 class RecordBody(HelperBody):
-    """Schema of createDeal's and createTicket's body: the contact, and the new properties.
+    """Schema of createDeal's and createTicket's body.
 
     The contact's id is the one that createLead answered, or the CRM's own id.
     """
@@ -118,8 +107,6 @@ class RecordBody(HelperBody):
 
 
 class DealAnswer(Answer):
-    """Schema of createDeal's answer: the ids of the new deal and of its contact."""
-
     dealId = fields.String(required=True)
     contactId = fields.String(required=True)
     url = fields.String(metadata={"description": "Where the CRM has a page for the deal."})
@@ -139,8 +126,6 @@ def create_deal(portal_id: str) -> flask.Response:
 
 
 def answer_deal(account: Account, posted: Posted) -> flask.Response:
-    """Return createDeal's answer to a call of the account with the body that `posted` returns."""
-
     def work() -> dict[str, Any]:
         sent = load(RecordBody(), posted())
         done = create_linked.create_deal(hub(), account, **sent, key=idempotency_key())
@@ -150,8 +135,6 @@ def answer_deal(account: Account, posted: Posted) -> flask.Response:
 
 
 class TicketAnswer(Answer):
-    """Schema of createTicket's answer: the ids of the new ticket and of its contact."""
-
     ticketId = fields.String(required=True)
     contactId = fields.String(required=True)
     url = fields.String(metadata={"description": "Where the CRM has a page for the ticket."})
@@ -171,8 +154,6 @@ def create_ticket(portal_id: str) -> flask.Response:
 
 
 def answer_ticket(account: Account, posted: Posted) -> flask.Response:
-    """Return createTicket's answer to a call of the account with the body that `posted` returns."""
-
     def work() -> dict[str, Any]:
         sent = load(RecordBody(), posted())
         done = create_linked.create_ticket(hub(), account, **sent, key=idempotency_key())

@@ -13,9 +13,8 @@ from crmhub.hub import Hub
 def count_auth_failure(error: HubError, what: str) -> HubError:
     """Count a failed authentication of the caller's address; return the error to raise.
 
-    The result is `error`, or TooManyRequests after too many failures. `what` is the noun for the
-    credential that the caller should check, such as "the id in the path"; the message of
-    TooManyRequests contains it.
+    The result is `error`, or TooManyRequests after too many failures; its message tells to check
+    `what`, such as "the id in the path".
     """
     hub: Hub = flask_proxies.app().extensions["crmhub"]
     address = client_address(flask.request, hub.settings.trusted_proxies)

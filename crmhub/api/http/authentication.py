@@ -43,13 +43,11 @@ _F = TypeVar("_F", bound=Callable[..., object])
 
 
 def hub() -> Hub:
-    """Return the `Hub` object of the running Flask app."""
     it: Hub = flask_proxies.app().extensions["crmhub"]
     return it
 
 
 def account() -> Account:
-    """Return the account of the authenticated caller; only for requests to the public API."""
     caller: Caller = flask_proxies.g().caller
     return caller.account
 
@@ -57,8 +55,7 @@ def account() -> Account:
 def authenticate(request: flask.Request, client_id: str) -> None:
     """Authenticate a request to the public API, count it, and take a server thread for it.
 
-    `client_id` is the client id in the path. Raises Unauthorized for a missing or wrong API key,
-    and TooManyRequests above the rate limit or while the account uses all threads of its share.
+    Raises Unauthorized, and TooManyRequests as `admit`.
     """
     here, g = hub(), flask_proxies.g()
     # Until the account is found: an answer without these headers would mean no limit.
@@ -95,11 +92,9 @@ def admit(request: flask.Request, caller: Caller) -> None:
 
 
 def take_place(environ: WSGIEnvironment, here: Hub, account: Account) -> bool:
-    """Take a server thread of the account's share for this request.
+    """Take a thread of the account's share for this request; False if none is free.
 
-    Return False, without waiting, if no thread of the share is free, else True. A second call for
-    the same request returns the first result. The app releases the thread at the end of the
-    request.
+    A second call for the same request returns the first result. The app releases the thread.
     """
     if PLACE not in environ:
         free = here.shares.take(account.id, environ.get(TURN))
@@ -108,7 +103,6 @@ def take_place(environ: WSGIEnvironment, here: Hub, account: Account) -> bool:
 
 
 def lacks_scope(caller: Caller | Operator, scope: str) -> Forbidden:
-    """Return the Forbidden error for a caller whose API key or admin token lacks this scope."""
     return Forbidden(f"This {caller.credential} lacks the scope {scope}; create one that has it.")
 
 

@@ -19,10 +19,7 @@ FILE = Path(__file__).with_name("descriptions.toml")
 
 
 def description_of(view: Callable[..., Any], operation_id: str, scope: str) -> str:
-    """Return the description of a view's operation, with the scope that it needs; "" for none.
-
-    `scope` is "" if the operation needs none.
-    """
+    """Return the description of a view's operation, with the scope, if any; "" for none."""
     own = (inspect.getdoc(view) or "").partition("\n\n")[2]
     words = own or written().get(operation_id, "")
     if words and scope:
@@ -34,7 +31,6 @@ def description_of(view: Callable[..., Any], operation_id: str, scope: str) -> s
 
 @cache
 def written() -> dict[str, str]:
-    """Return the descriptions in the file, by operation id."""
     found: dict[str, dict[str, str]] = tomllib.loads(FILE.read_text("utf-8"))
     known = {id: words.strip() for id, words in found["operations"].items()}
     for kind in KINDS.values():

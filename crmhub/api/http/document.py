@@ -67,7 +67,7 @@ class Document:
     def view(self, part: str, server: str = "") -> Callable[[], flask.Response]:
         """Return a view of the document of `part`, one of PATHS.
 
-        `server` is the address of the service in the document; "" for the one that the caller used.
+        `server`: the service's address in the document, "" for the one that the caller used.
         """
 
         def openapi_json() -> flask.Response:
@@ -90,7 +90,6 @@ class Document:
         return found
 
     def _document(self, part: str) -> dict[str, Any]:
-        """Return the document of a part, without its servers."""
         # A copy, since what follows changes it.
         whole = deepcopy(self._described().to_dict())
         name_for_kinds(whole)
@@ -109,7 +108,7 @@ class Document:
     def _described(self) -> APISpec:
         """Return the descriptions of all views.
 
-        They take as long as the rest of the app, so they are made for the first request of a part.
+        They take as long as the rest of the app, so they are made for the first request.
         """
         schemas = MarshmallowPlugin(schema_name_resolver=_schema_name)
         spec = APISpec("crmhub", __version__, "3.1.0", plugins=[_Paths(), schemas])
@@ -121,7 +120,6 @@ class Document:
         return spec
 
     def _describe(self, spec: APISpec, blueprint: Blueprint) -> None:
-        """Add the views of a blueprint to `spec`."""
         for route in blueprint.routes:
             rule = next(self._app.url_map.iter_rules(f"{blueprint.name}.{route.endpoint}"))
             path = FlaskPlugin.flaskpath2openapi(rule.rule)
@@ -138,7 +136,6 @@ class Document:
 
 
 def _server() -> str:
-    """Return the address of the service as its caller reaches it."""
     settings, request = hub().settings, flask_proxies.request()
     if settings.public_url:
         return settings.public_url.rstrip("/")
@@ -165,7 +162,6 @@ def _joined_by_commas(_converter: Any, field: Any, **_: Any) -> dict[str, Any]:
 
 
 def _schema_name(schema: Any) -> str:
-    """Return the name of a schema in the document: its `document_name`, or its class's name."""
     found: Any = resolve_schema_cls(schema)
     name: str = vars(found).get("document_name", found.__name__)
     return name.removesuffix("Schema").removesuffix("Shown")

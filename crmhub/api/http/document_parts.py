@@ -12,10 +12,7 @@ _REFERENCE = re.compile(r'"\$ref":"#/components/(\w+)/([^"]+)"')
 
 
 def part_of(whole: dict[str, Any], part: str) -> dict[str, Any]:
-    """Return the OpenAPI document with the operations of `part`, `public` or `admin`.
-
-    It has only the tags and components that these operations use.
-    """
+    """Return the document with only the operations of `part`, and the components they use."""
     paths = {
         path: operations
         for path, operations in whole["paths"].items()

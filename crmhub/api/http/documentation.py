@@ -62,7 +62,6 @@ class Documented:
     body: Shape | None
 
     def responses(self) -> dict[int, dict[str, Any]]:
-        """Return the OpenAPI objects of all answers except errors, by status."""
         answers = {self.status: self._response(self.summary, self.schema)}
         for status, other in self.others.items():
             words, schema = (other, self.schema) if isinstance(other, str) else other
@@ -94,12 +93,12 @@ def documents(
 ) -> Callable[[_F], _F]:
     """Return a decorator that describes a view for the OpenAPI document.
 
-    `operation_id` is a verb and a noun, such as `createContact`, unique among all operations.
-    `status`, `schema` and `summary` describe the usual answer. `others` maps further statuses to
-    their descriptions, or to pairs of a description and another schema. `headers` are response
-    headers besides those of all answers. `parameters` and `body` are OpenAPI objects of inputs that
-    the view reads without a schema. `errors` are the possible error statuses; by default they
-    follow from the method, the path, the body and the scope.
+    `operation_id` is a verb and a noun, such as `createContact`, unique. `status`, `schema` and
+    `summary` describe the usual answer. `others` maps further statuses to their descriptions, or to
+    pairs of a description and another schema. `headers` are response headers besides those of all
+    answers. `parameters` and `body` are OpenAPI objects of inputs that the view reads without a
+    schema. `errors`: the error statuses; by default they follow from the method, the path, the body
+    and the scope.
     """
     carried = (*(UNDER_API if security is API_KEY else ALWAYS), *headers)
 
@@ -125,11 +124,7 @@ def documents(
 
 
 def operation(view: Any, method: str, *, path: str, tag: str) -> dict[str, Any]:
-    """Return the OpenAPI object of a view for an HTTP method.
-
-    `path` is the path as the document has it. The object is a deep copy, because apispec changes
-    it.
-    """
+    """Return the OpenAPI object of a view; a deep copy, because apispec changes it."""
     documented: Documented = view.documented
     reads: Mapping[str, Any] = dict(getattr(view, "reads", ()))
     doc: dict[str, Any] = {"operationId": documented.operation_id, "summary": documented.summary}
@@ -154,7 +149,6 @@ def operation(view: Any, method: str, *, path: str, tag: str) -> dict[str, Any]:
 
 
 def _add_errors(doc: dict[str, Any], documented: Documented, method: str, path: str) -> None:
-    """Add error answers and header parameters to `doc`, the OpenAPI object of an operation."""
     succeeding = doc["responses"]
     possible = documented.errors or _possible(doc, documented, method, path)
     errors = {str(status): ERRORS[status][0] for status in sorted(possible)}
@@ -170,7 +164,6 @@ def _add_errors(doc: dict[str, Any], documented: Documented, method: str, path: 
 
 
 def _possible(doc: dict[str, Any], documented: Documented, method: str, path: str) -> set[int]:
-    """Return the statuses of the errors that an operation can answer."""
     of_admin = documented.security is ADMIN_TOKEN
     writes = documented.scope.endswith(":write")
     possible = {*_ANYWHERE}

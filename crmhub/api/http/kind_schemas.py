@@ -46,12 +46,10 @@ def name_for_kinds(document: dict[str, Any]) -> None:
 
 
 def name_of(name: str, one: str) -> str:
-    """Return the name of a schema of records for a kind; `one` is the kind's name in singular."""
     return _RECORD.sub(one, name) if _RECORD.search(name) else f"{one}{name}"
 
 
 def _of_records(schemas: dict[str, Any]) -> set[str]:
-    """Return the names of the schemas that contain `Record`, or that refer to such a schema."""
     return {
         name
         for name in schemas
@@ -60,7 +58,6 @@ def _of_records(schemas: dict[str, Any]) -> set[str]:
 
 
 def _reached(node: Any, schemas: dict[str, Any]) -> set[str]:
-    """Return the names of all schemas to which a part of the document leads."""
     found: set[str] = set()
     unread = [node]
     while unread:
@@ -79,7 +76,6 @@ def _reached(node: Any, schemas: dict[str, Any]) -> set[str]:
 
 
 def _renamed(node: Any, names: dict[str, str]) -> Any:
-    """Return a copy of a part of the document, with references to the schemas' new names."""
     if isinstance(node, list):
         return [_renamed(each, names) for each in node]
     if not isinstance(node, dict):

@@ -26,10 +26,6 @@ _PARTIAL = "With `partial=true`: at least one input was refused, and the others 
 
 
 def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) -> None:
-    """Add the batch routes of a kind of record to its blueprint.
-
-    `read` and `write` are the decorators of views that read and write.
-    """
     name, several = kind.name, kind.name.capitalize()
 
     @blueprint.post("/batch/create")
@@ -150,8 +146,7 @@ def _partial_answer(
 ) -> flask.Response:
     """Return the answer to a partial batch: 207 if an input was refused, otherwise `status`.
 
-    `requested` has the kinds of links that each input names. With `with_new`, each record shows
-    whether it is new.
+    `requested` has the kinds of links that each input names.
     """
 
     def shown(written: Written) -> dict[str, Any]:

@@ -12,8 +12,6 @@ from crmhub.bounds import MAX_BATCH_INPUTS
 
 
 class BatchQuery(Strict):
-    """Schema of the query of a batch that writes: whether the valid inputs are stored alone."""
-
     is_partial = Flag(
         in_query=True,
         data_key="partial",
@@ -34,8 +32,6 @@ _CATEGORIES = (
 
 
 class RefusedInput(Shown):
-    """Schema of the error of an input in the answer to a partial batch."""
-
     index = fields.Integer(
         required=True,
         metadata={
@@ -69,11 +65,8 @@ class PartialBatchShown(Shown):
 
 
 class PartialUpsertShown(PartialBatchShown):
-    """Schema of the answer to a partial batch of upserts."""
-
     results = fields.List(fields.Nested(UpsertedShown), required=True)
 
 
 def either(*shapes: Any) -> dict[str, Any]:
-    """Return the OpenAPI object of an answer that has the shape of one of these schemas."""
     return {"oneOf": list(shapes)}

@@ -39,8 +39,8 @@ _NEW_ID = {"pattern": f"^{ID.pattern}$", "description": "Without one the hub iss
 class StageGiven(Strict):
     """Schema of a stage in a change of its pipeline.
 
-    A stage with the `id` of an existing stage changes this stage; values that are not sent stay
-    unchanged. Any other stage is added; without an `id`, the hub issues one.
+    The `id` of an existing stage changes this stage; any other stage is added, and without an `id`
+    the hub issues one.
     """
 
     id = Text(metadata={"maxLength": 100, "description": "Without one the hub issues one."})
@@ -58,8 +58,6 @@ class StageGiven(Strict):
 
 
 class NewStage(StageGiven):
-    """Schema of a stage in a request for a new pipeline."""
-
     id = Text(metadata=_NEW_ID)
     label = Text(required=True, metadata=_LABEL)
 
@@ -72,18 +70,13 @@ _STAGES = {
 
 
 class PipelineInput(Strict):
-    """Schema of the body of a request for a new pipeline."""
-
     id = Text(metadata=_NEW_ID)
     label = Text(required=True, metadata=_LABEL)
     stages = Items(Inner(NewStage), required=True, metadata=_STAGES)
 
 
 class PipelineChange(Strict):
-    """Schema of the values of a pipeline to change; values that are not sent stay.
-
-    `stages` replaces the complete list of stages.
-    """
+    """Schema of the values of a pipeline to change; `stages` replaces all its stages."""
 
     label = Text(metadata=_LABEL)
     stages = Items(
@@ -97,8 +90,6 @@ class PipelineChange(Strict):
 
 
 class StageShown(Shown):
-    """Schema of a stage in an answer."""
-
     id = fields.String(required=True)
     label = fields.String(required=True)
     probability = fields.String(
@@ -108,18 +99,13 @@ class StageShown(Shown):
 
 
 class PipelineShown(Shown):
-    """Schema of a pipeline in an answer, with its stages in their order."""
-
     id = fields.String(required=True)
     label = fields.String(required=True)
     stages = fields.List(fields.Nested(StageShown), required=True)
 
 
 class PipelinePageShown(Exactly):
-    """Schema of the list of all pipelines for deals or for tickets, on a single page.
-
-    New records start in the first pipeline of the list.
-    """
+    """Schema of the list of all pipelines; new records start in the first one."""
 
     total = fields.Integer(required=True, metadata={"minimum": 0})
     results = fields.List(fields.Nested(PipelineShown), required=True)
@@ -148,11 +134,7 @@ def _without_stages(shown: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_stages(kept: dict[str, Any]) -> dict[str, Any]:
-    """Add the present stages to `kept`, the JSON of a pipeline without its stages.
-
-    `_without_stages` removed them before the JSON was stored. If the pipeline was deleted since
-    then, its list of stages stays empty.
-    """
+    """Add the present stages to a stored pipeline; none if it was deleted since then."""
     kind = _KINDS[(flask.request.view_args or {})["resource"]]
     try:
         return _shown(pipelines.find(hub().records, account(), kind, kept["id"]))

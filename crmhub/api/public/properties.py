@@ -45,9 +45,8 @@ def of_kind(
 ) -> Callable[[_F], _F]:
     """Return a decorator that turns a view's path parameter `resource` into its argument `kind`.
 
-    The view raises NotFound if `resource` is not a key of `kinds`, and Forbidden if the caller's
-    API key lacks the scope `{resource}:{right}`; `right` is read or write. With `rebuild`, a POST
-    accepts an Idempotency-Key.
+    The view raises NotFound if `resource` is not a key of `kinds`, and Forbidden without the scope
+    `{resource}:{right}`. With `rebuild`, a POST accepts an Idempotency-Key.
     """
 
     def decorator(view: _F) -> _F:
@@ -75,10 +74,7 @@ def in_path(name: str, **schema: Any) -> dict[str, Any]:
 
 
 def all_of(shown: Sequence[dict[str, Any]]) -> flask.Response:
-    """Return the response to a list request, with all items on a single page.
-
-    `shown` has the items as JSON objects.
-    """
+    """Return the response to a list request, with all items (JSON objects) on a single page."""
     cursor = {"next": "", "nextLink": ""}
     page = {"total": len(shown), "results": shown, "cursor": cursor, "hasMore": False}
     return as_json(page)
@@ -109,8 +105,6 @@ class OptionInput(Strict):
 
 
 class PropertyChange(Strict):
-    """Schema of the changes to a property definition; values that are not sent stay."""
-
     name = Text(metadata={"description": "Cannot be changed."})
     label = Text(
         metadata={
@@ -145,8 +139,6 @@ class PropertyChange(Strict):
 
 
 class PropertyInput(PropertyChange):
-    """Schema of the body of a request for a new property."""
-
     name = Text(
         required=True,
         metadata={
@@ -158,11 +150,6 @@ class PropertyInput(PropertyChange):
 
 
 class DeleteQuery(Strict):
-    """Schema of the query of the deletion of a property.
-
-    The query says whether the values that records have of the property are deleted, too.
-    """
-
     force = Flag(
         in_query=True,
         metadata={"description": "Delete the values that records have, too.", "default": False},
@@ -170,15 +157,11 @@ class DeleteQuery(Strict):
 
 
 class OptionShown(Exactly):
-    """Schema of an option of an enumeration in an answer."""
-
     value = fields.String(required=True)
     label = fields.String(required=True)
 
 
 class PropertyShown(Exactly):
-    """Schema of a property definition in an answer."""
-
     name = fields.String(required=True)
     label = fields.String(required=True)
     type = fields.String(required=True, validate=validate.OneOf(TYPES))
@@ -194,8 +177,6 @@ class PropertyShown(Exactly):
 
 
 class PropertyPageShown(Exactly):
-    """Schema of the list of all properties of a kind of record, on a single page."""
-
     total = fields.Integer(required=True, metadata={"minimum": 0})
     results = fields.List(fields.Nested(PropertyShown), required=True)
     cursor = fields.Nested(CursorShown, required=True)
@@ -228,11 +209,7 @@ def _without_options(shown: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_options(kept: dict[str, Any]) -> dict[str, Any]:
-    """Add the present options to `kept`, the JSON of a property without its options.
-
-    `_without_options` removed them before the JSON was stored. If the property was deleted since
-    then, its list of options stays empty.
-    """
+    """Add the present options to a stored property; none if it was deleted since then."""
     kind = KINDS[(flask.request.view_args or {})["resource"]]
     try:
         return _shown(definitions.find(hub().records, account(), kind, kept["name"]))
