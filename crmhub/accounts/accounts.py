@@ -236,10 +236,10 @@ def search_accounts(
     limit: int | None = None,
     among: Collection[int] | None = None,
 ) -> list[Account]:
-    """Return the accounts whose name or client id contains `words`, the oldest first.
+    """Return the accounts whose name or client id contains the text `words`, the oldest first.
 
-    `words` is one text; the case of all Unicode letters is ignored. `among`: the ids of the
-    accounts to search. `after`, `limit` and unreadable accounts are as for `list_accounts`.
+    The case of all Unicode letters is ignored. `among`: the ids of the accounts to search.
+    Otherwise as `list_accounts`.
     """
     folded = words.casefold()
     # Folded here, because SQLite folds only ASCII letters.

@@ -1,8 +1,7 @@
-"""Open accounts and change them.
+"""Open accounts and change them, in the transaction `tx` of the caller.
 
-Every function runs in the transaction `tx` of its caller. After the commit the caller calls
-`Directory.forget`: this process then uses the changed account at once, other processes within half
-a second.
+After the commit the caller calls `Directory.forget`: this process then uses the changed account at
+once, other processes within half a second.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Which event subscriptions of an account get which types of events.
 
-The account's row contains the routes of its active subscriptions. So a write knows without a query
-whether anybody wants its events. The routes are read together with the catalogue's version, which
-grows with each change of a subscription.
+The account's row contains these routes, so a write knows without a query whether anybody wants its
+events. They are read together with the catalogue's version, which grows with each change.
 """
 
 from __future__ import annotations

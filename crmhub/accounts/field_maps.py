@@ -1,19 +1,16 @@
 """The field map of a connection, which renames properties and values for the CRM.
 
-A field map has rules for each kind of record. All helpers use the same rules, since getProperties
-must read the values that createLead and setProperties have written. A rule is stored under the
-property name that bots use. The entries of a rule are
+All helpers use the same rules, since getProperties must read the values that createLead and
+setProperties have written. A rule is stored under its kind of record and the property name of bots:
 
 - `to`: the CRM's name of the property; by default the name that bots use.
-- `values`: the CRM's value for some of the bots' values. Other values are passed on unchanged. If
-  a value is a list joined by ";", each item of the list is replaced.
-- `constant`: a value, written as bots write values, that createLead, createDeal and createTicket
-  send on their own. With `set` "always" (the default) it replaces the value that the bot sent;
-  with "empty" it is sent if the bot sends no value and the CRM has no value yet.
+- `values`: the CRM's value for some of the bots' values, also inside a list joined by ";".
+- `constant`: a value in the bots' form that createLead, createDeal and createTicket send. With
+  `set` "always" (the default) it replaces the bot's value; with "empty" it is sent if the bot sends
+  no value and the CRM has none yet.
 
-A rule for the property `name` of contacts maps the whole name; without this rule the name is split
-into `firstname` and `lastname`. `email` and `phone` cannot have rules: contacts are found by them,
-and the adapter knows the CRM's names for them.
+A rule for the property `name` of contacts maps the whole name, which is else split into `firstname`
+and `lastname`. `email` and `phone` cannot have rules: contacts are found by them.
 """
 
 from __future__ import annotations

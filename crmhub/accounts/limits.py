@@ -52,9 +52,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RateStatus:
-    """The answer of a rate limit to a call.
+    """The answer of a limit, None without one; `reset_s`: seconds until further calls are allowed.
 
-    `limit` is None without a limit. `reset_s`: seconds until further calls are allowed.
     `retry_after`: seconds, at least 1 for a refused call, 0 for an allowed one.
     """
 
@@ -71,8 +70,7 @@ _UNLIMITED = RateStatus()
 class Limits:
     """Counts calls by account, API key and address, and decides whether a call is allowed.
 
-    Without Redis, each limit is divided by `share`, the number of server processes. `prefix`: the
-    beginning of the keys in Redis.
+    `share`: by how many server processes each limit is divided without Redis.
     """
 
     def __init__(self, redis_url: str | None, share: int = 1, *, prefix: str = "crmhub") -> None:
@@ -80,7 +78,13 @@ class Limits:
         self._local = _Windows(MovingWindowRateLimiter(self._memory), share)
         self._lock = threading.Lock()
         self._forget_at = 0.0
-        self._redis = _Redis(redis_url, prefix) if redis_url else None
+        self._shared: _Windows | None = None
+        if redis_url:
+            # The pool holds the address; RedisStorage uses only the scheme of this URL.
+            pool = redis_pool(redis_url)
+            storage = RedisStorage("redis://", connection_pool=pool, key_prefix=prefix)
+            self._shared = _Windows(MovingWindowRateLimiter(storage), share=1)
+            self._breaker = Breaker("limits are held locally", "limits are shared again")
 
     def hit(self, caller: Caller) -> RateStatus:
         """Count a call under the limits of its API key and of the account; return the tighter one.
@@ -110,15 +114,14 @@ class Limits:
     def sign_in(self, address: str, email: str, device: str = "") -> RateStatus:
         """Count an attempt to sign in to the console.
 
-        Passwords can be guessed, but the guesses of other people must not lock an operator out. So
-        a browser in which this user has signed in since the password was set sends a token,
-        `device`, and only the limit of this token applies.
+        The guesses of other people must not lock an operator out. So a browser in which this user
+        has signed in since the password was set sends a token, `device`, and only the limit of this
+        token applies.
 
         Other attempts count under a low limit for the address with the email, a higher one for the
         address, and the highest for the email. A single guesser exhausts the first and is refused
-        before the others count, so the operator can sign in from another address. Guesses from the
-        operator's own address, or from ten or more addresses, also delay new browsers of that
-        address or email.
+        before the others count. Only guesses from the operator's own address, or from ten or more
+        addresses, delay new browsers of the operator.
         """
         if device:
             return self._hit([(f"sign-in-of/{digest(device)}", _OF_DEVICE)])
@@ -144,8 +147,8 @@ class Limits:
         limited = [(name, rate) for name, rate in limits if rate is not None]
         if not limited:
             return _UNLIMITED
-        if self._redis is not None:
-            status = self._redis.hit(limited)
+        if (shared := self._shared) is not None:
+            status = self._breaker.attempt(lambda: shared.hit(limited))
             if status is not None:
                 return status
         with self._lock:
@@ -247,17 +250,6 @@ def redis_pool(url: str) -> ConnectionPool:
         socket_connect_timeout=_REDIS_SECONDS,
         retry=Retry(NoBackoff(), 0),
     )
-
-
-class _Redis:
-    def __init__(self, url: str, prefix: str) -> None:
-        # The pool holds the address; RedisStorage uses only the scheme of this URL.
-        storage = RedisStorage("redis://", connection_pool=redis_pool(url), key_prefix=prefix)
-        self._windows = _Windows(MovingWindowRateLimiter(storage), share=1)
-        self._breaker = Breaker("limits are held locally", "limits are shared again")
-
-    def hit(self, limits: list[tuple[str, Rate]]) -> RateStatus | None:
-        return self._breaker.attempt(lambda: self._windows.hit(limits))
 
 
 def network_of(address: str) -> str:

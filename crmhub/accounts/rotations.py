@@ -20,10 +20,9 @@ _RIGHT = (
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """The way in which getRandomInt chooses an integer from a range.
+    """The way in which getRandomInt chooses an integer; with `sticky` once for each contact.
 
-    `weights` are empty unless `how` is weighted; the first belongs to the smallest integer.
-    `sticky`: a contact gets the same integer in each call.
+    The first of the `weights` belongs to the smallest integer.
     """
 
     how: str

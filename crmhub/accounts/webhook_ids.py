@@ -1,7 +1,6 @@
 """The webhook ids of accounts, which stand in webhook paths, and their webhook secrets.
 
-Webhook ids are stored in plain text, because operators look them up; of a secret only the digest is
-stored. After a rotation the old id or secret may stay valid for some time.
+Webhook ids are stored in plain text, because operators look them up; of a secret only the digest.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Claim due deliveries with a lease.
 
 Of each subject and subscription only the first queued delivery can be claimed. So events of one
-record arrive in order, however many workers there are, and a failed one holds back only those of
-the same record. A lease is a token, with its end in `run_at`: the delivery of a process that died
-becomes due again by itself.
+record arrive in order, and a failed one holds back only those of the same record. A lease is a
+token, with its end in `run_at`: the delivery of a process that died becomes due again by itself.
 """
 
 from __future__ import annotations
@@ -167,10 +166,9 @@ class Claimed:
 
 
 def find_due(database: Database) -> tuple[list[DueSubscription], int | None]:
-    """Return the subscriptions with due deliveries, and in how many ms others are due, or None.
+    """Return the due subscriptions, and in how many ms the next others are due, None for never.
 
-    The delivery that has waited longest comes first. Subscriptions whose API key has ended are
-    among them.
+    The longest waiting comes first. Subscriptions whose API key has ended are among them.
     """
     with database.reading() as db:
         rows = db.rows(_DUE_OF_ALL_ACCOUNTS)
@@ -199,11 +197,10 @@ def claim(
 ) -> tuple[Any, list[Claimed]] | None:
     """Claim up to `most` due deliveries of a subscription; return them with its database row.
 
-    After several failures in a row, only one is claimed at a time, as a probe. Returns None if the
-    subscription is paused or not active any more.
+    A failing one gets a single probe. None if it is paused or not active any more.
     """
 
-    def work(tx: Connection) -> tuple[Any, list[Claimed]] | None:
+    def claim_due(tx: Connection) -> tuple[Any, list[Claimed]] | None:
         now = tx.now_ms()
         of = {"account_id": due.account_id, "subscription_id": due.id}
         row = tx.row(_SUBSCRIPTION, of | {"now": now})
@@ -221,7 +218,7 @@ def claim(
             tx.run(_PROBE_LATER, of | was)
         return row, _with_events(tx, due, rows, lease, is_probe=probe)
 
-    return database.transact(work)
+    return database.transact(claim_due)
 
 
 def _with_events(

@@ -58,14 +58,14 @@ def delete_expired(database: Database, *, most: int = 1000) -> int:
     for account_id, event_id, *_ in old:
         ids.setdefault(account_id, []).append(event_id)
 
-    def work(tx: Connection) -> None:
+    def delete(tx: Connection) -> None:
         # A delivery that was queued again meanwhile has no such time any more.
         tx.delete("event_delivery", {**_KEY, "finished_at": "bigint"}, old)
         for account_id, own in sorted(ids.items()):
             tx.run(_DELETE_UNUSED, {"account_id": account_id, "ids": own})
 
     if old:
-        database.transact(work)
+        database.transact(delete)
     _delete_orphans(database, now - 2 * KEPT_FAILED_MS, most)
     return min(len(old), most)
 
@@ -76,12 +76,12 @@ def _delete_orphans(database: Database, before: int, most: int) -> None:
     if not old:
         return
 
-    def work(tx: Connection) -> None:
+    def delete(tx: Connection) -> None:
         keys = [row[:2] for row in old]
         tx.delete("event_delivery", {"account_id": "int", "event_id": "text"}, keys)
         tx.delete("event", {"account_id": "int", "id": "text"}, keys)
 
-    database.transact(work)
+    database.transact(delete)
 
 
 def erase(tx: Connection, account_id: int, subjects: Collection[str]) -> int:

@@ -5,12 +5,14 @@ A further route replaces a webhook id or the webhook secret.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import flask
 from marshmallow import fields
 
 from crmhub.accounts import accounts
+from crmhub.accounts.switches import Switches
 from crmhub.accounts.webhook_ids import WEEK_MS
 from crmhub.api.admin.account_answers import (
     ONCE,
@@ -22,11 +24,11 @@ from crmhub.api.admin.account_answers import (
 )
 from crmhub.api.admin.blueprint import WITH_BODY, blueprint, documented
 from crmhub.api.admin.callers import author
-from crmhub.api.admin.lists import Age, Listing, PageOf, PageQuery
+from crmhub.api.admin.lists import Age, Listing, PageQuery
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub, needs
 from crmhub.api.http.field_types import Choice, Flag, Inner, Scalar, Strict, Text
-from crmhub.api.http.schemas import MOMENT, Shown
+from crmhub.api.http.schemas import MOMENT, PageOf, Shown
 from crmhub.api.public.usage import UsageShown, usage_shown
 from crmhub.operators.accounts import change_account
 from crmhub.operators.accounts.open_account import open_account
@@ -57,7 +59,7 @@ class SwitchesInput(Strict):
     require_secret = Flag(metadata={"description": "Helpers demand the webhook secret."})
     bare_tokens = Flag(metadata={"description": "A contactToken alone may find the account."})
     lead_requires = Choice(
-        {"email": None, "email_or_phone": None},
+        ("email", "email_or_phone"),
         metadata={"description": "What createLead needs beside the name."},
     )
     deadline_s = Scalar(
@@ -92,7 +94,7 @@ class SwitchesInput(Strict):
         metadata={"description": "A lead's phone decides before its conversation."}
     )
     answer_format = Choice(
-        {"flat": None, "chatfuel": None, "manychat": None},
+        ("flat", "chatfuel", "manychat"),
         metadata={"description": "The form of the helpers' answers."},
     )
     allowed_origins = Text(
@@ -115,7 +117,7 @@ class AccountChange(Strict):
 
 class RotateInput(Strict):
     what = Choice(
-        {"generated": None, "portal": None, "secret": None},
+        ("generated", "portal", "secret"),
         required=True,
         metadata={"description": "The generated id, the portal id, or the webhook secret."},
     )
@@ -132,22 +134,14 @@ class AccountPageShown(PageOf):
     results = fields.List(fields.Nested(AccountListedShown), required=True)
 
 
-class SwitchesShown(Shown):
-    strict = fields.Boolean(required=True)
-    soft_errors = fields.Boolean(required=True)
-    require_secret = fields.Boolean(required=True)
-    bare_tokens = fields.Boolean(required=True)
-    lead_requires = fields.String(required=True)
-    deadline_s = fields.Float(required=True)
-    region = fields.String(required=True)
-    language = fields.String(required=True)
-    blank_clears = fields.Boolean(required=True)
-    auto_define_properties = fields.Boolean(required=True)
-    rotation = fields.String(required=True)
-    phone_identifies = fields.Boolean(required=True)
-    answer_format = fields.String(required=True)
-    allowed_origins = fields.String(required=True)
-    portal_alias = fields.String(required=True)
+_SHOWN_TYPES = {bool: fields.Boolean, float: fields.Float, str: fields.String}
+SwitchesShown = Shown.from_dict(
+    {
+        name: _SHOWN_TYPES[type(default)](required=True)
+        for name, default in {**asdict(Switches()), "portal_alias": ""}.items()
+    },
+    name="SwitchesShown",
+)
 
 
 def _secrets() -> fields.List[Any]:

@@ -18,11 +18,11 @@ from crmhub.api.admin.action_answers import (
 )
 from crmhub.api.admin.blueprint import WITH_BODY, WITHOUT_BODY, blueprint, documented
 from crmhub.api.admin.callers import author
-from crmhub.api.admin.lists import Age, Filled, Listing, PageOf, PageQuery, account_named
+from crmhub.api.admin.lists import Age, Filled, Listing, PageQuery, account_named
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub, needs
 from crmhub.api.http.field_types import Items, Joined, Properties, Strict, Words
-from crmhub.api.http.schemas import MOMENT, Shown
+from crmhub.api.http.schemas import MOMENT, PageOf, Shown
 from crmhub.errors import BadRequest
 from crmhub.identity.bindings import LONGEST
 from crmhub.operators.actions import action_queries, correct_action, discard_action, retry_action

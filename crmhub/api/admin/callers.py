@@ -11,8 +11,7 @@ import re
 import flask
 
 from crmhub.accounts.directory import Operator
-from crmhub.api.http.auth_failures import count_auth_failure
-from crmhub.api.http.authentication import hub
+from crmhub.api.http.authentication import count_auth_failure, hub
 from crmhub.audit import Author
 from crmhub.errors import Unauthorized
 

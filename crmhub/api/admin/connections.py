@@ -11,11 +11,11 @@ from crmhub.api.admin.account_answers import AdapterShown, connection_shown
 from crmhub.api.admin.accounts import ConnectionShown
 from crmhub.api.admin.blueprint import WITH_BODY, blueprint, documented
 from crmhub.api.admin.callers import author
-from crmhub.api.admin.lists import PageOf, all_of
+from crmhub.api.admin.lists import all_of
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub, needs
 from crmhub.api.http.field_types import Between, Choice, Flag, Properties, Strict, Text
-from crmhub.api.http.schemas import MOMENT, Shown
+from crmhub.api.http.schemas import MOMENT, PageOf, Shown
 from crmhub.errors import NotFound
 from crmhub.operators.accounts import change_account
 from crmhub.operators.crm import connect_crm, mappable_properties, set_crm
@@ -46,7 +46,7 @@ class _Given(Strict):
 class ConnectionInput(_Given):
     adapter = Text(required=True, metadata={"description": "One of those installed."})
     queued = Choice(
-        dict.fromkeys(DECISIONS),
+        DECISIONS,
         metadata={
             "description": "What becomes of what is queued for the former CRM: finish (there), move"
             " (where that CRM was not told of the person yet; the others finish) or drop. Needed"
@@ -81,7 +81,7 @@ class LinkShown(Shown):
 
 class SaveQuery(Strict):
     check = Choice(
-        {"true": True, "false": False},
+        ("true", "false"),
         metadata={
             "description": "false saves without asking the CRM; else it is asked, and nothing is"
             " saved when it finds something wrong.",

@@ -13,11 +13,11 @@ from marshmallow import fields
 from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.duplicate_answers import ContactComparedShown, DuplicateShown, preview_shown
-from crmhub.api.admin.lists import Filled, Listing, PageOf, PageQuery
+from crmhub.api.admin.lists import Filled, Listing, PageQuery
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub, needs
 from crmhub.api.http.field_types import Choice, Properties, Strict
-from crmhub.api.http.schemas import Shown
+from crmhub.api.http.schemas import PageOf, Shown
 from crmhub.api.public.properties import in_path
 from crmhub.identity import possible_duplicates
 from crmhub.identity.bindings import LONGEST
@@ -36,7 +36,7 @@ _REASONS = {"different": False, "merged": True}
 
 
 class DuplicatesQuery(PageQuery):
-    state = Choice(dict.fromkeys(STATES), metadata={"description": "In this state."})
+    state = Choice(STATES, metadata={"description": "In this state."})
 
 
 class DuplicateQuery(Strict):

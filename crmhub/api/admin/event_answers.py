@@ -32,11 +32,8 @@ class EventSubscriptionShown(SubscriptionShown):
     )
 
 
-class NewEventSubscriptionShown(NewSubscriptionShown):
-    failures = fields.Integer(required=True, metadata=_FAILURES)
-    failing_since = fields.String(
-        data_key="failingSince", required=True, allow_none=True, metadata=_FAILING
-    )
+class NewEventSubscriptionShown(NewSubscriptionShown, EventSubscriptionShown):
+    """Schema of a new subscription, with the secret that signs its messages."""
 
 
 class EventDeliveryShown(Shown):

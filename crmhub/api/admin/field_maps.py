@@ -95,7 +95,7 @@ class SavedFieldMapShown(FieldMapShown):
 class PreviewInput(Strict):
     """Schema of the helper call to preview, and optionally the field map to apply to it."""
 
-    helper = Choice(dict.fromkeys(HELPERS, None), required=True)
+    helper = Choice(HELPERS, required=True)
     properties = Properties(
         metadata={
             "description": "What the bot sends; of createLead name, email and phone. Without it"

@@ -14,10 +14,11 @@ from crmhub.accounts import keys
 from crmhub.api.admin.account_answers import IssuedKeyShown, KeyShown
 from crmhub.api.admin.blueprint import WITH_BODY, WITHOUT_BODY, blueprint, documented
 from crmhub.api.admin.callers import author
-from crmhub.api.admin.lists import PageOf, all_of
+from crmhub.api.admin.lists import all_of
 from crmhub.api.http.answers import as_json, nothing
 from crmhub.api.http.authentication import hub, needs
 from crmhub.api.http.field_types import Strict, Text, Words
+from crmhub.api.http.schemas import PageOf
 from crmhub.errors import Semantic
 from crmhub.operators.accounts import change_account
 

@@ -12,14 +12,12 @@ from typing import Any, TypeVar
 import flask
 import marshmallow as ma
 import orjson
-from marshmallow import fields
 
 from crmhub import durations
 from crmhub.accounts.accounts import Account
 from crmhub.api.http.answers import JsonAnswer, page_frame
 from crmhub.api.http.authentication import hub
 from crmhub.api.http.field_types import Between, Strict, Text
-from crmhub.api.http.schemas import CursorShown, Exactly
 from crmhub.errors import BadRequest, NotFound
 from crmhub.records.search.cursor import sealed, unsealed
 from crmhub.secrets import derive
@@ -72,13 +70,6 @@ class PageQuery(Strict):
         },
     )
     cursor = Text(metadata={"description": _CURSOR})
-
-
-class PageOf(Exactly):
-    """Base schema of a page, without the total number of items, since counting may be slow."""
-
-    cursor = fields.Nested(CursorShown, required=True)
-    has_more = fields.Boolean(data_key="hasMore", required=True)
 
 
 @dataclass(frozen=True, slots=True)

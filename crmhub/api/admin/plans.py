@@ -7,8 +7,9 @@ from marshmallow import fields
 
 from crmhub.api.admin.account_answers import PlanShown
 from crmhub.api.admin.blueprint import blueprint, documented
-from crmhub.api.admin.lists import PageOf, all_of
+from crmhub.api.admin.lists import all_of
 from crmhub.api.http.authentication import hub, needs
+from crmhub.api.http.schemas import PageOf
 
 
 class PlanPageShown(PageOf):

@@ -78,8 +78,7 @@ def told(
 ) -> dict[str, Any]:
     """Return the answer of a helper: the keys that all helpers share, then `own`.
 
-    `status` is an item of STATUSES. `refused` has the names of refused properties, joined by
-    commas. A message longer than 700 bytes is cut.
+    `refused`: names joined by commas. A message longer than 700 bytes is cut.
     """
     return {
         "status": status,
@@ -107,9 +106,9 @@ def named(problems: Iterable[Problem]) -> tuple[str, str]:
 
 
 def answered(
-    account: Account, keys: Callable[[], Iterable[str]], work: Callable[[], dict[str, Any]]
+    account: Account, keys: Callable[[], Iterable[str]], make: Callable[[], dict[str, Any]]
 ) -> flask.Response:
-    """Run `work`, which returns a helper's JSON answer, and return the HTTP response.
+    """Run `make`, which returns a helper's JSON answer, and return the HTTP response.
 
     The status is 202 for a queued action, else 200. An error is raised, unless the account has the
     switch `soft_errors`: then it is answered with status 200, and the helper's own keys, which
@@ -119,7 +118,7 @@ def answered(
         wrap = requested_format(account)
         placed = take_place(flask.request.environ, hub(), account)
         with since(flask.g.began, deferred=not placed):
-            answer = _patiently(work, account.switches.deadline_s)
+            answer = _patiently(make, account.switches.deadline_s)
         replayed = bool(answer.pop(REPLAYED, False))
         flask.g.action_id = answer["actionId"]
         response = as_json(wrap(answer), 202 if answer["status"] == "queued" else 200)
@@ -140,11 +139,11 @@ def answered(
         return response
 
 
-def _patiently(work: Callable[[], _T], deadline_s: float = math.inf) -> _T:
-    # Bots do not repeat a call, so the call waits while the database restarts. If `work` had
+def _patiently(attempt: Callable[[], _T], deadline_s: float = math.inf) -> _T:
+    # Bots do not repeat a call, so the call waits while the database restarts. If it had
     # already committed when the connection broke, running it again changes nothing.
     until = flask.g.began + min(deadline_s, _PATIENCE_S)
-    return hub().database.retry_while_unavailable(until, work)
+    return hub().database.retry_while_unavailable(until, attempt)
 
 
 def idempotency_key() -> str:

@@ -1,9 +1,8 @@
 """Read the bodies that chatbot builders post to the helpers: JSON or a form.
 
-The format is recognized by the content, since builders send JSON under any Content-Type. Unknown
-keys are ignored, because builders send all their variables. Numbers are accepted as texts, and
-texts as numbers, where the meaning is clear. A missing key or a wrong type raises BadRequest; a
-blank value or an unreplaced template variable raises Semantic.
+Builders send all their variables, under any Content-Type, and numbers as texts. So unknown keys are
+ignored, and the content decides. A missing key or a wrong type raises BadRequest; a blank value or
+an unreplaced template variable raises Semantic.
 """
 
 from __future__ import annotations
@@ -132,8 +131,7 @@ class HelperBody(ma.Schema):
 class _Field(fields.Field[T]):
     """Base class of the fields of helper bodies; null is read as "".
 
-    `right` describes a valid value in error messages. `shown` is the OpenAPI description: the type
-    that generated clients send, since bots send others, too.
+    `right` describes a valid value in error messages. `shown`: the OpenAPI description.
     """
 
     def __init__(self, right: str, shown: Mapping[str, Any], **kwargs: Any) -> None:
@@ -229,10 +227,9 @@ class Names(_Field[list[str]]):
 
 
 class PropertyValues(fields.Field[Sent]):
-    """Field for a JSON object of property names and values, loaded as texts and lists of texts.
+    """Field for a JSON object of property names and values, also as JSON in a text.
 
-    The object may be sent as JSON in a text. A property whose value is unusable gets None; the
-    other properties stay usable.
+    An unusable value becomes None; the other properties stay usable.
     """
 
     def __init__(self, **kwargs: Any) -> None:

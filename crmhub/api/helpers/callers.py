@@ -1,9 +1,8 @@
 """Find the account for which a webhook helper is called, and authenticate the call.
 
-Chatbot builders cannot log in. An unguessable id in the path identifies the account, and an account
-may also require its webhook secret in a header. A call that finds no account or has a wrong secret
-counts as a failed authentication of its address; after too many of them, further failed calls from
-this address get 429. Successful calls are never refused for this reason.
+Chatbot builders cannot log in: an unguessable id in the path identifies the account, and an account
+may also require its webhook secret. Failures count by address, and after too many further ones get
+429; successful calls are never refused for this.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ import flask
 
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.webhook_ids import Purpose
-from crmhub.api.http.auth_failures import count_auth_failure
-from crmhub.api.http.authentication import HEADER, SECRET, hub
+from crmhub.api.http.authentication import HEADER, SECRET, count_auth_failure, hub
 from crmhub.errors import Forbidden, HubError, NotFound, Unauthorized
 from crmhub.identity import bindings
 
@@ -45,10 +43,9 @@ def of_portal_id(portal_id: str) -> Account:
 def of_conversation(generated_id: str | None, token: Callable[[], str], *, scope: str) -> Account:
     """Return the account of a call whose path may lack the `generated_id` (then None).
 
-    The id in the path identifies the account, or the webhook secret or an API key with `scope` in
-    the headers, or that the hub has only one account, or the contactToken that `token` returns:
-    only one account with the switch `bare_tokens` may have it. Raises as `of_generated_id`, and
-    Forbidden for a key without `scope`.
+    It is that of the id, or of the webhook secret or an API key with `scope` in the headers, or the
+    only one of the hub, or the only one with the switch `bare_tokens` that has the contactToken,
+    which `token` returns. Raises as `of_generated_id`, and Forbidden without `scope`.
     """
     account = _by_headers(scope)
     if generated_id is not None:

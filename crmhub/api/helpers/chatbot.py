@@ -82,7 +82,7 @@ def create_lead(generated_id: str) -> flask.Response:
 
 
 def answer_lead(account: Account, posted: Posted) -> flask.Response:
-    def work() -> dict[str, Any]:
+    def write_contact() -> dict[str, Any]:
         # If the account accepts leads with only a phone, name and email may be missing.
         by_phone = account.switches.lead_requires == "email_or_phone"
         lead = load(LeadBody(partial=("name", "email") if by_phone else ()), posted())
@@ -90,7 +90,7 @@ def answer_lead(account: Account, posted: Posted) -> flask.Response:
         done = leads.create_lead(hub(), account, **said, key=idempotency_key())
         return of_done(done, contactId=done.contact_id)
 
-    return answered(account, lambda: ["contactId"], work)
+    return answered(account, lambda: ["contactId"], write_contact)
 
 
 class GetBody(HelperBody):
@@ -141,7 +141,7 @@ def get_properties_of(generated_id: str) -> flask.Response:
 def answer_properties(account: Account, posted: Posted) -> flask.Response:
     asked: list[str] = []
 
-    def work() -> dict[str, Any]:
+    def read_properties() -> dict[str, Any]:
         wanted = load(GetBody(), posted())
         asked.extend(wanted["names"])
         found = contact_properties.get_properties(hub(), account, **wanted)
@@ -156,7 +156,9 @@ def answer_properties(account: Account, posted: Posted) -> flask.Response:
         answer["missing"] = joined(found.missing, NAMES_ROOM if refused else _MISSING_ROOM)
         return answer if found.url is None else {**answer, "url": found.url}
 
-    return answered(account, lambda: [*asked[:MAX_ASKED_PROPERTIES], "properties", "missing"], work)
+    return answered(
+        account, lambda: [*asked[:MAX_ASKED_PROPERTIES], "properties", "missing"], read_properties
+    )
 
 
 def _elsewhere(names: Sequence[str]) -> str:
@@ -201,12 +203,12 @@ def set_properties_of(generated_id: str) -> flask.Response:
 
 
 def answer_changes(account: Account, posted: Posted) -> flask.Response:
-    def work() -> dict[str, Any]:
+    def change_properties() -> dict[str, Any]:
         sent = load(SetBody(), posted())
         done = contact_properties.set_properties(hub(), account, **sent, key=idempotency_key())
         return of_done(done, contactId=done.contact_id)
 
-    return answered(account, lambda: ["contactId"], work)
+    return answered(account, lambda: ["contactId"], change_properties)
 
 
 class TypeBody(HelperBody):
@@ -243,12 +245,12 @@ def get_type(generated_id: str) -> flask.Response:
 
 
 def answer_type(account: Account, posted: Posted) -> flask.Response:
-    def work() -> dict[str, Any]:
+    def find_workflow() -> dict[str, Any]:
         active = workflows.get_type(hub(), account, **load(TypeBody(), posted()))
         own = told("ok", workflowId=active.workflow_id, reason=active.reason)
         return own | {"stale": "true" if active.stale else ""}
 
-    return answered(account, lambda: ["workflowId", "reason"], work)
+    return answered(account, lambda: ["workflowId", "reason"], find_workflow)
 
 
 class _TokenBody(HelperBody):

@@ -1,7 +1,6 @@
 """The forms of a helper's answer: flat JSON, or what Chatfuel or Manychat stores by itself.
 
-The forms are those of the account's switch `answer_format`. They are for answers with a status of
-2xx, which includes errors of accounts with soft errors. Other errors have the same body in each
+They are for answers with status 2xx, also of soft errors. Other errors have the same body in each
 form, because neither Chatfuel nor Manychat reads it.
 """
 
@@ -65,11 +64,11 @@ def _flattened(answer: dict[str, Any]) -> dict[str, Any]:
 def _manychat(answer: dict[str, Any]) -> dict[str, Any]:
     """Return the answer for Manychat's dynamic block, which stores the values of its actions.
 
-    Manychat takes at most five actions, and each field must exist in the bot. The query parameter
-    `fields` names the keys to store; without it, these are the helper's own keys, then `status`,
-    `message` and so on. A blank value clears its field, lest the field keep the value of an earlier
-    call. Outside of Messenger, Manychat takes the block only with the `type` of its channel, which
-    the query parameter `channel` names.
+    Manychat takes at most five actions. The query parameter `fields` names the keys to store;
+    without it, these are the helper's own keys, then `status`, `message` and so on. A blank value
+    clears its field, lest the field keep the value of an earlier call. Outside of Messenger,
+    Manychat takes the block only with the `type` of its channel, which the query parameter
+    `channel` names.
     """
     answer = _flattened(answer)
     own = [key for key in answer if key not in _SHARED]

@@ -81,13 +81,13 @@ def get_random_int_of(portal_id: str) -> flask.Response:
 
 
 def answer_int(account: Account, posted: Posted) -> flask.Response:
-    def work() -> dict[str, Any]:
+    def pick_integer() -> dict[str, Any]:
         if is_deferred():
             raise too_many_at_once()
         sent = load(AccountRangeBody(), posted())
         return _number(random_int.int_of_account(hub().database, account, **sent))
 
-    return answered(account, lambda: ["value", "text"], work)
+    return answered(account, lambda: ["value", "text"], pick_integer)
 
 
 def _number(value: int) -> dict[str, Any]:
@@ -126,12 +126,12 @@ def create_deal(portal_id: str) -> flask.Response:
 
 
 def answer_deal(account: Account, posted: Posted) -> flask.Response:
-    def work() -> dict[str, Any]:
+    def write_deal() -> dict[str, Any]:
         sent = load(RecordBody(), posted())
         done = create_linked.create_deal(hub(), account, **sent, key=idempotency_key())
         return of_done(done, dealId=done.record_id, contactId=done.contact_id)
 
-    return answered(account, lambda: ["dealId", "contactId"], work)
+    return answered(account, lambda: ["dealId", "contactId"], write_deal)
 
 
 class TicketAnswer(Answer):
@@ -154,9 +154,9 @@ def create_ticket(portal_id: str) -> flask.Response:
 
 
 def answer_ticket(account: Account, posted: Posted) -> flask.Response:
-    def work() -> dict[str, Any]:
+    def write_ticket() -> dict[str, Any]:
         sent = load(RecordBody(), posted())
         done = create_linked.create_ticket(hub(), account, **sent, key=idempotency_key())
         return of_done(done, ticketId=done.record_id, contactId=done.contact_id)
 
-    return answered(account, lambda: ["ticketId", "contactId"], work)
+    return answered(account, lambda: ["ticketId", "contactId"], write_ticket)

@@ -18,8 +18,8 @@ from crmhub.accounts.accounts import Account
 from crmhub.accounts.directory import Caller, Operator
 from crmhub.accounts.limits import RateStatus
 from crmhub.api.http import flask_proxies
-from crmhub.api.http.auth_failures import count_auth_failure
-from crmhub.errors import Forbidden, TooManyRequests, Unauthorized
+from crmhub.api.http.addresses import client_address
+from crmhub.errors import Forbidden, HubError, TooManyRequests, Unauthorized
 from crmhub.hub import Hub
 from crmhub.queue.slots import too_many_at_once
 
@@ -69,6 +69,24 @@ def authenticate(request: flask.Request, client_id: str) -> None:
         # The same words for every reason, so that nobody learns which accounts exist.
         raise count_auth_failure(Unauthorized(_NO_SUCH_KEY), "the key")
     admit(request, caller)
+
+
+def count_auth_failure(error: HubError, what: str) -> HubError:
+    """Count a failed authentication of the caller's address; return the error to raise.
+
+    After too many failures this is TooManyRequests, which tells to check `what`.
+    """
+    here = hub()
+    address = client_address(flask.request, here.settings.trusted_proxies)
+    peer = flask.request.remote_addr or ""
+    status = here.limits.miss(address, proxy=peer if peer != address else "")
+    if status.allowed:
+        return error
+    return TooManyRequests(
+        "Too many calls from this address found no account or had a wrong key or token;"
+        f" check {what} and try again in {status.retry_after} s.",
+        retry_after=status.retry_after,
+    )
 
 
 def admit(request: flask.Request, caller: Caller) -> None:

@@ -5,7 +5,7 @@ The text "1" is no number, and `true` is no integer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from typing import Any
 
 import marshmallow as ma
@@ -222,9 +222,9 @@ class Between(Number):
 
 
 class Choice(Text):
-    """Field for a text that must be a key of `words`, loaded unchanged."""
+    """Field for a text that must be one of `words`, loaded unchanged."""
 
-    def __init__(self, words: Mapping[str, Any], **kwargs: Any) -> None:
+    def __init__(self, words: Collection[str], **kwargs: Any) -> None:
         super().__init__(validate=validate.OneOf(list(words)), **kwargs)
         self._words = words
 

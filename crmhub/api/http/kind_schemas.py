@@ -1,7 +1,7 @@
 """Name the schemas of records after their kind: `Contact`, `ContactPage`, `UpsertedContact`.
 
-The routes of all kinds of records share their schemas, whose names contain `Record`. In the
-document each kind has its own, so that generated clients have a type for each kind.
+The routes of all kinds share their schemas, whose names contain `Record`. In the document each kind
+has its own, so that generated clients have a type for each kind.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ _RECORD = re.compile("Record(?![a-z])")
 
 
 def name_for_kinds(document: dict[str, Any]) -> None:
-    """Replace, in the operations of each kind, the schemas of records by schemas of this kind.
+    """Replace, in the operations of each kind (their tag), the schemas of records by this kind's.
 
-    The kind is the operation's tag. A schema belongs to a kind if its name contains `Record`, or if
-    it refers to such a schema: `RecordPage` becomes `ContactPage`, and a schema `Partial` of
-    records becomes `ContactPartial`. Schemas that no operation uses any more are removed.
+    A schema belongs to a kind if its name contains `Record`, or if it refers to such a schema:
+    `RecordPage` becomes `ContactPage`, and a schema `Partial` of records `ContactPartial`.
     """
     schemas = document["components"]["schemas"]
     of_records = _of_records(schemas)

@@ -210,35 +210,6 @@ def _check_characters(value: Any, path: str) -> None:
             _check_characters(child, f"{path}[{i}]")
 
 
-def _reading(schema: ma.Schema, location: str) -> Callable[[_View], _View]:
-    """Return a decorator that passes a request's input, loaded by the schema, to a view.
-
-    The view raises BadRequest with every value that does not match the schema.
-    """
-    sent = {"json": json_body, "query": query}[location]
-    # Most requests have no query, and loading an empty one gives {} if no field needs a value.
-    needed = location != "query" or any(
-        field.required or field.load_default is not ma.missing
-        for field in schema.load_fields.values()
-    )
-    absent = _may_be_absent(schema)
-
-    def decorator(view: _View) -> _View:
-        @wraps(view)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            given = sent(flask_proxies.request())
-            try:
-                loaded = schema.load(given, partial=absent) if needed or given else {}
-            except ma.ValidationError as exc:
-                messages = exc.normalized_messages()  # type: ignore[no-untyped-call]
-                raise BadRequest(listed(problems_of(messages))) from None
-            return view(*args, loaded, **kwargs)
-
-        return cast(_View, wrapper)
-
-    return decorator
-
-
 def _may_be_absent(schema: ma.Schema, inside: str = "") -> list[str]:
     """Return the dotted paths of a schema's optional fields without a default value.
 
@@ -372,13 +343,30 @@ class Blueprint(flask.Blueprint):
 
         `location` is `json` for the body or `query` for the query string.
         """
-        decorate = _reading(schema() if isinstance(schema, type) else schema, location)
+        loader = schema() if isinstance(schema, type) else schema
+        sent = {"json": json_body, "query": query}[location]
+        # Most requests have no query, and loading an empty one gives {} if no field needs a value.
+        needed = location != "query" or any(
+            field.required or field.load_default is not ma.missing
+            for field in loader.load_fields.values()
+        )
+        absent = _may_be_absent(loader)
 
         def decorator(view: _View) -> _View:
+            @wraps(view)
+            def wrapper(*args: Any, **kwargs: Any) -> Any:
+                given = sent(flask_proxies.request())
+                try:
+                    loaded = loader.load(given, partial=absent) if needed or given else {}
+                except ma.ValidationError as exc:
+                    messages = exc.normalized_messages()  # type: ignore[no-untyped-call]
+                    raise BadRequest(listed(problems_of(messages))) from None
+                return view(*args, loaded, **kwargs)
+
             # functools.wraps copies this attribute to further wrappers.
-            decorated: Any = decorate(view)
-            decorated.reads = [*_reads(view), (location, schema)]
-            return cast(_View, decorated)
+            reader: Any = wrapper
+            reader.reads = [*_reads(view), (location, schema)]
+            return cast(_View, reader)
 
         return decorator
 

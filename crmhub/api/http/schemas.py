@@ -1,7 +1,6 @@
 """The marshmallow schemas of the public API's bodies, queries and answers.
 
-Every body and query is checked by its schema. Answers with records are made by
-`api/http/answers.py`; their schemas here only describe them in the OpenAPI document.
+Those of answers with records only describe them; `api/http/answers.py` makes these answers.
 """
 
 from __future__ import annotations
@@ -321,19 +320,24 @@ class CursorShown(Exactly):
     next_link = fields.String(data_key="nextLink", required=True)
 
 
-class PageShown(Exactly):
+class PageOf(Exactly):
+    """Base schema of a page, without the total number of items, since counting may be slow."""
+
+    cursor = fields.Nested(CursorShown, required=True)
+    has_more = fields.Boolean(data_key="hasMore", required=True)
+
+
+class CountedPage(PageOf):
+    total = fields.Integer(required=True, metadata={"minimum": 0})
+
+
+class PageShown(CountedPage):
     document_name = "RecordPage"
 
-    total = fields.Integer(required=True, metadata={"minimum": 0})
     results = fields.List(fields.Nested(ListedShown), required=True)
-    cursor = fields.Nested(CursorShown, required=True)
-    has_more = fields.Boolean(data_key="hasMore", required=True)
 
 
-class LinkPageShown(Exactly):
+class LinkPageShown(CountedPage):
     document_name = "AssociationPage"
 
-    total = fields.Integer(required=True, metadata={"minimum": 0})
     results = fields.List(fields.Integer(metadata=ID), required=True)
-    cursor = fields.Nested(CursorShown, required=True)
-    has_more = fields.Boolean(data_key="hasMore", required=True)

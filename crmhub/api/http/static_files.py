@@ -1,9 +1,8 @@
 """Static files with versioned URLs, long caching and gzip.
 
 `url_for` adds a digest of the content to the URL of each file, as the query parameter `v`. A
-request with the digest of this process's file may be cached for a year. Another digest comes from a
-process of another release, and its answer must not be cached under that URL: it is revalidated by
-its ETag.
+request with the digest of this process's file may be cached for a year. Another digest comes from
+another release: its answer is revalidated by its ETag.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from crmhub.api.http.documentation import documents
 from crmhub.api.http.field_types import Choice, Items, Strict, Text, Words
 from crmhub.api.http.idempotency_key import Rebuild, once, writes
 from crmhub.api.http.reading import Blueprint
-from crmhub.api.http.schemas import CursorShown, Exactly, Shown
+from crmhub.api.http.schemas import CountedPage, Shown
 from crmhub.api.public.properties import all_of, in_path
 from crmhub.audit import Author
 from crmhub.bounds import MAX_BATCH_INPUTS
@@ -58,7 +58,7 @@ class SubscriptionChange(Strict):
     url = Text(metadata=_URL)
     types = Words(CHOICES, metadata=_TYPES)
     state = Choice(
-        dict.fromkeys(("active", "disabled")),
+        ("active", "disabled"),
         metadata={
             "description": "`active` also activates a subscription that has ended or was switched"
             " off. `disabled` fails the events that were not delivered yet."
@@ -130,11 +130,8 @@ class NewSubscriptionShown(SubscriptionShown):
     )
 
 
-class SubscriptionPageShown(Exactly):
-    total = fields.Integer(required=True, metadata={"minimum": 0})
+class SubscriptionPageShown(CountedPage):
     results = fields.List(fields.Nested(SubscriptionShown), required=True)
-    cursor = fields.Nested(CursorShown, required=True)
-    has_more = fields.Boolean(data_key="hasMore", required=True)
 
 
 class TestShown(Shown):

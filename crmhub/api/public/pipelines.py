@@ -13,7 +13,7 @@ from crmhub.api.http.documentation import documents
 from crmhub.api.http.field_types import Flag, Inner, Items, Scalar, Strict, Text
 from crmhub.api.http.idempotency_key import Rebuild
 from crmhub.api.http.reading import Blueprint
-from crmhub.api.http.schemas import CursorShown, Exactly, Shown
+from crmhub.api.http.schemas import CountedPage, Shown
 from crmhub.api.public.properties import LINE, all_of, in_path, of_kind
 from crmhub.bounds import MAX_STAGES
 from crmhub.errors import NotFound
@@ -104,13 +104,10 @@ class PipelineShown(Shown):
     stages = fields.List(fields.Nested(StageShown), required=True)
 
 
-class PipelinePageShown(Exactly):
+class PipelinePageShown(CountedPage):
     """Schema of the list of all pipelines; new records start in the first one."""
 
-    total = fields.Integer(required=True, metadata={"minimum": 0})
     results = fields.List(fields.Nested(PipelineShown), required=True)
-    cursor = fields.Nested(CursorShown, required=True)
-    has_more = fields.Boolean(data_key="hasMore", required=True)
 
 
 def _shown(pipeline: Pipeline) -> dict[str, Any]:

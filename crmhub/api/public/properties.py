@@ -16,7 +16,7 @@ from crmhub.api.http.failures import duplicate
 from crmhub.api.http.field_types import Choice, Flag, Inner, Items, Strict, Text
 from crmhub.api.http.idempotency_key import Rebuild, once
 from crmhub.api.http.reading import Blueprint
-from crmhub.api.http.schemas import CursorShown, Exactly
+from crmhub.api.http.schemas import CountedPage, Exactly
 from crmhub.bounds import MAX_OPTIONS
 from crmhub.errors import NotFound
 from crmhub.properties.catalogue import FIELDS
@@ -113,7 +113,7 @@ class PropertyChange(Strict):
             "description": 'Shown to people; "" for one made of the name.',
         }
     )
-    type = Choice(dict.fromkeys(TYPES), metadata={"description": "Cannot be changed."})
+    type = Choice(TYPES, metadata={"description": "Cannot be changed."})
     description = Text(metadata={"maxLength": LONGEST_DESCRIPTION})
     required = Flag(
         metadata={
@@ -146,7 +146,7 @@ class PropertyInput(PropertyChange):
             "description": f"None of {', '.join(FIELDS)}.",
         },
     )
-    type = Choice(dict.fromkeys(TYPES), required=True, error_messages={"required": "is missing"})
+    type = Choice(TYPES, required=True, error_messages={"required": "is missing"})
 
 
 class DeleteQuery(Strict):
@@ -176,11 +176,8 @@ class PropertyShown(Exactly):
     )
 
 
-class PropertyPageShown(Exactly):
-    total = fields.Integer(required=True, metadata={"minimum": 0})
+class PropertyPageShown(CountedPage):
     results = fields.List(fields.Nested(PropertyShown), required=True)
-    cursor = fields.Nested(CursorShown, required=True)
-    has_more = fields.Boolean(data_key="hasMore", required=True)
 
 
 def _shown(prop: Property) -> dict[str, Any]:
