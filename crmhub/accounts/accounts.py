@@ -148,10 +148,7 @@ def account_of(row: Any, plans: Mapping[str, Plan]) -> Account:
 
 
 def load_connection(db: Connection, account_id: int, connection_id: int) -> ConnectionInfo:
-    """Return the present or a former connection of an account.
-
-    Raises NotFound if the account never had this connection, and Unreadable.
-    """
+    """Return a present or former connection of an account; raises NotFound and Unreadable."""
     row = db.row(_CONNECTION, {"account_id": account_id, "connection_id": connection_id})
     if row is None:
         raise NotFound(f"There is no connection {connection_id} of account number {account_id}.")
@@ -285,7 +282,7 @@ def client_ids_by_id(db: Connection, ids: Collection[int]) -> dict[int, str]:
 def unreadable(db: Connection) -> dict[str, list[str]]:
     """Return the names of stored columns that cannot be parsed, by client id.
 
-    An account whose connection is missing from the database appears with the connection's columns.
+    An account whose connection is missing appears with the connection's columns.
     """
     found: dict[str, list[str]] = {}
     for row in rows_of_several(db, _TEXTS_OF_ALL_ACCOUNTS):

@@ -1,7 +1,4 @@
-"""Tokens of the admin API, which belong to operators and not to accounts.
-
-Only the digest of a token is stored; `create` is the only function that returns the token itself.
-"""
+"""Tokens of the admin API, which belong to operators; only their digests are stored."""
 
 from __future__ import annotations
 
@@ -77,10 +74,9 @@ class Token:
 def create(
     tx: Connection, name: str, *, scopes: Iterable[str] = (), expires_at: int | None = None
 ) -> IssuedToken:
-    """Create and store an admin token, and return it.
+    """Create and store an admin token, and return it; without `scopes` it has all scopes.
 
-    Several tokens may have the same name. Without `scopes` the token has all scopes. Raises
-    Semantic for an invalid name, an unknown scope or a past expiry.
+    Raises Semantic for an invalid name, an unknown scope or a past expiry.
     """
     name = " ".join(name.split())
     if not 1 <= len(name) <= _LONGEST_NAME or not name.isprintable():

@@ -48,10 +48,7 @@ _connection = tables.connection.c
 
 @dataclass(frozen=True, slots=True)
 class IssuedIds:
-    """The API key, webhook ids and webhook secret of a new account.
-
-    The key and the secret are not stored in plain text and cannot be shown again.
-    """
+    """The API key, webhook ids and webhook secret of a new account, never to be shown again."""
 
     api_key: str = field(repr=False)
     generated_id: str = field(repr=False)
@@ -96,9 +93,8 @@ def open_account(
 ) -> tuple[Account, IssuedIds]:
     """Create an account with an API key of all scopes, webhook ids and a webhook secret.
 
-    Without `client_id` the client id is made from `name`. The account has no properties yet;
-    `operators.accounts.open_account` adds them in the same transaction. Raises Semantic for an
-    invalid name, client id or plan, and Conflict for a client id that is taken.
+    It has no properties yet; `operators.accounts.open_account` adds them in the same transaction.
+    Raises Semantic for invalid values, and Conflict for a client id that is taken.
     """
     name = _name(name)
     if plan not in plans:
@@ -231,9 +227,9 @@ def set_switches(
 ) -> Account:
     """Set switches of an account, and its `name`, `plan` and `portal_alias`; return the account.
 
-    `values`: the new values by these names, as texts or JSON values. An empty `portal_alias`
-    removes the alias. `under` precedes the names of switches and of the alias in error messages.
-    Raises Semantic with all faults, and Conflict if another account has the alias.
+    `values`: texts or JSON values by these names; an empty `portal_alias` removes the alias.
+    `under` precedes the names of switches in error messages. Raises Semantic with all faults, and
+    Conflict if another account has the alias.
     """
     account = locked(tx, account_id, plans)
     switches = {name: value for name, value in values.items() if name not in _BESIDE}

@@ -67,10 +67,7 @@ class KindMap:
         }
 
     def crm_name(self, name: str) -> str | None:
-        """Return the CRM's name for the property that bots call `name`.
-
-        None if a rule gives the CRM's property of this name to another property of the bots.
-        """
+        """Return the CRM's name for the bots' property `name`; None if it belongs to another."""
         if (rule := self.rules.get(name)) is not None:
             return rule.to
         return None if name in self._hub_names else name
@@ -117,8 +114,7 @@ class KindMap:
     def completed(self, properties: Mapping[str, str]) -> tuple[dict[str, str], frozenset[str]]:
         """Return the properties with the rules' constants, and the names of initial ones.
 
-        An initial constant (`set` is "empty") was added because the bot sent no value; it must not
-        replace a value that the CRM has.
+        An initial constant must not replace a value that the CRM has.
         """
         complete, initial = dict(properties), set()
         for name, rule in self.rules.items():

@@ -1,6 +1,6 @@
-"""API keys: an account may have several, and every key has scopes and an optional expiry.
+"""API keys: an account may have several, with scopes and an optional expiry.
 
-Only the digest of a key is stored; `create` is the only function that returns the key itself.
+Only the digest of a key is stored; `create` alone returns the key itself.
 """
 
 from __future__ import annotations
@@ -104,10 +104,10 @@ def create(
 ) -> IssuedKey:
     """Create and store an API key for an account, and return it.
 
-    Several keys may have the same name. Without `scopes` the key has all scopes. A caller that may
-    repeat its request passes a `key_id` made by `new_id`: then only the first request creates a
-    key. Raises Semantic for an invalid name, an unknown scope or a past expiry, BadRequest for an
-    invalid `key_id`, and Conflict if the account already has this `key_id`.
+    Without `scopes` the key has all scopes. A caller that may repeat its request passes a `key_id`
+    made by `new_id`: then only the first request creates a key. Raises Semantic for an invalid
+    name, an unknown scope or a past expiry, BadRequest for an invalid `key_id`, and Conflict for a
+    repeated one.
     """
     stored = scope_names.to_store(scopes, SCOPES)
     scope_names.check_end(expires_at)

@@ -89,7 +89,7 @@ class Limits:
     def hit(self, caller: Caller) -> RateStatus:
         """Count a call under the limits of its API key and of the account; return the tighter one.
 
-        A call that the limit of the key refuses is not counted for the account.
+        A call that the key's limit refuses is not counted for the account.
         """
         plan = caller.account.plan
         limits = [(f"account/{caller.account.id}", plan.rate_limit)]
@@ -104,7 +104,7 @@ class Limits:
     def miss(self, address: str, proxy: str = "") -> RateStatus:
         """Count a failed call: for an unknown account, or with a wrong key, secret or token.
 
-        `proxy`: the trusted proxy that forwarded the call, "" without one.
+        `proxy`: the trusted proxy that forwarded it, "" without one.
         """
         limits: list[tuple[str, Rate | None]] = [(f"miss/{network_of(address)}", _FAILURES)]
         if proxy:
@@ -176,10 +176,7 @@ class _Windows:
         self._share = share
 
     def hit(self, limits: list[tuple[str, Rate]]) -> RateStatus:
-        """Count a call under several named limits, in their order; return the tightest status.
-
-        If a limit refuses the call, the limits after it do not count it.
-        """
+        """Count a call under several named limits, in order, up to one that refuses it."""
         statuses = []
         for name, rate in limits:
             count = max(1, rate.count // self._share)
@@ -199,7 +196,7 @@ class _Windows:
 class Breaker:
     """A circuit breaker for Redis: after a failure it does not use Redis for some seconds.
 
-    `without` and `again`: the ends of the log lines about an outage's start and end.
+    `without` and `again` end the log lines about an outage.
     """
 
     def __init__(self, without: str, again: str) -> None:

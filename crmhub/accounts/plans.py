@@ -64,10 +64,9 @@ BUILT_IN: Mapping[str, Plan] = MappingProxyType(
 
 
 def load_plans(path: Path | None) -> Mapping[str, Plan]:
-    """Return all plans by name: the built-in ones, and those of the file at `path`.
+    """Return the built-in plans and those of the file at `path`, which take precedence, by name.
 
-    A plan of the file replaces a built-in plan of the same name. A plan without `rate_limit` has
-    that of the built-in plan `default`. Raises SettingsError with all faults of the file.
+    A plan without `rate_limit` has that of `default`. Raises SettingsError with all faults.
     """
     if path is None:
         return BUILT_IN

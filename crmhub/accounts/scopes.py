@@ -48,7 +48,7 @@ def check_end(expires_at: int | None) -> None:
 def ends_soon(created_at: int, expires_at: int, now: int) -> bool:
     """Return whether a key or token expires in less than 30 days, and in its life's second half.
 
-    A key for 30 days would else expire soon from its first day. Times are in ms since 1970.
+    Times are in ms since 1970.
     """
     left = expires_at - now
     return left < WARN_MS and 2 * left < expires_at - created_at

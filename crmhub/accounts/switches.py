@@ -83,10 +83,7 @@ class Switches:
         )
 
     def changed(self, values: Mapping[str, Any]) -> Switches:
-        """Return a copy with new values, texts or JSON values by name.
-
-        Raises Semantic with all unknown switches and invalid values.
-        """
+        """Return a copy with new values, texts or JSON values; raises Semantic with all faults."""
         read, problems = read_switches(values)
         if problems:
             raise Semantic(listed(problems))
@@ -98,8 +95,8 @@ def read_switches(
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Parse the values of switches, given as texts or JSON values by name.
 
-    Return the parsed values, and (name, reason) of each unknown switch and invalid value. `beside`:
-    further names that the reason for an unknown switch lists.
+    Return the parsed values, and (name, reason) of each fault. `beside`: further valid names, for
+    the reason about an unknown switch.
     """
     parsed: dict[str, Any] = {}
     problems: list[tuple[str, str]] = []
@@ -179,8 +176,7 @@ def _rotation(value: Any) -> str:
 def _origins(value: Any) -> str:
     """Return origins, separated by commas or blanks, joined by commas in the form of browsers.
 
-    That is lower case, without the default port. Raises ValueError for a text that is no origin,
-    such as an address with a path, and for more than 20 origins.
+    That is lower case, without the default port.
     """
     origins = list(dict.fromkeys(_origin(each) for each in re.split(r"[\s,]+", str(value)) if each))
     if len(origins) > _MOST_ORIGINS:

@@ -80,9 +80,9 @@ def issue(tx: Connection, account_id: int, kind: Rotatable) -> str:
 
 
 def rotate(tx: Connection, account_id: int, kind: Rotatable, *, keep_ms: int = WEEK_MS) -> str:
-    """Issue a new webhook id or secret; the existing ones expire after `keep_ms`, or at once for 0.
+    """Issue a new webhook id or secret; the existing ones expire after `keep_ms`, unless earlier.
 
-    Values that expire earlier keep their expiry. Raises Semantic for an unknown kind.
+    Raises Semantic for an unknown kind.
     """
     if kind not in get_args(Rotatable):
         raise Semantic(f"{kind!r} cannot be changed; give one of {', '.join(get_args(Rotatable))}.")
@@ -93,11 +93,10 @@ def rotate(tx: Connection, account_id: int, kind: Rotatable, *, keep_ms: int = W
 
 
 def set_alias(tx: Connection, account_id: int, alias: str) -> None:
-    """Set the alias of an account: the portal id that its CRM uses, as a webhook id.
+    """Set, or with "" remove, an account's alias: its CRM's portal id, as a webhook id.
 
-    The alias replaces any former one; "" only removes it. An alias can be guessed, so calls with it
-    also need the webhook secret. Raises Semantic if the alias has a wrong form, and Conflict if
-    another account has it.
+    An alias can be guessed, so calls with it also need the webhook secret. Raises Semantic for a
+    wrong form, and Conflict if another account has it.
     """
     if alias and not is_alias(alias):
         raise Semantic(f"portal_alias: {ALIAS_FORM}.")

@@ -95,10 +95,7 @@ def listed(
     before: tuple[int, str] | None = None,
     limit: int = 50,
 ) -> list[Delivery]:
-    """Return the newest deliveries of a subscription, at most `limit`.
-
-    `before`: `created_at` and `event_id` of the last delivery of the previous page.
-    """
+    """Return the newest deliveries; `before`: `created_at` and `event_id` of the last one shown."""
     query = _LIST
     values: dict[str, object] = {"account_id": account_id, "subscription_id": subscription_id}
     if state is not None:

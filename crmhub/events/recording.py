@@ -1,7 +1,7 @@
-"""Store events in the transaction of the change that they tell of, with a delivery for each route.
+"""Store events in the transaction of their change, with a delivery for each route.
 
-The routes of an account (`accounts.event_routes`) say which subscription gets which events. So this
-needs no query, and an account without subscriptions needs no statement.
+The routes are at hand (`accounts.event_routes`), so an account without subscriptions needs no
+statement.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ _DELIVERY = {
 class Event:
     """Something that happened to a subject, such as the record "contacts:17".
 
-    `at` is the time of the change (ms since 1970); it determines the order of delivery, so it must
-    grow from change to change of the subject.
+    `at` (ms since 1970) must grow from change to change of the subject: it orders the deliveries.
     """
 
     type: str

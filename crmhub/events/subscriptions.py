@@ -1,7 +1,7 @@
 """Event subscriptions in the database: create, read, change and delete them.
 
-Each change locks the account's catalogue exclusively and increments its version. So every process
-uses the changed subscriptions for its next write of a record.
+Each change increments the version of the account's catalogue, so that every process uses the
+changed subscriptions for its next write of a record.
 """
 
 from __future__ import annotations
@@ -211,10 +211,7 @@ def change(
 
 
 def end(tx: Connection, account_id: int, id: str, state: State, reason: str) -> None:
-    """Set an active subscription to another state; its queued deliveries fail.
-
-    Does nothing if it is not active, or was deleted meanwhile.
-    """
+    """Set a subscription, if it is still active, to another state; its queued deliveries fail."""
     catalogue.change(tx, account_id)
     row = tx.row(_LOCK, {"account_id": account_id, "id": id})
     if row is not None and row.state == "active":
@@ -222,10 +219,7 @@ def end(tx: Connection, account_id: int, id: str, state: State, reason: str) -> 
 
 
 def end_of_key(tx: Connection, account_id: int, key_id: str, how: str) -> list[Subscription]:
-    """Disable the active subscriptions of an API key that has ended; return them.
-
-    `how` says how it has ended, such as "was revoked".
-    """
+    """Disable the active subscriptions of an API key that has ended (`how`); return them."""
     ended = [
         each for each in listed(tx, account_id) if each.key_id == key_id and each.state == "active"
     ]

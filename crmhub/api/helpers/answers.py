@@ -1,7 +1,7 @@
 """The JSON answers of the webhook helpers: flat objects with a fixed set of keys.
 
-Chatbot builders save each key into a variable, so no key is ever missing. The keys of the hub
-itself take less than 2,000 bytes together, since builders limit the size of an answer.
+Chatbot builders save each key into a variable, so no key is ever missing. Builders limit the size
+of an answer, so the hub's own keys take less than 2,000 bytes together.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _ERRORS = (400, 413, 415, 422, 429, 500, 503)
 STATUSES = ("created", "updated", "unchanged", "queued", "ok", "error")
 
 
-def told(
+def answer_body(
     status: str, *, message: str = "", refused: str = "", action_id: str = "", **own: Any
 ) -> dict[str, Any]:
     """Return the answer of a helper: the keys that all helpers share, then `own`.
@@ -93,7 +93,9 @@ def told(
 def of_done(done: Done, **own: str) -> dict[str, Any]:
     reasons, refused = named(done.refused)
     message = ". ".join(filter(None, (done.message, reasons)))
-    answer = told(done.status, message=message, refused=refused, action_id=done.action_id, **own)
+    answer = answer_body(
+        done.status, message=message, refused=refused, action_id=done.action_id, **own
+    )
     # `answered` turns this key into a header.
     answer[REPLAYED] = done.replayed
     return answer if done.url is None else {**answer, "url": done.url}
@@ -110,9 +112,8 @@ def answered(
 ) -> flask.Response:
     """Run `make`, which returns a helper's JSON answer, and return the HTTP response.
 
-    The status is 202 for a queued action, else 200. An error is raised, unless the account has the
-    switch `soft_errors`: then it is answered with status 200, and the helper's own keys, which
-    `keys` returns, are blank.
+    An error is raised, unless the account has the switch `soft_errors`: then it is answered with
+    status 200, and the helper's own keys, which `keys` returns, are blank.
     """
     try:
         wrap = requested_format(account)
@@ -132,7 +133,7 @@ def answered(
         failed = exc if isinstance(exc, HubError) else in_words(exc)
         flask.g.failed_with = failed.status
         flask.g.action_id = failed.action_id
-        own = told("error", message=failed.message, action_id=failed.action_id)
+        own = answer_body("error", message=failed.message, action_id=failed.action_id)
         answer = {**dict.fromkeys(keys(), ""), **own, "category": failed.category}
         response = as_json(format_of_error(account)(answer))
         response.headers.extend(failed.headers)
@@ -277,9 +278,8 @@ def helper(
     """Return a decorator for a helper's view: it documents the view for OpenAPI and retries it.
 
     The document has JSON alone, although forms are taken, too: generators make a client for each
-    media type. `credentials` are the headers that may identify the account; () if the helper needs
-    no account. With `writes`, the answer may be 202 (queued) and an Idempotency-Key is accepted.
-    While the database is unavailable, the view is repeated for at most 2 seconds.
+    media type. `credentials`: the headers that may identify the account. With `writes`, the answer
+    may be 202 and an Idempotency-Key is accepted.
     """
     content = {"application/json": {"schema": body}}
     errors = {*_ERRORS, *((401, 404, 409) if credentials else ())}

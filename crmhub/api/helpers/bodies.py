@@ -51,11 +51,7 @@ def body() -> dict[str, Any]:
 
 
 def load(schema: ma.Schema, posted: dict[str, Any]) -> dict[str, Any]:
-    """Return `posted` as the schema loads it.
-
-    Raises BadRequest with every value that does not match the schema, and Semantic for blank values
-    and unreplaced template variables in fields that refuse them.
-    """
+    """Return `posted` as the schema loads it; raises BadRequest with all faults, or Semantic."""
     try:
         taken: dict[str, Any] = schema.load(posted)
     except ma.ValidationError as exc:
@@ -168,7 +164,7 @@ class Said(_Field[str]):
 class Phone(_Field[str | None]):
     """Field for a phone number, as text or number; an array or an object gives None.
 
-    An unusable phone does not make the whole call fail: it is reported in `refused`.
+    An unusable phone is reported in `refused`; the call does not fail.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -256,10 +252,7 @@ class PropertyValues(fields.Field[Sent]):
 
 
 class Hours(_Field[Decimal]):
-    """Field for a number of hours, as JSON number or as text, loaded as Decimal.
-
-    Raises Semantic for a blank text.
-    """
+    """Field for a number of hours, loaded as Decimal; raises Semantic for a blank text."""
 
     def __init__(
         self, right: str = "a number", type: str = "number", *, shown: Any = None, **kwargs: Any

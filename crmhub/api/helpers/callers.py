@@ -31,10 +31,9 @@ def of_generated_id(generated_id: str) -> Account:
 
 
 def of_portal_id(portal_id: str) -> Account:
-    """Return the account with this `portal_id` or alias; check the webhook secret if required.
+    """Return the account with this `portal_id` or alias, as `of_generated_id`.
 
-    An alias is the portal id in the CRM, which is no secret, so a call with it always needs the
-    webhook secret. Raises as `of_generated_id`.
+    An alias is no secret, so a call with it always needs the webhook secret.
     """
     account, purpose = _by_path(portal_id, *_PORTAL)
     return _proved(account, always=purpose == "alias")
@@ -57,10 +56,7 @@ def of_conversation(generated_id: str | None, token: Callable[[], str], *, scope
 
 
 def account_in_path(ids: Mapping[str, str]) -> Account:
-    """Return the account of the webhook id in a path, without a check of the webhook secret.
-
-    Raises NotFound, and TooManyRequests after too many failures.
-    """
+    """Return the account of the webhook id in a path, without a check of the webhook secret."""
     name, purposes = _GENERATED if "generated_id" in ids else _PORTAL
     account, _ = _by_path(ids[name], name, purposes)
     return account
@@ -123,9 +119,9 @@ def _by_token(token: str) -> Account:
 
 
 def _proved(account: Account, *, always: bool = False) -> Account:
-    """Return the account after a check of the webhook secret in the request's header.
+    """Return the account after a check of the webhook secret, with `always` a required one.
 
-    `always`: the secret is required. From now on, the request's thread works for this account.
+    From now on, the request's thread works for this account.
     """
     found_account(account)
     secret = flask.request.headers.get(SECRET)

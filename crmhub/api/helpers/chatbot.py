@@ -13,13 +13,13 @@ from crmhub.api.helpers.answers import (
     NAMES_ROOM,
     Answer,
     Posted,
+    answer_body,
     answered,
     helper,
     idempotency_key,
     joined,
     named,
     of_done,
-    told,
 )
 from crmhub.api.helpers.bodies import (
     HelperBody,
@@ -149,7 +149,7 @@ def answer_properties(account: Account, posted: Posted) -> flask.Response:
         reserved = RESERVED if found.url is not None else RESERVED - {"url"}
         taken = [name for name in found.values if name in reserved]
         message = ". ".join(filter(None, (_elsewhere(taken), reasons)))
-        own = told("ok", message=message, refused=refused)
+        own = answer_body("ok", message=message, refused=refused)
         own["stale"] = "true" if found.stale else ""
         answer = {**own, **{name: v for name, v in found.values.items() if name not in taken}}
         answer["properties"] = dict(found.values)
@@ -212,7 +212,7 @@ def answer_changes(account: Account, posted: Posted) -> flask.Response:
 
 
 class TypeBody(HelperBody):
-    """Schema of getType's body: a contact's phone, and two periods in hours.
+    """Schema of getType's body, with two periods in hours.
 
     The contact must have entered the workflow within `look_back`, and must have had no helper call
     within `silence`.
@@ -247,7 +247,7 @@ def get_type(generated_id: str) -> flask.Response:
 def answer_type(account: Account, posted: Posted) -> flask.Response:
     def find_workflow() -> dict[str, Any]:
         active = workflows.get_type(hub(), account, **load(TypeBody(), posted()))
-        own = told("ok", workflowId=active.workflow_id, reason=active.reason)
+        own = answer_body("ok", workflowId=active.workflow_id, reason=active.reason)
         return own | {"stale": "true" if active.stale else ""}
 
     return answered(account, lambda: ["workflowId", "reason"], find_workflow)

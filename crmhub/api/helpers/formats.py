@@ -39,10 +39,6 @@ def _flat(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _chatfuel(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer for Chatfuel's JSON API block, which stores `set_attributes`.
-
-    An attribute is a text or a number, so the object `properties` is left out.
-    """
     return {"set_attributes": _flattened(answer)}
 
 
@@ -105,9 +101,8 @@ FORMATS: Mapping[str, Wrap] = MappingProxyType(
 
 
 def requested_format(account: Account | None = None) -> Wrap:
-    """Return the function for the form of this call's answer.
+    """Return the function for the form of this call's answer, by the query or the account.
 
-    The query parameter `format` chooses it, otherwise the account; without an account it is `flat`.
     Raises BadRequest for an unknown form or `channel`, and for too many `fields`.
     """
     named = flask.request.args.get("format") or _format_of(account)

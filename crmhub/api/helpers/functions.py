@@ -11,11 +11,11 @@ from crmhub.accounts.accounts import Account
 from crmhub.api.helpers.answers import (
     Answer,
     Posted,
+    answer_body,
     answered,
     helper,
     idempotency_key,
     of_done,
-    told,
 )
 from crmhub.api.helpers.bodies import HelperBody, PropertyValues, Said, Whole, body, load
 from crmhub.api.helpers.callers import of_portal_id
@@ -91,7 +91,7 @@ def answer_int(account: Account, posted: Posted) -> flask.Response:
 
 
 def _number(value: int) -> dict[str, Any]:
-    return told("ok", value=value, text=str(value))
+    return answer_body("ok", value=value, text=str(value))
 
 
 class RecordBody(HelperBody):

@@ -39,9 +39,8 @@ def is_https(request: flask.Request, trusted: Sequence[Network]) -> bool:
 def public_url(request: flask.Request, configured: str | None) -> str | None:
     """Return the address at which people reach the service, or None if it is not known.
 
-    Without the setting (`configured`), the request's own address counts only if it is this machine,
-    as in development: a request may name any host, and with a foreign one, codes of a CRM would be
-    sent there.
+    Without the setting (`configured`), only this machine's own address counts: a request may name
+    any host, and codes of a CRM would be sent there.
     """
     if configured:
         return configured

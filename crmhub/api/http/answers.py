@@ -77,8 +77,7 @@ def record_shown(
 ) -> dict[str, Any]:
     """Return the JSON of a record with its associations and times.
 
-    `properties` names the properties to show, None all. `requested` names kinds of links to show
-    even if there are none.
+    `properties` names the properties to show, None all; `requested` as for `links_shown`.
     """
     shown: Any = record.properties
     if properties is not None:

@@ -47,9 +47,9 @@ class Rebuild:
 def once(view: _F, rebuild: Rebuild) -> _F:
     """Return a view that answers a POST with a repeated Idempotency-Key as the first time.
 
-    The execution of `view` and the storing of its answer share a transaction. Put this wrapper
-    around the decorators that read the body, and inside those that check the caller's rights, since
-    rights are checked for repetitions too.
+    `view` and the storing of its answer share a transaction. This wrapper stands around the
+    decorators that read the body, and inside those that check the caller's rights, which are
+    checked for repetitions too.
     """
 
     @wraps(view)

@@ -153,10 +153,9 @@ _LENIENT = json.JSONDecoder(
 
 
 def whole_characters(value: Any, levels: int = MAX_JSON_DEPTH) -> Any:
-    """Return a JSON value without U+0000 and half surrogate pairs.
+    """Return a JSON value without U+0000 and half surrogate pairs, whose halves are joined.
 
-    Two halves beside each other become their character. Values deeper than `levels` stay as they
-    are, because no helper reads them.
+    Values deeper than `levels` stay as they are, because no helper reads them.
     """
     if isinstance(value, str) and _HALF_OR_NUL.search(value):
         # UTF-16 joins the halves of a pair.
@@ -299,8 +298,7 @@ class Route(NamedTuple):
 class Blueprint(flask.Blueprint):
     """A Flask blueprint that reads the views' arguments by schemas, and documents the views.
 
-    Under /api/v1 and /admin/v1, a view without query arguments refuses all query parameters. The
-    webhook helpers ignore them.
+    Under /api/v1 and /admin/v1, a view without query arguments refuses query parameters.
     """
 
     def __init__(self, name: str, import_name: str, *, url_prefix: str, description: str) -> None:
@@ -339,9 +337,10 @@ class Blueprint(flask.Blueprint):
     def arguments(
         self, schema: ma.Schema | type[ma.Schema], *, location: str = "json"
     ) -> Callable[[_View], _View]:
-        """Return a decorator that passes a request's input, loaded by the schema, to a view.
+        """Return a decorator that passes the input, loaded by the schema, to a view.
 
-        `location` is `json` for the body or `query` for the query string.
+        `location` is `json` for the body or `query` for the query string. The view raises
+        BadRequest with every value that does not match the schema.
         """
         loader = schema() if isinstance(schema, type) else schema
         sent = {"json": json_body, "query": query}[location]
