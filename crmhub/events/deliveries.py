@@ -12,15 +12,13 @@ from crmhub.database.connection import Connection
 from crmhub.database.statements import Statement, in_list, one_of, param
 from crmhub.database.tables import event, event_delivery
 from crmhub.errors import NotFound
+from crmhub.events.claiming import IS_OF_SUBSCRIPTION
 from crmhub.events.schedule import LONGEST_MS
 
 State = Literal["queued", "delivered", "failed"]
 STATES: tuple[State, ...] = get_args(State)
 
 _d, _e = event_delivery.c, event.c
-_OF_SUBSCRIPTION = sa.and_(
-    _d.account_id == param("account_id"), _d.subscription_id == param("subscription_id")
-)
 _LIST = (
     sa.select(
         _d.event_id,
@@ -37,7 +35,7 @@ _LIST = (
     )
     .select_from(event_delivery)
     .join(event, sa.and_(_e.account_id == param("account_id"), _e.id == _d.event_id))
-    .where(_OF_SUBSCRIPTION)
+    .where(IS_OF_SUBSCRIPTION)
     .order_by(_d.created_at.desc(), _d.event_id.desc())
 )
 _BEFORE = sa.tuple_(_d.created_at, _d.event_id) < sa.tuple_(param("before_at"), param("before_id"))
@@ -47,7 +45,7 @@ _ENDED = one_of(_d.state, "delivered", "failed")
 def _replay(*where: sa.ColumnElement[bool]) -> Statement:
     return Statement(
         sa.update(event_delivery)
-        .where(_OF_SUBSCRIPTION, _ENDED, *where)
+        .where(IS_OF_SUBSCRIPTION, _ENDED, *where)
         .values(
             state=sa.literal_column("'queued'"),
             run_at=param("now"),
@@ -62,7 +60,7 @@ def _replay(*where: sa.ColumnElement[bool]) -> Statement:
 
 _REPLAY_TIME = _replay(_d.created_at >= param("since"), _d.created_at < param("until"))
 _REPLAY_EVENTS = _replay(in_list(_d.event_id, "event_ids"))
-_EXISTS = Statement(sa.select(_d.state).where(_OF_SUBSCRIPTION, _d.event_id == param("event_id")))
+_EXISTS = Statement(sa.select(_d.state).where(IS_OF_SUBSCRIPTION, _d.event_id == param("event_id")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ class RetryInput(_Choice):
     reason = Filled(_REASON, _LONGEST_REASON)
 
 
-class _Discarding(Strict):
+class DiscardInput(Strict):
     why = Filled(
         "Why; it is shown with the action. Printable characters.",
         LONGEST_REASON,
@@ -102,11 +102,7 @@ class _Discarding(Strict):
     )
 
 
-class DiscardInput(_Discarding):
-    """Schema of the body of a request that discards one action."""
-
-
-class DiscardsInput(_Choice, _Discarding):
+class DiscardsInput(_Choice, DiscardInput):
     """Schema of the filters of the actions to discard; failed ones without `state` and `ids`."""
 
     reason = Filled(_REASON, _LONGEST_REASON, data_key="reasonContains")

@@ -17,7 +17,7 @@ from crmhub.api.http.schemas import CountedPage, Shown
 from crmhub.api.public.properties import LINE, all_of, in_path, of_kind
 from crmhub.bounds import MAX_STAGES
 from crmhub.errors import NotFound
-from crmhub.properties.definitions import Pipeline, Stage
+from crmhub.properties.definitions import Pipeline
 from crmhub.properties.kinds import KINDS, Kind
 from crmhub.records import pipelines
 from crmhub.records.definitions import LONGEST_LABEL
@@ -111,23 +111,22 @@ class PipelinePageShown(CountedPage):
 
 
 def _shown(pipeline: Pipeline) -> dict[str, Any]:
-    stages = [_stage_shown(each) for each in pipeline.stages]
+    stages = [
+        {
+            "id": stage.id,
+            "label": stage.label,
+            **({"probability": stage.probability} if stage.probability else {}),
+            "closed": stage.closed,
+        }
+        for stage in pipeline.stages
+    ]
     return {"id": pipeline.id, "label": pipeline.label, "stages": stages}
-
-
-def _stage_shown(stage: Stage) -> dict[str, Any]:
-    chance = {"probability": stage.probability} if stage.probability else {}
-    return {"id": stage.id, "label": stage.label, **chance, "closed": stage.closed}
 
 
 def _read(body: dict[str, Any]) -> dict[str, Any]:
     if "stages" in body:
         body["stages"] = [StageInput(**each) for each in body["stages"]]
     return body
-
-
-def _without_stages(shown: dict[str, Any]) -> dict[str, Any]:
-    return {**shown, "stages": []}
 
 
 def _with_stages(kept: dict[str, Any]) -> dict[str, Any]:
@@ -164,7 +163,7 @@ def _list(kind: Kind) -> flask.Response:
 
 @blueprint.post("/<resource>", parameters=_OF)
 @documents("createPipeline", 201, PipelineShown, "Add a pipeline")
-@of_kind("write", _KINDS, Rebuild(_without_stages, _with_stages))
+@of_kind("write", _KINDS, Rebuild(lambda shown: {**shown, "stages": []}, _with_stages))
 @blueprint.arguments(PipelineInput)
 def _create(body: dict[str, Any], kind: Kind) -> flask.Response:
     made = pipelines.add(hub().records, account(), kind, **_read(body))

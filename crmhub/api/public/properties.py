@@ -201,10 +201,6 @@ def _read(body: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
-def _without_options(shown: dict[str, Any]) -> dict[str, Any]:
-    return {**shown, "options": []}
-
-
 def _with_options(kept: dict[str, Any]) -> dict[str, Any]:
     """Add the present options to a stored property; none if it was deleted since then."""
     kind = KINDS[(flask.request.view_args or {})["resource"]]
@@ -241,7 +237,7 @@ def _list(kind: Kind) -> flask.Response:
 
 @blueprint.post("/<resource>", parameters=_OF)
 @documents("createProperty", 201, PropertyShown, "Define a property")
-@of_kind("write", KINDS, Rebuild(_without_options, _with_options))
+@of_kind("write", KINDS, Rebuild(lambda shown: {**shown, "options": []}, _with_options))
 @blueprint.arguments(PropertyInput)
 def _create(body: dict[str, Any], kind: Kind) -> flask.Response:
     new = Property(0, **{"label": "", **_read(body)})
