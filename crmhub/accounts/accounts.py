@@ -32,10 +32,7 @@ class Unreadable(Internal):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionInfo:
-    """The connection of an account to its CRM.
-
-    If the account changes to another adapter, the new connection has a new id.
-    """
+    """An account's connection to its CRM; another adapter is another connection, with a new id."""
 
     id: int
     adapter: str
@@ -129,11 +126,10 @@ _TEXTS_OF_ALL_ACCOUNTS = Statement(
 
 
 def account_of(row: Any, plans: Mapping[str, Plan]) -> Account:
-    """Build an account from a database row of the query SELECT_ACCOUNTS.
+    """Build an account from a row of the query SELECT_ACCOUNTS; `plans` holds all plans by name.
 
-    `plans` holds all plans by name. An account whose plan was removed from the plans file gets the
-    plan `default`, because refusing its leads would be worse; `crmhub doctor` reports it. Raises
-    Unreadable if a column cannot be parsed.
+    An account whose plan was removed from the plans file gets the plan `default`, because refusing
+    its leads would be worse; `crmhub doctor` reports it. Raises Unreadable.
     """
     with _parsing(f"account {row.client_id}"):
         return Account(
@@ -152,11 +148,7 @@ def account_of(row: Any, plans: Mapping[str, Plan]) -> Account:
 
 
 def load_connection(db: Connection, account_id: int, connection_id: int) -> ConnectionInfo:
-    """Return the present connection of an account, or one of its former connections.
-
-    Raises NotFound if the account never had this connection, and Unreadable if the stored
-    connection cannot be parsed.
-    """
+    """Return a present or former connection of an account; raises NotFound and Unreadable."""
     row = db.row(_CONNECTION, {"account_id": account_id, "connection_id": connection_id})
     if row is None:
         raise NotFound(f"There is no connection {connection_id} of account number {account_id}.")
@@ -177,10 +169,7 @@ def _connection_of(row: Any) -> ConnectionInfo:
 
 @contextmanager
 def _parsing(whose: str) -> Iterator[None]:
-    """Convert any error of the block, which parses a stored account or connection, to Unreadable.
-
-    `whose` names the account or the connection in the message.
-    """
+    """Convert any error of the block, which parses data of `whose`, to Unreadable."""
     try:
         yield
     except _PARSE_ERRORS as exc:
@@ -190,11 +179,7 @@ def _parsing(whose: str) -> Iterator[None]:
 
 
 def load(db: Connection, client_id: str, plans: Mapping[str, Plan]) -> Account:
-    """Return the account with this client id, even if the account is disabled.
-
-    `plans` holds all plans by name. Raises NotFound if there is no such account, and Unreadable if
-    the stored account cannot be parsed.
-    """
+    """Return the account with this client id, even a disabled one; raises NotFound, Unreadable."""
     # Other texts are not queried: PostgreSQL refuses NUL.
     possible = CLIENT_ID.fullmatch(client_id)
     account_id = db.scalar(_ID_OF_CLIENT, {"client_id": client_id}) if possible else None
@@ -205,7 +190,6 @@ def load(db: Connection, client_id: str, plans: Mapping[str, Plan]) -> Account:
 
 
 def unknown(client_id: str) -> NotFound:
-    """Return the error for a client id that no account has."""
     return NotFound(
         f"There is no account with the client id {client_id!r}; "
         "`crmhub account list` shows them all."
@@ -213,11 +197,7 @@ def unknown(client_id: str) -> NotFound:
 
 
 def load_by_id(db: Connection, account_id: int, plans: Mapping[str, Plan]) -> Account:
-    """Return the account with this id, even if the account is disabled.
-
-    `plans` holds all plans by name. Raises NotFound if there is no such account, and Unreadable if
-    the stored account cannot be parsed.
-    """
+    """Return the account with this id, even if it is disabled; raises NotFound, Unreadable."""
     row = db.row(BY_ID, {"account_id": account_id})
     if row is None:
         raise NotFound(f"There is no account number {account_id}.")
@@ -227,11 +207,7 @@ def load_by_id(db: Connection, account_id: int, plans: Mapping[str, Plan]) -> Ac
 def load_on(
     db: Connection, account_id: int, connection_id: int, plans: Mapping[str, Plan]
 ) -> Account:
-    """Return an account with the given connection in place of its present connection.
-
-    `connection_id` names the present or a former connection of the account. Raises NotFound if the
-    account or the connection does not exist, and Unreadable if either cannot be parsed.
-    """
+    """Return an account with this present or former connection; raises NotFound, Unreadable."""
     account = load_by_id(db, account_id, plans)
     if account.connection.id == connection_id:
         return account
@@ -241,10 +217,9 @@ def load_on(
 def list_accounts(
     db: Connection, plans: Mapping[str, Plan], *, after: int = 0, limit: int | None = None
 ) -> list[Account]:
-    """Return the accounts in the order of their ids, the oldest first.
+    """Return at most `limit` accounts with an id above `after`, the oldest first.
 
-    Only accounts with an id above `after` are returned, and at most `limit` accounts; None means no
-    limit. Accounts that cannot be parsed are left out; `unreadable` lists them.
+    Accounts that cannot be parsed are left out; `unreadable` lists them.
     """
     return search_accounts(db, plans, "", after=after, limit=limit)
 
@@ -258,12 +233,10 @@ def search_accounts(
     limit: int | None = None,
     among: Collection[int] | None = None,
 ) -> list[Account]:
-    """Return the accounts whose name or client id contains `words`, the oldest first.
+    """Return the accounts whose name or client id contains the text `words`, the oldest first.
 
-    `words` is searched as one text, ignoring the case of all Unicode letters. Only accounts with an
-    id above `after` are returned, and at most `limit` accounts; None means no limit. `among` are
-    the ids of the accounts to search, None for all accounts. Accounts that cannot be parsed are
-    left out; `unreadable` lists them.
+    The case of all Unicode letters is ignored. `among`: the ids of the accounts to search.
+    Otherwise as `list_accounts`.
     """
     folded = words.casefold()
     # Folded here, because SQLite folds only ASCII letters.
@@ -284,15 +257,11 @@ def search_accounts(
 
 
 def plans_in_use(db: Connection) -> set[str]:
-    """Return the names of all plans that accounts have.
-
-    The names of plans that were removed from the plans file are included.
-    """
+    """Return the names of all plans that accounts have, even of plans that no longer exist."""
     return {row.plan for row in db.rows(_PLANS_OF_ALL_ACCOUNTS)}
 
 
 def count_by_plan(db: Connection) -> dict[str, int]:
-    """Return the number of accounts that have each plan, by the plan's name."""
     return {row.plan: int(row.n) for row in db.rows(_COUNT_BY_PLAN)}
 
 
@@ -307,15 +276,13 @@ def client_ids(db: Connection) -> list[str]:
 
 
 def client_ids_by_id(db: Connection, ids: Collection[int]) -> dict[int, str]:
-    """Return the client ids of the accounts with these ids, ordered by client id."""
     return {row.id: row.client_id for row in db.rows(_CLIENT_IDS, {"ids": sorted(ids)})}
 
 
 def unreadable(db: Connection) -> dict[str, list[str]]:
-    """Return the names of stored columns that cannot be parsed, by the account's client id.
+    """Return the names of stored columns that cannot be parsed, by client id.
 
-    Only accounts with such a column appear. If an account's connection is missing from the
-    database, the columns of the connection are returned for the account.
+    An account whose connection is missing appears with the connection's columns.
     """
     found: dict[str, list[str]] = {}
     for row in rows_of_several(db, _TEXTS_OF_ALL_ACCOUNTS):

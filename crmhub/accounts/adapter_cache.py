@@ -13,20 +13,13 @@ _MOST = 1_000
 
 
 class Connected:
-    """A cache of adapters: at most one for each account.
-
-    If an account has changed, the adapter is made again.
-    """
+    """A cache of one adapter for each account; if an account has changed, it is made again."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[int, tuple[Account, Adapter]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, account: Account, make: Callable[[], Adapter]) -> Adapter:
-        """Return the cached adapter of the account.
-
-        If no adapter is cached, or the account has changed since, call `make` and cache its result.
-        """
         with self._lock:
             kept = self._kept.get(account.id)
             if kept is not None and (kept[0] is account or kept[0] == account):

@@ -1,7 +1,4 @@
-"""Tokens of the admin API, which belong to operators and not to accounts.
-
-Only the digest of a token is stored; `create` is the only function that returns the token itself.
-"""
+"""Tokens of the admin API, which belong to operators; only their digests are stored."""
 
 from __future__ import annotations
 
@@ -51,11 +48,7 @@ _NOTE_USE = Statement(
 
 @dataclass(frozen=True, slots=True)
 class IssuedToken:
-    """A new admin token.
-
-    `token` is not stored in plain text and cannot be shown again. `expires_at` is in ms since 1970,
-    None for never.
-    """
+    """A new admin token; `token` cannot be shown again. `expires_at`: ms since 1970 or None."""
 
     token_id: str
     name: str
@@ -66,10 +59,7 @@ class IssuedToken:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """An admin token as the database stores it, without the token itself.
-
-    `hint` holds the token's last four characters. Times are in ms since 1970; None means never.
-    """
+    """A stored admin token; times are in ms since 1970, None for never."""
 
     token_id: str
     name: str
@@ -84,12 +74,9 @@ class Token:
 def create(
     tx: Connection, name: str, *, scopes: Iterable[str] = (), expires_at: int | None = None
 ) -> IssuedToken:
-    """Create and store an admin token, and return it.
+    """Create and store an admin token, and return it; without `scopes` it has all scopes.
 
-    `name` says whose token it is or what it is for; several tokens may have the same name. Without
-    `scopes` the token has all scopes. `expires_at` is in ms since 1970, None for never. Raises
-    Semantic if the name is empty, too long or unprintable, if a scope is unknown, or if the expiry
-    is past.
+    Raises Semantic for an invalid name, an unknown scope or a past expiry.
     """
     name = " ".join(name.split())
     if not 1 <= len(name) <= _LONGEST_NAME or not name.isprintable():
@@ -118,7 +105,7 @@ def create(
 
 
 def list_tokens(db: Connection) -> list[Token]:
-    """Return all admin tokens, including revoked and expired tokens, the oldest first."""
+    """Return all admin tokens, including revoked and expired ones, the oldest first."""
     return [
         Token(
             token_id=row.id,
@@ -135,11 +122,7 @@ def list_tokens(db: Connection) -> list[Token]:
 
 
 def revoke(tx: Connection, token_id: str) -> bool:
-    """Revoke an admin token at once.
-
-    Return False if the token had been revoked before. Raises NotFound if there is no token with
-    this id.
-    """
+    """Revoke an admin token; False if it had been revoked before. Raises NotFound."""
     ended = tx.run(_REVOKE, {"id": token_id, "revoked_at": now_ms()})
     if not ended and not tx.scalar(_EXISTS, {"id": token_id}):
         raise NotFound(
@@ -149,18 +132,11 @@ def revoke(tx: Connection, token_id: str) -> bool:
 
 
 def note_use(tx: Connection, used: Mapping[str, int]) -> None:
-    """Store when admin tokens were last used.
-
-    `used`: the times in ms since 1970 by token id. A stored time that is later is not replaced.
-    """
+    """Store when tokens were last used (ms since 1970, by token id); a later stored time stays."""
     # Sorted, so that two processes take the row locks in the same order.
     for token_id, at in sorted(used.items()):
         tx.run(_NOTE_USE, {"id": token_id, "last_used_at": at})
 
 
 def scopes_of(stored: str) -> tuple[str, ...]:
-    """Return the scopes that a text from the column `scopes` names.
-
-    Return all scopes if the text stands for full access.
-    """
     return scope_names.of_stored(stored, SCOPES)

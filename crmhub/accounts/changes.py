@@ -1,8 +1,7 @@
-"""Open accounts and change them.
+"""Open accounts and change them, in the transaction `tx` of the caller.
 
-Every function runs in the transaction `tx` of its caller. After the commit the caller calls
-`Directory.forget`: this process then uses the changed account at once, other processes within half
-a second.
+After the commit the caller calls `Directory.forget`: this process then uses the changed account at
+once, other processes within half a second.
 """
 
 from __future__ import annotations
@@ -49,10 +48,7 @@ _connection = tables.connection.c
 
 @dataclass(frozen=True, slots=True)
 class IssuedIds:
-    """The API key, webhook ids and webhook secret of a new account.
-
-    The key and the secret are not stored in plain text and cannot be shown again.
-    """
+    """The API key, webhook ids and webhook secret of a new account, never to be shown again."""
 
     api_key: str = field(repr=False)
     generated_id: str = field(repr=False)
@@ -97,10 +93,8 @@ def open_account(
 ) -> tuple[Account, IssuedIds]:
     """Create an account with an API key of all scopes, webhook ids and a webhook secret.
 
-    `adapter` and `plan` are names; `plans` holds all plans by name. Without `client_id` the client
-    id is made from `name`. The new account has no properties yet; use
-    `operations.open_account.open_account`, which adds them in the same transaction. Raises Semantic
-    if the name, client id or plan is invalid, and Conflict if another account has the client id.
+    It has no properties yet; `operators.accounts.open_account` adds them in the same transaction.
+    Raises Semantic for invalid values, and Conflict for a client id that is taken.
     """
     name = _name(name)
     if plan not in plans:
@@ -118,11 +112,6 @@ def open_account(
 
 
 def _insert(tx: Connection, *, name: str, client_id: str | None, plan: str) -> int:
-    """Insert the row of an account and return the new account's id.
-
-    Without `client_id` the account gets the first free client id of those made from its name.
-    Raises Conflict if another account has `client_id`.
-    """
     for candidate in [_client_id(client_id)] if client_id is not None else _ids_from(name):
         # ON CONFLICT: on PostgreSQL the error of a unique key would end the transaction.
         account_id: int | None = tx.scalar(
@@ -147,10 +136,7 @@ def _client_id(text: str) -> str:
 
 
 def client_id_of(name: str) -> str:
-    """Return the client id that `open_account` tries first for an account with this name.
-
-    The client id may belong to an account already.
-    """
+    """Return the client id that `open_account` tries first for this name; it may be taken."""
     return next(_ids_from(name))
 
 
@@ -177,10 +163,7 @@ _NAME_FORM = f"cannot be the name of an account; give 1 to {_LONGEST_NAME} print
 
 
 def _as_name(text: str) -> str | None:
-    """Return the text as the name of an account, with each run of blanks reduced to one blank.
-
-    Returns None if the text is empty, too long or unprintable, and so no valid name.
-    """
+    """Return the text with each run of blanks reduced to one blank; None if it is no valid name."""
     name = " ".join(text.split())
     return name if 1 <= len(name) <= _LONGEST_NAME and name.isprintable() else None
 
@@ -244,10 +227,9 @@ def set_switches(
 ) -> Account:
     """Set switches of an account, and its `name`, `plan` and `portal_alias`; return the account.
 
-    `values`: the new values by these names, as texts or JSON values; other values of the account
-    stay unchanged. An empty `portal_alias` removes the alias. `under`: a text that precedes the
-    names of switches and of the alias in error messages. Raises Semantic with all faults of the
-    values, and Conflict if another account has the alias.
+    `values`: texts or JSON values by these names; an empty `portal_alias` removes the alias.
+    `under` precedes the names of switches in error messages. Raises Semantic with all faults, and
+    Conflict if another account has the alias.
     """
     account = locked(tx, account_id, plans)
     switches = {name: value for name, value in values.items() if name not in _BESIDE}
@@ -280,16 +262,14 @@ _BESIDE = ("name", "plan", "portal_alias")
 
 
 def disable(tx: Connection, account_id: int) -> None:
-    """Disable the account: its calls are refused from now on, but its data is kept."""
     tx.run(_DISABLE, {"account_id": account_id, "disabled_at": now_ms()})
 
 
 def enable(tx: Connection, account_id: int) -> None:
-    """Enable the account; an account that is not disabled is left unchanged."""
     tx.run(_ENABLE, {"account_id": account_id})
 
 
 def locked(tx: Connection, account_id: int, plans: Mapping[str, Plan]) -> Account:
-    """Lock the account's row in the database until the transaction ends; return the account."""
+    """Lock the account's row until the transaction ends; return the account."""
     tx.row(_LOCK, {"account_id": account_id})
     return load_by_id(tx, account_id, plans)

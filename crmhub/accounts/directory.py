@@ -7,28 +7,34 @@ cached: a new key works at once, and guesses do not fill the memory.
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import sqlalchemy as sa
 
 from crmhub.accounts import admin_tokens, keys
 from crmhub.accounts.accounts import BY_ID, Account, account_of
-from crmhub.accounts.last_use import LastUse
 from crmhub.accounts.plans import Plan
 from crmhub.accounts.webhook_ids import Purpose
 from crmhub.database import tables
-from crmhub.database.connection import Database, now_ms
+from crmhub.database.connection import Connection, Database, now_ms
 from crmhub.database.statements import Statement, one_of, param
 from crmhub.database.tables import admin_token, api_key, webhook_id
+from crmhub.errors import Unavailable
 from crmhub.secrets import digest, looks_like_admin_token, looks_like_api_key
+
+K = TypeVar("K", bound=Hashable)
 
 _TTL = 0.5
 _SIZE = 10_000
+_EVERY_SECONDS = 10.0
+# The name that its log lines have always had.
+_log = logging.getLogger("crmhub.accounts.last_use")
 # Other texts are not queried: PostgreSQL refuses NUL and very long texts.
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 _SECRET = re.compile(r"[A-Za-z0-9]{20,100}", re.ASCII)
@@ -94,7 +100,7 @@ _FIRST_TWO = Statement(sa.select(_account.id, _account.disabled_at).limit(2))
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A caller of the public API: the account of its API key, and the key's id, scopes and name."""
+    """A caller of the public API: the holder of an API key."""
 
     credential: ClassVar = "key"
 
@@ -106,10 +112,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A caller of the admin API: the operator who holds an admin token.
-
-    `token_id`, `name` and `scopes` are those of the token.
-    """
+    """A caller of the admin API: the holder of an admin token."""
 
     credential: ClassVar = "token"
 
@@ -124,23 +127,72 @@ _NOBODY = 0
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The result of a look-up in the database, and the id of the account to which it belongs.
-
-    `ends_at`: when the key, token or webhook id of the look-up expires (ms since 1970); None for
-    never.
-    """
+    """The result of a look-up, its account, and when its credential expires (ms since 1970)."""
 
     value: Any
     account_id: int
     ends_at: int | None = None
 
 
-class Directory:
-    """Finds accounts and operators by the credentials or ids of a request.
+class LastUse(Generic[K]):
+    """Collects when keys or tokens were last used (ms since 1970); a thread writes the times.
 
-    Results are cached for `ttl` seconds. Disabled accounts are found only by `by_client_id` and
-    `by_id`. Every look-up raises Unavailable if the database is unavailable and the result is not
-    cached.
+    Writing them in each request would cost more than the request. So stored times are exact to ten
+    seconds, and a killed process loses the uses of its last ten seconds.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        write: Callable[[Connection, dict[K, int]], None],
+        *,
+        every: float = _EVERY_SECONDS,
+    ) -> None:
+        self._database = database
+        self._write = write
+        self._every = every
+        self._used: dict[K, int] = {}
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._writer: threading.Thread | None = None
+
+    def note(self, key: K) -> None:
+        """Record that a key or token is being used now; the first call starts the thread."""
+        with self._lock:
+            self._used[key] = now_ms()
+            if self._writer is None and not self._closed.is_set():
+                self._writer = threading.Thread(target=self._run, name="last-use", daemon=True)
+                self._writer.start()
+
+    def flush(self) -> None:
+        """Write the collected times now; while the database is unavailable, keep them."""
+        with self._lock:
+            used, self._used = self._used, {}
+        if not used:
+            return
+        try:
+            self._database.transact(lambda tx: self._write(tx, used))
+        except Unavailable:
+            _log.warning("The last use of keys was not written: the database is unavailable.")
+            with self._lock:
+                self._used = {**used, **self._used}
+
+    def close(self) -> None:
+        """End the background thread and write the collected times."""
+        self._closed.set()
+        if self._writer is not None:
+            self._writer.join()
+        self.flush()
+
+    def _run(self) -> None:
+        while not self._closed.wait(self._every):
+            self.flush()
+
+
+class Directory:
+    """Finds accounts and operators; results are cached for `ttl` seconds.
+
+    Disabled accounts are found only by `by_client_id` and `by_id`. Look-ups raise Unavailable.
     """
 
     def __init__(self, database: Database, plans: Mapping[str, Plan], ttl: float = _TTL) -> None:
@@ -154,11 +206,7 @@ class Directory:
         self._last_use_of_tokens = LastUse(database, admin_tokens.note_use)
 
     def by_api_key(self, key: str) -> Caller | None:
-        """Return the account, id and scopes of an API key.
-
-        Returns None for a text that is no key, for a revoked or expired key, and for the key of a
-        disabled account.
-        """
+        """Return the holder of a valid API key of an enabled account, else None."""
         if not key.isascii():
             return None
         hashed = digest(key)
@@ -168,10 +216,7 @@ class Directory:
         return caller
 
     def by_admin_token(self, token: str) -> Operator | None:
-        """Return the operator who holds an admin token.
-
-        Returns None for a text that is no token, and for a revoked or expired token.
-        """
+        """Return the operator who holds a valid admin token, else None."""
         if not looks_like_admin_token(token):
             return None
         hashed = digest(token)
@@ -181,57 +226,48 @@ class Directory:
         )
 
     def by_webhook_id(self, value: str) -> tuple[Account, Purpose] | None:
-        """Return the account that has this webhook id, and the purpose of the webhook id.
+        """Return the enabled account that has this webhook id, and the id's purpose.
 
-        Returns None if no enabled account has it. The webhook ids that the hub generates are
-        accepted in upper and lower case. An alias can be guessed, so the caller must also check the
-        webhook secret.
+        Generated webhook ids are accepted in upper and lower case. An alias can be guessed, so the
+        caller must also check the webhook secret.
         """
         if not _ID.fullmatch(value):
             return None
-        found = self._find("webhook_id", value, lambda: self._by_webhook_id(value))
+        params = {"value": value, "lower": value.lower(), "now": now_ms()}
+        found = self._find(
+            "webhook_id",
+            value,
+            lambda: self._routed(
+                _BY_WEBHOOK_ID, params, lambda account, row: (account, row.purpose)
+            ),
+        )
         return cast("tuple[Account, Purpose] | None", found)
 
     def by_secret(self, secret: str) -> Account | None:
-        """Return the account that has this webhook secret.
-
-        Returns None for a text that is no secret, for an expired secret, and for the secret of a
-        disabled account.
-        """
+        """Return the enabled account that has this valid webhook secret, else None."""
         if not _SECRET.fullmatch(secret):
             return None
         hashed = digest(secret)
-        return self._account("secret", hashed, lambda: self._by_secret(hashed))
+        params = {"digest": hashed, "now": now_ms()}
+        return self._account("secret", hashed, lambda: self._routed(_BY_SECRET, params))
 
     def only_account(self) -> Account | None:
-        """Return the only account of the installation.
-
-        Returns None if there are several accounts, even disabled ones, or if the only account is
-        disabled.
-        """
+        """Return the only account; None if it is disabled, or not the only one, even disabled."""
         return self._account("only", "", self._by_being_alone)
 
     def by_client_id(self, client_id: str) -> Account | None:
-        """Return the account with this client id, even if it is disabled; None if there is none."""
+        """Return the account with this client id, even a disabled one; None if there is none."""
         if not _ID.fullmatch(client_id):
             return None
-        return self._account(
-            "client_id",
-            client_id,
-            lambda: self._routed(
-                _BY_CLIENT_ID, {"client_id": client_id}, lambda account, _: account
-            ),
-        )
+        params = {"client_id": client_id}
+        return self._account("client_id", client_id, lambda: self._routed(_BY_CLIENT_ID, params))
 
     def by_id(self, account_id: int) -> Account | None:
         """Return the account with this id, even if it is disabled; None if there is none."""
         return self._account("id", str(account_id), lambda: self._by_id(account_id))
 
     def forget(self, account_id: int) -> None:
-        """Delete an account from the cache of this process once the transaction has committed.
-
-        Without a transaction the account is deleted at once.
-        """
+        """Delete an account from this process's cache, in a transaction once it has committed."""
         self._database.after_commit(lambda: self._forget(account_id))
 
     def _forget(self, account_id: int) -> None:
@@ -242,7 +278,7 @@ class Directory:
                     del self._remembered[key]
 
     def close(self) -> None:
-        """Write the collected times of last use of API keys and admin tokens."""
+        """Write the collected times of last use."""
         self._last_use.close()
         self._last_use_of_tokens.close()
 
@@ -250,11 +286,7 @@ class Directory:
         return cast("Account | None", self._find(by, value, query))
 
     def _find(self, by: str, value: str, query: Callable[[], _Found | None]) -> Any:
-        """Return a cached result, or call `query` and cache its result.
-
-        `by` and `value` are the key of the cache, such as "client_id" and the client id. Returns
-        None, and caches nothing, if the query finds nothing. The query runs without a lock.
-        """
+        """Return a cached result, or call `query`, without a lock, and cache what it finds."""
         # Read before the query, because its result may be as old as its beginning.
         now, changes = time.monotonic(), self._changes
         remembered = self._remembered.get((by, value))
@@ -283,13 +315,9 @@ class Directory:
         self,
         statement: Statement,
         params: Mapping[str, Any],
-        result: Callable[[Account, Any], object],
+        result: Callable[[Account, Any], object] = lambda account, _: account,
     ) -> _Found | None:
-        """Run a statement whose row names an account; load the account.
-
-        `params`: the parameters of the statement. Return `result(account, row)`, or None if the
-        statement has no row.
-        """
+        """Run a statement whose row names an account; return `result(account, row)`."""
         with self._database.across_accounts(), self._database.reading() as db:
             route = db.row(statement, params)
             row = route and db.row(BY_ID, {"account_id": route.account_id})
@@ -325,21 +353,9 @@ class Directory:
         self._last_use_of_tokens.note(row.id)
         return _Found(operator, _NOBODY, row.expires_at)
 
-    def _by_webhook_id(self, value: str) -> _Found | None:
-        params = {"value": value, "lower": value.lower(), "now": now_ms()}
-        return self._routed(_BY_WEBHOOK_ID, params, lambda account, row: (account, row.purpose))
-
-    def _by_secret(self, hashed: str) -> _Found | None:
-        params = {"digest": hashed, "now": now_ms()}
-        return self._routed(_BY_SECRET, params, _account_alone)
-
     def _by_being_alone(self) -> _Found | None:
         with self._database.reading() as db:
             rows = db.rows(_FIRST_TWO)
         if len(rows) != 1 or rows[0].disabled_at is not None:
             return None
         return self._by_id(rows[0].id)
-
-
-def _account_alone(account: Account, _: Any) -> Account:
-    return account

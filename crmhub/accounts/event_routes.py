@@ -1,8 +1,7 @@
 """Which event subscriptions of an account get which types of events.
 
-The account's row contains the routes of its active subscriptions. So a write knows without a query
-whether anybody wants its events. The routes are read together with the catalogue's version, which
-grows with each change of a subscription.
+The account's row contains these routes, so a write knows without a query whether anybody wants its
+events. They are read together with the catalogue's version, which grows with each change.
 """
 
 from __future__ import annotations
@@ -14,10 +13,7 @@ from typing import NamedTuple
 
 
 class EventRoute(NamedTuple):
-    """An active subscription: its id, and the types of events that it gets.
-
-    Among the types may be the patterns `*` and, of all types of a subject, `contact.*`.
-    """
+    """An active subscription and its types, which include patterns such as `contact.*`."""
 
     subscription_id: str
     types: frozenset[str]
@@ -28,20 +24,18 @@ EventRoutes = tuple[EventRoute, ...]
 
 @lru_cache(maxsize=1024)
 def parse_routes(text: str) -> EventRoutes:
-    """Parse routes as `dump_routes` returns them; raises ValueError or TypeError for other text."""
+    """Parse routes as `dump_routes` returns them; raises ValueError or TypeError."""
     if not text:
         return ()
     return tuple(EventRoute(id, frozenset(types)) for id, types in json.loads(text))
 
 
 def dump_routes(routes: Iterable[EventRoute]) -> str:
-    """Return the routes as the text that the account's row stores, "" for no routes."""
     rows = [[route.subscription_id, sorted(route.types)] for route in routes]
     return json.dumps(rows) if rows else ""
 
 
 def wanted_types(routes: EventRoutes) -> frozenset[str]:
-    """Return the types and patterns that at least one subscription names."""
     return frozenset().union(*(route.types for route in routes))
 
 

@@ -1,19 +1,16 @@
 """The field map of a connection, which renames properties and values for the CRM.
 
-A field map has rules for each kind of record. All helpers use the same rules, since getProperties
-must read the values that createLead and setProperties have written. A rule is stored under the
-property name that bots use. The entries of a rule are
+All helpers use the same rules, since getProperties must read the values that createLead and
+setProperties have written. A rule is stored under its kind of record and the property name of bots:
 
 - `to`: the CRM's name of the property; by default the name that bots use.
-- `values`: the CRM's value for some of the bots' values. Other values are passed on unchanged. If
-  a value is a list joined by ";", each item of the list is replaced.
-- `constant`: a value, written as bots write values, that createLead, createDeal and createTicket
-  send on their own. With `set` "always" (the default) it replaces the value that the bot sent;
-  with "empty" it is sent if the bot sends no value and the CRM has no value yet.
+- `values`: the CRM's value for some of the bots' values, also inside a list joined by ";".
+- `constant`: a value in the bots' form that createLead, createDeal and createTicket send. With
+  `set` "always" (the default) it replaces the bot's value; with "empty" it is sent if the bot sends
+  no value and the CRM has none yet.
 
-A rule for the property `name` of contacts maps the whole name; without this rule the name is split
-into `firstname` and `lastname`. `email` and `phone` cannot have rules: contacts are found by them,
-and the adapter knows the CRM's names for them.
+A rule for the property `name` of contacts maps the whole name, which is else split into `firstname`
+and `lastname`. `email` and `phone` cannot have rules: contacts are found by them.
 """
 
 from __future__ import annotations
@@ -36,12 +33,7 @@ WHOLE_NAME = "name"
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How the field map maps one property: to the CRM's property `to`, with values and a constant.
-
-    `values`: the CRM's value for some of the values that bots send. `constant`: a value that the
-    hub sends on its own, "" for none. `when`: "always", or "empty" to send the constant only in
-    place of a missing value.
-    """
+    """How one property is mapped: the CRM's name, its values, and a constant ("" for none)."""
 
     to: str
     values: Mapping[str, str] = field(default_factory=dict)
@@ -49,7 +41,6 @@ class Rule:
     when: When = "always"
 
     def plain(self) -> dict[str, Any]:
-        """Return the rule as a JSON object, in the form that `read` accepts."""
         shown: dict[str, Any] = {"to": self.to}
         if self.values:
             shown["values"] = dict(self.values)
@@ -76,31 +67,20 @@ class KindMap:
         }
 
     def crm_name(self, name: str) -> str | None:
-        """Return the CRM's name for the property that bots call `name`.
-
-        Return None if the CRM's property of this name belongs to another property of the bots by a
-        rule, and `name` has no rule itself.
-        """
+        """Return the CRM's name for the bots' property `name`; None if it belongs to another."""
         if (rule := self.rules.get(name)) is not None:
             return rule.to
         return None if name in self._hub_names else name
 
     def hub_name(self, name: str) -> str:
-        """Return the name that bots use for the CRM's property `name`.
-
-        If bots use the same name for another property of the CRM, the result is `NAME (of the
-        CRM)`.
-        """
+        """Return the name that bots use for the CRM's property `name`."""
         if name in self.rules and name not in self._hub_names:
             # Bots use this name for another property of the CRM.
             return f"{name} (of the CRM)"
         return self._hub_names.get(name, name)
 
     def crm_value(self, name: str, value: str) -> str:
-        """Convert a value of a property from the bots' form to the CRM's form.
-
-        `name` is the name that bots use for the property.
-        """
+        """Convert a value of the bots' property `name` to the CRM's form."""
         rule = self.rules.get(name)
         if rule is None or not rule.values:
             return value
@@ -108,28 +88,19 @@ class KindMap:
         return Listed(text) if isinstance(value, Listed) else text
 
     def hub_value(self, name: str, value: str) -> str:
-        """Convert a value of a property from the CRM's form to the bots' form.
-
-        `name` is the name that bots use for the property.
-        """
+        """Convert a value of the bots' property `name` from the CRM's form."""
         table = self._hub_values.get(name)
         return _looked_up(table, value) if table else value
 
     def sent(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """Convert properties from the names and values that bots use to those of the CRM.
-
-        Properties that have no name in the CRM (see `crm_name`) are left out.
-        """
+        """Convert properties to the CRM's names and values; those without a name are left out."""
         if not self.rules:
             return dict(properties)
         named = ((self.crm_name(name), name, value) for name, value in properties.items())
         return {theirs: self.crm_value(name, value) for theirs, name, value in named if theirs}
 
     def nameless(self, properties: Mapping[str, str]) -> list[tuple[str, str]]:
-        """Return (name, reason) for each property without a name in the CRM, which `sent` drops.
-
-        `properties`: values by the names that bots use.
-        """
+        """Return (name, reason) for each property that `sent` leaves out."""
         return [
             (
                 name,
@@ -141,11 +112,9 @@ class KindMap:
         ]
 
     def completed(self, properties: Mapping[str, str]) -> tuple[dict[str, str], frozenset[str]]:
-        """Return the properties with the constants of the rules added, and a set of names.
+        """Return the properties with the rules' constants, and the names of initial ones.
 
-        `properties`: values by the names that bots use. The set has the names of the constants that
-        were added because the bot sent no value (`set` is "empty"). Such a constant must not
-        replace a value that the CRM has.
+        An initial constant must not replace a value that the CRM has.
         """
         complete, initial = dict(properties), set()
         for name, rule in self.rules.items():
@@ -171,7 +140,7 @@ _NONE = KindMap()
 
 @dataclass(frozen=True, slots=True)
 class FieldMap:
-    """The field map of a connection: rules by kind of record; kinds without rules are absent."""
+    """The rules of a connection by kind of record; kinds without rules are absent."""
 
     kinds: Mapping[Written, KindMap] = field(default_factory=dict)
 
@@ -179,7 +148,6 @@ class FieldMap:
         return bool(self.kinds)
 
     def of(self, kind: Written) -> KindMap:
-        """Return the rules for a kind of record, such as contacts; there may be none."""
         return self.kinds.get(kind, _NONE)
 
     @property
@@ -188,10 +156,7 @@ class FieldMap:
         return WHOLE_NAME in self.of("contacts").rules
 
     def plain(self) -> dict[str, dict[str, Any]]:
-        """Return the field map as a JSON object, in the form that `read` accepts.
-
-        Kinds of record without rules are included, as empty objects.
-        """
+        """Return the field map as a JSON object; kinds without rules are empty objects."""
         return {
             kind: {name: rule.plain() for name, rule in self.of(kind).rules.items()}
             for kind in KINDS
@@ -206,12 +171,10 @@ class FieldMap:
         }
 
     def to_json(self) -> str:
-        """Return the field map as JSON text for the database."""
         return json.dumps({kind: rules for kind, rules in self.plain().items() if rules})
 
     @classmethod
     def from_json(cls, text: str) -> FieldMap:
-        """Build a field map from the JSON text that `to_json` made."""
         if text == "{}":
             return EMPTY
         stored: dict[Written, dict[str, dict[str, Any]]] = json.loads(text)

@@ -1,6 +1,6 @@
-"""API keys: an account may have several, and every key has scopes and an optional expiry.
+"""API keys: an account may have several, with scopes and an optional expiry.
 
-Only the digest of a key is stored; `create` is the only function that returns the key itself.
+Only the digest of a key is stored; `create` alone returns the key itself.
 """
 
 from __future__ import annotations
@@ -66,11 +66,7 @@ _NOTE_USE = Statement(
 
 @dataclass(frozen=True, slots=True)
 class IssuedKey:
-    """A new API key.
-
-    `api_key` is not stored in plain text and cannot be shown again. `expires_at` is in ms since
-    1970, None for never.
-    """
+    """A new API key; `api_key` cannot be shown again. `expires_at`: ms since 1970 or None."""
 
     key_id: str
     name: str
@@ -81,11 +77,7 @@ class IssuedKey:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An API key as the database stores it, without the key itself.
-
-    `name` says what the key is for, "" if it was not named. `hint` holds the key's last four
-    characters. Times are in ms since 1970; None means never.
-    """
+    """A stored API key; times are in ms since 1970, None for never."""
 
     key_id: str
     name: str
@@ -98,7 +90,6 @@ class Key:
 
 
 def new_id() -> str:
-    """Return a random id for a new API key."""
     return f"key_{token(64)}"
 
 
@@ -113,11 +104,10 @@ def create(
 ) -> IssuedKey:
     """Create and store an API key for an account, and return it.
 
-    `name` says what the key is for; several keys may have the same name. Without `scopes` the key
-    has all scopes. `expires_at` is in ms since 1970, None for never. A caller that may repeat its
-    request passes a `key_id` made by `new_id`: then only the first request creates a key. Raises
-    Semantic if the name is too long or unprintable, a scope is unknown or the expiry is past,
-    BadRequest if `key_id` is invalid, and Conflict if the account already has a key with this id.
+    Without `scopes` the key has all scopes. A caller that may repeat its request passes a `key_id`
+    made by `new_id`: then only the first request creates a key. Raises Semantic for an invalid
+    name, an unknown scope or a past expiry, BadRequest for an invalid `key_id`, and Conflict for a
+    repeated one.
     """
     stored = scope_names.to_store(scopes, SCOPES)
     scope_names.check_end(expires_at)
@@ -153,7 +143,7 @@ def create(
 
 
 def list_keys(db: Connection, account_id: int) -> list[Key]:
-    """Return all API keys of an account, including revoked and expired keys, the oldest first."""
+    """Return all API keys of an account, including revoked and expired ones, the oldest first."""
     return [
         Key(
             key_id=row.id,
@@ -175,11 +165,7 @@ def is_valid(db: Connection, account_id: int, key_id: str) -> bool:
 
 
 def revoke(tx: Connection, account_id: int, key_id: str) -> bool:
-    """Revoke an API key of an account at once.
-
-    Return False if the key had been revoked before. Raises NotFound if the account has no key with
-    this id.
-    """
+    """Revoke an API key; False if it had been revoked before. Raises NotFound."""
     key = {"account_id": account_id, "id": key_id}
     ended = tx.run(_REVOKE, key | {"revoked_at": now_ms()})
     if not ended and not tx.scalar(_EXISTS, key):
@@ -188,19 +174,11 @@ def revoke(tx: Connection, account_id: int, key_id: str) -> bool:
 
 
 def note_use(tx: Connection, used: Mapping[tuple[int, str], int]) -> None:
-    """Store when API keys were last used.
-
-    `used`: the times in ms since 1970 by (account id, key id). A stored time that is later is not
-    replaced.
-    """
+    """Store when keys were last used (ms since 1970, by account and key id); a later time stays."""
     # Sorted, so that two processes take the row locks in the same order.
     for (account_id, key_id), at in sorted(used.items()):
         tx.run(_NOTE_USE, {"account_id": account_id, "id": key_id, "last_used_at": at})
 
 
 def scopes_of(stored: str) -> tuple[str, ...]:
-    """Return the scopes that a text from the column `scopes` names.
-
-    Return all scopes if the text stands for full access.
-    """
     return scope_names.of_stored(stored, SCOPES)

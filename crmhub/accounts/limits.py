@@ -52,12 +52,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RateStatus:
-    """The answer of a rate limit to a call.
+    """The answer of a limit, None without one; `reset_s`: seconds until further calls are allowed.
 
-    `limit`: the number of calls that the limit allows in its period, None without a limit.
-    `remaining`: the number of calls that are still allowed. `reset_s`: the seconds until further
-    calls are allowed. `retry_after`: the seconds after which a refused call should be retried, at
-    least 1; 0 for an allowed call.
+    `retry_after`: seconds, at least 1 for a refused call, 0 for an allowed one.
     """
 
     limit: int | None = None
@@ -73,9 +70,7 @@ _UNLIMITED = RateStatus()
 class Limits:
     """Counts calls by account, API key and address, and decides whether a call is allowed.
 
-    Calls are counted in Redis. Without `redis_url`, and while Redis is unavailable, each process
-    counts its calls in memory; each limit is then divided by `share`, the number of server
-    processes. `prefix`: the beginning of the keys in Redis.
+    `share`: by how many server processes each limit is divided without Redis.
     """
 
     def __init__(self, redis_url: str | None, share: int = 1, *, prefix: str = "crmhub") -> None:
@@ -83,13 +78,18 @@ class Limits:
         self._local = _Windows(MovingWindowRateLimiter(self._memory), share)
         self._lock = threading.Lock()
         self._forget_at = 0.0
-        self._redis = _Redis(redis_url, prefix) if redis_url else None
+        self._shared: _Windows | None = None
+        if redis_url:
+            # The pool holds the address; RedisStorage uses only the scheme of this URL.
+            pool = redis_pool(redis_url)
+            storage = RedisStorage("redis://", connection_pool=pool, key_prefix=prefix)
+            self._shared = _Windows(MovingWindowRateLimiter(storage), share=1)
+            self._breaker = Breaker("limits are held locally", "limits are shared again")
 
     def hit(self, caller: Caller) -> RateStatus:
-        """Count a call with an API key, under the limits of the key and of its account.
+        """Count a call under the limits of its API key and of the account; return the tighter one.
 
-        Return the status of the limit with fewer remaining calls. A call that the limit of the key
-        refuses is not counted for the account.
+        A call that the key's limit refuses is not counted for the account.
         """
         plan = caller.account.plan
         limits = [(f"account/{caller.account.id}", plan.rate_limit)]
@@ -104,8 +104,7 @@ class Limits:
     def miss(self, address: str, proxy: str = "") -> RateStatus:
         """Count a failed call: for an unknown account, or with a wrong key, secret or token.
 
-        `address` is the IP address of the caller; `proxy` is the address of the trusted proxy that
-        forwarded the call, "" without a proxy.
+        `proxy`: the trusted proxy that forwarded it, "" without one.
         """
         limits: list[tuple[str, Rate | None]] = [(f"miss/{network_of(address)}", _FAILURES)]
         if proxy:
@@ -113,18 +112,16 @@ class Limits:
         return self._hit(limits)
 
     def sign_in(self, address: str, email: str, device: str = "") -> RateStatus:
-        """Count an attempt to sign in to the console from an IP address with an email.
+        """Count an attempt to sign in to the console.
 
-        Attempts are limited because passwords can be guessed, but the guesses of other people must
-        not lock an operator out. So a browser in which this user has signed in since the password
-        was set sends a token, `device`, and only the limit of this token applies.
+        The guesses of other people must not lock an operator out. So a browser in which this user
+        has signed in since the password was set sends a token, `device`, and only the limit of this
+        token applies.
 
-        Attempts without such a token count under three limits: a low limit for the address together
-        with the email, a higher limit for the address, and the highest limit for the email. A
-        single guesser exhausts the first limit and is refused before the other limits count, so the
-        operator can sign in from another address. Guesses from the operator's own address, or from
-        ten or more addresses, also delay new browsers of that address or email. Existing sessions
-        are not affected.
+        Other attempts count under a low limit for the address with the email, a higher one for the
+        address, and the highest for the email. A single guesser exhausts the first and is refused
+        before the others count. Only guesses from the operator's own address, or from ten or more
+        addresses, delay new browsers of the operator.
         """
         if device:
             return self._hit([(f"sign-in-of/{digest(device)}", _OF_DEVICE)])
@@ -140,8 +137,7 @@ class Limits:
     def second_factor(self, user_id: str, device: str = "") -> RateStatus:
         """Count an attempt to enter a code of a user's second factor.
 
-        The attempts of all browsers count together, except that a browser in which the user has
-        signed in before (`device`, as for `sign_in`) has a limit of its own. So someone who knows
+        A browser with a `device` (as for `sign_in`) has a limit of its own, so someone who knows
         the password cannot keep the user out.
         """
         whose = digest(device) if device else "others"
@@ -151,8 +147,8 @@ class Limits:
         limited = [(name, rate) for name, rate in limits if rate is not None]
         if not limited:
             return _UNLIMITED
-        if self._redis is not None:
-            status = self._redis.hit(limited)
+        if (shared := self._shared) is not None:
+            status = self._breaker.attempt(lambda: shared.hit(limited))
             if status is not None:
                 return status
         with self._lock:
@@ -163,8 +159,8 @@ class Limits:
     def _forget_idle_callers(self) -> None:
         """Delete from memory the counters of callers without recent calls.
 
-        MemoryStorage (in the package limits 5.8) keeps all counters and scans them after each call.
-        After calls from 100,000 addresses, 50 calls a second used half a CPU permanently.
+        MemoryStorage (limits 5.8) keeps all counters and scans them after each call: after calls
+        from 100,000 addresses, 50 calls a second used half a CPU permanently.
         """
         self._forget_at = time.monotonic() + _FORGET_SECONDS
         for name, calls in list(self._memory.events.items()):
@@ -173,22 +169,14 @@ class Limits:
 
 
 class _Windows:
-    """Counts calls under rate limits with moving periods, in Redis or in memory.
-
-    Each limit is divided by `share`, the number of processes that count separately.
-    """
+    """Counts calls under limits with moving periods; each limit is divided by `share`."""
 
     def __init__(self, limiter: MovingWindowRateLimiter, share: int) -> None:
         self._limiter = limiter
         self._share = share
 
     def hit(self, limits: list[tuple[str, Rate]]) -> RateStatus:
-        """Count a call under several rate limits, in their order.
-
-        `limits`: pairs of the name under which the calls are counted and the rate. If a limit
-        refuses the call, its status is returned at once, and the limits after it do not count the
-        call. Otherwise return the status of the limit with the fewest remaining calls.
-        """
+        """Count a call under several named limits, in order, up to one that refuses it."""
         statuses = []
         for name, rate in limits:
             count = max(1, rate.count // self._share)
@@ -208,7 +196,7 @@ class _Windows:
 class Breaker:
     """A circuit breaker for Redis: after a failure it does not use Redis for some seconds.
 
-    `without` and `again`: the ends of the log lines about the start and the end of such an outage.
+    `without` and `again` end the log lines about an outage.
     """
 
     def __init__(self, without: str, again: str) -> None:
@@ -221,11 +209,7 @@ class Breaker:
         self._unavailable_until = 0.0
 
     def attempt(self, work: Callable[[], T]) -> T | None:
-        """Call `work`, which uses Redis, and return its result.
-
-        Return None if `work` fails with an error of Redis. Also return None, without calling
-        `work`, for some seconds after such a failure.
-        """
+        """Return the result of `work`, which uses Redis; None while Redis is unavailable."""
         if self._unavailable_until and not self._may_probe():
             return None
         try:
@@ -242,10 +226,7 @@ class Breaker:
         return result
 
     def _may_probe(self) -> bool:
-        """Return whether this call may test if Redis is available again.
-
-        During an outage, only one call in every few seconds may do this.
-        """
+        """Return whether this call may test Redis: one in every few seconds of an outage."""
         now = time.monotonic()
         with self._lock:
             if now < self._unavailable_until:
@@ -268,24 +249,10 @@ def redis_pool(url: str) -> ConnectionPool:
     )
 
 
-class _Redis:
-    """Counts calls under rate limits in Redis, behind a circuit breaker."""
-
-    def __init__(self, url: str, prefix: str) -> None:
-        # The pool holds the address; RedisStorage uses only the scheme of this URL.
-        storage = RedisStorage("redis://", connection_pool=redis_pool(url), key_prefix=prefix)
-        self._windows = _Windows(MovingWindowRateLimiter(storage), share=1)
-        self._breaker = Breaker("limits are held locally", "limits are shared again")
-
-    def hit(self, limits: list[tuple[str, Rate]]) -> RateStatus | None:
-        """Count a call under the limits as `_Windows.hit` does; None if Redis is unavailable."""
-        return self._breaker.attempt(lambda: self._windows.hit(limits))
-
-
 def network_of(address: str) -> str:
-    """Return the IPv4 address of `address`, or the /64 network of an IPv6 address.
+    """Return an IPv4 address itself, or the /64 network of an IPv6 address.
 
-    An IPv4 address mapped into IPv6 gives the IPv4 address; any other text is returned unchanged.
+    An IPv4 address mapped into IPv6 gives the IPv4 address; other texts stay unchanged.
     """
     try:
         parsed = ip_address(address.partition("%")[0])

@@ -37,10 +37,7 @@ _STANDARD_RATE = Rate(1000, 10)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The limits of the accounts with this plan: rate limits of calls and quotas of records.
-
-    A rate limit that is None does not apply.
-    """
+    """The limits of the accounts with this plan; a rate limit of None does not apply."""
 
     name: str
     rate_limit: Rate | None = _STANDARD_RATE
@@ -67,11 +64,9 @@ BUILT_IN: Mapping[str, Plan] = MappingProxyType(
 
 
 def load_plans(path: Path | None) -> Mapping[str, Plan]:
-    """Return all plans by name: the built-in plans and the plans of the file at `path`.
+    """Return the built-in plans and those of the file at `path`, which take precedence, by name.
 
-    A plan of the file replaces a built-in plan of the same name. A plan without `rate_limit` has
-    the rate of the built-in plan `default`; `rate_limit = ""` means no limit. If `path` is None,
-    only the built-in plans are returned. Raises SettingsError with all faults of the file.
+    A plan without `rate_limit` has that of `default`. Raises SettingsError with all faults.
     """
     if path is None:
         return BUILT_IN
@@ -84,10 +79,7 @@ def load_plans(path: Path | None) -> Mapping[str, Plan]:
 
 
 def parse_rate(text: Any) -> Rate | None:
-    """Parse a rate limit such as `"100/10s"`; "" gives None, which means no limit.
-
-    Raises ValueError if `text` is not a rate, or if its count or time is out of range.
-    """
+    """Parse a rate limit such as `"100/10s"`, or "" for none; raises ValueError."""
     if text == "":
         return None
     match = _RATE.fullmatch(text.strip()) if isinstance(text, str) else None
@@ -100,10 +92,7 @@ def parse_rate(text: Any) -> Rate | None:
 
 
 def _plan(path: Path, name: str, table: Any, problems: list[str]) -> Plan:
-    """Build the plan `name` from its TOML table in the plans file at `path`.
-
-    The messages about faults of the table are appended to `problems`.
-    """
+    """Build a plan from its TOML table; messages about its faults are appended to `problems`."""
     where = f"{path}: [{name}]"
     if not isinstance(table, dict):
         problems.append(f"{path}: {name} stands outside a table; put it under a [plan name].")

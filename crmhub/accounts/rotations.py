@@ -20,12 +20,9 @@ _RIGHT = (
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """The way in which getRandomInt chooses an integer from a range.
+    """The way in which getRandomInt chooses an integer; with `sticky` once for each contact.
 
-    `how`: the name of the way: random, round_robin, shuffle_bag or weighted. `weights`: empty
-    unless `how` is weighted. The first weight belongs to the smallest integer of the range, the
-    next weight to the integer after it. `sticky`: whether a contact gets the same integer in each
-    call.
+    The first of the `weights` belongs to the smallest integer.
     """
 
     how: str
@@ -43,10 +40,9 @@ class Rotation:
 
 @lru_cache(maxsize=1024)
 def read_rotation(text: str) -> Rotation:
-    """Parse a rotation from text, ignoring blanks and case.
+    """Parse a rotation, ignoring blanks and case; `sticky` alone means `random+sticky`.
 
-    `sticky` alone means `random+sticky`. Raises ValueError, which names the valid forms, for any
-    other text.
+    Raises ValueError, which names the valid forms.
     """
     normalized = "".join(text.split()).lower()
     strategy, plus, sticky = normalized.partition("+")

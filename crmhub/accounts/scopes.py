@@ -18,10 +18,9 @@ _ALL = ""
 
 
 def to_store(names: Iterable[str], known: Sequence[str]) -> str:
-    """Return scopes as the text that the database stores, separated by blanks.
+    """Return scopes as the text that the database stores, in the order of `known`.
 
-    `known`: all valid scopes, which also determine the order. If `names` is empty, the text stands
-    for full access. Raises Semantic if `names` contains a scope that is not in `known`.
+    No `names` stand for full access. Raises Semantic for an unknown scope.
     """
     chosen = set(names)
     unknown = sorted(chosen - set(known))
@@ -32,19 +31,12 @@ def to_store(names: Iterable[str], known: Sequence[str]) -> str:
 
 
 def of_stored(stored: str, all_scopes: Sequence[str]) -> tuple[str, ...]:
-    """Return the scopes that a stored text names.
-
-    `stored`: a result of `to_store`. `all_scopes`: the scopes to return if the text stands for full
-    access.
-    """
+    """Return the scopes of a text that `to_store` made; full access gives `all_scopes`."""
     return tuple(all_scopes) if stored == _ALL else tuple(stored.split())
 
 
 def check_end(expires_at: int | None) -> None:
-    """Raise Semantic if an expiry time lies in the past or beyond the year 9999.
-
-    The time is in ms since 1970; None means no expiry and is valid.
-    """
+    """Raise Semantic if an expiry (ms since 1970) lies in the past or beyond the year 9999."""
     if expires_at is None:
         return
     if expires_at <= now_ms():
@@ -54,10 +46,9 @@ def check_end(expires_at: int | None) -> None:
 
 
 def ends_soon(created_at: int, expires_at: int, now: int) -> bool:
-    """Return whether a key or token expires soon.
+    """Return whether a key or token expires in less than 30 days, and in its life's second half.
 
-    That is less than 30 days before its expiry, and in the second half of its life, since a key for
-    30 days would else expire soon from its first day. All times are in ms since 1970.
+    Times are in ms since 1970.
     """
     left = expires_at - now
     return left < WARN_MS and 2 * left < expires_at - created_at

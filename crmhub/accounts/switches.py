@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-from crmhub.accounts.origins import read_origins
 from crmhub.accounts.rotations import read_rotation
 from crmhub.adapter.reading import LANGUAGES, Reading
 from crmhub.errors import Semantic, listed
 
 _TRUE = ("true", "yes", "on", "1")
 _FALSE = ("false", "no", "off", "0")
+_MOST_ORIGINS = 20
+_LABEL = r"[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?"
+_ORIGIN = re.compile(
+    rf"(https?)://({_LABEL}(?:\.{_LABEL})*|\[[0-9a-f:.]+\])(?::([0-9]{{1,5}}))?", re.ASCII
+)
+_DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +53,10 @@ class Switches:
     answer_format: Literal["flat", "chatfuel", "manychat"] = "flat"
     """The form of the helpers' answers; the query parameter `format` of a call takes precedence."""
     allowed_origins: str = ""
-    """The web origins whose pages may call the helpers, joined by commas; `accounts.origins`."""
+    """The web origins whose pages may call the helpers, joined by commas.
+
+    An origin is scheme, host and port, as browsers send it in the header Origin.
+    """
 
     @property
     def reading(self) -> Reading:
@@ -56,10 +65,7 @@ class Switches:
 
     @classmethod
     def from_json(cls, text: str) -> Switches:
-        """Build switches from the JSON text that `to_json` made.
-
-        Names of switches that this version of the hub does not have are ignored.
-        """
+        """Build switches from the text that `to_json` made, ignoring unknown names."""
         names = {field.name for field in fields(cls)}
         stored: dict[str, Any] = json.loads(text)
         return cls(**{name: value for name, value in stored.items() if name in names})
@@ -77,11 +83,7 @@ class Switches:
         )
 
     def changed(self, values: Mapping[str, Any]) -> Switches:
-        """Return a copy of these switches with new values.
-
-        `values` holds texts or JSON values by the name of the switch. Raises Semantic with all
-        unknown switches and invalid values.
-        """
+        """Return a copy with new values, texts or JSON values; raises Semantic with all faults."""
         read, problems = read_switches(values)
         if problems:
             raise Semantic(listed(problems))
@@ -93,9 +95,8 @@ def read_switches(
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Parse the values of switches, given as texts or JSON values by name.
 
-    Return two items: the parsed values by name, and a list of (name, reason) for unknown switches
-    and invalid values. The reason for an unknown switch lists all valid names. `beside`: further
-    names to include in this list.
+    Return the parsed values, and (name, reason) of each fault. `beside`: further valid names, for
+    the reason about an unknown switch.
     """
     parsed: dict[str, Any] = {}
     problems: list[tuple[str, str]] = []
@@ -172,6 +173,41 @@ def _rotation(value: Any) -> str:
     return str(read_rotation(str(value)))
 
 
+def _origins(value: Any) -> str:
+    """Return origins, separated by commas or blanks, joined by commas in the form of browsers.
+
+    That is lower case, without the default port.
+    """
+    origins = list(dict.fromkeys(_origin(each) for each in re.split(r"[\s,]+", str(value)) if each))
+    if len(origins) > _MOST_ORIGINS:
+        raise ValueError(f"has {len(origins)} origins; give at most {_MOST_ORIGINS}")
+    return ",".join(origins)
+
+
+def _origin(text: str) -> str:
+    match = _ORIGIN.fullmatch(text.lower())
+    if match is None or int(match[3] or 1) not in range(1, 65536):
+        raise ValueError(f"{text[:200]!r} is not an origin; {_remedy(text)}")
+    scheme, host, port = match[1], match[2], match[3]
+    is_default = port is None or int(port) == int(_DEFAULT_PORTS[scheme])
+    return f"{scheme}://{host}" + ("" if is_default else f":{int(port)}")
+
+
+def _remedy(text: str) -> str:
+    if "*" in text:
+        return "name each site whose pages may call the helpers"
+    if text.lower() == "null":
+        return "pages of files and sandboxed frames have none, so anyone could be one of them"
+    if not text.isascii():
+        return "write the host as browsers send it, in the form xn--…"
+    scheme, separator, rest = text.partition("://")
+    if separator and scheme.lower() in _DEFAULT_PORTS and "/" in rest:
+        return f"leave out the path: {scheme}://{rest.partition('/')[0]}"[:220]
+    if not separator:
+        return f"write the scheme, too: https://{text}"[:220]
+    return "write scheme, host and port (if it is not the usual one), as https://www.example.com"
+
+
 READERS: Mapping[str, Callable[[Any], Any]] = {
     "strict": _bool,
     "soft_errors": _bool,
@@ -186,6 +222,6 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "rotation": _rotation,
     "phone_identifies": _bool,
     "answer_format": _one_of("flat", "chatfuel", "manychat"),
-    "allowed_origins": read_origins,
+    "allowed_origins": _origins,
 }
 """The parsers of switch values; they raise ValueError for an invalid value."""

@@ -1,7 +1,6 @@
 """The webhook ids of accounts, which stand in webhook paths, and their webhook secrets.
 
-Webhook ids are stored in plain text, because operators look them up; of a secret only the digest is
-stored. After a rotation the old id or secret may stay valid for some time.
+Webhook ids are stored in plain text, because operators look them up; of a secret only the digest.
 """
 
 from __future__ import annotations
@@ -68,31 +67,22 @@ class WebhookId:
 
 
 def webhook_ids(db: Connection, account_id: int) -> list[WebhookId]:
-    """Return the valid webhook ids of an account, but not its webhook secrets.
-
-    The webhook ids are ordered by purpose; within a purpose the newest id comes first.
-    """
+    """Return an account's valid webhook ids, not its secrets, by purpose, the newest first."""
     rows = db.rows(_LIST, {"account_id": account_id, "now": now_ms()})
     return [WebhookId(row.purpose, row.value, row.expires_at) for row in rows]
 
 
 def issue(tx: Connection, account_id: int, kind: Rotatable) -> str:
-    """Create and store a new webhook id or webhook secret of an account, and return it.
-
-    `kind` is "generated" or "portal" for a webhook id of this purpose, "secret" for the secret. The
-    existing ids and secrets stay valid.
-    """
+    """Create, store and return a new webhook id or webhook secret; existing ones stay valid."""
     value = new_secret() if kind == "secret" else new_webhook_id()
     _insert(tx, account_id, kind, digest(value) if kind == "secret" else value)
     return value
 
 
 def rotate(tx: Connection, account_id: int, kind: Rotatable, *, keep_ms: int = WEEK_MS) -> str:
-    """Create and store a new webhook id or webhook secret, and let the existing ones expire.
+    """Issue a new webhook id or secret; the existing ones expire after `keep_ms`, unless earlier.
 
-    `kind` is "generated" or "portal" for a webhook id of this purpose, "secret" for the secret.
-    Existing values of this kind expire after `keep_ms` milliseconds, or at once for 0; values that
-    expire earlier keep their expiry. Return the new value. Raises Semantic for an unknown kind.
+    Raises Semantic for an unknown kind.
     """
     if kind not in get_args(Rotatable):
         raise Semantic(f"{kind!r} cannot be changed; give one of {', '.join(get_args(Rotatable))}.")
@@ -103,11 +93,10 @@ def rotate(tx: Connection, account_id: int, kind: Rotatable, *, keep_ms: int = W
 
 
 def set_alias(tx: Connection, account_id: int, alias: str) -> None:
-    """Set the alias of an account: the portal id that its CRM uses, as a webhook id.
+    """Set, or with "" remove, an account's alias: its CRM's portal id, as a webhook id.
 
-    The alias replaces any former alias; "" only removes the former alias. An alias can be guessed,
-    so calls with it also need the webhook secret. Raises Semantic if the alias has a wrong form,
-    and Conflict if another account has it.
+    An alias can be guessed, so calls with it also need the webhook secret. Raises Semantic for a
+    wrong form, and Conflict if another account has it.
     """
     if alias and not is_alias(alias):
         raise Semantic(f"portal_alias: {ALIAS_FORM}.")
@@ -120,16 +109,11 @@ ALIAS_FORM = "give 1 to 64 letters, digits, - _ and ., or nothing for none"
 
 
 def is_alias(text: str) -> bool:
-    """Return whether `text` has the form of an alias: 1 to 64 letters, digits, - _ and ."""
     return _ALIAS.fullmatch(text) is not None
 
 
 def _insert(tx: Connection, account_id: int, purpose: str, value: str) -> bool:
-    """Store a webhook id, or the digest of a webhook secret, for an account.
-
-    `purpose` is generated, portal, alias or secret. Return False, without storing it, if an account
-    has the same value already.
-    """
+    """Store a webhook id, or a secret's digest; False, without storing it, if it is taken."""
     # ON CONFLICT: on PostgreSQL the error of a unique key would end the transaction.
     id = {"value": value, "account_id": account_id, "purpose": purpose, "created_at": now_ms()}
     return tx.run(_INSERT, id) > 0

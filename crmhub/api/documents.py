@@ -49,7 +49,7 @@ def _to_start() -> flask.Response:
 
 
 def _document(path: str = "") -> flask.Response:
-    """Return the file `path` of the documents; a directory stands for its index.html.
+    """Return a file of the documents; a directory stands for its index.html.
 
     An unknown path is answered 404: in HTML for browsers, else in JSON.
     """
@@ -73,10 +73,7 @@ def _is_page(built: Path, name: str) -> bool:
 
 
 def _file(built: Path, name: str) -> StaticFile | None:
-    """Return the file `name` below `built`, None if there is none.
-
-    A name that leads out of the directory is no file.
-    """
+    """Return the file `name` below `built`; None without one, or if the name leads out."""
     path = safe_join(str(built), name)
     if path is None or not Path(path).is_file():
         return None
@@ -95,10 +92,7 @@ def _to(address: str) -> flask.Response:
 
 
 def _error(error: HubError, page: Path | None) -> flask.Response:
-    """Return the response for an error: HTML for browsers, from the file `page`, else JSON.
-
-    Without `page`, browsers get the message as text.
-    """
+    """Return the response for an error: HTML for browsers, from the file `page`, else JSON."""
     accepted = flask.request.accept_mimetypes
     if accepted.best_match(["application/json", "text/html"]) != "text/html":
         return failure(error)

@@ -13,7 +13,6 @@ from crmhub.operators.alerts.queue_statistics import QueueGauges
 
 
 def register(app: flask.Flask) -> None:
-    """Add the routes /healthz, /readyz and /metrics to the app."""
     app.add_url_rule("/healthz", view_func=_healthy, endpoint="healthz")
     app.add_url_rule("/readyz", view_func=_ready, endpoint="readyz")
     gauges = QueueGauges(app.extensions["crmhub"].database)
@@ -21,7 +20,6 @@ def register(app: flask.Flask) -> None:
 
 
 def _healthy() -> flask.Response:
-    """Answer 200 as long as the process runs."""
     return as_json({"status": "ok"})
 
 

@@ -95,7 +95,6 @@ def _view(part: str) -> Callable[[], flask.Response]:
 
 
 def _file(name: str) -> flask.Response:
-    """Return one of the pages' files; raises NotFound for any other name."""
     if name not in _FILES:
         raise NotFound("There is no such file.")
     return secure(_load(name).response(flask.request))

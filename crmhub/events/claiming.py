@@ -1,9 +1,8 @@
 """Claim due deliveries with a lease.
 
 Of each subject and subscription only the first queued delivery can be claimed. So events of one
-record arrive in order, however many workers there are, and a failed one holds back only those of
-the same record. A lease is a token, with its end in `run_at`: the delivery of a process that died
-becomes due again by itself.
+record arrive in order, and a failed one holds back only those of the same record. A lease is a
+token, with its end in `run_at`: the delivery of a process that died becomes due again by itself.
 """
 
 from __future__ import annotations
@@ -131,8 +130,7 @@ _EVENTS = Statement(
 class DueSubscription:
     """A subscription with due deliveries; `is_failing` if its last calls have failed.
 
-    `key_end` is its API key and how that has ended, None for a key that is valid, or no key: after
-    its end nothing is delivered.
+    `key_end`: the id of its ended API key and how it ended; after that nothing is delivered.
     """
 
     account_id: int
@@ -159,7 +157,6 @@ class Claimed:
 
     @property
     def key(self) -> dict[str, Any]:
-        """The values that identify the delivery and its lease in statements."""
         return {
             "account_id": self.account_id,
             "subscription_id": self.subscription_id,
@@ -169,10 +166,9 @@ class Claimed:
 
 
 def find_due(database: Database) -> tuple[list[DueSubscription], int | None]:
-    """Return the subscriptions with due deliveries, and in how many ms others are due.
+    """Return the due subscriptions, and in how many ms the next others are due, None for never.
 
-    Subscriptions whose API key has ended are among them. The subscription whose delivery has waited
-    longest comes first. The time is None if no other delivery waits.
+    The longest waiting comes first. Subscriptions whose API key has ended are among them.
     """
     with database.reading() as db:
         rows = db.rows(_DUE_OF_ALL_ACCOUNTS)
@@ -201,11 +197,10 @@ def claim(
 ) -> tuple[Any, list[Claimed]] | None:
     """Claim up to `most` due deliveries of a subscription; return them with its database row.
 
-    After several failures in a row, only one delivery is claimed at a time, as a probe. Returns
-    None if the subscription is paused or not active any more.
+    A failing one gets a single probe. None if it is paused or not active any more.
     """
 
-    def work(tx: Connection) -> tuple[Any, list[Claimed]] | None:
+    def claim_due(tx: Connection) -> tuple[Any, list[Claimed]] | None:
         now = tx.now_ms()
         of = {"account_id": due.account_id, "subscription_id": due.id}
         row = tx.row(_SUBSCRIPTION, of | {"now": now})
@@ -223,7 +218,7 @@ def claim(
             tx.run(_PROBE_LATER, of | was)
         return row, _with_events(tx, due, rows, lease, is_probe=probe)
 
-    return database.transact(work)
+    return database.transact(claim_due)
 
 
 def _with_events(

@@ -12,15 +12,13 @@ from crmhub.database.connection import Connection
 from crmhub.database.statements import Statement, in_list, one_of, param
 from crmhub.database.tables import event, event_delivery
 from crmhub.errors import NotFound
+from crmhub.events.claiming import IS_OF_SUBSCRIPTION
 from crmhub.events.schedule import LONGEST_MS
 
 State = Literal["queued", "delivered", "failed"]
 STATES: tuple[State, ...] = get_args(State)
 
 _d, _e = event_delivery.c, event.c
-_OF_SUBSCRIPTION = sa.and_(
-    _d.account_id == param("account_id"), _d.subscription_id == param("subscription_id")
-)
 _LIST = (
     sa.select(
         _d.event_id,
@@ -37,7 +35,7 @@ _LIST = (
     )
     .select_from(event_delivery)
     .join(event, sa.and_(_e.account_id == param("account_id"), _e.id == _d.event_id))
-    .where(_OF_SUBSCRIPTION)
+    .where(IS_OF_SUBSCRIPTION)
     .order_by(_d.created_at.desc(), _d.event_id.desc())
 )
 _BEFORE = sa.tuple_(_d.created_at, _d.event_id) < sa.tuple_(param("before_at"), param("before_id"))
@@ -47,7 +45,7 @@ _ENDED = one_of(_d.state, "delivered", "failed")
 def _replay(*where: sa.ColumnElement[bool]) -> Statement:
     return Statement(
         sa.update(event_delivery)
-        .where(_OF_SUBSCRIPTION, _ENDED, *where)
+        .where(IS_OF_SUBSCRIPTION, _ENDED, *where)
         .values(
             state=sa.literal_column("'queued'"),
             run_at=param("now"),
@@ -62,16 +60,15 @@ def _replay(*where: sa.ColumnElement[bool]) -> Statement:
 
 _REPLAY_TIME = _replay(_d.created_at >= param("since"), _d.created_at < param("until"))
 _REPLAY_EVENTS = _replay(in_list(_d.event_id, "event_ids"))
-_EXISTS = Statement(sa.select(_d.state).where(_OF_SUBSCRIPTION, _d.event_id == param("event_id")))
+_EXISTS = Statement(sa.select(_d.state).where(IS_OF_SUBSCRIPTION, _d.event_id == param("event_id")))
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """The delivery of one event to a subscription.
+    """The delivery of one event to a subscription; times are in ms since 1970.
 
-    `status` is the HTTP status of the last answer, None without an answer, and `reason` what was
-    wrong with the last attempt. `next_attempt_at` is None unless the state is "queued". `data` is
-    JSON text. Times are in ms since 1970.
+    `status`: the last answer's HTTP status, None without an answer. `next_attempt_at` is None
+    unless the state is "queued". `data` is JSON text.
     """
 
     event_id: str
@@ -96,11 +93,7 @@ def listed(
     before: tuple[int, str] | None = None,
     limit: int = 50,
 ) -> list[Delivery]:
-    """Return the newest deliveries of a subscription, at most `limit`.
-
-    `state`: only deliveries in this state. `before`: `created_at` and `event_id` of the last
-    delivery of the previous page.
-    """
+    """Return the newest deliveries; `before`: `created_at` and `event_id` of the last one shown."""
     query = _LIST
     values: dict[str, object] = {"account_id": account_id, "subscription_id": subscription_id}
     if state is not None:
@@ -130,10 +123,7 @@ def listed(
 def replay_time(
     tx: Connection, account_id: int, subscription_id: str, *, since: int, until: int
 ) -> int:
-    """Queue the ended deliveries of the events from `since` to before `until` again.
-
-    Times are in ms since 1970. Returns the number of queued deliveries.
-    """
+    """Queue again the ended deliveries from `since` to before `until` (ms since 1970)."""
     return _queue_again(
         tx, _REPLAY_TIME, account_id, subscription_id, {"since": since, "until": until}
     )

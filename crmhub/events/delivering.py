@@ -3,8 +3,7 @@
 Any number of workers may run. Each subscription gets a share of a worker's threads, and those of
 one account at most half of them. Subscriptions whose address fails or takes longer than 2 s to
 answer stand behind the others: together they get half of the threads. A failing address gets one
-call at a time, and so does an address that this process has not called yet. The outcomes that
-threads have at the same time are recorded in one transaction.
+call at a time, and so does an address that this process has not called yet.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -57,10 +56,11 @@ class Deliveries:
         self._lock = threading.Lock()
         self._news = threading.Event()
         # By account, since a transaction may be bound to one by row-level security.
-        self._finishing = WriteBatcher(self._finish_together)
+        self._finishing: WriteBatcher[int, tuple[Claimed, Attempt], bool] = WriteBatcher(
+            lambda _, attempts: outcomes.finish(database, attempts)
+        )
 
     def wake(self) -> None:
-        """Look for due deliveries at once."""
         self._news.set()
 
     def run(self, stopping: threading.Event) -> None:
@@ -116,8 +116,7 @@ class Deliveries:
     def _free_threads(self, due: DueSubscription, is_behind: bool, count: int) -> int:
         """Return how many deliveries of a subscription may be sent now.
 
-        `count`: the number of subscriptions with due deliveries that stand behind others, or that
-        do not, like this one.
+        `count`: the number of due subscriptions that are behind, or not, like this one.
         """
         key = (due.account_id, due.id)
         with self._lock:
@@ -153,7 +152,6 @@ class Deliveries:
             self._news.set()
 
     def _deliver(self, row: Any, claimed: Claimed, until: float) -> None:
-        """Send a claimed event and record the outcome; `row` is that of its subscription."""
         if time.monotonic() > until:
             outcomes.release(self._database, claimed)
             return
@@ -169,11 +167,6 @@ class Deliveries:
             self._end(claimed, "ended", _GONE)
         elif switch_off:
             self._end(claimed, "switched_off", _SWITCHED_OFF.format(reason=attempt.reason))
-
-    def _finish_together(
-        self, _: int, attempts: Sequence[tuple[Claimed, Attempt]]
-    ) -> Sequence[bool]:
-        return outcomes.finish(self._database, attempts)
 
     def _send(self, row: Any, claimed: Claimed) -> Attempt:
         try:

@@ -71,6 +71,6 @@ def check_scopes(types: Iterable[str], scopes: Collection[str]) -> None:
 
 
 def expand(types: Iterable[str]) -> tuple[str, ...]:
-    """Return the types that `types` name, with those of its patterns, in the order of `TYPES`."""
+    """Return the types that `types` and its patterns name, in the order of `TYPES`."""
     wanted = frozenset(types)
     return tuple(name for name in TYPES if is_wanted(wanted, name))

@@ -88,33 +88,28 @@ _NOTE_FAILURE = Statement(
 
 
 def release(database: Database, claimed: Claimed) -> None:
-    """Put a claimed delivery back that was not attempted."""
     database.transact(lambda tx: tx.run(_RELEASE, claimed.key | {"run_at": tx.now_ms()}))
 
 
 def finish(database: Database, attempts: Sequence[tuple[Claimed, Attempt]]) -> list[bool]:
-    """Record the outcomes of attempts, all in one transaction.
+    """Record the outcomes of attempts in one transaction; return which subscriptions to switch off.
 
-    Returns for each attempt, in the same order, whether its subscription must be switched off.
     Nothing is recorded of a delivery that another process has taken over.
     """
 
-    def work(tx: Connection) -> list[bool]:
+    def record(tx: Connection) -> list[bool]:
         now = tx.now_ms()
         switch_off = [False] * len(attempts)
         # In one order, so that two processes do not wait for each other's subscriptions.
         for i in sorted(range(len(attempts)), key=lambda i: attempts[i][0].subscription_id):
-            switch_off[i] = _note(tx, *attempts[i], now)
+            claimed, attempt = attempts[i]
+            if attempt.succeeded:
+                _note_success(tx, claimed, attempt, now)
+            else:
+                switch_off[i] = _note_failure(tx, claimed, attempt, now)
         return switch_off
 
-    return database.transact(work)
-
-
-def _note(tx: Connection, claimed: Claimed, attempt: Attempt, now: int) -> bool:
-    if attempt.succeeded:
-        _note_success(tx, claimed, attempt, now)
-        return False
-    return _note_failure(tx, claimed, attempt, now)
+    return database.transact(record)
 
 
 def _note_success(tx: Connection, claimed: Claimed, attempt: Attempt, now: int) -> None:

@@ -1,7 +1,7 @@
-"""Store events in the transaction of the change that they tell of, with a delivery for each route.
+"""Store events in the transaction of their change, with a delivery for each route.
 
-The routes of an account (`accounts.event_routes`) say which subscription gets which events. So this
-needs no query, and an account without subscriptions needs no statement.
+The routes are at hand (`accounts.event_routes`), so an account without subscriptions needs no
+statement.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ _DELIVERY = {
 class Event:
     """Something that happened to a subject, such as the record "contacts:17".
 
-    `at` is the time of the change (ms since 1970). It must grow from change to change of the
-    subject, since it determines the order of delivery. `data` is what subscriptions get.
+    `at` (ms since 1970) must grow from change to change of the subject: it orders the deliveries.
     """
 
     type: str
@@ -55,7 +54,6 @@ class Event:
 
 
 def wants(routes: EventRoutes, *types: str) -> bool:
-    """Return whether a subscription gets events of one of these types."""
     if not routes:
         return False
     wanted = wanted_types(routes)
@@ -65,10 +63,7 @@ def wants(routes: EventRoutes, *types: str) -> bool:
 def record_events(
     tx: Connection, account_id: int, routes: EventRoutes, events: Iterable[Event]
 ) -> None:
-    """Store those of the events that a subscription gets, in the order in which they happened.
-
-    Workers are notified after the commit.
-    """
+    """Store those of the events that a subscription gets, in the order in which they happened."""
     wanted = wanted_types(routes)
     now = now_ms()
     rows: list[tuple[Any, ...]] = []

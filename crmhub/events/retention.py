@@ -43,8 +43,8 @@ _DELETE_DELIVERIES = Statement(
 def delete_expired(database: Database, *, most: int = 1000) -> int:
     """Delete expired deliveries with their events, up to `most` delivered and `most` failed ones.
 
-    Returns their number, at most `most`, which means that there may be more. An event without
-    deliveries, whose subscription was deleted, goes after the longest time.
+    Returns their number, at most `most`, which means that there may be more. An event whose
+    subscription was deleted goes after the longest time.
     """
     now = now_ms()
     finished = _d.finished_at
@@ -58,30 +58,30 @@ def delete_expired(database: Database, *, most: int = 1000) -> int:
     for account_id, event_id, *_ in old:
         ids.setdefault(account_id, []).append(event_id)
 
-    def work(tx: Connection) -> None:
+    def delete(tx: Connection) -> None:
         # A delivery that was queued again meanwhile has no such time any more.
         tx.delete("event_delivery", {**_KEY, "finished_at": "bigint"}, old)
         for account_id, own in sorted(ids.items()):
             tx.run(_DELETE_UNUSED, {"account_id": account_id, "ids": own})
 
     if old:
-        database.transact(work)
+        database.transact(delete)
     _delete_orphans(database, now - 2 * KEPT_FAILED_MS, most)
     return min(len(old), most)
 
 
 def _delete_orphans(database: Database, before: int, most: int) -> None:
-    """Delete events that no delivery needs since long, and deliveries without a subscription."""
+    """Delete old events that no delivery needs, and deliveries without a subscription."""
     old = find_expired(database, _e.created_at, before=before, most=most)
     if not old:
         return
 
-    def work(tx: Connection) -> None:
+    def delete(tx: Connection) -> None:
         keys = [row[:2] for row in old]
         tx.delete("event_delivery", {"account_id": "int", "event_id": "text"}, keys)
         tx.delete("event", {"account_id": "int", "id": "text"}, keys)
 
-    database.transact(work)
+    database.transact(delete)
 
 
 def erase(tx: Connection, account_id: int, subjects: Collection[str]) -> int:

@@ -20,8 +20,8 @@ _LONGEST_REASON = 300
 class Attempt:
     """The outcome of one call.
 
-    `status` is the HTTP status, None without an answer. `reason` says what was wrong, "" for a
-    success. `retry_after_s` is how long the address wants no further call, None if it does not say.
+    `status`: the HTTP status, None without an answer. `reason`: what was wrong, "" for a success.
+    `retry_after_s`: how long the address wants no further call.
     """
 
     status: int | None
@@ -30,7 +30,6 @@ class Attempt:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the address has accepted the event."""
         return not self.reason
 
     @property
@@ -40,10 +39,7 @@ class Attempt:
 
 
 def send(egress: Egress, url: str, secret: WebhookSecret, id: str, body: bytes) -> Attempt:
-    """Send a message to an address, signed with `secret`; return the outcome.
-
-    The status line of the answer decides, however long the rest takes.
-    """
+    """Send a message signed with `secret`; the answer's status line decides, not its body."""
     headers = {
         "Content-Type": "application/json",
         **secret.headers(id, now_ms() // 1000, body),

@@ -1,7 +1,7 @@
 """Event subscriptions in the database: create, read, change and delete them.
 
-Each change locks the account's catalogue exclusively and increments its version. So every process
-uses the changed subscriptions for its next write of a record.
+Each change increments the version of the account's catalogue, so that every process uses the
+changed subscriptions for its next write of a record.
 """
 
 from __future__ import annotations
@@ -88,10 +88,10 @@ class Subscription:
     """A subscription of an account to events, without its secret.
 
     `state` is "active", "disabled" (by a person, or since its key has ended), "ended" (its address
-    answered 410) or "switched_off" (after 5 days in which every call has failed). `reason` says
-    why, or what was wrong with the last call. `failures` is the number of calls that have failed
-    since the last success, and `failing_since` the time of the first of them. `key_id` is the API
-    key with which the subscription ends, None if an operator made it. Times are in ms since 1970.
+    answered 410) or "switched_off" (every call of 5 days has failed). `reason` says why, or what
+    was wrong with the last call. `failures`: calls that have failed since the last success, the
+    first at `failing_since`. `key_id`: the API key with which it ends, None if an operator made it.
+    Times are in ms since 1970.
     """
 
     account_id: int
@@ -118,8 +118,7 @@ def add(
 ) -> tuple[Subscription, str]:
     """Store a new active subscription; return it and its secret, which is never shown again.
 
-    `key_id` is the API key to which it belongs, None for an operator's. Raises Semantic if the
-    account has 20 subscriptions already.
+    `key_id`: its API key, None for an operator's. Raises Semantic above 20 subscriptions.
     """
     catalogue.change(tx, account_id)
     if len(listed(tx, account_id)) >= MAX_SUBSCRIPTIONS:
@@ -149,15 +148,12 @@ def listed(db: Connection, account_id: int) -> list[Subscription]:
 
 
 def find(db: Connection, account_id: int, id: str) -> Subscription:
-    """Return a subscription; raises NotFound if the account has none with this id."""
+    """Return a subscription; raises NotFound."""
     return subscription_of(find_row(db, account_id, id))
 
 
 def find_row(db: Connection, account_id: int, id: str, *, lock: bool = False) -> Any:
-    """Return the database row of a subscription; with `lock`, nobody else changes it meanwhile.
-
-    Raises NotFound if the account has no such subscription.
-    """
+    """Return the row of a subscription, locked with `lock`; raises NotFound."""
     row = db.row(_LOCK if lock else _FIND, {"account_id": account_id, "id": id[:100]})
     if row is None:
         raise NotFound(f"There is no event subscription {id[:60]!r}.")
@@ -165,7 +161,7 @@ def find_row(db: Connection, account_id: int, id: str, *, lock: bool = False) ->
 
 
 def open_secret(vault: Vault, row: Any) -> WebhookSecret:
-    """Return the signing secret of a subscription's database row; raises SealBroken."""
+    """Return a subscription's signing secret; raises SealBroken."""
     return parse_webhook_secret(vault.open(row.secret, account_id=row.account_id, column=_COLUMN))
 
 
@@ -182,11 +178,11 @@ def change(
 ) -> tuple[Subscription, Subscription]:
     """Set values of a subscription; return it before and after the change.
 
-    None leaves a value unchanged. The count of failed calls begins again. If the subscription is no
-    longer active, its queued deliveries fail with `reason`. `caller` is the API key that makes the
-    change: by a new address, new types or an activation the subscription becomes this key's. An
-    operator's activation frees it from a key that has ended. Raises NotFound, and Forbidden if the
-    key lacks a scope of the types.
+    The count of failed calls begins again. If the subscription is no longer active, its queued
+    deliveries fail with `reason`. `caller` is the API key that makes the change: by a new address,
+    new types or an activation the subscription becomes this key's. An operator's activation frees
+    it from a key that has ended. Raises NotFound, and Forbidden if the key lacks a scope of the
+    types.
     """
     catalogue.change(tx, account_id)
     before = subscription_of(find_row(tx, account_id, id, lock=True))
@@ -215,10 +211,7 @@ def change(
 
 
 def end(tx: Connection, account_id: int, id: str, state: State, reason: str) -> None:
-    """Set an active subscription to another state; its queued deliveries fail.
-
-    Does nothing if the subscription is not active, or was deleted meanwhile.
-    """
+    """Set a subscription, if it is still active, to another state; its queued deliveries fail."""
     catalogue.change(tx, account_id)
     row = tx.row(_LOCK, {"account_id": account_id, "id": id})
     if row is not None and row.state == "active":
@@ -226,10 +219,7 @@ def end(tx: Connection, account_id: int, id: str, state: State, reason: str) -> 
 
 
 def end_of_key(tx: Connection, account_id: int, key_id: str, how: str) -> list[Subscription]:
-    """Disable the active subscriptions of an API key that has ended; return them.
-
-    `how` says how it has ended, such as "was revoked".
-    """
+    """Disable the active subscriptions of an API key that has ended (`how`); return them."""
     ended = [
         each for each in listed(tx, account_id) if each.key_id == key_id and each.state == "active"
     ]
@@ -251,7 +241,6 @@ def delete(tx: Connection, account_id: int, id: str) -> Subscription:
 
 
 def subscription_of(row: Any) -> Subscription:
-    """Return the subscription of a row of the table `event_subscription`."""
     return Subscription(
         account_id=row.account_id,
         id=row.id,

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from crmhub.accounts import changes, keys, webhook_ids
-from crmhub.accounts.directory import Directory
+from crmhub.accounts.directory import Directory, LastUse
 from crmhub.accounts.plans import BUILT_IN
 from crmhub.database import connection
 from crmhub.database.connection import now_ms
@@ -150,19 +150,19 @@ def test_what_was_read_before_a_change_is_not_remembered_after_it(database, make
     """A query that was under way while `forget` was called must not bring the old state back."""
     account, issued = make_account()
     directory = Directory(database, BUILT_IN, ttl=60)
-    read = directory._by_webhook_id
+    read = directory._routed
 
-    def slow(value):
-        found = read(value)
+    def slow(*args):
+        found = read(*args)
         database.transact(
             lambda tx: changes.set_switches(tx, account.id, {"strict": True}, BUILT_IN)
         )
         directory.forget(account.id)
         return found
 
-    directory._by_webhook_id = slow
+    directory._routed = slow
     directory.by_webhook_id(issued.portal_id)
-    directory._by_webhook_id = read
+    directory._routed = read
     assert directory.by_webhook_id(issued.portal_id)[0].switches.strict
     directory.close()
 
@@ -247,8 +247,6 @@ def test_the_last_use_is_written(database, make_account, directory):
 
 
 def test_the_last_use_is_written_meanwhile_and_waits_for_the_database(database, make_account):
-    from crmhub.accounts.last_use import LastUse
-
     refused = threading.Event()
 
     class Flaky:

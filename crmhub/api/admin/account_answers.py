@@ -21,13 +21,10 @@ from crmhub.records.search.filters import iso
 
 
 def moment(milliseconds: int | None) -> str | None:
-    """Return a time (ms since 1970) as text in ISO 8601; None stays None."""
     return None if milliseconds is None else iso(milliseconds)
 
 
 class AccountListedShown(Shown):
-    """Schema of an account in a list."""
-
     client_id = fields.String(data_key="clientId", required=True)
     name = fields.String(required=True)
     plan = fields.String(required=True, attribute="plan.name")
@@ -46,8 +43,6 @@ def _or_never(name: str) -> Moment:
 
 
 class IssuedKeyShown(Shown):
-    """Schema of a new API key with the key itself, which cannot be shown again later."""
-
     key_id = fields.String(data_key="keyId", required=True)
     api_key = fields.String(
         data_key="apiKey",
@@ -59,8 +54,6 @@ class IssuedKeyShown(Shown):
 
 
 class KeyShown(Shown):
-    """Schema of an existing API key; `hint` holds the last characters of the key itself."""
-
     key_id = fields.String(data_key="keyId", required=True)
     name = fields.String(required=True, metadata={"description": "What it is for; may be empty."})
     hint = fields.String(required=True)
@@ -72,8 +65,6 @@ class KeyShown(Shown):
 
 
 class PlanShown(Shown):
-    """Schema of a plan with its limits; a rate limit of null means no limit."""
-
     name = fields.String(required=True)
     rate_limit = fields.String(data_key="rateLimit", required=True, allow_none=True, metadata=RATE)
     key_rate_limit = fields.String(
@@ -90,18 +81,13 @@ class PlanShown(Shown):
 
 
 class EnrolmentShown(Shown):
-    """Schema of a contact's enrolment in a workflow."""
-
     workflow_id = fields.String(data_key="workflowId", required=True)
     contact_id = fields.String(data_key="contactId", required=True)
     enrolled_at = Moment(attribute="at", data_key="enrolledAt", required=True)
 
 
 class AuthorShown(Shown):
-    """Schema of the author of a change.
-
-    The author is a user of the command line, a user of the console, or an admin token.
-    """
+    """Schema of the author of a change: a user of the system or console, or an admin token."""
 
     kind = fields.String(required=True, validate=validate.OneOf(AUTHOR_KINDS))
     name = fields.String(required=True)
@@ -116,8 +102,6 @@ def _values(when: str) -> fields.Dict:
 
 
 class EntryShown(Shown):
-    """Schema of an entry in the audit log: author, object, and values before and after."""
-
     id = fields.Integer(required=True, metadata={"minimum": 1})
     at = Moment(required=True)
     by = fields.Nested(AuthorShown, required=True)
@@ -147,15 +131,11 @@ class SettingShown(Shown):
 
 
 class _Sorted(fields.List[str]):
-    """Field for a set of strings, printed as a JSON array in alphabetical order."""
-
     def _serialize(self, value: Any, attr: Any, obj: Any, **kwargs: Any) -> list[str]:
         return sorted(value)
 
 
 class AdapterShown(Shown):
-    """Schema of an installed adapter with the settings that it declares."""
-
     name = fields.String(required=True)
     title = fields.String(required=True)
     version = fields.String(required=True)
@@ -170,8 +150,6 @@ class AdapterShown(Shown):
 
 
 class OpenedAccountShown(Shown):
-    """Schema of a new account's client id, API key, webhook ids and webhook secret."""
-
     client_id = fields.String(data_key="clientId", required=True)
     api_key = fields.String(data_key="apiKey", required=True, metadata=ONCE)
     generated_id = fields.String(data_key="generatedId", required=True)
@@ -180,8 +158,6 @@ class OpenedAccountShown(Shown):
 
 
 def account_shown(found: Detail) -> dict[str, Any]:
-    """Return the JSON of an account with its switches, its connection and its webhook ids."""
-
     def of(purpose: str) -> list[dict[str, Any]]:
         return [
             {"id": webhook_id.value, "expiresAt": moment(webhook_id.expires_at)}
@@ -233,11 +209,6 @@ def _secrets(found: Detail) -> list[str] | None:
 
 
 def preview_shown(found: Preview) -> dict[str, Any]:
-    """Return the JSON of a field map's preview.
-
-    The JSON has the properties that would be sent to the CRM, and the properties that would be
-    refused.
-    """
     return {
         "helper": found.helper,
         "kind": found.kind,
@@ -248,10 +219,6 @@ def preview_shown(found: Preview) -> dict[str, Any]:
 
 
 def issued_shown(account: Account, issued: IssuedIds) -> dict[str, Any]:
-    """Return the JSON of a new account's client id, API key, webhook ids and webhook secret.
-
-    The API key and the webhook secret cannot be shown again later.
-    """
     answer: dict[str, Any] = OpenedAccountShown().dump(
         {"client_id": account.client_id, **asdict(issued)}
     )

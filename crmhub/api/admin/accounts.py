@@ -5,12 +5,14 @@ A further route replaces a webhook id or the webhook secret.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import flask
 from marshmallow import fields
 
 from crmhub.accounts import accounts
+from crmhub.accounts.switches import Switches
 from crmhub.accounts.webhook_ids import WEEK_MS
 from crmhub.api.admin.account_answers import (
     ONCE,
@@ -22,11 +24,11 @@ from crmhub.api.admin.account_answers import (
 )
 from crmhub.api.admin.blueprint import WITH_BODY, blueprint, documented
 from crmhub.api.admin.callers import author
-from crmhub.api.admin.lists import Age, Listing, PageOf, PageQuery
+from crmhub.api.admin.lists import Age, Listing, PageQuery
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub, needs
 from crmhub.api.http.field_types import Choice, Flag, Inner, Scalar, Strict, Text
-from crmhub.api.http.schemas import MOMENT, Shown
+from crmhub.api.http.schemas import MOMENT, PageOf, Shown
 from crmhub.api.public.usage import UsageShown, usage_shown
 from crmhub.operators.accounts import change_account
 from crmhub.operators.accounts.open_account import open_account
@@ -37,8 +39,6 @@ _LINE = {"minLength": 1, "maxLength": 200}
 
 
 class AccountInput(Strict):
-    """Schema of the body of a request that opens an account."""
-
     name = Text(required=True, metadata={**_LINE, "description": "What people call it."})
     client_id = Text(
         data_key="clientId",
@@ -59,7 +59,7 @@ class SwitchesInput(Strict):
     require_secret = Flag(metadata={"description": "Helpers demand the webhook secret."})
     bare_tokens = Flag(metadata={"description": "A contactToken alone may find the account."})
     lead_requires = Choice(
-        {"email": None, "email_or_phone": None},
+        ("email", "email_or_phone"),
         metadata={"description": "What createLead needs beside the name."},
     )
     deadline_s = Scalar(
@@ -94,7 +94,7 @@ class SwitchesInput(Strict):
         metadata={"description": "A lead's phone decides before its conversation."}
     )
     answer_format = Choice(
-        {"flat": None, "chatfuel": None, "manychat": None},
+        ("flat", "chatfuel", "manychat"),
         metadata={"description": "The form of the helpers' answers."},
     )
     allowed_origins = Text(
@@ -109,8 +109,6 @@ class SwitchesInput(Strict):
 
 
 class AccountChange(Strict):
-    """Schema of the values of an account to change; values that are not sent stay unchanged."""
-
     name = Text(metadata={**_LINE, "description": "What people call it."})
     plan = Text(metadata={"description": "Its plan."})
     disabled = Flag(metadata={"description": "Refused everywhere, within a second; its data stay."})
@@ -118,13 +116,8 @@ class AccountChange(Strict):
 
 
 class RotateInput(Strict):
-    """Schema of a request that replaces a webhook id or the webhook secret.
-
-    `keepOld` is how long the old value stays valid.
-    """
-
     what = Choice(
-        {"generated": None, "portal": None, "secret": None},
+        ("generated", "portal", "secret"),
         required=True,
         metadata={"description": "The generated id, the portal id, or the webhook secret."},
     )
@@ -138,29 +131,17 @@ class RotateInput(Strict):
 
 
 class AccountPageShown(PageOf):
-    """Schema of a page of accounts, the oldest account first."""
-
     results = fields.List(fields.Nested(AccountListedShown), required=True)
 
 
-class SwitchesShown(Shown):
-    """Schema of all switches of an account in an answer."""
-
-    strict = fields.Boolean(required=True)
-    soft_errors = fields.Boolean(required=True)
-    require_secret = fields.Boolean(required=True)
-    bare_tokens = fields.Boolean(required=True)
-    lead_requires = fields.String(required=True)
-    deadline_s = fields.Float(required=True)
-    region = fields.String(required=True)
-    language = fields.String(required=True)
-    blank_clears = fields.Boolean(required=True)
-    auto_define_properties = fields.Boolean(required=True)
-    rotation = fields.String(required=True)
-    phone_identifies = fields.Boolean(required=True)
-    answer_format = fields.String(required=True)
-    allowed_origins = fields.String(required=True)
-    portal_alias = fields.String(required=True)
+_SHOWN_TYPES = {bool: fields.Boolean, float: fields.Float, str: fields.String}
+SwitchesShown = Shown.from_dict(
+    {
+        name: _SHOWN_TYPES[type(default)](required=True)
+        for name, default in {**asdict(Switches()), "portal_alias": ""}.items()
+    },
+    name="SwitchesShown",
+)
 
 
 def _secrets() -> fields.List[Any]:
@@ -173,8 +154,6 @@ def _secrets() -> fields.List[Any]:
 
 
 class OwnConnectionShown(Shown):
-    """Schema of an account's connection inside the JSON of the account."""
-
     id = fields.Integer(required=True, metadata={"minimum": 1})
     settings = fields.Dict(keys=fields.String(), values=fields.String(), required=True)
     secrets = _secrets()
@@ -198,10 +177,7 @@ class RestorableShown(Shown):
 
 
 class ConnectionShown(OwnConnectionShown):
-    """Schema of an account's connection, with its adapter and the previous CRMs.
-
-    The `id` of the connection changes when the account changes to another adapter.
-    """
+    """Schema of an account's connection; another adapter gets another `id`."""
 
     adapter = fields.String(required=True)
     former = fields.List(fields.Nested(FormerShown), required=True)
@@ -209,8 +185,6 @@ class ConnectionShown(OwnConnectionShown):
 
 
 class OldIdShown(Shown):
-    """Schema of a replaced webhook id, with the time until which it stays valid."""
-
     id = fields.String(required=True)
     expires_at = fields.String(data_key="expiresAt", required=True, metadata=MOMENT)
 
@@ -223,11 +197,6 @@ class OldIdsShown(Shown):
 
 
 class AccountShown(AccountListedShown):
-    """Schema of an account with its switches, connection and webhook ids.
-
-    Webhook ids are confidential: with them, anyone can call the account's helpers.
-    """
-
     switches = fields.Nested(SwitchesShown, required=True)
     connection = fields.Nested(OwnConnectionShown, required=True)
     generated_id = fields.String(data_key="generatedId", required=True)
@@ -236,10 +205,7 @@ class AccountShown(AccountListedShown):
 
 
 class RotatedShown(Shown):
-    """Schema of a new webhook id or webhook secret.
-
-    The JSON key of the new value is its kind: `generated`, `portal` or `secret`.
-    """
+    """Schema of a new webhook id or webhook secret; the JSON key of the value is its kind."""
 
     generated = fields.String()
     portal = fields.String()

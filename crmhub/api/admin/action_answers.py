@@ -15,8 +15,6 @@ from crmhub.records.search.filters import iso
 
 
 class ActionListedShown(Shown):
-    """Schema of an action in a list of actions."""
-
     id = fields.String(data_key="actionId", required=True)
     client_id = fields.String(data_key="clientId", required=True)
     kind = fields.String(data_key="helper", required=True, validate=validate.OneOf(KINDS))
@@ -47,8 +45,6 @@ class ActionListedShown(Shown):
 
 
 class CallShown(Shown):
-    """Schema of one HTTP call of an attempt."""
-
     number = fields.Integer(
         required=True,
         metadata={
@@ -68,8 +64,6 @@ class CallShown(Shown):
 
 
 class AttemptShown(Shown):
-    """Schema of one attempt of a worker to carry out an action in the CRM."""
-
     number = fields.Integer(required=True, metadata={"minimum": 1})
     at = Moment(attribute="began_at", required=True)
     ms = fields.Integer(required=True, metadata={"description": "How long it took."})
@@ -92,7 +86,6 @@ class VersionShown(Shown):
 
 
 def summary_shown(summary: Summary) -> dict[str, Any]:
-    """Return the JSON of an action in a list of actions."""
     shown: dict[str, Any] = ActionListedShown().dump(summary)
     if not summary.author:
         del shown["author"]
@@ -102,7 +95,6 @@ def summary_shown(summary: Summary) -> dict[str, Any]:
 
 
 def action_shown(found: Full) -> dict[str, Any]:
-    """Return the JSON of an action with its request, its attempts and its result."""
     return {
         **summary_shown(found.summary),
         "request": found.request,

@@ -18,11 +18,11 @@ from crmhub.api.admin.action_answers import (
 )
 from crmhub.api.admin.blueprint import WITH_BODY, WITHOUT_BODY, blueprint, documented
 from crmhub.api.admin.callers import author
-from crmhub.api.admin.lists import Age, Filled, Listing, PageOf, PageQuery, account_named
+from crmhub.api.admin.lists import Age, Filled, Listing, PageQuery, account_named
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub, needs
 from crmhub.api.http.field_types import Items, Joined, Properties, Strict, Words
-from crmhub.api.http.schemas import MOMENT, Shown
+from crmhub.api.http.schemas import MOMENT, PageOf, Shown
 from crmhub.errors import BadRequest
 from crmhub.identity.bindings import LONGEST
 from crmhub.operators.actions import action_queries, correct_action, discard_action, retry_action
@@ -36,10 +36,7 @@ _CONFLICTS = (400, 401, 403, 404, 409, 429, 500, 503)
 
 
 class ActionId(BaseConverter):
-    """URL converter for action ids.
-
-    The converter does not match `retry` and `discard`, which are routes of their own.
-    """
+    """URL converter for action ids; it skips `retry` and `discard`, which are other routes."""
 
     regex = r"(?!(?:retry|discard)\Z)[^/]+"
     # Without this, Werkzeug would not accept the path with a slash at its end.
@@ -55,11 +52,7 @@ def _some(given: Any) -> None:
 
 
 class _Filters(Strict):
-    """Base schema of the filters of actions.
-
-    Each subclass adds a filter by the reason of an action, whose JSON key is `reason` or
-    `reasonContains`.
-    """
+    """Base schema of the filters of actions; each subclass adds one by the reason."""
 
     account = Filled("The clientId of the account.", _LONGEST_ID)
     contact_token = Filled("Of this conversation's person.", LONGEST, data_key="contactToken")
@@ -79,8 +72,6 @@ _REASON = "Whose reason contains this, in any case."
 
 
 class ActionsQuery(PageQuery, _Filters):
-    """Schema of the query of a list of actions; actions must match all filters."""
-
     reason = Filled(_REASON, _LONGEST_REASON)
     state = Joined(STATES, metadata=_STATE)
     helper = Joined(KINDS, metadata=_HELPER)
@@ -97,15 +88,12 @@ class _Choice(_Filters):
 
 
 class RetryInput(_Choice):
-    """Schema of the filters that choose the actions to retry.
-
-    Without the filters `state` and `ids`, failed actions are retried.
-    """
+    """Schema of the filters of the actions to retry; failed ones without `state` and `ids`."""
 
     reason = Filled(_REASON, _LONGEST_REASON)
 
 
-class _Discarding(Strict):
+class DiscardInput(Strict):
     why = Filled(
         "Why; it is shown with the action. Printable characters.",
         LONGEST_REASON,
@@ -114,22 +102,13 @@ class _Discarding(Strict):
     )
 
 
-class DiscardInput(_Discarding):
-    """Schema of the body of a request that discards an action: the reason."""
-
-
-class DiscardsInput(_Choice, _Discarding):
-    """Schema of the filters that choose the actions to discard, and of the reason.
-
-    Without the filters `state` and `ids`, failed actions are discarded.
-    """
+class DiscardsInput(_Choice, DiscardInput):
+    """Schema of the filters of the actions to discard; failed ones without `state` and `ids`."""
 
     reason = Filled(_REASON, _LONGEST_REASON, data_key="reasonContains")
 
 
 class CorrectionInput(Strict):
-    """Schema of the values to correct in an action's request; other values stay unchanged."""
-
     properties = Properties(
         required=True,
         metadata={
@@ -145,11 +124,6 @@ class CorrectionInput(Strict):
 
 
 class ActionShown(ActionListedShown):
-    """Schema of an action with its request, its attempts and its result.
-
-    The request, attempts and result contain personal data.
-    """
-
     request = fields.Dict(required=True, metadata={"description": "What was sent, as corrected."})
     mapped = fields.Dict(
         required=True,
@@ -176,25 +150,17 @@ class ActionShown(ActionListedShown):
 
 
 class ActionPageShown(PageOf):
-    """Schema of a page of actions, the newest action first."""
-
     results = fields.List(fields.Nested(ActionListedShown), required=True)
 
 
 class RetriedShown(Shown):
-    """Schema of the number of retried actions.
-
-    Actions that the retried actions had blocked are counted, too.
-    """
+    """Schema of the number of retried actions, with those that they had blocked."""
 
     retried = fields.Integer(required=True, metadata={"minimum": 0})
 
 
 class DiscardedShown(Shown):
-    """Schema of the number of discarded actions.
-
-    Actions that the discarded actions had blocked are counted, too.
-    """
+    """Schema of the number of discarded actions, with those that they had blocked."""
 
     discarded = fields.Integer(required=True, metadata={"minimum": 0})
 
@@ -298,10 +264,7 @@ def _discard(body: dict[str, Any]) -> flask.Response:
 
 
 def _chosen(body: dict[str, Any]) -> Wanted:
-    """Return the filters in a request's body.
-
-    Raises BadRequest for a body without filters, which would choose all actions.
-    """
+    """Return the filters in a body; raises BadRequest without any, which would mean all actions."""
     wanted = _selection(body)
     if not wanted.narrows:
         raise BadRequest(

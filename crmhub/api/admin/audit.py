@@ -10,18 +10,17 @@ from marshmallow import fields
 from crmhub import audit
 from crmhub.api.admin.account_answers import EntryShown
 from crmhub.api.admin.blueprint import WITHOUT_BODY, blueprint, documented
-from crmhub.api.admin.lists import Age, Filled, Listing, PageOf, PageQuery, account_named
+from crmhub.api.admin.lists import Age, Filled, Listing, PageQuery, account_named
 from crmhub.api.http.authentication import hub, needs
 from crmhub.api.http.field_types import Choice
+from crmhub.api.http.schemas import PageOf
 from crmhub.audit import OBJECTS, VERBS, Wanted
 
 
 class AuditQuery(PageQuery):
-    """Schema of the query of the audit log; entries must match all filters."""
-
     account = Filled("The clientId of the account.", 64)
-    object = Choice(dict.fromkeys(OBJECTS), metadata={"description": "What was changed."})
-    verb = Choice(dict.fromkeys(VERBS), metadata={"description": "What was done to it."})
+    object = Choice(OBJECTS, metadata={"description": "What was changed."})
+    verb = Choice(VERBS, metadata={"description": "What was done to it."})
     by = Filled(
         "The name or the id of a token, a user at the command line, or one of the console.", 100
     )
@@ -29,8 +28,6 @@ class AuditQuery(PageQuery):
 
 
 class AuditPageShown(PageOf):
-    """Schema of a page of the audit log, the newest entry first."""
-
     results = fields.List(fields.Nested(EntryShown), required=True)
 
 

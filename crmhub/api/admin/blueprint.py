@@ -25,8 +25,5 @@ blueprint = Blueprint(
 def documented(
     operation_id: str, status: int, schema: Any, summary: str, **options: Any
 ) -> Callable[[_F], _F]:
-    """Return a decorator that describes a view of the admin API for the OpenAPI document.
-
-    The arguments are those of `documents`; the security scheme is the admin token.
-    """
+    """Return the decorator `documents` with the admin token as the security scheme."""
     return documents(operation_id, status, schema, summary, security=ADMIN_TOKEN, **options)

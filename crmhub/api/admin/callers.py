@@ -11,8 +11,7 @@ import re
 import flask
 
 from crmhub.accounts.directory import Operator
-from crmhub.api.http.auth_failures import count_auth_failure
-from crmhub.api.http.authentication import hub
+from crmhub.api.http.authentication import count_auth_failure, hub
 from crmhub.audit import Author
 from crmhub.errors import Unauthorized
 
@@ -32,8 +31,7 @@ class NoToken(Unauthorized):
 def authenticate(request: flask.Request) -> None:
     """Authenticate a request if its path is under /admin/v1.
 
-    Raises Unauthorized without a valid token, and TooManyRequests after too many wrong tokens from
-    this address.
+    Raises Unauthorized, and TooManyRequests after too many wrong tokens from this address.
     """
     if not _UNDER.match(request.path):
         return

@@ -11,11 +11,11 @@ from crmhub.api.admin.account_answers import AdapterShown, connection_shown
 from crmhub.api.admin.accounts import ConnectionShown
 from crmhub.api.admin.blueprint import WITH_BODY, blueprint, documented
 from crmhub.api.admin.callers import author
-from crmhub.api.admin.lists import PageOf, all_of
+from crmhub.api.admin.lists import all_of
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub, needs
 from crmhub.api.http.field_types import Between, Choice, Flag, Properties, Strict, Text
-from crmhub.api.http.schemas import MOMENT, Shown
+from crmhub.api.http.schemas import MOMENT, PageOf, Shown
 from crmhub.errors import NotFound
 from crmhub.operators.accounts import change_account
 from crmhub.operators.crm import connect_crm, mappable_properties, set_crm
@@ -44,11 +44,9 @@ class _Given(Strict):
 
 
 class ConnectionInput(_Given):
-    """Schema of the connection to set for an account: adapter, settings and secrets."""
-
     adapter = Text(required=True, metadata={"description": "One of those installed."})
     queued = Choice(
-        dict.fromkeys(DECISIONS),
+        DECISIONS,
         metadata={
             "description": "What becomes of what is queued for the former CRM: finish (there), move"
             " (where that CRM was not told of the person yet; the others finish) or drop. Needed"
@@ -64,8 +62,6 @@ class CheckInput(_Given):
 
 
 class LinkInput(ConnectionInput):
-    """Schema of a link with which a customer connects an account to its CRM by OAuth."""
-
     days = Between(
         1,
         connect_crm.MOST_LINK_DAYS,
@@ -77,20 +73,15 @@ class LinkInput(ConnectionInput):
 
 
 class LinkShown(Shown):
-    """Schema of a new link for a customer, which cannot be shown again later."""
+    """Schema of a link with which a customer connects its CRM by OAuth; it is shown only once."""
 
     url = fields.String(required=True, metadata={"description": "Shown this once."})
     expires_at = fields.String(data_key="expiresAt", required=True, metadata=MOMENT)
 
 
 class SaveQuery(Strict):
-    """Schema of the query option `check`.
-
-    The option says whether the connection is tested with the CRM before it is saved.
-    """
-
     check = Choice(
-        {"true": True, "false": False},
+        ("true", "false"),
         metadata={
             "description": "false saves without asking the CRM; else it is asked, and nothing is"
             " saved when it finds something wrong.",
@@ -100,8 +91,6 @@ class SaveQuery(Strict):
 
 
 class CheckedShown(Shown):
-    """Schema of the result of a test of a connection to a CRM."""
-
     ok = fields.Boolean(required=True)
     message = fields.String(
         required=True, metadata={"description": 'What is wrong, in its words; "" when nothing.'}
@@ -116,8 +105,6 @@ class CheckedShown(Shown):
 
 
 class AdapterPageShown(PageOf):
-    """Schema of the list of all installed adapters, on a single page."""
-
     results = fields.List(fields.Nested(AdapterShown), required=True)
 
 

@@ -38,8 +38,6 @@ class DuplicateShown(Shown):
 
 
 class ContactComparedShown(Shown):
-    """Schema of one of the two contacts of a pair."""
-
     contact_id = fields.String(attribute="id", data_key="contactId", required=True)
     exists = fields.Boolean(required=True)
     created_at = Moment(data_key="createdAt", required=True, allow_none=True, metadata=_NEVER)
@@ -51,7 +49,6 @@ class ContactComparedShown(Shown):
 
 
 def preview_shown(found: Preview) -> dict[str, Any]:
-    """Return the JSON of a pair with both contacts and the result that a merge would have."""
     return {
         **DuplicateShown().dump(found.pair),
         "contacts": ContactComparedShown(many=True).dump(found.sides),

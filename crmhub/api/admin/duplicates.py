@@ -13,11 +13,11 @@ from marshmallow import fields
 from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.duplicate_answers import ContactComparedShown, DuplicateShown, preview_shown
-from crmhub.api.admin.lists import Filled, Listing, PageOf, PageQuery
+from crmhub.api.admin.lists import Filled, Listing, PageQuery
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub, needs
 from crmhub.api.http.field_types import Choice, Properties, Strict
-from crmhub.api.http.schemas import Shown
+from crmhub.api.http.schemas import PageOf, Shown
 from crmhub.api.public.properties import in_path
 from crmhub.identity import possible_duplicates
 from crmhub.identity.bindings import LONGEST
@@ -36,20 +36,14 @@ _REASONS = {"different": False, "merged": True}
 
 
 class DuplicatesQuery(PageQuery):
-    """Schema of the query of a list of possible duplicates."""
-
-    state = Choice(dict.fromkeys(STATES), metadata={"description": "In this state."})
+    state = Choice(STATES, metadata={"description": "In this state."})
 
 
 class DuplicateQuery(Strict):
-    """Schema of the query of a preview: the contact that the merge would keep."""
-
     keep = Filled("The contact to keep; by default the older one.", LONGEST)
 
 
 class MergeInput(Strict):
-    """Schema of the options of a merge: the contact to keep, and the values to take."""
-
     version = Filled("The `version` of the preview.", _LONGEST_VERSION, required=True)
     keep = Filled("The contact to keep; by default the older one.", LONGEST)
     take = Properties(
@@ -61,8 +55,6 @@ class MergeInput(Strict):
 
 
 class DismissInput(Strict):
-    """Schema of the reason to close a pair without merging its contacts in the hub."""
-
     reason = Choice(
         _REASONS,
         required=True,
@@ -71,10 +63,7 @@ class DismissInput(Strict):
 
 
 class PropertyMergedShown(Shown):
-    """Schema of a property as the merged contact would have it.
-
-    `from` is the id of the contact whose value would be kept.
-    """
+    """Schema of a merged property; `from` is the id of the contact whose value would be kept."""
 
     name = fields.String(required=True)
     label = fields.String(required=True)
@@ -83,11 +72,6 @@ class PropertyMergedShown(Shown):
 
 
 class DuplicatePreviewShown(DuplicateShown):
-    """Schema of a pair with the result that a merge would have.
-
-    The preview contains personal data.
-    """
-
     contacts = fields.List(
         fields.Nested(ContactComparedShown),
         required=True,
@@ -109,8 +93,6 @@ class DuplicatePreviewShown(DuplicateShown):
 
 
 class DuplicatePageShown(PageOf):
-    """Schema of a page of possible duplicates, the newest pair first."""
-
     results = fields.List(fields.Nested(DuplicateShown), required=True)
 
 

@@ -26,26 +26,17 @@ _FAILING = {**MOMENT, "description": "The first of these calls; null: none."}
 
 
 class EventSubscriptionShown(SubscriptionShown):
-    """Schema of a subscription to events, without its secret."""
-
     failures = fields.Integer(required=True, metadata=_FAILURES)
     failing_since = fields.String(
         data_key="failingSince", required=True, allow_none=True, metadata=_FAILING
     )
 
 
-class NewEventSubscriptionShown(NewSubscriptionShown):
+class NewEventSubscriptionShown(NewSubscriptionShown, EventSubscriptionShown):
     """Schema of a new subscription, with the secret that signs its messages."""
-
-    failures = fields.Integer(required=True, metadata=_FAILURES)
-    failing_since = fields.String(
-        data_key="failingSince", required=True, allow_none=True, metadata=_FAILING
-    )
 
 
 class EventDeliveryShown(Shown):
-    """Schema of the delivery of one event to a subscription, without the event's data."""
-
     event_id = fields.String(data_key="eventId", required=True)
     type = fields.String(required=True)
     subject = fields.String(
@@ -69,7 +60,6 @@ class EventDeliveryShown(Shown):
 
 
 def event_subscription_shown(subscription: Subscription) -> dict[str, Any]:
-    """Return the JSON of a subscription, without its secret."""
     since = subscription.failing_since
     return {
         **subscription_shown(subscription),
@@ -79,5 +69,4 @@ def event_subscription_shown(subscription: Subscription) -> dict[str, Any]:
 
 
 def new_subscription_shown(made: NewSubscription) -> dict[str, Any]:
-    """Return the JSON of a new subscription with its secret."""
     return {**event_subscription_shown(made.subscription), "secret": made.secret}

@@ -16,10 +16,11 @@ from crmhub.api.admin.event_answers import (
     event_subscription_shown,
     new_subscription_shown,
 )
-from crmhub.api.admin.lists import Listing, PageOf, PageQuery, all_of
+from crmhub.api.admin.lists import Listing, PageQuery, all_of
 from crmhub.api.http.answers import as_json, nothing
 from crmhub.api.http.authentication import hub, needs
 from crmhub.api.http.field_types import Choice
+from crmhub.api.http.schemas import PageOf
 from crmhub.api.public.event_subscriptions import (
     ReplayInput,
     ReplayShown,
@@ -41,20 +42,14 @@ _PARAMETERS = [in_path("subscription_id", minLength=1, maxLength=100)]
 
 
 class EventDeliveriesQuery(PageQuery):
-    """Schema of the query of a list of deliveries."""
-
-    state = Choice(dict.fromkeys(STATES), metadata={"description": "In this state."})
+    state = Choice(STATES, metadata={"description": "In this state."})
 
 
 class EventSubscriptionPageShown(PageOf):
-    """Schema of the list of all subscriptions of an account, on a single page, oldest first."""
-
     results = fields.List(fields.Nested(EventSubscriptionShown), required=True)
 
 
 class EventDeliveryPageShown(PageOf):
-    """Schema of a page of deliveries, the newest event first."""
-
     results = fields.List(fields.Nested(EventDeliveryShown), required=True)
 
 

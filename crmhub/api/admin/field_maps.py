@@ -49,8 +49,6 @@ _RULE = {
 
 
 class _Rules(fields.Field[dict[str, Any]]):
-    """Field for the rules of a kind of record: an object with a rule for each property name."""
-
     default_error_messages = {"null": "must be an object, not null"}
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> dict[str, Any]:
@@ -77,8 +75,6 @@ class FieldMapInput(Strict):
 
 
 class FieldMapShown(Shown):
-    """Schema of the field map of the account's present CRM."""
-
     class Meta(Shown.Meta):
         include: ClassVar = {
             kind: fields.Raw(required=True, metadata=_rules(kind, _RULE)) for kind in KINDS
@@ -93,15 +89,13 @@ class NoteShown(Shown):
 
 
 class SavedFieldMapShown(FieldMapShown):
-    """Schema of a field map that was saved, with warnings about its rules."""
-
     notes = fields.List(fields.Nested(NoteShown), required=True)
 
 
 class PreviewInput(Strict):
     """Schema of the helper call to preview, and optionally the field map to apply to it."""
 
-    helper = Choice(dict.fromkeys(HELPERS, None), required=True)
+    helper = Choice(HELPERS, required=True)
     properties = Properties(
         metadata={
             "description": "What the bot sends; of createLead name, email and phone. Without it"
@@ -116,8 +110,6 @@ class PreviewInput(Strict):
 
 
 class SentShown(Shown):
-    """Schema of a property that a helper call would send to the CRM."""
-
     name = fields.String(required=True, metadata={"description": "The CRM's name."})
     value = fields.String(required=True)
     of = fields.String(required=True, metadata={"description": "What bots call it."})
@@ -132,15 +124,11 @@ class SentShown(Shown):
 
 
 class RefusedShown(Shown):
-    """Schema of a property that a helper call would not send to the CRM, with the reason."""
-
     name = fields.String(required=True)
     reason = fields.String(required=True)
 
 
 class PreviewShown(Shown):
-    """Schema of the preview of a helper call: the properties that it would send to the CRM."""
-
     helper = fields.String(required=True)
     kind = fields.String(required=True, metadata={"enum": list(KINDS)})
     sent = fields.List(fields.Nested(SentShown), required=True)

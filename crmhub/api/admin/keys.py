@@ -14,10 +14,11 @@ from crmhub.accounts import keys
 from crmhub.api.admin.account_answers import IssuedKeyShown, KeyShown
 from crmhub.api.admin.blueprint import WITH_BODY, WITHOUT_BODY, blueprint, documented
 from crmhub.api.admin.callers import author
-from crmhub.api.admin.lists import PageOf, all_of
+from crmhub.api.admin.lists import all_of
 from crmhub.api.http.answers import as_json, nothing
 from crmhub.api.http.authentication import hub, needs
 from crmhub.api.http.field_types import Strict, Text, Words
+from crmhub.api.http.schemas import PageOf
 from crmhub.errors import Semantic
 from crmhub.operators.accounts import change_account
 
@@ -27,10 +28,7 @@ _SAID = re.compile(f"^{_DATE}({_TIME})?$")
 
 
 class _Moment(Text):
-    """Field for a date, or a date with time, as text; loaded as ms since 1970.
-
-    A date or time without an offset is in UTC.
-    """
+    """Field for a date, or a date with time, loaded as ms since 1970; UTC without an offset."""
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
         text = super()._deserialize(value, attr, data, **kwargs)
@@ -54,8 +52,6 @@ def _some(given: Any) -> None:
 
 
 class KeyInput(Strict):
-    """Schema of the name, the scopes and the expiry time of a new API key."""
-
     name = Text(
         validate=ma.validate.Length(max=keys.LONGEST_NAME),
         metadata={"description": "What it is for."},
@@ -75,11 +71,6 @@ class KeyInput(Strict):
 
 
 class KeyPageShown(PageOf):
-    """Schema of the list of all API keys of an account, on a single page.
-
-    The list includes revoked and expired keys; the oldest key comes first.
-    """
-
     results = fields.List(fields.Nested(KeyShown), required=True)
 
 

@@ -12,14 +12,12 @@ from typing import Any, TypeVar
 import flask
 import marshmallow as ma
 import orjson
-from marshmallow import fields
 
 from crmhub import durations
 from crmhub.accounts.accounts import Account
 from crmhub.api.http.answers import JsonAnswer, page_frame
 from crmhub.api.http.authentication import hub
 from crmhub.api.http.field_types import Between, Strict, Text
-from crmhub.api.http.schemas import CursorShown, Exactly
 from crmhub.errors import BadRequest, NotFound
 from crmhub.records.search.cursor import sealed, unsealed
 from crmhub.secrets import derive
@@ -31,10 +29,7 @@ _CURSOR = "`cursor.next` of the page before; it brings the filters along."
 
 
 class Filled(Text):
-    """Field for a text that is not blank and has at most `longest` characters.
-
-    A blank filter would match too much.
-    """
+    """Field for a text that is not blank, since a blank filter would match too much."""
 
     def __init__(self, description: str, longest: int, **kwargs: Any) -> None:
         shown = {"description": description, "maxLength": longest, "pattern": r"\S"}
@@ -66,8 +61,6 @@ class Age(Text):
 
 
 class PageQuery(Strict):
-    """Base schema of a list's query: the number of items per page, and the cursor."""
-
     limit = Between(
         1,
         100,
@@ -79,22 +72,11 @@ class PageQuery(Strict):
     cursor = Text(metadata={"description": _CURSOR})
 
 
-class PageOf(Exactly):
-    """Base schema of a page of a list.
-
-    The schema has no total number of items, since counting them may be slow.
-    """
-
-    cursor = fields.Nested(CursorShown, required=True)
-    has_more = fields.Boolean(data_key="hasMore", required=True)
-
-
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A requested page of a list.
+    """A requested page of the list `what`, with at most `limit` items.
 
-    `what` is the name of the list, `limit` the highest number of items on the page. `after` is the
-    key of the last item of the previous page, None for the first page.
+    `after` is the key of the last item of the previous page, None for the first page.
     """
 
     what: str
@@ -104,10 +86,7 @@ class Listing:
 
     @classmethod
     def from_query(cls, what: str, query: dict[str, Any]) -> Listing:
-        """Return the page that the query of the list `what` requests.
-
-        Raises BadRequest for a cursor from another list or with other filters.
-        """
+        """Return the page that a query requests; raises BadRequest for another list's cursor."""
         given: dict[str, Any] = {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in query.items()
@@ -128,9 +107,8 @@ class Listing:
     ) -> flask.Response:
         """Return the response with this page's items.
 
-        `found` has `limit` items or fewer, and one item more than `limit` if another page follows;
-        this item is not shown. `shown` returns the JSON of an item. `key` returns the item's key,
-        from which the cursor for the next page is made.
+        `found` has one item more than `limit` if another page follows. `shown` returns the JSON of
+        an item, `key` what the cursor of the next page is made from.
         """
         items, following = found[: self.limit], ""
         if len(found) > self.limit:
@@ -140,12 +118,11 @@ class Listing:
 
 
 def all_of(items: Sequence[dict[str, Any]]) -> flask.Response:
-    """Return the response with all `items`, JSON objects, on a single page."""
     return JsonAnswer(page_frame(orjson.dumps(items), ""))
 
 
 def account_named(client_id: str) -> Account:
-    """Return the account with the client id in a filter; raises NotFound if there is none."""
+    """Return the account with the client id in a filter; raises NotFound."""
     account = hub().directory.by_client_id(client_id)
     if account is None:
         raise NotFound(f"account: there is none with the clientId {client_id!r}.")

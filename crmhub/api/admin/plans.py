@@ -7,13 +7,12 @@ from marshmallow import fields
 
 from crmhub.api.admin.account_answers import PlanShown
 from crmhub.api.admin.blueprint import blueprint, documented
-from crmhub.api.admin.lists import PageOf, all_of
+from crmhub.api.admin.lists import all_of
 from crmhub.api.http.authentication import hub, needs
+from crmhub.api.http.schemas import PageOf
 
 
 class PlanPageShown(PageOf):
-    """Schema of the list of all plans, sorted by name, on a single page."""
-
     results = fields.List(fields.Nested(PlanShown), required=True)
 
 

@@ -1,11 +1,6 @@
-"""Import all modules with routes of the admin API.
+"""Import all modules with routes of the admin API, which registers them on the blueprint."""
 
-The import registers their routes on the blueprint.
-"""
-
-from __future__ import annotations
-
-from crmhub.api.admin import (
+from crmhub.api.admin import (  # noqa: F401
     accounts,
     actions,
     audit,
@@ -19,16 +14,4 @@ from crmhub.api.admin import (
 )
 from crmhub.api.admin.blueprint import blueprint
 
-__all__ = [
-    "accounts",
-    "actions",
-    "audit",
-    "blueprint",
-    "connections",
-    "duplicates",
-    "events",
-    "field_maps",
-    "keys",
-    "plans",
-    "workflows",
-]
+__all__ = ["blueprint"]

@@ -13,9 +13,10 @@ from marshmallow import fields
 from crmhub.api.admin.account_answers import EnrolmentShown
 from crmhub.api.admin.blueprint import WITHOUT_BODY, blueprint, documented
 from crmhub.api.admin.callers import author
-from crmhub.api.admin.lists import Filled, Listing, PageOf, PageQuery
+from crmhub.api.admin.lists import Filled, Listing, PageQuery
 from crmhub.api.http.answers import nothing
 from crmhub.api.http.authentication import hub, needs
+from crmhub.api.http.schemas import PageOf
 from crmhub.api.public.properties import in_path
 from crmhub.helpers import enrolments
 from crmhub.identity.bindings import LONGEST
@@ -28,15 +29,11 @@ _PARAMETERS = [
 
 
 class EnrolmentsQuery(PageQuery):
-    """Schema of the query of a list of enrolments; enrolments must match all filters."""
-
     workflow_id = Filled("Of this workflow.", LONGEST, data_key="workflowId")
     contact_id = Filled("Of the contact with this id in the CRM.", LONGEST, data_key="contactId")
 
 
 class EnrolmentPageShown(PageOf):
-    """Schema of a page of enrolments, sorted by contact and workflow."""
-
     results = fields.List(fields.Nested(EnrolmentShown), required=True)
 
 

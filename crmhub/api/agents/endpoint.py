@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import flask
 
-from crmhub.api.http.auth_failures import count_auth_failure
-from crmhub.api.http.authentication import HEADER, admit, hub
+from crmhub.api.http.authentication import HEADER, admit, count_auth_failure, hub
 from crmhub.errors import Forbidden, Unauthorized
 
 PATH = "/mcp"

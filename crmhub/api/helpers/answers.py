@@ -1,7 +1,7 @@
 """The JSON answers of the webhook helpers: flat objects with a fixed set of keys.
 
-Chatbot builders save each key into a variable, so no key is ever missing. The keys of the hub
-itself take less than 2,000 bytes together, since builders limit the size of an answer.
+Chatbot builders save each key into a variable, so no key is ever missing. Builders limit the size
+of an answer, so the hub's own keys take less than 2,000 bytes together.
 """
 
 from __future__ import annotations
@@ -73,14 +73,12 @@ _ERRORS = (400, 413, 415, 422, 429, 500, 503)
 STATUSES = ("created", "updated", "unchanged", "queued", "ok", "error")
 
 
-def told(
+def answer_body(
     status: str, *, message: str = "", refused: str = "", action_id: str = "", **own: Any
 ) -> dict[str, Any]:
-    """Return the answer of a helper as a dict: the keys that all helpers share, then `own`.
+    """Return the answer of a helper: the keys that all helpers share, then `own`.
 
-    `status` is an item of STATUSES. `refused` has the names of refused properties, joined by
-    commas. `own` has the keys that only this helper answers. A message longer than 700 bytes is
-    cut.
+    `refused`: names joined by commas. A message longer than 700 bytes is cut.
     """
     return {
         "status": status,
@@ -93,39 +91,35 @@ def told(
 
 
 def of_done(done: Done, **own: str) -> dict[str, Any]:
-    """Return the JSON answer for a finished or queued action; `own` holds the helper's own keys."""
     reasons, refused = named(done.refused)
     message = ". ".join(filter(None, (done.message, reasons)))
-    answer = told(done.status, message=message, refused=refused, action_id=done.action_id, **own)
+    answer = answer_body(
+        done.status, message=message, refused=refused, action_id=done.action_id, **own
+    )
     # `answered` turns this key into a header.
     answer[REPLAYED] = done.replayed
     return answer if done.url is None else {**answer, "url": done.url}
 
 
 def named(problems: Iterable[Problem]) -> tuple[str, str]:
-    """Return two texts about refused properties: the reasons, and the names joined by commas.
-
-    `problems` are the refused properties with their reasons.
-    """
+    """Return the reasons of refused properties as a text, and their names joined by commas."""
     reasons = {problem.name: problem.reason for problem in problems}
     return listed(list(reasons.items())), joined(reasons)
 
 
 def answered(
-    account: Account, keys: Callable[[], Iterable[str]], work: Callable[[], dict[str, Any]]
+    account: Account, keys: Callable[[], Iterable[str]], make: Callable[[], dict[str, Any]]
 ) -> flask.Response:
-    """Run `work`, which returns a helper's JSON answer, and return the HTTP response.
+    """Run `make`, which returns a helper's JSON answer, and return the HTTP response.
 
-    The status is 202 for a queued action, else 200. An error is raised, unless the account has the
-    switch `soft_errors`: then the error is answered with status 200, and the helper's own keys,
-    which `keys` returns, are blank. The account or the query parameter `format` chooses the
-    answer's form (`formats.py`).
+    An error is raised, unless the account has the switch `soft_errors`: then it is answered with
+    status 200, and the helper's own keys, which `keys` returns, are blank.
     """
     try:
         wrap = requested_format(account)
         placed = take_place(flask.request.environ, hub(), account)
         with since(flask.g.began, deferred=not placed):
-            answer = _patiently(work, account.switches.deadline_s)
+            answer = _patiently(make, account.switches.deadline_s)
         replayed = bool(answer.pop(REPLAYED, False))
         flask.g.action_id = answer["actionId"]
         response = as_json(wrap(answer), 202 if answer["status"] == "queued" else 200)
@@ -139,25 +133,24 @@ def answered(
         failed = exc if isinstance(exc, HubError) else in_words(exc)
         flask.g.failed_with = failed.status
         flask.g.action_id = failed.action_id
-        own = told("error", message=failed.message, action_id=failed.action_id)
+        own = answer_body("error", message=failed.message, action_id=failed.action_id)
         answer = {**dict.fromkeys(keys(), ""), **own, "category": failed.category}
         response = as_json(format_of_error(account)(answer))
         response.headers.extend(failed.headers)
         return response
 
 
-def _patiently(work: Callable[[], _T], deadline_s: float = math.inf) -> _T:
-    # Bots do not repeat a call, so the call waits while the database restarts. If `work` had
+def _patiently(attempt: Callable[[], _T], deadline_s: float = math.inf) -> _T:
+    # Bots do not repeat a call, so the call waits while the database restarts. If it had
     # already committed when the connection broke, running it again changes nothing.
     until = flask.g.began + min(deadline_s, _PATIENCE_S)
-    return hub().database.retry_while_unavailable(until, work)
+    return hub().database.retry_while_unavailable(until, attempt)
 
 
 def idempotency_key() -> str:
-    """Return the request's Idempotency-Key header, or "" without the header.
+    """Return the request's Idempotency-Key header; "" without one, or for an unreplaced variable.
 
-    A key that is an unreplaced template variable also gives "". Raises BadRequest for a key that is
-    too long or not printable ASCII.
+    Raises BadRequest for a key that is too long or not printable ASCII.
     """
     key = flask.request.headers.get(HEADER, "")
     if key and not (len(key) <= _LONGEST_KEY and key.isascii() and key.isprintable()):
@@ -170,7 +163,7 @@ def idempotency_key() -> str:
 def joined(names: Iterable[str], room: int = NAMES_ROOM) -> str:
     """Return names joined by commas, in at most `room` bytes of JSON.
 
-    Names that do not fit are left out; "…" at the end then shows that some are missing.
+    "…" at the end shows that some did not fit.
     """
     text = ",".join(dict.fromkeys(names))
     if _size(text) <= room:
@@ -198,8 +191,6 @@ def _size(text: str) -> int:
 
 
 class Answer(Shown):
-    """Schema of the keys that the answers of all helpers share."""
-
     class Meta:
         # Requested properties are further keys, and later versions may add keys.
         unknown = ma.INCLUDE
@@ -220,8 +211,6 @@ class Answer(Shown):
 
 
 class ChatfuelAnswer(ma.Schema):
-    """Schema of a helper's answer with `format=chatfuel`: its keys, as Chatfuel stores them."""
-
     class Meta:
         unknown = ma.RAISE
 
@@ -243,8 +232,6 @@ class ManychatAction(ma.Schema):
 
 
 class ManychatContent(ma.Schema):
-    """Schema of the content of Manychat's dynamic block: actions alone."""
-
     type = fields.String(
         metadata={
             "enum": [type for type in CHANNELS.values() if type],
@@ -290,11 +277,9 @@ def helper(
 ) -> Callable[[_F], _F]:
     """Return a decorator for a helper's view: it documents the view for OpenAPI and retries it.
 
-    `body` is the schema of the body; the document has JSON alone, although forms are taken, too:
-    generators make a client for each media type. `answer` is the schema of the answer.
-    `credentials` are the headers that may identify the account; () if the helper needs no account.
-    With `writes`, the answer may be 202 (queued) and an Idempotency-Key is accepted. While the
-    database is unavailable, the view is repeated for at most 2 seconds.
+    The document has JSON alone, although forms are taken, too: generators make a client for each
+    media type. `credentials`: the headers that may identify the account. With `writes`, the answer
+    may be 202 and an Idempotency-Key is accepted.
     """
     content = {"application/json": {"schema": body}}
     errors = {*_ERRORS, *((401, 404, 409) if credentials else ())}

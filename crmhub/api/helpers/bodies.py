@@ -1,9 +1,8 @@
 """Read the bodies that chatbot builders post to the helpers: JSON or a form.
 
-The format is recognized by the content, since builders send JSON under any Content-Type. Unknown
-keys are ignored, because builders send all their variables. Numbers are accepted as texts, and
-texts as numbers, where the meaning is clear. A missing key or a wrong type raises BadRequest; a
-blank value or an unreplaced template variable raises Semantic.
+Builders send all their variables, under any Content-Type, and numbers as texts. So unknown keys are
+ignored, and the content decides. A missing key or a wrong type raises BadRequest; a blank value or
+an unreplaced template variable raises Semantic.
 """
 
 from __future__ import annotations
@@ -35,10 +34,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,30}(?:\.[0-9]{1,30})?", re.ASCII)
 
 
 def body() -> dict[str, Any]:
-    """Return the request's body as a dict, from JSON or a form.
-
-    Raises BadRequest if it is neither.
-    """
+    """Return the request's body as a dict, from JSON or a form; raises BadRequest."""
     raw = flask.request.get_data().removeprefix(b"\xef\xbb\xbf").strip()
     if flask.request.mimetype == _PARTS_TYPE and raw.startswith(b"--"):
         raise BadRequest(f"body: {_PARTS_TYPE} is not taken; send JSON, or a form as {_FORM_TYPE}.")
@@ -55,11 +51,7 @@ def body() -> dict[str, Any]:
 
 
 def load(schema: ma.Schema, posted: dict[str, Any]) -> dict[str, Any]:
-    """Return the dict `posted` as the schema loads it.
-
-    Raises BadRequest with every value that does not match the schema, and Semantic for blank values
-    and unreplaced template variables in fields that refuse them.
-    """
+    """Return `posted` as the schema loads it; raises BadRequest with all faults, or Semantic."""
     try:
         taken: dict[str, Any] = schema.load(posted)
     except ma.ValidationError as exc:
@@ -68,7 +60,7 @@ def load(schema: ma.Schema, posted: dict[str, Any]) -> dict[str, Any]:
 
 
 def _form(raw: bytes) -> dict[str, Any]:
-    """Return a form's bytes as the JSON object that the form stands for.
+    """Return the JSON object that a form stands for.
 
     `props=a,b` and `props[]=a&props[]=b` become lists, `props[x]=1` becomes an object; JSON in
     `props` stays a text. A repeated key with different values (tick boxes) becomes a list; a field
@@ -115,11 +107,7 @@ def _put(into: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _inside(form: dict[str, Any], key: str, kind: type[T]) -> T:
-    """Return the list or dict that is stored under a key of `form`; create an empty one if absent.
-
-    `kind` is the type, list or dict. Raises BadRequest if the key already has a value of the other
-    type.
-    """
+    """Return the list or dict under a key of `form`, a new one if absent; raises BadRequest."""
     inside = form.setdefault(key, kind())
     if not isinstance(inside, kind):
         raise BadRequest(f"{key}: is sent both as a list and as an object; send one of them.")
@@ -139,8 +127,7 @@ class HelperBody(ma.Schema):
 class _Field(fields.Field[T]):
     """Base class of the fields of helper bodies; null is read as "".
 
-    `right` describes a valid value in error messages. `shown` is the field's OpenAPI description:
-    the type that generated clients send, since bots send others, too.
+    `right` describes a valid value in error messages. `shown`: the OpenAPI description.
     """
 
     def __init__(self, right: str, shown: Mapping[str, Any], **kwargs: Any) -> None:
@@ -152,16 +139,11 @@ class _Field(fields.Field[T]):
         self.right = right
 
     def deserialize(self, value: Any, attr: Any = None, data: Any = None, **kwargs: Any) -> Any:
-        """Load the value, null as ""; raises ValidationError and Semantic if it is invalid."""
         return super().deserialize("" if value is None else value, attr, data, **kwargs)
 
 
 class Said(_Field[str]):
-    """Field for a text in a helper's body.
-
-    With `numbers`, an integer is accepted as its digits. With `short`, the text is an id, and a
-    text that is too long for an id is refused.
-    """
+    """Field for a text, with `numbers` also an integer; with `short`, an id of limited length."""
 
     def __init__(self, *, numbers: bool = False, short: bool = False, **kwargs: Any) -> None:
         super().__init__("a string", {"type": "string"}, **kwargs)
@@ -182,7 +164,7 @@ class Said(_Field[str]):
 class Phone(_Field[str | None]):
     """Field for a phone number, as text or number; an array or an object gives None.
 
-    An unusable phone does not make the whole call fail: it is reported in `refused`.
+    An unusable phone is reported in `refused`; the call does not fail.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -199,7 +181,7 @@ class Phone(_Field[str | None]):
 
 
 def _parsed(value: Any) -> Any:
-    """Return the JSON array or object that a text contains; return any other value unchanged."""
+    """Return the JSON array or object that a text contains; any other value unchanged."""
     if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
         return value
     try:
@@ -209,10 +191,7 @@ def _parsed(value: Any) -> Any:
 
 
 def _property_value(value: Any) -> str | list[str] | None:
-    """Return the JSON value of a property as text, or as a list of texts for several options.
-
-    Returns None for an object or a list that contains one.
-    """
+    """Return a property's JSON value as text, or a list of texts; None if it holds an object."""
     if not isinstance(value, list | dict):
         return scalar(value)
     if isinstance(value, dict) or any(isinstance(each, list | dict) for each in value):
@@ -230,7 +209,6 @@ class Names(_Field[list[str]]):
         )
 
     def deserialize(self, value: Any, attr: Any = None, data: Any = None, **kwargs: Any) -> Any:
-        """Load the names as a list; raises ValidationError for null and other wrong types."""
         if value is None:
             raise ma.ValidationError(f"must be {self.right}, not null")
         return super().deserialize(value, attr, data, **kwargs)
@@ -245,10 +223,9 @@ class Names(_Field[list[str]]):
 
 
 class PropertyValues(fields.Field[Sent]):
-    """Field for a JSON object of property names and values, loaded as texts and lists of texts.
+    """Field for a JSON object of property names and values, also as JSON in a text.
 
-    The object may be sent as JSON in a text. A property whose value is an object, or an array that
-    contains other things than values, gets the value None; the other properties stay usable.
+    An unusable value becomes None; the other properties stay usable.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -275,11 +252,7 @@ class PropertyValues(fields.Field[Sent]):
 
 
 class Hours(_Field[Decimal]):
-    """Field for a number of hours, as JSON number or as text, loaded as Decimal.
-
-    Raises Semantic for a blank text. `type` is the OpenAPI type; `right` describes a valid value in
-    error messages.
-    """
+    """Field for a number of hours, loaded as Decimal; raises Semantic for a blank text."""
 
     def __init__(
         self, right: str = "a number", type: str = "number", *, shown: Any = None, **kwargs: Any

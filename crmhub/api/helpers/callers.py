@@ -1,9 +1,8 @@
 """Find the account for which a webhook helper is called, and authenticate the call.
 
-Chatbot builders cannot log in. An unguessable id in the path identifies the account, and an account
-may also require its webhook secret in a header. A call that finds no account or has a wrong secret
-counts as a failed authentication of its address; after too many of them, further failed calls from
-this address get 429. Successful calls are never refused for this reason.
+Chatbot builders cannot log in: an unguessable id in the path identifies the account, and an account
+may also require its webhook secret. Failures count by address, and after too many further ones get
+429; successful calls are never refused for this.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ import flask
 
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.webhook_ids import Purpose
-from crmhub.api.http.auth_failures import count_auth_failure
-from crmhub.api.http.authentication import HEADER, SECRET, hub
+from crmhub.api.http.authentication import HEADER, SECRET, count_auth_failure, hub
 from crmhub.errors import Forbidden, HubError, NotFound, Unauthorized
 from crmhub.identity import bindings
 
@@ -26,19 +24,16 @@ _PORTAL: tuple[str, tuple[Purpose, ...]] = ("portal_id", ("portal", "alias"))
 def of_generated_id(generated_id: str) -> Account:
     """Return the account with this `generated_id`; check the webhook secret if required.
 
-    Raises NotFound for an unknown id, Unauthorized for a wrong or missing secret, and
-    TooManyRequests after too many such failures.
+    Raises NotFound, Unauthorized, and TooManyRequests after too many failures.
     """
     account, _ = _by_path(generated_id, *_GENERATED)
     return _proved(account)
 
 
 def of_portal_id(portal_id: str) -> Account:
-    """Return the account with this `portal_id` or alias; check the webhook secret if required.
+    """Return the account with this `portal_id` or alias, as `of_generated_id`.
 
-    An alias is the portal id in the CRM, which is no secret, so a call with it always needs the
-    webhook secret. Raises NotFound for an unknown id, Unauthorized for a wrong or missing secret,
-    and TooManyRequests after too many such failures.
+    An alias is no secret, so a call with it always needs the webhook secret.
     """
     account, purpose = _by_path(portal_id, *_PORTAL)
     return _proved(account, always=purpose == "alias")
@@ -47,12 +42,9 @@ def of_portal_id(portal_id: str) -> Account:
 def of_conversation(generated_id: str | None, token: Callable[[], str], *, scope: str) -> Account:
     """Return the account of a call whose path may lack the `generated_id` (then None).
 
-    The account is found by the id in the path, or by the webhook secret or an API key with `scope`
-    in the headers. Without id, secret and key, the only account of the hub is returned. If there
-    are several accounts, the account is found by the contactToken, which `token` returns: only one
-    account with the switch `bare_tokens` may have it. Raises NotFound if no or several accounts are
-    found, Unauthorized for wrong credentials, Forbidden for a key without `scope`, and
-    TooManyRequests after too many such failures.
+    It is that of the id, or of the webhook secret or an API key with `scope` in the headers, or the
+    only one of the hub, or the only one with the switch `bare_tokens` that has the contactToken,
+    which `token` returns. Raises as `of_generated_id`, and Forbidden without `scope`.
     """
     account = _by_headers(scope)
     if generated_id is not None:
@@ -64,11 +56,7 @@ def of_conversation(generated_id: str | None, token: Callable[[], str], *, scope
 
 
 def account_in_path(ids: Mapping[str, str]) -> Account:
-    """Return the account of the webhook id in a path, without a check of the webhook secret.
-
-    `ids` has the id under its name, `generated_id` or `portal_id`. Raises NotFound for an unknown
-    id, and TooManyRequests after too many such failures.
-    """
+    """Return the account of the webhook id in a path, without a check of the webhook secret."""
     name, purposes = _GENERATED if "generated_id" in ids else _PORTAL
     account, _ = _by_path(ids[name], name, purposes)
     return account
@@ -131,11 +119,9 @@ def _by_token(token: str) -> Account:
 
 
 def _proved(account: Account, *, always: bool = False) -> Account:
-    """Return the account after a check of the webhook secret in the request's header.
+    """Return the account after a check of the webhook secret, with `always` a required one.
 
-    From now on, the request's thread works for this account (`Database.bind_account`).
-    Raises Unauthorized for a wrong secret, and for a missing one if the account requires it or
-    `always` is true.
+    From now on, the request's thread works for this account.
     """
     found_account(account)
     secret = flask.request.headers.get(SECRET)

@@ -13,13 +13,13 @@ from crmhub.api.helpers.answers import (
     NAMES_ROOM,
     Answer,
     Posted,
+    answer_body,
     answered,
     helper,
     idempotency_key,
     joined,
     named,
     of_done,
-    told,
 )
 from crmhub.api.helpers.bodies import (
     HelperBody,
@@ -55,8 +55,6 @@ _MISSING_ROOM = 1200
 
 
 class LeadBody(HelperBody):
-    """Schema of createLead's body: the person in the conversation."""
-
     document_name = "LeadInput"
 
     contact_token = Said(data_key="contactToken", required=True, numbers=True, short=True)
@@ -66,8 +64,6 @@ class LeadBody(HelperBody):
 
 
 class ContactAnswer(Answer):
-    """Schema of the answer of a helper that writes a contact."""
-
     contactId = fields.String(required=True)
     url = fields.String(metadata={"description": "Where the CRM has a page for the contact."})
 
@@ -86,9 +82,7 @@ def create_lead(generated_id: str) -> flask.Response:
 
 
 def answer_lead(account: Account, posted: Posted) -> flask.Response:
-    """Return createLead's answer to a call of the account with the body that `posted` returns."""
-
-    def work() -> dict[str, Any]:
+    def write_contact() -> dict[str, Any]:
         # If the account accepts leads with only a phone, name and email may be missing.
         by_phone = account.switches.lead_requires == "email_or_phone"
         lead = load(LeadBody(partial=("name", "email") if by_phone else ()), posted())
@@ -96,12 +90,10 @@ def answer_lead(account: Account, posted: Posted) -> flask.Response:
         done = leads.create_lead(hub(), account, **said, key=idempotency_key())
         return of_done(done, contactId=done.contact_id)
 
-    return answered(account, lambda: ["contactId"], work)
+    return answered(account, lambda: ["contactId"], write_contact)
 
 
 class GetBody(HelperBody):
-    """Schema of getProperties' body: the conversation, and the names of the properties to read."""
-
     document_name = "GetPropertiesInput"
 
     contact_token = Said(data_key="contactToken", required=True, numbers=True, short=True)
@@ -109,10 +101,10 @@ class GetBody(HelperBody):
 
 
 class PropertiesAnswer(Answer):
-    """Schema of getProperties' answer.
+    """Schema of getProperties' answer; unknown properties are in `missing`.
 
     Every requested property is a key of the object `properties`, and also a key of the answer
-    itself unless answers use this key (such as `status`). Unknown properties are in `missing`.
+    itself unless answers use this key (such as `status`).
     """
 
     properties = fields.Dict(keys=fields.String(), values=fields.String(), required=True)
@@ -147,10 +139,9 @@ def get_properties_of(generated_id: str) -> flask.Response:
 
 
 def answer_properties(account: Account, posted: Posted) -> flask.Response:
-    """Return getProperties' answer to a call of the account; `posted` returns its body."""
     asked: list[str] = []
 
-    def work() -> dict[str, Any]:
+    def read_properties() -> dict[str, Any]:
         wanted = load(GetBody(), posted())
         asked.extend(wanted["names"])
         found = contact_properties.get_properties(hub(), account, **wanted)
@@ -158,14 +149,16 @@ def answer_properties(account: Account, posted: Posted) -> flask.Response:
         reserved = RESERVED if found.url is not None else RESERVED - {"url"}
         taken = [name for name in found.values if name in reserved]
         message = ". ".join(filter(None, (_elsewhere(taken), reasons)))
-        own = told("ok", message=message, refused=refused)
+        own = answer_body("ok", message=message, refused=refused)
         own["stale"] = "true" if found.stale else ""
         answer = {**own, **{name: v for name, v in found.values.items() if name not in taken}}
         answer["properties"] = dict(found.values)
         answer["missing"] = joined(found.missing, NAMES_ROOM if refused else _MISSING_ROOM)
         return answer if found.url is None else {**answer, "url": found.url}
 
-    return answered(account, lambda: [*asked[:MAX_ASKED_PROPERTIES], "properties", "missing"], work)
+    return answered(
+        account, lambda: [*asked[:MAX_ASKED_PROPERTIES], "properties", "missing"], read_properties
+    )
 
 
 def _elsewhere(names: Sequence[str]) -> str:
@@ -177,8 +170,6 @@ def _elsewhere(names: Sequence[str]) -> str:
 
 
 class SetBody(HelperBody):
-    """Schema of setProperties' body: the values to write; a blank value clears its property."""
-
     document_name = "SetPropertiesInput"
 
     contact_token = Said(data_key="contactToken", required=True, numbers=True, short=True)
@@ -212,21 +203,19 @@ def set_properties_of(generated_id: str) -> flask.Response:
 
 
 def answer_changes(account: Account, posted: Posted) -> flask.Response:
-    """Return setProperties' answer to a call of the account; `posted` returns its body."""
-
-    def work() -> dict[str, Any]:
+    def change_properties() -> dict[str, Any]:
         sent = load(SetBody(), posted())
         done = contact_properties.set_properties(hub(), account, **sent, key=idempotency_key())
         return of_done(done, contactId=done.contact_id)
 
-    return answered(account, lambda: ["contactId"], work)
+    return answered(account, lambda: ["contactId"], change_properties)
 
 
 class TypeBody(HelperBody):
-    """Schema of getType's body: a contact's phone, and two periods in hours.
+    """Schema of getType's body, with two periods in hours.
 
-    The contact must have entered the workflow within the last `look_back` hours, and must have had
-    no helper call within the last `silence` hours.
+    The contact must have entered the workflow within `look_back`, and must have had no helper call
+    within `silence`.
     """
 
     document_name = "GetTypeInput"
@@ -237,8 +226,6 @@ class TypeBody(HelperBody):
 
 
 class TypeAnswer(Answer):
-    """Schema of getType's answer: the id of the active workflow, or the reason for none."""
-
     document_name = "WorkflowAnswer"
 
     workflowId = fields.String(required=True)
@@ -258,14 +245,12 @@ def get_type(generated_id: str) -> flask.Response:
 
 
 def answer_type(account: Account, posted: Posted) -> flask.Response:
-    """Return getType's answer to a call of the account with the body that `posted` returns."""
-
-    def work() -> dict[str, Any]:
+    def find_workflow() -> dict[str, Any]:
         active = workflows.get_type(hub(), account, **load(TypeBody(), posted()))
-        own = told("ok", workflowId=active.workflow_id, reason=active.reason)
+        own = answer_body("ok", workflowId=active.workflow_id, reason=active.reason)
         return own | {"stale": "true" if active.stale else ""}
 
-    return answered(account, lambda: ["workflowId", "reason"], work)
+    return answered(account, lambda: ["workflowId", "reason"], find_workflow)
 
 
 class _TokenBody(HelperBody):

@@ -1,15 +1,11 @@
 """Let pages of an account's `allowed_origins` call its helpers from a browser (CORS).
 
-A browser shows a page the answer of another host only if the answer's header
-Access-Control-Allow-Origin names the page's origin. Before a POST of JSON it asks with an OPTIONS
-request, the preflight. The origin is no authentication: other programs can send any.
-
 A preflight has neither the body nor the credentials of the call that it announces. So its account
 is the one in the path, or for getProperties and setProperties without an id in the path the only
 account of the hub. An unknown id is answered and counted exactly as for a POST.
 
-The headers for credentials, X-Webhook-Secret and service-apikey, are not allowed: every visitor of
-a page could read them.
+The origin is no authentication: other programs can send any. The headers for credentials,
+X-Webhook-Secret and service-apikey, are not allowed: every visitor of a page could read them.
 """
 
 from __future__ import annotations
@@ -35,11 +31,7 @@ def allow_pages(blueprint: flask.Blueprint) -> None:
 
 
 def _answer_preflight() -> flask.Response | None:
-    """Return the answer to a preflight; return None for any other request.
-
-    An origin that is not allowed gets the same 204 without the headers that would allow it. Raises
-    the errors of `account_in_path`.
-    """
+    """Return the answer to a preflight, 204 also for an origin that is not allowed; else None."""
     request = flask.request
     is_preflight = request.method == "OPTIONS" and "Origin" in request.headers
     if not is_preflight or "Access-Control-Request-Method" not in request.headers:
@@ -56,7 +48,6 @@ def _answer_preflight() -> flask.Response | None:
 
 
 def _account_of_preflight() -> Account | None:
-    """Return the account whose helper a preflight is for; None if its path names no account."""
     if flask.request.view_args:
         return account_in_path(flask.request.view_args)
     if flask.request.path.rstrip("/") not in _WITHOUT_ID:

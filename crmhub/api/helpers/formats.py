@@ -1,7 +1,6 @@
 """The forms of a helper's answer: flat JSON, or what Chatfuel or Manychat stores by itself.
 
-The forms are those of the account's switch `answer_format`. They are for answers with a status of
-2xx, which includes errors of accounts with soft errors. Other errors have the same body in each
+They are for answers with status 2xx, also of soft errors. Other errors have the same body in each
 form, because neither Chatfuel nor Manychat reads it.
 """
 
@@ -40,17 +39,13 @@ def _flat(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _chatfuel(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer for Chatfuel's JSON API block, which stores `set_attributes`.
-
-    An attribute is a text or a number, so the object `properties` is left out.
-    """
     return {"set_attributes": _flattened(answer)}
 
 
 def _flattened(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer without the object `properties`.
+    """Return the answer without the object `properties`, whose items are keys already.
 
-    A property whose name is reserved gets the name `prop_<name>`; the others are keys already.
+    A property whose name is reserved gets the name `prop_<name>`.
     """
     properties: Mapping[str, str] = answer.get("properties") or {}
     taken = {
@@ -65,11 +60,11 @@ def _flattened(answer: dict[str, Any]) -> dict[str, Any]:
 def _manychat(answer: dict[str, Any]) -> dict[str, Any]:
     """Return the answer for Manychat's dynamic block, which stores the values of its actions.
 
-    Manychat takes at most five actions, and each field must exist in the bot. The query parameter
-    `fields` names the keys to store; without it, these are the helper's own keys, then `status`,
-    `message` and so on. A blank value clears its field, lest the field keep the value of an earlier
-    call. Outside of Messenger, Manychat takes the block only with the `type` of its channel, which
-    the query parameter `channel` names.
+    Manychat takes at most five actions. The query parameter `fields` names the keys to store;
+    without it, these are the helper's own keys, then `status`, `message` and so on. A blank value
+    clears its field, lest the field keep the value of an earlier call. Outside of Messenger,
+    Manychat takes the block only with the `type` of its channel, which the query parameter
+    `channel` names.
     """
     answer = _flattened(answer)
     own = [key for key in answer if key not in _SHARED]
@@ -106,11 +101,9 @@ FORMATS: Mapping[str, Wrap] = MappingProxyType(
 
 
 def requested_format(account: Account | None = None) -> Wrap:
-    """Return the function for the form of this call's answer.
+    """Return the function for the form of this call's answer, by the query or the account.
 
-    The query parameter `format` chooses it, otherwise the account; without an account it is `flat`.
-    Raises BadRequest for an unknown form, and for an unknown `channel` or too many `fields` of a
-    Manychat answer.
+    Raises BadRequest for an unknown form or `channel`, and for too many `fields`.
     """
     named = flask.request.args.get("format") or _format_of(account)
     if named not in FORMATS:

@@ -11,11 +11,11 @@ from crmhub.accounts.accounts import Account
 from crmhub.api.helpers.answers import (
     Answer,
     Posted,
+    answer_body,
     answered,
     helper,
     idempotency_key,
     of_done,
-    told,
 )
 from crmhub.api.helpers.bodies import HelperBody, PropertyValues, Said, Whole, body, load
 from crmhub.api.helpers.callers import of_portal_id
@@ -38,8 +38,6 @@ allow_pages(blueprint)
 
 
 class RangeBody(HelperBody):
-    """Schema of getRandomInt's body: the range of the number, both ends included."""
-
     document_name = "RandomIntInput"
 
     smallest = Whole(data_key="min", required=True)
@@ -47,11 +45,6 @@ class RangeBody(HelperBody):
 
 
 class AccountRangeBody(RangeBody):
-    """Schema of getRandomInt's body for an account: the range, and the contact.
-
-    With a sticky rotation, a contact always gets the same number.
-    """
-
     document_name = "AccountRandomIntInput"
 
     contact_id = Said(data_key="contactId", load_default=str, numbers=True, short=True)
@@ -59,8 +52,6 @@ class AccountRangeBody(RangeBody):
 
 
 class NumberAnswer(Answer):
-    """Schema of getRandomInt's answer: the number, as integer and as text."""
-
     value = fields.Integer(required=True)
     text = fields.String(required=True)
 
@@ -90,23 +81,21 @@ def get_random_int_of(portal_id: str) -> flask.Response:
 
 
 def answer_int(account: Account, posted: Posted) -> flask.Response:
-    """Return getRandomInt's answer to a call of the account with the body that `posted` returns."""
-
-    def work() -> dict[str, Any]:
+    def pick_integer() -> dict[str, Any]:
         if is_deferred():
             raise too_many_at_once()
         sent = load(AccountRangeBody(), posted())
         return _number(random_int.int_of_account(hub().database, account, **sent))
 
-    return answered(account, lambda: ["value", "text"], work)
+    return answered(account, lambda: ["value", "text"], pick_integer)
 
 
 def _number(value: int) -> dict[str, Any]:
-    return told("ok", value=value, text=str(value))
+    return answer_body("ok", value=value, text=str(value))
 
 
 class RecordBody(HelperBody):
-    """Schema of createDeal's and createTicket's body: the contact, and the new properties.
+    """Schema of createDeal's and createTicket's body.
 
     The contact's id is the one that createLead answered, or the CRM's own id.
     """
@@ -118,8 +107,6 @@ class RecordBody(HelperBody):
 
 
 class DealAnswer(Answer):
-    """Schema of createDeal's answer: the ids of the new deal and of its contact."""
-
     dealId = fields.String(required=True)
     contactId = fields.String(required=True)
     url = fields.String(metadata={"description": "Where the CRM has a page for the deal."})
@@ -139,19 +126,15 @@ def create_deal(portal_id: str) -> flask.Response:
 
 
 def answer_deal(account: Account, posted: Posted) -> flask.Response:
-    """Return createDeal's answer to a call of the account with the body that `posted` returns."""
-
-    def work() -> dict[str, Any]:
+    def write_deal() -> dict[str, Any]:
         sent = load(RecordBody(), posted())
         done = create_linked.create_deal(hub(), account, **sent, key=idempotency_key())
         return of_done(done, dealId=done.record_id, contactId=done.contact_id)
 
-    return answered(account, lambda: ["dealId", "contactId"], work)
+    return answered(account, lambda: ["dealId", "contactId"], write_deal)
 
 
 class TicketAnswer(Answer):
-    """Schema of createTicket's answer: the ids of the new ticket and of its contact."""
-
     ticketId = fields.String(required=True)
     contactId = fields.String(required=True)
     url = fields.String(metadata={"description": "Where the CRM has a page for the ticket."})
@@ -171,11 +154,9 @@ def create_ticket(portal_id: str) -> flask.Response:
 
 
 def answer_ticket(account: Account, posted: Posted) -> flask.Response:
-    """Return createTicket's answer to a call of the account with the body that `posted` returns."""
-
-    def work() -> dict[str, Any]:
+    def write_ticket() -> dict[str, Any]:
         sent = load(RecordBody(), posted())
         done = create_linked.create_ticket(hub(), account, **sent, key=idempotency_key())
         return of_done(done, ticketId=done.record_id, contactId=done.contact_id)
 
-    return answered(account, lambda: ["ticketId", "contactId"], work)
+    return answered(account, lambda: ["ticketId", "contactId"], write_ticket)

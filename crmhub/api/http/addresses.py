@@ -17,8 +17,8 @@ _OWN_HOST = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]{1,5})?", re
 def client_address(request: flask.Request, trusted: Sequence[Network]) -> str:
     """Return the caller's IP address, or "" if it is unknown (a local socket).
 
-    `trusted` are the networks of the proxies. `X-Forwarded-For` is read from its end, where these
-    proxies write, up to the first address outside `trusted`; the caller may have forged the rest.
+    `X-Forwarded-For` is read from its end, where the `trusted` proxies write, up to the first other
+    address; the caller may have forged the rest.
     """
     caller = request.remote_addr or ""
     for hop in reversed(",".join(request.headers.getlist("X-Forwarded-For")).split(",")):
@@ -29,10 +29,7 @@ def client_address(request: flask.Request, trusted: Sequence[Network]) -> str:
 
 
 def is_https(request: flask.Request, trusted: Sequence[Network]) -> bool:
-    """Return whether the caller used https.
-
-    If the request comes from a proxy in the `trusted` networks, its `X-Forwarded-Proto` decides.
-    """
+    """Return whether the caller used https; a trusted proxy's `X-Forwarded-Proto` decides."""
     said = request.headers.get("X-Forwarded-Proto", "").rpartition(",")[2].strip().lower()
     return (
         said if said and is_trusted(request.remote_addr or "", trusted) else request.scheme
@@ -42,9 +39,8 @@ def is_https(request: flask.Request, trusted: Sequence[Network]) -> bool:
 def public_url(request: flask.Request, configured: str | None) -> str | None:
     """Return the address at which people reach the service, or None if it is not known.
 
-    `configured` is the setting `public_url`. Without it, the request's own address counts only if
-    it is this machine, as in development: a request may name any host, and with a foreign one,
-    codes of a CRM would be sent there.
+    Without the setting (`configured`), only this machine's own address counts: a request may name
+    any host, and codes of a CRM would be sent there.
     """
     if configured:
         return configured
@@ -52,15 +48,14 @@ def public_url(request: flask.Request, configured: str | None) -> str | None:
 
 
 def is_trusted(text: str, trusted: Sequence[Network]) -> bool:
-    """Return whether the IP address `text` belongs to one of the `trusted` networks."""
     address = _parsed(text)
     return address is not None and any(address in network for network in trusted)
 
 
 def _parsed(text: str) -> Address | None:
-    """Return the IP address in a text, or None if there is none.
+    """Return the IP address in a text, which may have a port or brackets, or None.
 
-    The address may have a port or brackets; IPv4 written as IPv6 becomes IPv4.
+    IPv4 written as IPv6 becomes IPv4.
     """
     text = text.strip()
     if text.startswith("["):

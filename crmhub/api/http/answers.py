@@ -25,10 +25,7 @@ OWN_RECORDS = {"X-Record-Source": "hub"}
 
 
 class JsonAnswer(flask.Response):
-    """A response with JSON that skips Werkzeug's final checks of the headers.
-
-    Werkzeug would copy and check all headers again, which takes longer than sending them.
-    """
+    """A JSON response without Werkzeug's final check of the headers, which takes long."""
 
     default_mimetype = "application/json"
     automatically_set_content_length = False
@@ -42,21 +39,18 @@ class JsonAnswer(flask.Response):
 
 
 def as_json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> JsonAnswer:
-    """Return a response with this JSON value as its body."""
     response = JsonAnswer(orjson.dumps(value), status, headers)
     response.value = value
     return response
 
 
 def nothing() -> flask.Response:
-    """Return a response with status 204 and no body."""
     response = flask.Response(status=204)
     del response.headers["Content-Type"]
     return response
 
 
 def failure(error: HubError) -> flask.Response:
-    """Return the response for an error; its JSON has category, message, timestamp and status."""
     body = error_body(error.category, error.message)
     return JsonAnswer(orjson.dumps(body), error.status, error.headers)
 
@@ -64,8 +58,8 @@ def failure(error: HubError) -> flask.Response:
 def links_shown(links: Links, requested: Iterable[str] = ()) -> dict[str, list[int]]:
     """Return the JSON object with the ids of a record's linked records, by kind of record.
 
-    Deals and companies are always keys. Contacts and tickets are keys if the record has such links,
-    or if `requested` names them.
+    Deals and companies are always keys; contacts and tickets if the record has such links, or
+    `requested` names them.
     """
     requested = set(requested)
     shown = {name: links.get(name, []) for name in _ALWAYS}
@@ -83,8 +77,7 @@ def record_shown(
 ) -> dict[str, Any]:
     """Return the JSON of a record with its associations and times.
 
-    `properties` names the properties to show; None shows all. `requested` names kinds of links to
-    show even if there are none.
+    `properties` names the properties to show, None all; `requested` as for `links_shown`.
     """
     shown: Any = record.properties
     if properties is not None:
@@ -103,7 +96,6 @@ def record_shown(
 
 
 def _select_properties(properties: dict[str, str], names: tuple[str, ...]) -> dict[str, str]:
-    """Return those of the properties that are in `names`, in the order of `names`."""
     return {name: properties[name] for name in names if name in properties}
 
 
@@ -112,8 +104,7 @@ def page_shown(
 ) -> bytes:
     """Return the JSON of a page of records.
 
-    `properties` names the properties to show; None shows all. `include` names further fields to
-    show: associations, createdAt or updatedAt.
+    `properties` names the properties to show, None all; `include` names further fields.
     """
     shown = []
     for listed in page.records:
@@ -126,11 +117,7 @@ def page_shown(
 
 
 def _included(listed: Listed, links: Mapping[int, Links], include: tuple[str, ...]) -> str:
-    """Return the fields in `include` of a record, as JSON text that starts with a comma.
-
-    `listed` is the record; `links` has the linked ids of records, by record id. The fields are
-    associations, createdAt and updatedAt.
-    """
+    """Return the fields in `include` of a record, as JSON text that starts with a comma."""
     shown: dict[str, Any] = {}
     for field in include:
         if field == "associations":
@@ -141,11 +128,9 @@ def _included(listed: Listed, links: Mapping[int, Links], include: tuple[str, ..
 
 
 def page_frame(results: bytes, cursor: str, total: int | None = None) -> bytes:
-    """Return the JSON of a page of a list, as bytes.
+    """Return the JSON of a page of a list; `results` is the JSON array of the items.
 
-    `results` is the JSON array of the items. `cursor` is the cursor for the next page, "" on the
-    last page. `total` is the number of items on all pages; None leaves it out, where counting would
-    be slow.
+    `cursor` is "" on the last page. A `total` of None is left out, where counting would be slow.
     """
     link = f"?cursor={cursor}" if cursor else ""
     return b'{%b"results":%b,"cursor":{"next":"%b","nextLink":"%b"},"hasMore":%b}' % (

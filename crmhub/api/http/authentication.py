@@ -18,8 +18,8 @@ from crmhub.accounts.accounts import Account
 from crmhub.accounts.directory import Caller, Operator
 from crmhub.accounts.limits import RateStatus
 from crmhub.api.http import flask_proxies
-from crmhub.api.http.auth_failures import count_auth_failure
-from crmhub.errors import Forbidden, TooManyRequests, Unauthorized
+from crmhub.api.http.addresses import client_address
+from crmhub.errors import Forbidden, HubError, TooManyRequests, Unauthorized
 from crmhub.hub import Hub
 from crmhub.queue.slots import too_many_at_once
 
@@ -43,13 +43,11 @@ _F = TypeVar("_F", bound=Callable[..., object])
 
 
 def hub() -> Hub:
-    """Return the `Hub` object of the running Flask app."""
     it: Hub = flask_proxies.app().extensions["crmhub"]
     return it
 
 
 def account() -> Account:
-    """Return the account of the authenticated caller; only for requests to the public API."""
     caller: Caller = flask_proxies.g().caller
     return caller.account
 
@@ -57,8 +55,7 @@ def account() -> Account:
 def authenticate(request: flask.Request, client_id: str) -> None:
     """Authenticate a request to the public API, count it, and take a server thread for it.
 
-    `client_id` is the client id in the path. Raises Unauthorized for a missing or wrong API key,
-    and TooManyRequests above the rate limit or while the account uses all threads of its share.
+    Raises Unauthorized, and TooManyRequests as `admit`.
     """
     here, g = hub(), flask_proxies.g()
     # Until the account is found: an answer without these headers would mean no limit.
@@ -72,6 +69,24 @@ def authenticate(request: flask.Request, client_id: str) -> None:
         # The same words for every reason, so that nobody learns which accounts exist.
         raise count_auth_failure(Unauthorized(_NO_SUCH_KEY), "the key")
     admit(request, caller)
+
+
+def count_auth_failure(error: HubError, what: str) -> HubError:
+    """Count a failed authentication of the caller's address; return the error to raise.
+
+    After too many failures this is TooManyRequests, which tells to check `what`.
+    """
+    here = hub()
+    address = client_address(flask.request, here.settings.trusted_proxies)
+    peer = flask.request.remote_addr or ""
+    status = here.limits.miss(address, proxy=peer if peer != address else "")
+    if status.allowed:
+        return error
+    return TooManyRequests(
+        "Too many calls from this address found no account or had a wrong key or token;"
+        f" check {what} and try again in {status.retry_after} s.",
+        retry_after=status.retry_after,
+    )
 
 
 def admit(request: flask.Request, caller: Caller) -> None:
@@ -95,11 +110,9 @@ def admit(request: flask.Request, caller: Caller) -> None:
 
 
 def take_place(environ: WSGIEnvironment, here: Hub, account: Account) -> bool:
-    """Take a server thread of the account's share for this request.
+    """Take a thread of the account's share for this request; False if none is free.
 
-    Return False, without waiting, if no thread of the share is free, else True. A second call for
-    the same request returns the first result. The app releases the thread at the end of the
-    request.
+    A second call for the same request returns the first result. The app releases the thread.
     """
     if PLACE not in environ:
         free = here.shares.take(account.id, environ.get(TURN))
@@ -108,7 +121,6 @@ def take_place(environ: WSGIEnvironment, here: Hub, account: Account) -> bool:
 
 
 def lacks_scope(caller: Caller | Operator, scope: str) -> Forbidden:
-    """Return the Forbidden error for a caller whose API key or admin token lacks this scope."""
     return Forbidden(f"This {caller.credential} lacks the scope {scope}; create one that has it.")
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import flask
@@ -17,9 +20,7 @@ from crmhub import __version__
 from crmhub.api.http import addresses, flask_proxies
 from crmhub.api.http.authentication import hub
 from crmhub.api.http.document_components import PATH_PARAMETERS, add_components
-from crmhub.api.http.document_parts import part_of
 from crmhub.api.http.documentation import operation
-from crmhub.api.http.examples import add_examples
 from crmhub.api.http.field_types import Joined
 from crmhub.api.http.kind_schemas import name_for_kinds
 from crmhub.api.http.shared_enums import share_enums
@@ -45,6 +46,20 @@ _DESCRIPTIONS = {
     "Every error has the same body, the schema `Error`.",
 }
 
+_REFERENCE = re.compile(r'"\$ref":"#/components/(\w+)/([^"]+)"')
+# `python -m tests.made_examples` records it, from the hub's own answers.
+_EXAMPLES = Path(__file__).with_name("examples.json")
+_JSON = "application/json"
+# Of query parameters, by name; an empty cursor is the first page.
+_QUERY: dict[str, Any] = {"limit": 20, "cursor": "", "sort": "createdAt", "order": "asc"}
+# Of the parameter `properties`, by tag.
+_PROPERTIES = {
+    "contacts": ["email", "firstname"],
+    "companies": ["name", "domain"],
+    "deals": ["dealname", "amount"],
+    "tickets": ["subject", "content"],
+}
+
 
 class Document:
     """The OpenAPI descriptions of all views, served in two documents (PATHS)."""
@@ -67,7 +82,7 @@ class Document:
     def view(self, part: str, server: str = "") -> Callable[[], flask.Response]:
         """Return a view of the document of `part`, one of PATHS.
 
-        `server` is the address of the service in the document; "" for the one that the caller used.
+        `server`: the service's address in the document, "" for the one that the caller used.
         """
 
         def openapi_json() -> flask.Response:
@@ -90,13 +105,12 @@ class Document:
         return found
 
     def _document(self, part: str) -> dict[str, Any]:
-        """Return the document of a part, without its servers."""
         # A copy, since what follows changes it.
         whole = deepcopy(self._described().to_dict())
         name_for_kinds(whole)
-        add_examples(whole)
+        _add_examples(whole)
         share_enums(whole)
-        found = part_of(whole, part)
+        found = _part_of(whole, part)
         found["info"] = {
             "title": _TITLES[part],
             "version": __version__,
@@ -109,7 +123,7 @@ class Document:
     def _described(self) -> APISpec:
         """Return the descriptions of all views.
 
-        They take as long as the rest of the app, so they are made for the first request of a part.
+        They take as long as the rest of the app, so they are made for the first request.
         """
         schemas = MarshmallowPlugin(schema_name_resolver=_schema_name)
         spec = APISpec("crmhub", __version__, "3.1.0", plugins=[_Paths(), schemas])
@@ -121,7 +135,6 @@ class Document:
         return spec
 
     def _describe(self, spec: APISpec, blueprint: Blueprint) -> None:
-        """Add the views of a blueprint to `spec`."""
         for route in blueprint.routes:
             rule = next(self._app.url_map.iter_rules(f"{blueprint.name}.{route.endpoint}"))
             path = FlaskPlugin.flaskpath2openapi(rule.rule)
@@ -138,7 +151,6 @@ class Document:
 
 
 def _server() -> str:
-    """Return the address of the service as its caller reaches it."""
     settings, request = hub().settings, flask_proxies.request()
     if settings.public_url:
         return settings.public_url.rstrip("/")
@@ -165,7 +177,75 @@ def _joined_by_commas(_converter: Any, field: Any, **_: Any) -> dict[str, Any]:
 
 
 def _schema_name(schema: Any) -> str:
-    """Return the name of a schema in the document: its `document_name`, or its class's name."""
     found: Any = resolve_schema_cls(schema)
     name: str = vars(found).get("document_name", found.__name__)
     return name.removesuffix("Schema").removesuffix("Shown")
+
+
+def _part_of(whole: dict[str, Any], part: str) -> dict[str, Any]:
+    """Return the document with only the operations of `part`, and the components they use."""
+    paths = {
+        path: operations
+        for path, operations in whole["paths"].items()
+        if path.startswith("/admin/") == (part == "admin")
+    }
+    operations = [
+        operation
+        for item in paths.values()
+        for operation in item.values()
+        if isinstance(operation, dict)
+    ]
+    tags = {tag for operation in operations for tag in operation["tags"]}
+    found: set[tuple[str, str]] = {
+        ("securitySchemes", name)
+        for operation in operations
+        for security in operation["security"]
+        for name in security
+    }
+    unread: list[Any] = [paths]
+    while unread:
+        for group, name in _REFERENCE.findall(orjson.dumps(unread.pop()).decode()):
+            if (group, name) not in found:
+                found.add((group, name))
+                unread.append(whole["components"][group][name])
+    components = {
+        group: {name: shape for name, shape in shapes.items() if (group, name) in found}
+        for group, shapes in whole["components"].items()
+    }
+    return {
+        **whole,
+        "paths": paths,
+        "tags": [tag for tag in whole["tags"] if tag["name"] in tags],
+        "components": components,
+    }
+
+
+def _add_examples(document: dict[str, Any]) -> None:
+    """Add examples: to the JSON body and the answer of each operation, and to its parameters."""
+    examples: dict[str, dict[str, Any]] = json.loads(_EXAMPLES.read_text("utf-8"))
+    for item in document["paths"].values():
+        for each in (item, *item.values()):
+            if isinstance(each, dict):
+                if example := examples.get(each.get("operationId", "")):
+                    _add_example(each, example)
+                _add_to_parameters(each)
+
+
+def _add_to_parameters(operation: dict[str, Any]) -> None:
+    for parameter in operation.get("parameters", ()):
+        schema, name = parameter["schema"], parameter["name"]
+        if "example" not in parameter and parameter["in"] == "path" and "enum" in schema:
+            parameter["example"] = schema["enum"][0]
+        if parameter["in"] == "query" and name in _QUERY:
+            parameter.setdefault("example", _QUERY[name])
+        if parameter["in"] == "query" and name == "properties":
+            parameter["example"] = _PROPERTIES[operation["tags"][0]]
+
+
+def _add_example(operation: dict[str, Any], example: dict[str, Any]) -> None:
+    if "request" in example:
+        operation["requestBody"]["content"][_JSON]["example"] = example["request"]
+    if "answer" in example:
+        answers = {str(example["status"]): example["answer"], **example.get("others", {})}
+        for status, answer in answers.items():
+            operation["responses"][status]["content"][_JSON]["example"] = answer

@@ -188,7 +188,6 @@ PATH_PARAMETERS: dict[str, Shape] = {
 
 
 def add_components(spec: APISpec) -> None:
-    """Add the security schemes, the response headers and the error responses to the document."""
     components = spec.components
     components.security_scheme(
         "ApiKey",
@@ -233,5 +232,4 @@ def _error(status: int, words: str) -> dict[str, Any]:
 
 
 def header_references(names: Iterable[str]) -> dict[str, Shape]:
-    """Return references to the components of these headers, by name."""
     return {name: {"$ref": f"#/components/headers/{name}"} for name in names}

@@ -1,19 +1,22 @@
 """Describe views for the OpenAPI document, with the decorator `documents`.
 
-What the document can derive from a view it does: the errors follow from the view's method, path,
-body and scope, and the description says which scope a key needs.
+The errors follow from the view's method, path, body and scope. A description stands in
+`descriptions.toml`, or in the view's docstring, after its first paragraph.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 from crmhub.api.http.answers import OWN_RECORDS
-from crmhub.api.http.descriptions import description_of
 from crmhub.api.http.document_components import (
     ALWAYS,
     ERRORS,
@@ -29,6 +32,8 @@ from crmhub.properties.kinds import KINDS
 
 __all__ = ["ADMIN_TOKEN", "IDEMPOTENCY_KEY", "ID_OR_VALUE", "IF_MATCH", "Documented", "documents"]
 
+# By operation id; those of the records are written once for all kinds.
+DESCRIPTIONS = Path(__file__).with_name("descriptions.toml")
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 API_KEY: list[dict[str, list[str]]] = [{"ApiKey": []}]
@@ -62,7 +67,6 @@ class Documented:
     body: Shape | None
 
     def responses(self) -> dict[int, dict[str, Any]]:
-        """Return the OpenAPI objects of all answers except errors, by status."""
         answers = {self.status: self._response(self.summary, self.schema)}
         for status, other in self.others.items():
             words, schema = (other, self.schema) if isinstance(other, str) else other
@@ -94,12 +98,11 @@ def documents(
 ) -> Callable[[_F], _F]:
     """Return a decorator that describes a view for the OpenAPI document.
 
-    `operation_id` is a verb and a noun, such as `createContact`, unique among all operations.
-    `status`, `schema` and `summary` describe the usual answer. `others` maps further statuses to
-    their descriptions, or to pairs of a description and another schema. `headers` are response
-    headers besides those of all answers. `parameters` and `body` are OpenAPI objects of inputs that
-    the view reads without a schema. `errors` are the possible error statuses; by default they
-    follow from the method, the path, the body and the scope.
+    `operation_id` is a verb and a noun, such as `createContact`, unique. `others` maps statuses
+    besides `status` to their descriptions, or to pairs of a description and another schema.
+    `headers` are response headers besides those of all answers. `parameters` and `body` are OpenAPI
+    objects of inputs that the view reads without a schema. The `errors` follow from the method, the
+    path, the body and the scope, unless given.
     """
     carried = (*(UNDER_API if security is API_KEY else ALWAYS), *headers)
 
@@ -125,11 +128,7 @@ def documents(
 
 
 def operation(view: Any, method: str, *, path: str, tag: str) -> dict[str, Any]:
-    """Return the OpenAPI object of a view for an HTTP method.
-
-    `path` is the path as the document has it. The object is a deep copy, because apispec changes
-    it.
-    """
+    """Return the OpenAPI object of a view; a deep copy, because apispec changes it."""
     documented: Documented = view.documented
     reads: Mapping[str, Any] = dict(getattr(view, "reads", ()))
     doc: dict[str, Any] = {"operationId": documented.operation_id, "summary": documented.summary}
@@ -154,7 +153,6 @@ def operation(view: Any, method: str, *, path: str, tag: str) -> dict[str, Any]:
 
 
 def _add_errors(doc: dict[str, Any], documented: Documented, method: str, path: str) -> None:
-    """Add error answers and header parameters to `doc`, the OpenAPI object of an operation."""
     succeeding = doc["responses"]
     possible = documented.errors or _possible(doc, documented, method, path)
     errors = {str(status): ERRORS[status][0] for status in sorted(possible)}
@@ -170,7 +168,6 @@ def _add_errors(doc: dict[str, Any], documented: Documented, method: str, path: 
 
 
 def _possible(doc: dict[str, Any], documented: Documented, method: str, path: str) -> set[int]:
-    """Return the statuses of the errors that an operation can answer."""
     of_admin = documented.security is ADMIN_TOKEN
     writes = documented.scope.endswith(":write")
     possible = {*_ANYWHERE}
@@ -191,3 +188,36 @@ def _possible(doc: dict[str, Any], documented: Documented, method: str, path: st
     if documented.operation_id.startswith(_MAKING) and doc["tags"][0] in KINDS:
         possible.add(402)
     return possible
+
+
+def description_of(view: Callable[..., Any], operation_id: str, scope: str) -> str:
+    """Return the description of a view's operation, with the scope, if any; "" for none."""
+    own = (inspect.getdoc(view) or "").partition("\n\n")[2]
+    words = own or written_descriptions().get(operation_id, "")
+    if words and scope:
+        resource, _, right = scope.partition(":")
+        shown = f"contacts:{right}` for contacts" if resource == "{resource}" else f"{scope}`"
+        words = f"{words}\n\nScope: `{shown}."
+    return words
+
+
+@cache
+def written_descriptions() -> dict[str, str]:
+    found: dict[str, dict[str, str]] = tomllib.loads(DESCRIPTIONS.read_text("utf-8"))
+    known = {id: words.strip() for id, words in found["operations"].items()}
+    for kind in KINDS.values():
+        names = {
+            "<one>": kind.singular,
+            "<several>": kind.name,
+            "<One>": kind.singular.capitalize(),
+            "<Several>": kind.name.capitalize(),
+        }
+        for id, words in found["records"].items():
+            known[_filled(id, names)] = _filled(words.strip(), names)
+    return known
+
+
+def _filled(text: str, names: dict[str, str]) -> str:
+    for name, value in names.items():
+        text = text.replace(name, value)
+    return text

@@ -42,7 +42,6 @@ _NO_PATH = (
 
 
 def register(app: flask.Flask) -> None:
-    """Register the error handlers of this module with the Flask app."""
     app.register_error_handler(HubError, failure)
     app.register_error_handler(HTTPException, _http)
     # Any other exception is a bug: its details go to the log, not to the caller.
@@ -62,10 +61,7 @@ def _http(error: HTTPException) -> flask.Response:
 
 
 def duplicate(error: DuplicateValue, kind: str) -> flask.Response:
-    """Return the response with status 409 for a unique value that another record has.
-
-    `kind` is the name of the kind of record. The header Location has the path of the other record.
-    """
+    """Return the response for a unique value that another record has; Location has its path."""
     error.location = f"/{account().client_id}/api/v1/{kind}/{error.existing_id}"
     return failure(error)
 
@@ -85,7 +81,7 @@ def in_words(error: HTTPException) -> HubError:
 
 
 def _helpers_named(path: str) -> list[str]:
-    """Return the paths of the helpers that the caller of an unknown path may have meant.
+    """Return the helpers' paths that the caller of an unknown path may have meant.
 
     For example, the path may lack its webhook id.
     """
@@ -98,11 +94,7 @@ def _helpers_named(path: str) -> list[str]:
 
 
 def in_shape(response: flask.Response) -> flask.Response:
-    """Return the response; if it is an error that is not JSON, return it as JSON.
-
-    Such errors come from Werkzeug without an error handler. Pages of the console are returned
-    unchanged.
-    """
+    """Return the response, as JSON if it is an error that Werkzeug made by itself."""
     # The console answers errors with an HTML page of its own.
     if response.mimetype == "application/json" or flask.g.get("is_page"):
         return response

@@ -5,7 +5,7 @@ The text "1" is no number, and `true` is no integer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from typing import Any
 
 import marshmallow as ma
@@ -63,10 +63,7 @@ class Number(fields.Integer):
 
 
 class Flag(fields.Boolean):
-    """Field for a JSON boolean; texts and numbers are refused.
-
-    With `in_query`, the field reads the texts `true` and `false`, as in a query string.
-    """
+    """Field for a JSON boolean, or with `in_query` for the texts `true` and `false`."""
 
     default_error_messages: Messages = {
         "invalid": "must be true or false",
@@ -90,10 +87,7 @@ _MAX_FAULTS = 25
 
 
 class Items(fields.List[Any]):
-    """Field for a JSON array with at most as many items as `maxItems` in its metadata.
-
-    Loading stops after 25 faulty items.
-    """
+    """Field for a JSON array of at most `maxItems` (metadata); loading stops after 25 faults."""
 
     default_error_messages: Messages = {
         "invalid": "must be an array",
@@ -136,8 +130,7 @@ class Inner(fields.Nested):
 class Scalar(fields.Field[str]):
     """Field for a JSON string, number, boolean or null, loaded as text; null becomes "".
 
-    The OpenAPI document says string. Booleans and null are refused if the metadata's `type` names
-    numbers.
+    Booleans and null are refused if the metadata's `type` names numbers.
     """
 
     default_error_messages: Messages = {
@@ -162,10 +155,7 @@ class Scalar(fields.Field[str]):
 
 
 def scalar(value: Any) -> str:
-    """Return a JSON string, number, boolean or null as text.
-
-    Raises ValidationError for other values.
-    """
+    """Return a JSON string, number, boolean or null as text; raises ValidationError."""
     try:
         return from_json(value)
     except NotScalar as exc:
@@ -215,10 +205,7 @@ class Properties(fields.Field[dict[str, str]]):
 
 
 class Between(Number):
-    """Field for an integer from `lowest` to `highest`, both included.
-
-    With `in_query`, the field reads the integer from a text of ASCII digits, as in a query string.
-    """
+    """Field for an integer from `lowest` to `highest`; with `in_query`, a text of ASCII digits."""
 
     def __init__(self, lowest: int, highest: int, *, in_query: bool = False, **kwargs: Any) -> None:
         super().__init__(validate=validate.Range(lowest, highest), **kwargs)
@@ -235,12 +222,9 @@ class Between(Number):
 
 
 class Choice(Text):
-    """Field for a text that must be a key of the mapping `words`.
+    """Field for a text that must be one of `words`, loaded unchanged."""
 
-    The text is loaded unchanged; the values of `words` are not used.
-    """
-
-    def __init__(self, words: Mapping[str, Any], **kwargs: Any) -> None:
+    def __init__(self, words: Collection[str], **kwargs: Any) -> None:
         super().__init__(validate=validate.OneOf(list(words)), **kwargs)
         self._words = words
 
@@ -251,10 +235,7 @@ class Choice(Text):
 
 
 class Words(fields.List[Any]):
-    """Field for a JSON array of strings, loaded as a tuple without repetitions.
-
-    If `words` is not empty, strings that are not in `words` are refused.
-    """
+    """Field for a JSON array of strings, of `words` if given; loaded as a tuple, each once."""
 
     _SHAPE = "must be an array of strings"
     default_error_messages: Messages = {
@@ -279,7 +260,7 @@ class Words(fields.List[Any]):
 
 
 class Joined(Words):
-    """Field for names joined by commas in a query string, loaded as a tuple without repetitions."""
+    """Field for names joined by commas in a query string, loaded as a tuple, each once."""
 
     _SHAPE = "must be names joined by commas"
 

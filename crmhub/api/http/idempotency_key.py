@@ -33,11 +33,10 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Rebuild:
-    """Two functions that shorten and restore answers that are too long to be stored.
+    """How answers that are too long to be stored are shortened and restored.
 
-    `shorten` removes the property values from an answer's JSON before it is stored. `fill` adds the
-    present values to the stored JSON. `always`: short answers are shortened, too, since they
-    contain a secret.
+    `shorten` removes values from an answer's JSON before it is stored, `fill` adds the present
+    ones. `always`: short answers are shortened, too, since they contain a secret.
     """
 
     shorten: Callable[[Any], Any]
@@ -48,10 +47,9 @@ class Rebuild:
 def once(view: _F, rebuild: Rebuild) -> _F:
     """Return a view that answers a POST with a repeated Idempotency-Key as the first time.
 
-    The execution of `view` and the storing of its answer share a transaction. If an answer is
-    longer than MAX_KEPT_ANSWER_BYTES, it is stored as `rebuild.shorten` returns it. Put this
-    wrapper around the decorators that read the body, and inside those that check the caller's
-    rights, since rights are checked for repetitions too.
+    `view` and the storing of its answer share a transaction. This wrapper stands around the
+    decorators that read the body, and inside those that check the caller's rights, which are
+    checked for repetitions too.
     """
 
     @wraps(view)
@@ -68,10 +66,6 @@ def once(view: _F, rebuild: Rebuild) -> _F:
 
 
 def writes(scope: str, rebuild: Rebuild) -> Callable[[_F], _F]:
-    """Return a decorator for views that write; it combines `needs(scope)` and `once`.
-
-    `rebuild` is the argument of `once`.
-    """
     return lambda view: needs(scope)(once(view, rebuild))
 
 

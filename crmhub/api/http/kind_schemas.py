@@ -1,7 +1,7 @@
 """Name the schemas of records after their kind: `Contact`, `ContactPage`, `UpsertedContact`.
 
-The routes of all kinds of records share their schemas, whose names contain `Record`. In the
-document each kind has its own, so that generated clients have a type for each kind.
+The routes of all kinds share their schemas, whose names contain `Record`. In the document each kind
+has its own, so that generated clients have a type for each kind.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ _RECORD = re.compile("Record(?![a-z])")
 
 
 def name_for_kinds(document: dict[str, Any]) -> None:
-    """Replace, in the operations of each kind, the schemas of records by schemas of this kind.
+    """Replace, in the operations of each kind (their tag), the schemas of records by this kind's.
 
-    The kind is the operation's tag. A schema belongs to a kind if its name contains `Record`, or if
-    it refers to such a schema: `RecordPage` becomes `ContactPage`, and a schema `Partial` of
-    records becomes `ContactPartial`. Schemas that no operation uses any more are removed.
+    A schema belongs to a kind if its name contains `Record`, or if it refers to such a schema:
+    `RecordPage` becomes `ContactPage`, and a schema `Partial` of records `ContactPartial`.
     """
     schemas = document["components"]["schemas"]
     of_records = _of_records(schemas)
@@ -46,12 +45,10 @@ def name_for_kinds(document: dict[str, Any]) -> None:
 
 
 def name_of(name: str, one: str) -> str:
-    """Return the name of a schema of records for a kind; `one` is the kind's name in singular."""
     return _RECORD.sub(one, name) if _RECORD.search(name) else f"{one}{name}"
 
 
 def _of_records(schemas: dict[str, Any]) -> set[str]:
-    """Return the names of the schemas that contain `Record`, or that refer to such a schema."""
     return {
         name
         for name in schemas
@@ -60,7 +57,6 @@ def _of_records(schemas: dict[str, Any]) -> set[str]:
 
 
 def _reached(node: Any, schemas: dict[str, Any]) -> set[str]:
-    """Return the names of all schemas to which a part of the document leads."""
     found: set[str] = set()
     unread = [node]
     while unread:
@@ -79,7 +75,6 @@ def _reached(node: Any, schemas: dict[str, Any]) -> set[str]:
 
 
 def _renamed(node: Any, names: dict[str, str]) -> Any:
-    """Return a copy of a part of the document, with references to the schemas' new names."""
     if isinstance(node, list):
         return [_renamed(each, names) for each in node]
     if not isinstance(node, dict):

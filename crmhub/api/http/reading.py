@@ -150,10 +150,9 @@ _LENIENT = json.JSONDecoder(
 
 
 def whole_characters(value: Any, levels: int = MAX_JSON_DEPTH) -> Any:
-    """Return a JSON value, or a text, without U+0000 and half surrogate pairs.
+    """Return a JSON value without U+0000 and half surrogate pairs, whose halves are joined.
 
-    Two halves beside each other become their character. `levels`: how deep the value is cleaned;
-    values further inside stay as they are, because no helper reads them.
+    Values deeper than `levels` stay as they are, because no helper reads them.
     """
     if isinstance(value, str) and _HALF_OR_NUL.search(value):
         # UTF-16 joins the halves of a pair.
@@ -207,41 +206,10 @@ def _check_characters(value: Any, path: str) -> None:
             _check_characters(child, f"{path}[{i}]")
 
 
-def _reading(schema: ma.Schema, location: str) -> Callable[[_View], _View]:
-    """Return a decorator that passes a request's input, loaded by the schema, to a view.
-
-    `location` is `json` for the body or `query` for the query string. The view raises BadRequest
-    with every value that does not match the schema.
-    """
-    sent = {"json": json_body, "query": query}[location]
-    # Most requests have no query, and loading an empty one gives {} if no field needs a value.
-    needed = location != "query" or any(
-        field.required or field.load_default is not ma.missing
-        for field in schema.load_fields.values()
-    )
-    absent = _may_be_absent(schema)
-
-    def decorator(view: _View) -> _View:
-        @wraps(view)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            given = sent(flask_proxies.request())
-            try:
-                loaded = schema.load(given, partial=absent) if needed or given else {}
-            except ma.ValidationError as exc:
-                messages = exc.normalized_messages()  # type: ignore[no-untyped-call]
-                raise BadRequest(listed(problems_of(messages))) from None
-            return view(*args, loaded, **kwargs)
-
-        return cast(_View, wrapper)
-
-    return decorator
-
-
 def _may_be_absent(schema: ma.Schema, inside: str = "") -> list[str]:
-    """Return the names of the optional fields of a schema that have no default value.
+    """Return the dotted paths of a schema's optional fields without a default value.
 
-    The names are dotted paths; `inside` is the path of the schema. Marshmallow skips these fields
-    if they are absent and named in `partial`, which saves time.
+    Marshmallow skips these fields if they are absent and named in `partial`, which saves time.
     """
     names = []
     for name, field in schema.load_fields.items():
@@ -254,10 +222,7 @@ def _may_be_absent(schema: ma.Schema, inside: str = "") -> list[str]:
 
 
 def json_body(req: flask.Request) -> Any:
-    """Return the request's parsed JSON body.
-
-    Raises UnsupportedMediaType for another Content-Type, and BadRequest for invalid JSON.
-    """
+    """Return the request's JSON body; raises UnsupportedMediaType and BadRequest."""
     environ = req.environ
     if environ.get("CONTENT_TYPE") != "application/json" and not req.is_json:
         raise UnsupportedMediaType(
@@ -268,10 +233,7 @@ def json_body(req: flask.Request) -> Any:
 
 
 def query(req: flask.Request) -> dict[str, str]:
-    """Return the query parameters by name.
-
-    Raises BadRequest for a repeated name, U+0000 or invalid UTF-8.
-    """
+    """Return the query parameters; raises BadRequest for a repeated name or invalid UTF-8."""
     if not req.query_string:
         return {}
     try:
@@ -314,9 +276,8 @@ def check_request(request: flask.Request) -> None:
 
 @lru_cache(maxsize=256)
 def _is_host(host: str, protocol: str) -> bool:
-    """Return whether `host`, the Host header or "", is valid (RFC 9112, 3.2).
+    """Return whether the Host header is valid (RFC 9112, 3.2); only HTTP/1.0 requests may lack it.
 
-    `protocol` is the HTTP version, such as HTTP/1.1: only HTTP/1.0 requests may lack the header.
     The server has joined repeated headers with commas, which makes them invalid.
     """
     return _HOST.fullmatch(host) is not None or (not host and protocol in ("HTTP/1.0", "HTTP/1"))
@@ -334,8 +295,7 @@ class Route(NamedTuple):
 class Blueprint(flask.Blueprint):
     """A Flask blueprint that reads the views' arguments by schemas, and documents the views.
 
-    Under /api/v1 and /admin/v1, a view without query arguments refuses all query parameters. The
-    webhook helpers ignore them.
+    Under /api/v1 and /admin/v1, a view without query arguments refuses query parameters.
     """
 
     def __init__(self, name: str, import_name: str, *, url_prefix: str, description: str) -> None:
@@ -356,10 +316,7 @@ class Blueprint(flask.Blueprint):
         parameters: Sequence[Mapping[str, Any]] = (),
         **options: Any,
     ) -> None:
-        """Register a route, and record it for the OpenAPI document.
-
-        `parameters` are the OpenAPI objects of the path parameters.
-        """
+        """Register a route; `parameters` are the OpenAPI objects of the path parameters."""
         endpoint = endpoint or view_func.__name__
         if any(route.endpoint == endpoint for route in self.routes):
             # Modules that share a blueprint have views of the same name.
@@ -377,35 +334,49 @@ class Blueprint(flask.Blueprint):
     def arguments(
         self, schema: ma.Schema | type[ma.Schema], *, location: str = "json"
     ) -> Callable[[_View], _View]:
-        """Return a decorator that passes a request's input, loaded by the schema, to a view.
+        """Return a decorator that passes the input, loaded by the schema, to a view.
 
-        `location` is `json` for the body or `query` for the query string. The decorator also adds
-        the schema to the view's attribute `reads`, for the OpenAPI document.
+        `location` is `json` for the body or `query` for the query string. The view raises
+        BadRequest with every value that does not match the schema.
         """
-        decorate = _reading(schema() if isinstance(schema, type) else schema, location)
+        loader = schema() if isinstance(schema, type) else schema
+        sent = {"json": json_body, "query": query}[location]
+        # Most requests have no query, and loading an empty one gives {} if no field needs a value.
+        needed = location != "query" or any(
+            field.required or field.load_default is not ma.missing
+            for field in loader.load_fields.values()
+        )
+        absent = _may_be_absent(loader)
 
         def decorator(view: _View) -> _View:
+            @wraps(view)
+            def wrapper(*args: Any, **kwargs: Any) -> Any:
+                given = sent(flask_proxies.request())
+                try:
+                    loaded = loader.load(given, partial=absent) if needed or given else {}
+                except ma.ValidationError as exc:
+                    messages = exc.normalized_messages()  # type: ignore[no-untyped-call]
+                    raise BadRequest(listed(problems_of(messages))) from None
+                return view(*args, loaded, **kwargs)
+
             # functools.wraps copies this attribute to further wrappers.
-            decorated: Any = decorate(view)
-            decorated.reads = [*_reads(view), (location, schema)]
-            return cast(_View, decorated)
+            reader: Any = wrapper
+            reader.reads = [*_reads(view), (location, schema)]
+            return cast(_View, reader)
 
         return decorator
 
 
 def _reads(view: Any) -> Sequence[tuple[str, Any]]:
-    """Return the location and the schema of each input that a view reads.
-
-    The location is `json` (the body) or `query`.
-    """
+    """Return (location, schema) of each input that a view reads."""
     reads: Sequence[tuple[str, Any]] = getattr(view, "reads", ())
     return reads
 
 
 def problems_of(messages: Any, path: str = "") -> list[tuple[str, str]]:
-    """Return marshmallow's nested error messages as a flat list of pairs (path, message).
+    """Return marshmallow's nested error messages as (path, message); `path` begins all paths.
 
-    A path looks like `inputs[3].id`; `path` is the path of the object that `messages` are about.
+    A path looks like `inputs[3].id`.
     """
     if isinstance(messages, Mapping):
         return [

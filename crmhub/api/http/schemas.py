@@ -1,7 +1,6 @@
 """The marshmallow schemas of the public API's bodies, queries and answers.
 
-Every body and query is checked by its schema. Answers with records are made by
-`api/http/answers.py`; their schemas here only describe them in the OpenAPI document.
+Those of answers with records only describe them; `api/http/answers.py` makes these answers.
 """
 
 from __future__ import annotations
@@ -52,8 +51,6 @@ ID = {"minimum": 1, "maximum": HIGHEST_ID}
 
 
 class AssociationsInput(Strict):
-    """Schema of the ids of the records to link a new record with, by kind of record."""
-
     class Meta(Strict.Meta):
         include: ClassVar = {
             kind: Items(Number(metadata=ID), metadata={"description": f"Ids of {kind}."})
@@ -62,15 +59,11 @@ class AssociationsInput(Strict):
 
 
 class RecordInput(Strict):
-    """Schema of the body of a request for a new record."""
-
     properties = Properties(required=True)
     associations = Inner(AssociationsInput)
 
 
 class RecordChange(Strict):
-    """Schema of the property values to change in a record."""
-
     properties = Properties(
         required=True, metadata={"description": 'Property name to value; null or "" clears it.'}
     )
@@ -95,8 +88,6 @@ class BatchCreate(Strict):
 
 
 class ReadItem(Strict):
-    """Schema of a record to read in a batch, by its id or a value of the batch's `idProperty`."""
-
     id = fields.Raw(
         required=True,
         metadata={"type": ["integer", "string"]},
@@ -105,10 +96,7 @@ class ReadItem(Strict):
 
 
 class BatchRead(Strict):
-    """Schema of a batch of records to read.
-
-    Records that do not exist are left out of the answer.
-    """
+    """Schema of a batch of records to read; unknown records are left out of the answer."""
 
     document_name = "RecordBatchRead"
 
@@ -118,55 +106,39 @@ class BatchRead(Strict):
 
 
 class UpdateItem(RecordChange):
-    """Schema of a record to change in a batch."""
-
     id = Number(required=True, metadata=ID)
 
 
 class BatchUpdate(Strict):
-    """Schema of a batch of records to change; all are changed or none."""
-
     document_name = "RecordBatchUpdate"
 
     inputs = _batch(Inner(UpdateItem))
 
 
 class UpsertItem(RecordChange):
-    """Schema of a record to change, or to create, in a batch.
-
-    The record is found by the value `id` of its unique property `idProperty`; without such a
-    record, a new one is created.
-    """
+    """Schema of a record to change, found by the value `id` of `idProperty`, or to create."""
 
     id_property = Text(data_key="idProperty", required=True)
     id = Scalar(required=True)
 
 
 class BatchUpsert(Strict):
-    """Schema of a batch of records to change or create; all inputs are stored or none."""
-
     document_name = "RecordBatchUpsert"
 
     inputs = _batch(Inner(UpsertItem))
 
 
 class ArchiveItem(Strict):
-    """Schema of a record to archive in a batch."""
-
     id = Number(required=True, metadata=ID)
 
 
 class BatchArchive(Strict):
-    """Schema of a batch of records to archive; all are archived or none."""
-
     document_name = "RecordBatchArchive"
 
     inputs = _batch(Inner(ArchiveItem))
 
 
 class FilterInput(Strict):
-    """Schema of a search filter, a condition for one property; records must match all filters."""
-
     document_name = "Filter"
 
     property_name = Text(
@@ -199,8 +171,6 @@ class FilterInput(Strict):
 
 
 class LinkQuery(Strict):
-    """Schema of the query of a list of linked records' ids: page size and cursor."""
-
     limit = Between(1, 100, in_query=True, metadata={"description": LIMIT})
     cursor = Text(metadata={"description": CURSOR})
 
@@ -211,24 +181,17 @@ INCLUDED = ("associations", "createdAt", "updatedAt")
 
 
 class Sorting(Strict):
-    """Base schema of the sort order of a list of records."""
-
     sort = Choice(SORTS, metadata={"description": "What to sort by; date_modified by default."})
     order = Choice(ORDERS, metadata={"description": "Direction; desc by default."})
 
 
 class ListQuery(LinkQuery, Sorting):
-    """Schema of the query of a list of records: page, sort order, and the fields to show."""
-
     properties = Joined(metadata=_NAMES)
     include = Joined(INCLUDED, metadata=_INCLUDE)
 
 
 class SearchInput(Sorting):
-    """Schema of a search's body: filters, page, sort order, and the fields to show.
-
-    All but the filters may also be given in the query string.
-    """
+    """Schema of a search's body; all but the filters may also be given in the query string."""
 
     document_name = "RecordSearch"
 
@@ -244,11 +207,6 @@ class SearchInput(Sorting):
 
 
 class GetQuery(Strict):
-    """Schema of the query for a single record: the fields to show.
-
-    With `idProperty`, the id in the path is a value of this unique property.
-    """
-
     id_property = Text(
         data_key="idProperty",
         metadata={"description": "A unique property; the path's id is a value of it."},
@@ -293,8 +251,6 @@ class Exactly(ma.Schema):
 
 
 class ErrorSchema(Exactly):
-    """Schema of the body of every error answer."""
-
     category = fields.String(
         required=True,
         validate=validate.OneOf(
@@ -323,10 +279,7 @@ def _values(**kwargs: Any) -> fields.Dict:
 
 
 class Associations(Shown):
-    """Schema of the ids of a record's linked records, by kind of record.
-
-    Contacts and tickets are left out if there are none, unless the request names them.
-    """
+    """Schema of the linked ids; contacts and tickets may be left out if there are none."""
 
     deals = fields.List(fields.Integer(metadata=ID), required=True)
     companies = fields.List(fields.Integer(metadata=ID), required=True)
@@ -335,8 +288,6 @@ class Associations(Shown):
 
 
 class RecordShown(Shown):
-    """Schema of a single record in an answer, with associations and times."""
-
     id = fields.Integer(required=True, metadata=ID)
     properties = _values()
     associations = fields.Nested(Associations, required=True)
@@ -345,18 +296,13 @@ class RecordShown(Shown):
 
 
 class UpsertedShown(RecordShown):
-    """Schema of a record in the answer to an upsert; `new` is true for a created record."""
-
     document_name = "UpsertedRecord"
 
     new = fields.Boolean(required=True)
 
 
 class ListedShown(Exactly):
-    """Schema of a record on a page of a list or search.
-
-    The record's associations and times are left out unless the request includes them.
-    """
+    """Schema of a record on a page; the optional fields are there if the request includes them."""
 
     document_name = "ListedRecord"
 
@@ -374,23 +320,24 @@ class CursorShown(Exactly):
     next_link = fields.String(data_key="nextLink", required=True)
 
 
-class PageShown(Exactly):
-    """Schema of a page of records."""
+class PageOf(Exactly):
+    """Base schema of a page, without the total number of items, since counting may be slow."""
 
+    cursor = fields.Nested(CursorShown, required=True)
+    has_more = fields.Boolean(data_key="hasMore", required=True)
+
+
+class CountedPage(PageOf):
+    total = fields.Integer(required=True, metadata={"minimum": 0})
+
+
+class PageShown(CountedPage):
     document_name = "RecordPage"
 
-    total = fields.Integer(required=True, metadata={"minimum": 0})
     results = fields.List(fields.Nested(ListedShown), required=True)
-    cursor = fields.Nested(CursorShown, required=True)
-    has_more = fields.Boolean(data_key="hasMore", required=True)
 
 
-class LinkPageShown(Exactly):
-    """Schema of a page of ids of linked records."""
-
+class LinkPageShown(CountedPage):
     document_name = "AssociationPage"
 
-    total = fields.Integer(required=True, metadata={"minimum": 0})
     results = fields.List(fields.Integer(metadata=ID), required=True)
-    cursor = fields.Nested(CursorShown, required=True)
-    has_more = fields.Boolean(data_key="hasMore", required=True)

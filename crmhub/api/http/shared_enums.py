@@ -1,7 +1,6 @@
-"""Names for the lists of allowed values in the OpenAPI document.
+"""Name the lists of allowed values in the OpenAPI document.
 
-A list with a name is one schema of the document, so that generated clients have one type for it
-instead of one for each operation.
+So generated clients have one type for a list instead of one for each operation.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Static files with versioned URLs, long caching and gzip.
 
 `url_for` adds a digest of the content to the URL of each file, as the query parameter `v`. A
-request with the digest of this process's file may be cached for a year. Another digest comes from a
-process of another release, and its answer must not be cached under that URL: it is revalidated by
-its ETag.
+request with the digest of this process's file may be cached for a year. Another digest comes from
+another release: its answer is revalidated by its ETag.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _COMPRESSIBLE = ("text/", "application/javascript", "application/json", "image/s
 
 @dataclass(frozen=True)
 class StaticFile:
-    """A file in memory: its content, media type and digest (20 hexadecimal digits)."""
+    """A file in memory; `digest` has 20 hexadecimal digits."""
 
     content: bytes
     media_type: str
@@ -38,12 +37,10 @@ class StaticFile:
 
     @classmethod
     def of(cls, content: bytes, media_type: str) -> StaticFile:
-        """Return the file with this content."""
         return cls(content, media_type, hashlib.sha256(content).hexdigest()[:20])
 
     @classmethod
     def load(cls, path: Path) -> StaticFile:
-        """Read the file at `path`; raises OSError if it cannot be read."""
         media_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
         return cls.of(path.read_bytes(), media_type)
 
@@ -56,7 +53,7 @@ class StaticFile:
         return compressed if len(compressed) < len(self.content) else None
 
     def response(self, request: flask.Request, *, immutable: bool = False) -> flask.Response:
-        """Return the response to a GET or HEAD request for this file, 304 if it is unchanged.
+        """Return the response to a GET or HEAD request, 304 if the file is unchanged.
 
         `immutable`: the content of the requested URL never changes, whatever its query.
         """
@@ -85,7 +82,6 @@ class StaticFiles:
     """
 
     def __init__(self, folder: Path, pattern: str = "*") -> None:
-        """List the files below `folder` whose names match the glob `pattern`."""
         self._paths = {
             path.relative_to(folder).as_posix(): path
             for path in sorted(folder.rglob(pattern))
@@ -94,19 +90,16 @@ class StaticFiles:
         self._files: dict[str, StaticFile] = {}
 
     def get(self, name: str) -> StaticFile | None:
-        """Return the file with this path relative to the folder, None if there is none."""
         file = self._files.get(name)
         if file is None and name in self._paths:
             file = self._files[name] = StaticFile.load(self._paths[name])
         return file
 
     def digest(self, name: str) -> str | None:
-        """Return the digest of a file, None if there is no such file."""
         file = self.get(name)
         return None if file is None else file.digest
 
     def view(self, filename: str) -> flask.Response:
-        """Return the response to the current request for a file; raises NotFound without it."""
         file = self.get(filename)
         if file is None:
             raise NotFound("There is no such file.")
@@ -114,10 +107,9 @@ class StaticFiles:
 
 
 def serve(app: flask.Flask, endpoint: str, files: StaticFiles) -> None:
-    """Serve `files` at `endpoint`, whose route has the path argument `filename`.
+    """Serve `files` at a registered endpoint with the path argument `filename`.
 
-    The endpoint must be registered: its view is replaced. URLs that `url_for` builds for it get the
-    digest of their file.
+    Its view is replaced, and URLs that `url_for` builds for it get the digest of their file.
     """
     app.view_functions[endpoint] = files.view
 

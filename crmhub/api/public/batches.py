@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import flask
+from marshmallow import fields, validate
 
 from crmhub.api.http import schemas
 from crmhub.api.http.answers import OWN_RECORDS, as_json, nothing, record_shown
 from crmhub.api.http.authentication import account, hub
 from crmhub.api.http.documentation import documents
-from crmhub.api.http.field_types import scalar
+from crmhub.api.http.field_types import Flag, Strict, scalar
 from crmhub.api.http.reading import Blueprint
-from crmhub.api.http.schemas import HIGHEST_ID
-from crmhub.api.public import partial_schemas
+from crmhub.api.http.schemas import HIGHEST_ID, ID, RecordShown, Shown, UpsertedShown
 from crmhub.api.public.kept_answers import shown_error
+from crmhub.bounds import MAX_BATCH_INPUTS
 from crmhub.errors import BadRequest
 from crmhub.properties.kinds import Kind
 from crmhub.records.partial_batches import Outcome, Written
@@ -25,24 +26,83 @@ _View = Callable[[Any], Any]
 _PARTIAL = "With `partial=true`: at least one input was refused, and the others are stored."
 
 
-def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) -> None:
-    """Add the batch routes of a kind of record to its blueprint.
+# --- shapes of partial batches -----------------------------------------------------------------
 
-    `read` and `write` are the decorators of views that read and write.
-    """
+
+class BatchQuery(Strict):
+    is_partial = Flag(
+        in_query=True,
+        data_key="partial",
+        metadata={
+            "description": "Store the valid inputs, and answer an error for each of the others.",
+            "default": False,
+        },
+    )
+
+
+_CATEGORIES = (
+    "BadRequestError",
+    "LimitExceededError",
+    "NotFoundError",
+    "ConflictError",
+    "SemanticError",
+)
+
+
+class RefusedInput(Shown):
+    index = fields.Integer(
+        required=True,
+        metadata={
+            "minimum": 0,
+            "maximum": MAX_BATCH_INPUTS - 1,
+            "description": "The position of the input in `inputs`, from 0.",
+        },
+    )
+    category = fields.String(required=True, validate=validate.OneOf(_CATEGORIES))
+    message = fields.String(
+        required=True, metadata={"description": "What is wrong, where, and what would be right."}
+    )
+    existing_id = fields.Integer(
+        data_key="existingId",
+        metadata={**ID, "description": "The record that has the input's unique value."},
+    )
+
+
+class PartialBatchShown(Shown):
+    """Schema of the answer to a partial batch: records and errors, both in input order."""
+
+    results = fields.List(
+        fields.Nested(RecordShown),
+        required=True,
+        metadata={
+            "description": "The stored records, in input order: the n-th is that of the n-th input"
+            " whose position is not in `errors`."
+        },
+    )
+    errors = fields.List(fields.Nested(RefusedInput), required=True)
+
+
+class PartialUpsertShown(PartialBatchShown):
+    results = fields.List(fields.Nested(UpsertedShown), required=True)
+
+
+# --- routes ------------------------------------------------------------------------------------
+
+
+def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) -> None:
     name, several = kind.name, kind.name.capitalize()
 
     @blueprint.post("/batch/create")
     @documents(
         f"createBatchOf{several}",
         201,
-        partial_schemas.either(schemas.RecordShown(many=True), partial_schemas.PartialBatchShown),
+        {"oneOf": [RecordShown(many=True), PartialBatchShown]},
         f"Create up to 100 {name}, all or none",
-        others={207: (_PARTIAL, partial_schemas.PartialBatchShown)},
+        others={207: (_PARTIAL, PartialBatchShown)},
     )
     @write
     @blueprint.arguments(schemas.BatchCreate())
-    @blueprint.arguments(partial_schemas.BatchQuery(), location="query")
+    @blueprint.arguments(BatchQuery(), location="query")
     def batch_create(body: dict[str, Any], query: dict[str, Any]) -> flask.Response:
         inputs = body["inputs"]
         new = [
@@ -50,7 +110,7 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
             for path, each in _numbered(inputs)
         ]
         requested = [each.get("associations", ()) for each in inputs]
-        if _is_partial(query):
+        if query.get("is_partial"):
             return _partial_answer(hub().records.create_valid(account(), kind, new), 201, requested)
         created = hub().records.create(account(), kind, new)
         return as_json(
@@ -66,7 +126,7 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
     @documents(
         f"readBatchOf{several}",
         200,
-        schemas.RecordShown(many=True),
+        RecordShown(many=True),
         f"Read up to 100 {name}",
     )
     @read
@@ -82,18 +142,18 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
     @documents(
         f"updateBatchOf{several}",
         200,
-        partial_schemas.either(schemas.RecordShown(many=True), partial_schemas.PartialBatchShown),
+        {"oneOf": [RecordShown(many=True), PartialBatchShown]},
         f"Change up to 100 {name}, all or none",
-        others={207: (_PARTIAL, partial_schemas.PartialBatchShown)},
+        others={207: (_PARTIAL, PartialBatchShown)},
     )
     @write
     @blueprint.arguments(schemas.BatchUpdate())
-    @blueprint.arguments(partial_schemas.BatchQuery(), location="query")
+    @blueprint.arguments(BatchQuery(), location="query")
     def batch_update(body: dict[str, Any], query: dict[str, Any]) -> flask.Response:
         changes = [
             Change(each["id"], each["properties"], path) for path, each in _numbered(body["inputs"])
         ]
-        if _is_partial(query):
+        if query.get("is_partial"):
             return _partial_answer(hub().records.update_valid(account(), kind, changes), 200)
         updated = hub().records.update(account(), kind, changes)
         return as_json([record_shown(record) for record in updated], headers=OWN_RECORDS)
@@ -102,21 +162,19 @@ def add_batches(blueprint: Blueprint, kind: Kind, *, read: _View, write: _View) 
     @documents(
         f"upsertBatchOf{several}",
         200,
-        partial_schemas.either(
-            schemas.UpsertedShown(many=True), partial_schemas.PartialUpsertShown
-        ),
+        {"oneOf": [UpsertedShown(many=True), PartialUpsertShown]},
         f"Change or create up to 100 {name}, all or none",
-        others={207: (_PARTIAL, partial_schemas.PartialUpsertShown)},
+        others={207: (_PARTIAL, PartialUpsertShown)},
     )
     @write
     @blueprint.arguments(schemas.BatchUpsert())
-    @blueprint.arguments(partial_schemas.BatchQuery(), location="query")
+    @blueprint.arguments(BatchQuery(), location="query")
     def batch_upsert(body: dict[str, Any], query: dict[str, Any]) -> flask.Response:
         inputs = [
             Upsert(each["id_property"], each["id"], each["properties"], path)
             for path, each in _numbered(body["inputs"])
         ]
-        if _is_partial(query):
+        if query.get("is_partial"):
             outcome = hub().records.upsert_valid(account(), kind, inputs)
             return _partial_answer(outcome, 200, with_new=True)
         done = hub().records.upsert(account(), kind, inputs)
@@ -137,10 +195,6 @@ def _numbered(inputs: Sequence[dict[str, Any]]) -> list[tuple[str, dict[str, Any
     return [(f"inputs[{i}].", each) for i, each in enumerate(inputs)]
 
 
-def _is_partial(query: dict[str, Any]) -> bool:
-    return bool(query.get("is_partial"))
-
-
 def _partial_answer(
     outcome: Outcome,
     status: int,
@@ -150,8 +204,7 @@ def _partial_answer(
 ) -> flask.Response:
     """Return the answer to a partial batch: 207 if an input was refused, otherwise `status`.
 
-    `requested` has the kinds of links that each input names. With `with_new`, each record shows
-    whether it is new.
+    `requested` has the kinds of links that each input names.
     """
 
     def shown(written: Written) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from crmhub.api.http.documentation import documents
 from crmhub.api.http.field_types import Choice, Items, Strict, Text, Words
 from crmhub.api.http.idempotency_key import Rebuild, once, writes
 from crmhub.api.http.reading import Blueprint
-from crmhub.api.http.schemas import CursorShown, Exactly, Shown
+from crmhub.api.http.schemas import CountedPage, Shown
 from crmhub.api.public.properties import all_of, in_path
 from crmhub.audit import Author
 from crmhub.bounds import MAX_BATCH_INPUTS
@@ -50,19 +50,15 @@ _TYPES = {
 
 
 class SubscriptionInput(Strict):
-    """Schema of the body of a request for a new subscription."""
-
     url = Text(required=True, metadata=_URL)
     types = Words(CHOICES, required=True, metadata=_TYPES)
 
 
 class SubscriptionChange(Strict):
-    """Schema of the values of a subscription to change; values that are not sent stay."""
-
     url = Text(metadata=_URL)
     types = Words(CHOICES, metadata=_TYPES)
     state = Choice(
-        dict.fromkeys(("active", "disabled")),
+        ("active", "disabled"),
         metadata={
             "description": "`active` also activates a subscription that has ended or was switched"
             " off. `disabled` fails the events that were not delivered yet."
@@ -103,8 +99,6 @@ class ReplayInput(Strict):
 
 
 class SubscriptionShown(Shown):
-    """Schema of a subscription in an answer."""
-
     id = fields.String(required=True)
     url = fields.String(required=True)
     types = fields.List(fields.String(validate=validate.OneOf(CHOICES)), required=True)
@@ -127,8 +121,6 @@ class SubscriptionShown(Shown):
 
 
 class NewSubscriptionShown(SubscriptionShown):
-    """Schema of a new subscription, with the secret that signs its messages."""
-
     secret = fields.String(
         required=True,
         metadata={
@@ -138,18 +130,11 @@ class NewSubscriptionShown(SubscriptionShown):
     )
 
 
-class SubscriptionPageShown(Exactly):
-    """Schema of the list of all subscriptions, on a single page."""
-
-    total = fields.Integer(required=True, metadata={"minimum": 0})
+class SubscriptionPageShown(CountedPage):
     results = fields.List(fields.Nested(SubscriptionShown), required=True)
-    cursor = fields.Nested(CursorShown, required=True)
-    has_more = fields.Boolean(data_key="hasMore", required=True)
 
 
 class TestShown(Shown):
-    """Schema of the outcome of a test message."""
-
     __test__ = False
 
     event_id = fields.String(data_key="eventId", required=True)
@@ -166,13 +151,10 @@ class TestShown(Shown):
 
 
 class ReplayShown(Shown):
-    """Schema of the number of events that are delivered again."""
-
     events = fields.Integer(required=True, metadata={"minimum": 0})
 
 
 def subscription_shown(subscription: Subscription) -> dict[str, Any]:
-    """Return the JSON of a subscription, without its secret."""
     return {
         "id": subscription.id,
         "url": subscription.url,
@@ -186,7 +168,6 @@ def subscription_shown(subscription: Subscription) -> dict[str, Any]:
 
 
 def test_shown(test: TestResult) -> dict[str, Any]:
-    """Return the JSON of the outcome of a test message."""
     return {
         "eventId": test.event_id,
         "delivered": test.attempt.succeeded,
@@ -311,8 +292,7 @@ def replay(
 ) -> flask.Response:
     """Replay the events that a `ReplayInput` names; return the answer with their number.
 
-    Raises Semantic unless it names either a period or events, and NotFound for an unknown
-    subscription or event.
+    Raises Semantic unless it names either a period or events, and NotFound.
     """
     ids, since = body.get("event_ids"), body.get("since")
     if bool(ids) == (since is not None) or ("until" in body and since is None):

@@ -20,7 +20,6 @@ _LONGEST_MESSAGE = 500
 
 
 def shown_error(refusal: Refusal) -> dict[str, Any]:
-    """Return the JSON of an error in the answer to a partial batch."""
     shown: dict[str, Any] = {
         "index": refusal.index,
         "category": refusal.error.category,
@@ -32,7 +31,6 @@ def shown_error(refusal: Refusal) -> dict[str, Any]:
 
 
 def _shortened(message: str) -> str:
-    """Return the message, or its beginning if its JSON is longer than _LONGEST_MESSAGE."""
     if len(orjson.dumps(message)) <= _LONGEST_MESSAGE:
         return message
     text = message[:_LONGEST_MESSAGE]
@@ -42,10 +40,9 @@ def _shortened(message: str) -> str:
 
 
 def without_values(answer: Any) -> Any:
-    """Return the JSON of a record, of a list of records or of a partial batch, without values.
+    """Return the JSON of records or of a partial batch, as it is stored for an Idempotency-Key.
 
-    The properties and the lists of linked ids become empty, because this JSON is stored for an
-    Idempotency-Key.
+    The properties and the lists of linked ids are empty.
     """
     if isinstance(answer, list):
         return [without_values(each) for each in answer]
@@ -59,7 +56,7 @@ def without_values(answer: Any) -> Any:
 def with_values(kind: Kind, kept: Any) -> Any:
     """Return JSON that `without_values` made, filled with the records' present values.
 
-    `kept` is that JSON. A record that was archived since then stays without values.
+    A record that was archived since then stays without values.
     """
     if isinstance(kept, dict) and "results" in kept:
         return {**kept, "results": with_values(kind, kept["results"])}

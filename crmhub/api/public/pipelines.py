@@ -13,11 +13,11 @@ from crmhub.api.http.documentation import documents
 from crmhub.api.http.field_types import Flag, Inner, Items, Scalar, Strict, Text
 from crmhub.api.http.idempotency_key import Rebuild
 from crmhub.api.http.reading import Blueprint
-from crmhub.api.http.schemas import CursorShown, Exactly, Shown
+from crmhub.api.http.schemas import CountedPage, Shown
 from crmhub.api.public.properties import LINE, all_of, in_path, of_kind
 from crmhub.bounds import MAX_STAGES
 from crmhub.errors import NotFound
-from crmhub.properties.definitions import Pipeline, Stage
+from crmhub.properties.definitions import Pipeline
 from crmhub.properties.kinds import KINDS, Kind
 from crmhub.records import pipelines
 from crmhub.records.definitions import LONGEST_LABEL
@@ -39,8 +39,8 @@ _NEW_ID = {"pattern": f"^{ID.pattern}$", "description": "Without one the hub iss
 class StageGiven(Strict):
     """Schema of a stage in a change of its pipeline.
 
-    A stage with the `id` of an existing stage changes this stage; values that are not sent stay
-    unchanged. Any other stage is added; without an `id`, the hub issues one.
+    The `id` of an existing stage changes this stage; any other stage is added, and without an `id`
+    the hub issues one.
     """
 
     id = Text(metadata={"maxLength": 100, "description": "Without one the hub issues one."})
@@ -58,8 +58,6 @@ class StageGiven(Strict):
 
 
 class NewStage(StageGiven):
-    """Schema of a stage in a request for a new pipeline."""
-
     id = Text(metadata=_NEW_ID)
     label = Text(required=True, metadata=_LABEL)
 
@@ -72,18 +70,13 @@ _STAGES = {
 
 
 class PipelineInput(Strict):
-    """Schema of the body of a request for a new pipeline."""
-
     id = Text(metadata=_NEW_ID)
     label = Text(required=True, metadata=_LABEL)
     stages = Items(Inner(NewStage), required=True, metadata=_STAGES)
 
 
 class PipelineChange(Strict):
-    """Schema of the values of a pipeline to change; values that are not sent stay.
-
-    `stages` replaces the complete list of stages.
-    """
+    """Schema of the values of a pipeline to change; `stages` replaces all its stages."""
 
     label = Text(metadata=_LABEL)
     stages = Items(
@@ -97,8 +90,6 @@ class PipelineChange(Strict):
 
 
 class StageShown(Shown):
-    """Schema of a stage in an answer."""
-
     id = fields.String(required=True)
     label = fields.String(required=True)
     probability = fields.String(
@@ -108,33 +99,28 @@ class StageShown(Shown):
 
 
 class PipelineShown(Shown):
-    """Schema of a pipeline in an answer, with its stages in their order."""
-
     id = fields.String(required=True)
     label = fields.String(required=True)
     stages = fields.List(fields.Nested(StageShown), required=True)
 
 
-class PipelinePageShown(Exactly):
-    """Schema of the list of all pipelines for deals or for tickets, on a single page.
+class PipelinePageShown(CountedPage):
+    """Schema of the list of all pipelines; new records start in the first one."""
 
-    New records start in the first pipeline of the list.
-    """
-
-    total = fields.Integer(required=True, metadata={"minimum": 0})
     results = fields.List(fields.Nested(PipelineShown), required=True)
-    cursor = fields.Nested(CursorShown, required=True)
-    has_more = fields.Boolean(data_key="hasMore", required=True)
 
 
 def _shown(pipeline: Pipeline) -> dict[str, Any]:
-    stages = [_stage_shown(each) for each in pipeline.stages]
+    stages = [
+        {
+            "id": stage.id,
+            "label": stage.label,
+            **({"probability": stage.probability} if stage.probability else {}),
+            "closed": stage.closed,
+        }
+        for stage in pipeline.stages
+    ]
     return {"id": pipeline.id, "label": pipeline.label, "stages": stages}
-
-
-def _stage_shown(stage: Stage) -> dict[str, Any]:
-    chance = {"probability": stage.probability} if stage.probability else {}
-    return {"id": stage.id, "label": stage.label, **chance, "closed": stage.closed}
 
 
 def _read(body: dict[str, Any]) -> dict[str, Any]:
@@ -143,16 +129,8 @@ def _read(body: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
-def _without_stages(shown: dict[str, Any]) -> dict[str, Any]:
-    return {**shown, "stages": []}
-
-
 def _with_stages(kept: dict[str, Any]) -> dict[str, Any]:
-    """Add the present stages to `kept`, the JSON of a pipeline without its stages.
-
-    `_without_stages` removed them before the JSON was stored. If the pipeline was deleted since
-    then, its list of stages stays empty.
-    """
+    """Add the present stages to a stored pipeline; none if it was deleted since then."""
     kind = _KINDS[(flask.request.view_args or {})["resource"]]
     try:
         return _shown(pipelines.find(hub().records, account(), kind, kept["id"]))
@@ -185,7 +163,7 @@ def _list(kind: Kind) -> flask.Response:
 
 @blueprint.post("/<resource>", parameters=_OF)
 @documents("createPipeline", 201, PipelineShown, "Add a pipeline")
-@of_kind("write", _KINDS, Rebuild(_without_stages, _with_stages))
+@of_kind("write", _KINDS, Rebuild(lambda shown: {**shown, "stages": []}, _with_stages))
 @blueprint.arguments(PipelineInput)
 def _create(body: dict[str, Any], kind: Kind) -> flask.Response:
     made = pipelines.add(hub().records, account(), kind, **_read(body))

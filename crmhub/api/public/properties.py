@@ -16,7 +16,7 @@ from crmhub.api.http.failures import duplicate
 from crmhub.api.http.field_types import Choice, Flag, Inner, Items, Strict, Text
 from crmhub.api.http.idempotency_key import Rebuild, once
 from crmhub.api.http.reading import Blueprint
-from crmhub.api.http.schemas import CursorShown, Exactly
+from crmhub.api.http.schemas import CountedPage, Exactly
 from crmhub.bounds import MAX_OPTIONS
 from crmhub.errors import NotFound
 from crmhub.properties.catalogue import FIELDS
@@ -45,9 +45,8 @@ def of_kind(
 ) -> Callable[[_F], _F]:
     """Return a decorator that turns a view's path parameter `resource` into its argument `kind`.
 
-    The view raises NotFound if `resource` is not a key of `kinds`, and Forbidden if the caller's
-    API key lacks the scope `{resource}:{right}`; `right` is read or write. With `rebuild`, a POST
-    accepts an Idempotency-Key.
+    The view raises NotFound if `resource` is not a key of `kinds`, and Forbidden without the scope
+    `{resource}:{right}`. With `rebuild`, a POST accepts an Idempotency-Key.
     """
 
     def decorator(view: _F) -> _F:
@@ -75,10 +74,7 @@ def in_path(name: str, **schema: Any) -> dict[str, Any]:
 
 
 def all_of(shown: Sequence[dict[str, Any]]) -> flask.Response:
-    """Return the response to a list request, with all items on a single page.
-
-    `shown` has the items as JSON objects.
-    """
+    """Return the response to a list request, with all items (JSON objects) on a single page."""
     cursor = {"next": "", "nextLink": ""}
     page = {"total": len(shown), "results": shown, "cursor": cursor, "hasMore": False}
     return as_json(page)
@@ -109,8 +105,6 @@ class OptionInput(Strict):
 
 
 class PropertyChange(Strict):
-    """Schema of the changes to a property definition; values that are not sent stay."""
-
     name = Text(metadata={"description": "Cannot be changed."})
     label = Text(
         metadata={
@@ -119,7 +113,7 @@ class PropertyChange(Strict):
             "description": 'Shown to people; "" for one made of the name.',
         }
     )
-    type = Choice(dict.fromkeys(TYPES), metadata={"description": "Cannot be changed."})
+    type = Choice(TYPES, metadata={"description": "Cannot be changed."})
     description = Text(metadata={"maxLength": LONGEST_DESCRIPTION})
     required = Flag(
         metadata={
@@ -145,8 +139,6 @@ class PropertyChange(Strict):
 
 
 class PropertyInput(PropertyChange):
-    """Schema of the body of a request for a new property."""
-
     name = Text(
         required=True,
         metadata={
@@ -154,15 +146,10 @@ class PropertyInput(PropertyChange):
             "description": f"None of {', '.join(FIELDS)}.",
         },
     )
-    type = Choice(dict.fromkeys(TYPES), required=True, error_messages={"required": "is missing"})
+    type = Choice(TYPES, required=True, error_messages={"required": "is missing"})
 
 
 class DeleteQuery(Strict):
-    """Schema of the query of the deletion of a property.
-
-    The query says whether the values that records have of the property are deleted, too.
-    """
-
     force = Flag(
         in_query=True,
         metadata={"description": "Delete the values that records have, too.", "default": False},
@@ -170,15 +157,11 @@ class DeleteQuery(Strict):
 
 
 class OptionShown(Exactly):
-    """Schema of an option of an enumeration in an answer."""
-
     value = fields.String(required=True)
     label = fields.String(required=True)
 
 
 class PropertyShown(Exactly):
-    """Schema of a property definition in an answer."""
-
     name = fields.String(required=True)
     label = fields.String(required=True)
     type = fields.String(required=True, validate=validate.OneOf(TYPES))
@@ -193,13 +176,8 @@ class PropertyShown(Exactly):
     )
 
 
-class PropertyPageShown(Exactly):
-    """Schema of the list of all properties of a kind of record, on a single page."""
-
-    total = fields.Integer(required=True, metadata={"minimum": 0})
+class PropertyPageShown(CountedPage):
     results = fields.List(fields.Nested(PropertyShown), required=True)
-    cursor = fields.Nested(CursorShown, required=True)
-    has_more = fields.Boolean(data_key="hasMore", required=True)
 
 
 def _shown(prop: Property) -> dict[str, Any]:
@@ -223,16 +201,8 @@ def _read(body: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
-def _without_options(shown: dict[str, Any]) -> dict[str, Any]:
-    return {**shown, "options": []}
-
-
 def _with_options(kept: dict[str, Any]) -> dict[str, Any]:
-    """Add the present options to `kept`, the JSON of a property without its options.
-
-    `_without_options` removed them before the JSON was stored. If the property was deleted since
-    then, its list of options stays empty.
-    """
+    """Add the present options to a stored property; none if it was deleted since then."""
     kind = KINDS[(flask.request.view_args or {})["resource"]]
     try:
         return _shown(definitions.find(hub().records, account(), kind, kept["name"]))
@@ -267,7 +237,7 @@ def _list(kind: Kind) -> flask.Response:
 
 @blueprint.post("/<resource>", parameters=_OF)
 @documents("createProperty", 201, PropertyShown, "Define a property")
-@of_kind("write", KINDS, Rebuild(_without_options, _with_options))
+@of_kind("write", KINDS, Rebuild(lambda shown: {**shown, "options": []}, _with_options))
 @blueprint.arguments(PropertyInput)
 def _create(body: dict[str, Any], kind: Kind) -> flask.Response:
     new = Property(0, **{"label": "", **_read(body)})

@@ -17,10 +17,7 @@ _ETAG = re.compile(r'(?:W/)?"([0-9]{1,9})(?:--?[a-z]{2,10})?"')
 
 
 class RecordId(BaseConverter):
-    """URL converter for record ids.
-
-    The converter does not match `search`, so that a GET of /contacts/search is answered 405.
-    """
+    """URL converter for record ids; it skips `search`, so GET /contacts/search gets 405."""
 
     regex = r"(?!search\Z)[^/]+"
     # Without this, Werkzeug would not accept the path with a slash at its end.
@@ -28,18 +25,14 @@ class RecordId(BaseConverter):
 
 
 def kind_in_path(name: str) -> Kind:
-    """Return the kind of record with this name, such as contacts; raises NotFound without one."""
+    """Return the kind of record with this name, such as contacts; raises NotFound."""
     if name not in KINDS:
         raise NotFound(f"There are no {name[:60]}; records are {', '.join(KINDS)}.")
     return KINDS[name]
 
 
 def number(kind: Kind, id: str) -> int:
-    """Return the record id in a path as an integer.
-
-    Raises BadRequest for a text that is not a number, and NotFound for a number that cannot be an
-    id.
-    """
+    """Return the record id in a path; raises BadRequest for no number, NotFound if out of range."""
     if not (id.isascii() and id.isdigit()):
         raise BadRequest(f"id: {id[:60]!r} is not a number.")
     # Longer than any id: parsing it would waste time.
@@ -50,11 +43,7 @@ def number(kind: Kind, id: str) -> int:
 
 
 def linkable_number(kind: Kind, to_id: str) -> int:
-    """Return the id of the record to link to, `to_id` in the path, as an integer.
-
-    Raises BadRequest for a text that is not a number, and Semantic for a number that cannot be an
-    id.
-    """
+    """Return the id of the record to link to; raises BadRequest, Semantic if out of range."""
     try:
         return number(kind, to_id)
     except NotFound as exc:
@@ -62,10 +51,9 @@ def linkable_number(kind: Kind, to_id: str) -> int:
 
 
 def if_match() -> frozenset[int] | None:
-    """Return the record versions that the If-Match header allows.
+    """Return the record versions that the If-Match header allows, None for every version.
 
-    Without the header, or if it is `*`, every version is allowed and the result is None. Raises
-    BadRequest for an invalid header.
+    Raises BadRequest for an invalid header.
     """
     header = flask.request.headers.get("If-Match")
     if header is None or header.strip() == "*":

@@ -46,7 +46,6 @@ _DEFAULT_LIMIT = 20
 
 
 def records_blueprint(kind: Kind) -> Blueprint:
-    """Return the blueprint with all routes for a kind of record, such as contacts."""
     name, one = kind.name, kind.singular
     blueprint = Blueprint(
         name,
@@ -195,7 +194,6 @@ def _record_answer(
 
 
 def search_limit() -> SearchLimit:
-    """Return the limit for a search in the present request."""
     return SearchLimit(hub().settings.search_timeout_s)
 
 
@@ -219,11 +217,7 @@ def _page(kind: Kind, query: dict[str, Any], filters: tuple[Filter, ...]) -> fla
 
 
 def _continued(request: PageRequest, query: dict[str, Any], after: Cursor) -> PageRequest:
-    """Return the request for the page after the cursor `after`.
-
-    Options that `query`, the query string, does not have, such as the sort order, are taken from
-    the cursor.
-    """
+    """Return the request for the page after a cursor, which has the options that `query` lacks."""
     return replace(
         request,
         after=after,
@@ -239,10 +233,7 @@ def _continued(request: PageRequest, query: dict[str, Any], after: Cursor) -> Pa
 
 
 def _merged_options(body: dict[str, Any], query: dict[str, Any]) -> dict[str, Any]:
-    """Return a search's options, each taken from the body or from the query string.
-
-    Raises BadRequest if the body and the query string have different values for an option.
-    """
+    """Return a search's options, from the body or the query; raises BadRequest if they differ."""
     # A client that follows nextLink sends the body again, with its empty cursor.
     if not body.get("cursor"):
         body.pop("cursor", None)

@@ -20,8 +20,6 @@ RATE = {"description": 'Calls in a window, such as "1000/10s"; null: no limit.'}
 
 
 class UsedShown(Shown):
-    """Schema of the number of live records of a kind, and of the highest number allowed."""
-
     used = fields.Integer(required=True, metadata={"minimum": 0})
     limit = fields.Integer(
         required=True, allow_none=True, metadata={"minimum": 0, "description": "null: no limit."}
@@ -29,15 +27,11 @@ class UsedShown(Shown):
 
 
 class ResourcesUsedShown(Shown):
-    """Schema of the numbers of records, by kind of record."""
-
     class Meta(Shown.Meta):
         include: ClassVar = {kind: fields.Nested(UsedShown, required=True) for kind in KINDS}
 
 
 class UsageShown(Shown):
-    """Schema of the account's plan, its limits and their usage."""
-
     plan = fields.String(required=True)
     rate_limit = fields.String(data_key="rateLimit", required=True, allow_none=True, metadata=RATE)
     key_rate_limit = fields.String(
@@ -61,7 +55,6 @@ def _get() -> flask.Response:
 
 
 def usage_shown(of: Account) -> dict[str, Any]:
-    """Return the JSON of the limits of the account's plan, and of their usage."""
     plan = of.plan
     used = hub().records.counts(of)
     return {

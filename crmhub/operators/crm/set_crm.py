@@ -22,7 +22,7 @@ from crmhub.adapter import (
 from crmhub.audit import Author
 from crmhub.crm import past_connections
 from crmhub.crm.connection import check, in_words, try_out
-from crmhub.crm.stored_connections import configure, note_settings, proposed
+from crmhub.crm.stored_connections import configure, note_settings, note_test, proposed
 from crmhub.database.connection import Connection
 from crmhub.database.drivers import Unwritable
 from crmhub.errors import Semantic

@@ -17,8 +17,8 @@ import jsonschema_rs
 import pytest
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 
-from crmhub.api.http import descriptions
 from crmhub.api.http.document import PATHS
+from crmhub.api.http.documentation import written_descriptions
 from crmhub.api.http.kind_schemas import name_for_kinds
 from crmhub.properties.kinds import KINDS
 from tests.api.endpoints import Endpoint, endpoints, whole_document
@@ -181,7 +181,7 @@ def test_every_operation_has_a_summary_and_a_tag_that_is_described(document: Sch
 def test_no_description_is_of_an_operation_that_is_not(document: Schema) -> None:
     """A forgotten one would stay in the file for ever."""
     ids = {operation["operationId"] for _, _, operation in operations(document)}
-    assert descriptions.written().keys() - ids == set()
+    assert written_descriptions().keys() - ids == set()
 
 
 def test_every_operation_has_examples_of_what_is_sent_and_answered(document: Schema) -> None:
