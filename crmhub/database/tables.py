@@ -1,13 +1,12 @@
 """The database tables: the meaning of their rows, their keys, and the indexes that queries need.
 
-In a table that grows with the accounts, `account_id` is the first column of each key, and no
-sequence is shared between accounts. So the tables can be distributed by account. Only the tables
-that find the account of a request (`ROUTING`) and the tables of the service itself have other keys.
-Columns of the type `MS` are times (ms since 1970, UTC). The column `kind` contains the code of a
+In a table that grows with the accounts, `account_id` comes first in each key, and no sequence is
+shared, so that it can be distributed by account; only the tables of `ROUTING` and of the service
+itself have other keys. Columns of the type `MS` are ms since 1970 (UTC); `kind` is the code of a
 kind of record (properties/kinds.py).
 
-The migrations create these tables; a test compares the result with this module. The migrations
-alone hold autovacuum settings, functions, and columns that are included in a primary key.
+Migrations create these tables; a test compares both. The migrations alone hold autovacuum settings,
+functions, and columns that are included in a primary key.
 """
 
 from __future__ import annotations
@@ -28,10 +27,7 @@ MS = sa.BigInteger()
 
 
 def _where(rows: str) -> dict[str, Any]:
-    """Return the arguments of `sa.Index` for a partial index on both databases.
-
-    `rows` is the SQL condition that selects the rows in the index.
-    """
+    """Return the arguments of `sa.Index` for a partial index of these `rows` (a SQL condition)."""
     return {"postgresql_where": sa.text(rows), "sqlite_where": sa.text(rows)}
 
 
