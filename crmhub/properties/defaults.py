@@ -1,9 +1,8 @@
 """The properties and pipelines that a new account starts with, named as in HubSpot.
 
-This module contains only data. Properties whose options differ between companies (owners, personas,
-industries) have the type string here, so that no value is refused. `createdate`, `lastmodifieddate`
-and `hs_object_id` are fields of the record, not properties. No property is read-only, because the
-hub computes no values.
+Properties whose options differ between companies (owners, personas, industries) are strings here,
+so that no value is refused. `createdate`, `lastmodifieddate` and `hs_object_id` are fields of the
+record. None is read-only, because the hub computes no values.
 """
 
 from collections.abc import Mapping
@@ -15,7 +14,6 @@ from crmhub.properties.values import Option
 
 
 def _P(name: str, label: str, type: str, description: str = "", **more: Any) -> Property:
-    """Return a property that a new account starts with; its `prop_id` is given there."""
     return Property(0, name, label, type, description, built_in=True, **more)
 
 

@@ -72,23 +72,20 @@ _LOWEST = {"ix_text": "", "ix_num": float("-inf"), "ix_date": -(2**31), "unique_
 
 
 def key_of(catalogue: Catalogue) -> dict[str, Any]:
-    """Return the values that name the account and kind of a catalogue in statements."""
     return {"account_id": catalogue.account_id, "kind": catalogue.kind.code}
 
 
 def row_key(row: Row) -> Row:
-    """Return the columns of an index row that are its key."""
     return row[:KEY_COLUMNS]
 
 
 def row_id(row: Row) -> int:
-    """Return the id of the record of an index row."""
     id: int = row[3]
     return id
 
 
 def tables_of(known: Property) -> list[str]:
-    """Return the names of the tables with index rows of a property."""
+    """Return the tables with index rows of a property."""
     return [known.index, "unique_value"] if known.unique else [known.index]
 
 
@@ -132,7 +129,7 @@ def count_rows(database: Database, catalogue: Catalogue) -> Counter[Range]:
 
 
 def ids_from(database: Database, catalogue: Catalogue, first: int, n: int) -> list[int]:
-    """Return up to `n` ids of records in ascending order, from the id `first` on."""
+    """Return up to `n` ascending ids of records, from `first` on."""
     with database.reading() as connection:
         rows = connection.rows(_IDS_FROM, key_of(catalogue) | {"first": first, "n": n})
     return [row.id for row in rows]
@@ -146,10 +143,7 @@ def rows_behind(
     behind: Row | None,
     n: int,
 ) -> list[Row]:
-    """Return up to `n` rows of the property `known` in an index table, in the order of the key.
-
-    The rows come directly after the row `behind`; if `behind` is None, they are the first rows.
-    """
+    """Return up to `n` rows of a property in the order of the key, after the row `behind`."""
     # A row of a sample may be a plain tuple, as a record should have it.
     value, record_id = behind[2:KEY_COLUMNS] if behind else (_LOWEST[table], -(2**63))
     of = {"account_id": catalogue.account_id, "prop_id": known.prop_id, "n": n}
@@ -161,11 +155,7 @@ def rows_behind(
 def wanted_rows(
     connection: Connection, catalogue: Catalogue, ids: Iterable[int]
 ) -> tuple[dict[str, set[Row]], set[int]]:
-    """Return the index rows that the records with these ids should have.
-
-    The first value maps each index table to its rows, without the rows of records with unreadable
-    properties. The second contains the ids of those unreadable records.
-    """
+    """Return the index rows that these records should have, by table, and unreadable records."""
     found = connection.rows(_DOCUMENTS, key_of(catalogue) | {"ids": sorted(ids)})
     texts = {row.id: row.properties for row in found}
     try:

@@ -1,7 +1,6 @@
 """The pipelines and stages of an account's deals and tickets.
 
-The hub never generates the same pipeline or stage id twice. So an old id in a record or a request
-never means a newer pipeline or stage.
+No pipeline or stage id is generated twice: an old id never means a newer pipeline or stage.
 """
 
 from __future__ import annotations
@@ -35,11 +34,10 @@ _ID_RULE = "an id is a letter or digit, then at most 99 of letters, digits, _, .
 
 @dataclass(frozen=True, slots=True)
 class StageInput:
-    """A stage in the list of a pipeline's stages that a caller sends.
+    """A stage that a caller sends: new unless the pipeline has its id.
 
-    A stage without an id, or with an id that the pipeline does not have yet, is new. A field that
-    is None keeps its present value, or gets its default in a new stage. `probability` is a decimal
-    number from 0 to 1 as text, "" for no probability.
+    A field that is None keeps its value, or gets its default. `probability` is a decimal number
+    from 0 to 1 as text, "" for none.
     """
 
     id: str | None = None
@@ -49,10 +47,7 @@ class StageInput:
 
 
 def find(records: RecordStore, account: Account, kind: Kind, pipeline_id: str) -> Pipeline:
-    """Return the pipeline with this id, read from the database now.
-
-    Raises NotFound if the kind of record has no such pipeline.
-    """
+    """Return a pipeline, read from the database now; raise NotFound."""
     return _named(records.catalogues.reload(account.id, kind), pipeline_id)
 
 
@@ -102,11 +97,10 @@ def add(
     stages: Sequence[StageInput],
     id: str | None = None,
 ) -> Pipeline:
-    """Add a pipeline after the existing pipelines of the kind, and return it.
+    """Add a pipeline after the existing ones, with new ids where the caller gives none.
 
-    The pipeline and its stages get new ids where the caller gives none. Raises BadRequest for an
-    invalid id, label, probability or number of stages, Conflict for an id that is already in use,
-    and Semantic if the kind already has MAX_PIPELINES pipelines.
+    Raises BadRequest for an invalid field or number of stages, Conflict for an id in use, and
+    Semantic for more than MAX_PIPELINES.
     """
 
     def work(tx: Connection, catalogue: Catalogue) -> Pipeline:
@@ -136,13 +130,11 @@ def change(
     label: str | None = None,
     stages: Sequence[StageInput] | None = None,
 ) -> Pipeline:
-    """Change the label of a pipeline, or replace its stages, or both; return the pipeline.
+    """Change the label of a pipeline, or replace its stages, or both; None changes nothing.
 
-    A `label` or `stages` of None changes nothing. An item of `stages` with the id of an existing
-    stage changes that stage; other items are new stages. Existing stages that are missing in
-    `stages` are removed. Raises NotFound if there is no such pipeline, BadRequest for an invalid
-    id, label, probability or number of stages, and Conflict for an id that is already in use or for
-    the removal of a stage that contains records.
+    Stages that are missing in `stages` are removed. Raises NotFound, BadRequest for an invalid
+    field or number of stages, and Conflict for an id in use, and for the removal of a stage that
+    contains records.
     """
 
     def work(tx: Connection, catalogue: Catalogue) -> Pipeline:
@@ -161,11 +153,7 @@ def change(
 
 
 def delete(records: RecordStore, account: Account, kind: Kind, pipeline_id: str) -> None:
-    """Delete a pipeline.
-
-    Raises NotFound if there is no such pipeline, and Conflict if it contains records or is the last
-    pipeline of the kind.
-    """
+    """Delete a pipeline; raise NotFound, or Conflict if it contains records or is the last one."""
 
     def work(tx: Connection, catalogue: Catalogue) -> None:
         known = _named(catalogue, pipeline_id)
@@ -210,12 +198,10 @@ def _wanted(
     stages: Sequence[StageInput] | None,
     problems: list[tuple[str, str]],
 ) -> Pipeline:
-    """Return the pipeline `known` with the new stages; if `stages` is None, with its present ones.
+    """Return the pipeline with the new stages, "" as the id of each new one without an id.
 
-    A new stage without an id has the id "" in the result. `problems` contains the problems that the
-    caller has found so far, as pairs of JSON path and reason. If there are any, or the stages have
-    problems, one BadRequest names them all. Raises Conflict if a stage id belongs to another
-    pipeline.
+    Raises one BadRequest with the given `problems` and all others, and Conflict if another pipeline
+    has a stage id.
     """
     problems += _label("label", known.label)
     if stages is None:
@@ -261,10 +247,7 @@ def _stage(
 
 
 def _probability(text: str) -> str | None:
-    """Return a probability as HubSpot writes it, with at least one decimal, such as "1.0".
-
-    Returns "" for an empty text, and None if the text is no number from 0 to 1.
-    """
+    """Return a probability as HubSpot writes it, such as "1.0"; None if it is invalid."""
     if not text:
         return ""
     try:
@@ -302,10 +285,7 @@ def _refuse_taken(catalogue: Catalogue, known: Pipeline, wanted: Pipeline) -> No
 
 
 def _with_ids(tx: Connection, account_id: int, catalogue: Catalogue, wanted: Pipeline) -> Pipeline:
-    """Return the pipeline `wanted`, with a new id for itself and for each stage whose id is "".
-
-    A pipeline that has an id keeps it.
-    """
+    """Return the pipeline with a new id for itself, if it has none, and for each stage without."""
     taken = {wanted.id, *(stage.id for stage in wanted.stages)}
     taken |= {id for each in catalogue.pipelines for id in (each.id, *(s.id for s in each.stages))}
     return replace(
@@ -325,10 +305,7 @@ def _issue(tx: Connection, account_id: int, taken: Collection[str]) -> str:
 
 
 def _refuse_held(tx: Connection, catalogue: Catalogue, known: Pipeline, wanted: Pipeline) -> None:
-    """Raise Conflict if a stage of `known` that `wanted` lacks contains records.
-
-    `known` is the present pipeline, `wanted` the pipeline after the change.
-    """
+    """Raise Conflict if a stage of `known` that `wanted` lacks contains records."""
     gone = {each.id: each.label for each in known.stages if not wanted.has(each.id)}
     if not gone:
         return

@@ -1,8 +1,7 @@
 """Compares record counters and index rows with the records, and rebuilds them from the records.
 
-A comparison reads a record and its index rows at two different moments, so a write in between looks
-like an error. Therefore each difference is checked again under the account's exclusive lock, and
-only the second check counts.
+A write between the reads of a record and its index rows looks like an error. So each difference is
+checked again under the account's exclusive lock, and only the second check counts.
 """
 
 from __future__ import annotations
@@ -91,13 +90,10 @@ class Miscount:
 
 @dataclass(slots=True)
 class Examined:
-    """The result of comparing index rows with records.
+    """The result of comparing index rows with records; `wrong` and `unreadable` are record ids.
 
-    `looked_at` is the number of records compared, and `wrong` contains the ids of records whose
-    index rows are wrong. `twins` contains pairs of records with the same unique value, which only
-    their owner can resolve, as `(property name, id, other id)`; the first id is also in `wrong`.
-    `unreadable` contains the ids of records with invalid properties; their index rows are not
-    changed.
+    `twins` are records with the same unique value, which only their owner can resolve: `(property
+    name, id, other id)`, the first also in `wrong`. The rows of unreadable records stay.
     """
 
     looked_at: int = 0
@@ -107,10 +103,7 @@ class Examined:
 
 
 def recount(database: Database, account_id: int, *, repair: bool) -> list[Miscount]:
-    """Count the account's records of each kind, and return the counters that are wrong.
-
-    With `repair` the wrong counters are corrected, while writers of the account wait.
-    """
+    """Return the account's wrong record counters; `repair` corrects them while its writers wait."""
 
     def correct(tx: Connection) -> list[Miscount]:
         tx.hold(account_id, exclusive=True)
@@ -139,11 +132,9 @@ def _miscounts(connection: Connection, account_id: int) -> list[Miscount]:
 def examine(
     catalogues: Catalogues, database: Database, account_id: int, kind: Kind, *, everything: bool
 ) -> Examined:
-    """Compare the index rows of an account's records of a kind with the records.
+    """Compare `everything`, or a random sample, of index rows and records; correct nothing.
 
-    With `everything` all records and all index rows are compared, otherwise a random sample. The
-    comparison corrects nothing. Differences are checked a second time, at most 1,000 records at a
-    time, while writers of the account wait.
+    Differences are checked again, up to 1,000 records at a time, while the account's writers wait.
     """
     catalogue = catalogues.reload(account_id, kind)
     examined = Examined()
@@ -166,11 +157,9 @@ def examine(
 def rebuild(
     catalogues: Catalogues, database: Database, account_id: int, kind: Kind
 ) -> set[tuple[str, int, int]]:
-    """Correct the index rows of all records of a kind in an account.
+    """Correct the index rows of all readable records of a kind; return the pairs of twins.
 
-    Returns the pairs of records with the same unique value, as `(property name, id, other id)`.
-    Writers of the account wait while a batch of 1,000 records or rows is processed. Correct rows
-    are not written again, and the rows of unreadable records are not changed.
+    Writers of the account wait while a batch of 1,000 records or rows is processed.
     """
     catalogue = catalogues.reload(account_id, kind)
     twins: set[tuple[str, int, int]] = set()
@@ -186,10 +175,7 @@ def rebuild(
 def _add_missing(
     tx: Connection, catalogue: Catalogue, ids: Iterable[int]
 ) -> set[tuple[str, int, int]]:
-    """Insert the missing index rows of the records with these ids.
-
-    Returns the pairs of records with the same unique value, as `(property name, id, other id)`.
-    """
+    """Insert the missing index rows of these records; return the pairs of twins."""
     wanted, _ = wanted_rows(tx, catalogue, ids)
     _, stray = _other_holders(tx, catalogue, wanted["unique_value"])
     tx.delete("unique_value", _KEYS["unique_value"], stray)
@@ -207,10 +193,7 @@ def _add_missing(
 
 
 def _replace_wrong(tx: Connection, catalogue: Catalogue, table: str, rows: Sequence[Row]) -> None:
-    """Delete the wrong rows among `rows`, and insert correct rows for the same records.
-
-    `rows` are rows of the index table `table`. Rows of records with unreadable properties stay.
-    """
+    """Replace the wrong ones of these rows of an index table by correct rows."""
     ids = set(map(row_id, rows))
     wanted, unreadable = wanted_rows(tx, catalogue, ids)
     dates, _ = _dates(tx, catalogue, ids)
@@ -228,16 +211,10 @@ def _replace_wrong(tx: Connection, catalogue: Catalogue, table: str, rows: Seque
 def _compare(
     connection: Connection, catalogue: Catalogue, ids: Iterable[int], rows: Rows
 ) -> tuple[Examined, Counter[Range]]:
-    """Compare records with their index rows, and index rows with their records.
+    """Compare records with their index rows, and `rows`, read earlier, with their records.
 
-    `ids` are the records whose index rows are read and compared. `rows` maps index tables to rows
-    that the caller has read earlier; each row is compared with its record. If such a row does not
-    match, its record may have changed since. So the row is read again, and is wrong only if it is
-    still stored.
-
-    Returns two values. The first contains the ids of records with wrong index rows, the pairs of
-    records with the same unique value, and the ids of unreadable records. The second counts the
-    correct index rows of the records `ids`, by table and property id.
+    The record of a row that does not match may have changed since: the row is wrong only if it is
+    still stored. Also counts the correct index rows of `ids`.
     """
     ids = set(ids)
     of_rows = {row_id(row) for some in rows.values() for row in some}
@@ -273,12 +250,7 @@ def _is_misdated(table: str, row: Row, dates: Mapping[int, int]) -> bool:
 def _dates(
     connection: Connection, catalogue: Catalogue, ids: Iterable[int]
 ) -> tuple[dict[int, int], set[int]]:
-    """Return the `updated_at` that index rows must have, and the records noted with a wrong time.
-
-    The first value maps the ids of records that are not in the table `index_behind` to their
-    `updated_at`. The second contains the ids of records whose time in `index_behind` differs from
-    their `updated_at`.
-    """
+    """Return the `updated_at` of records outside `index_behind`, and ids with a wrong note."""
     dates, misnoted = dict[int, int](), set[int]()
     for record in connection.rows(_DATES, key_of(catalogue) | {"ids": sorted(ids)}):
         if record.noted is None:
@@ -291,12 +263,7 @@ def _dates(
 def _other_holders(
     connection: Connection, catalogue: Catalogue, rows: Collection[Row]
 ) -> tuple[set[tuple[str, int, int]], list[Row]]:
-    """Find the stored rows of the table `unique_value` that have the same values as `rows`.
-
-    `rows` are the rows that records should have there. The first value contains the pairs of
-    different records with the same unique value, as `(property name, id, other id)`. The second
-    contains the stored rows whose record does not have that value.
-    """
+    """Return the pairs of twins for these unique values, and stored rows that no record has."""
     columns = TABLES["unique_value"]
     of_value = dict([*columns.items()][: KEY_COLUMNS - 1])
     by_value: dict[Row, list[int]] = {}
@@ -318,12 +285,10 @@ def _other_holders(
 def _walk(
     database: Database, catalogue: Catalogue, right: Counter[Range]
 ) -> Iterator[tuple[list[int], Rows]]:
-    """Yield batches of the ids of all records, then batches of the index rows of each property.
+    """Yield batches of all record ids, then batches of the index rows of each property.
 
-    The caller counts the correct index rows of the records in each batch, and adds the numbers to
-    `right`. The stored rows of each property are counted before and after the records are read. If
-    both counts equal the number in `right`, all rows of the property are correct and are not read.
-    Reading them would take ten times as long as the rest.
+    The caller adds the number of correct rows to `right`. Where it equals the stored rows before
+    and after, all are correct and not read, which would take ten times as long as the rest.
     """
     before = count_rows(database, catalogue)
     for ids in all_ids(database, catalogue):
@@ -339,11 +304,7 @@ def _walk(
 
 
 def _sample(database: Database, catalogue: Catalogue) -> Iterator[tuple[list[int], Rows]]:
-    """Yield one batch: the ids of random records, and index rows of random properties.
-
-    The index rows of a property come directly after the row of one of these records, or are the
-    first rows of the property.
-    """
+    """Yield one batch: random records, and rows after theirs of random properties."""
     ids: set[int] = set()
     if (ends := first_and_last_id(database, catalogue)) is not None:
         for _ in range(_PLACES):

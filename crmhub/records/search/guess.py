@@ -15,18 +15,16 @@ from crmhub.records.search.query import Listed, Place
 class Guess(IdSets):
     """A search that guesses a page of a large result from the order of the record ids.
 
-    The search then verifies that no record of the page is missing.
+    It then verifies that no record of the page is missing.
     """
 
     def _guess(self, after: Place | None, most: int) -> list[Listed] | None:
         """Return the page of records after the position `after`, or None if the guess fails.
 
-        Ids mostly grow with the time of creation. So the page should consist of the next matching
-        ids after the newest record that was created before the page. A record with an id elsewhere
-        belongs to the page only if its sort value lies before that of the guessed page's last
-        record. Such records are searched. If there are at most `most`, they are tested against the
-        filters and sorted into the page. If there are more, the guess fails. If the guessed page is
-        not full, all other ids are searched.
+        Ids mostly grow with the time of creation: the page should be the next matching ids after
+        the newest record created before it. A record elsewhere belongs to the page only if its sort
+        value lies before that of the page's last record. Up to `most` of those are tested and
+        sorted in; with more, the guess fails. If the page is not full, all other ids are searched.
         """
         query = self._query
         down, beyond, before = ("desc", "<", ">") if query.descending else ("asc", ">", "<")
@@ -87,11 +85,10 @@ class Guess(IdSets):
         return self._read(still) if len(still) >= len(page) else None
 
     def _nearest(self, down: str) -> int | None:
-        """Return the id at which a read of ids in one direction can begin without missing a match.
+        """Return the id at which a read "asc" or "desc" can begin without missing a match.
 
-        `down` is the direction, "asc" or "desc". A matching record must be in each set of ids that
-        a filter selects, so all ids before the first id of any set can be skipped. Returns None if
-        no index finds the first id of a set quickly.
+        A match is in each set of ids that a filter selects, so the ids before any set are skipped.
+        None if no index finds the first id of a set quickly.
         """
         firsts, params = list[str](), dict[str, Any]()
         for n, condition in enumerate(self._conditions):
@@ -108,12 +105,11 @@ class Guess(IdSets):
     def _others(
         self, unread: Sequence[tuple[str, int]], where: str, params: dict[str, Any]
     ) -> list[int]:
-        """Return ids of records in the ranges `unread` that satisfy the SQL condition `where`.
+        """Return ids in the ranges `unread` ("<" or ">", id) that satisfy `where`, by two queries.
 
-        Each range is a pair of "<" or ">" and an id, and contains the ids below or above that id.
-        At most two queries are sent; each returns up to `params["most"]` ids. A range that contains
-        at most a third of all ids is read in the order of ids. A larger one is read in the sort
-        order, whose index also contains the ids and rejects an entry in half the time.
+        Each returns up to `params["most"]` ids. A range of at most a third of all ids is read in
+        the order of ids; a larger one in the sort order, whose index contains the ids and rejects
+        an entry in half the time.
         """
         few, rest = list[str](), list[str]()
         low, high = self._thirds()
@@ -134,10 +130,9 @@ class Guess(IdSets):
         ]
 
     def _thirds(self) -> tuple[float, float]:
-        """Return two ids: a third and two thirds of the way from the lowest to the highest id.
+        """Return the ids a third and two thirds of the way from the lowest to the highest id.
 
-        On SQLite the result is minus and plus infinity: it stores records in the order of ids, so
-        any range of ids is read in that order.
+        SQLite stores records in the order of ids and reads any range in it: infinities.
         """
         if self._connection.dialect == "sqlite":
             return -math.inf, math.inf

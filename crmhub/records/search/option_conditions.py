@@ -22,11 +22,7 @@ _FEW_SETS = 1000
 
 
 class OnOptions(OnProperty):
-    """The operators EQ and IN on a property of the type `multi_enumeration`.
-
-    A stored value is its options joined by ";". A record has the wanted value if at least one of
-    `options` is among them.
-    """
+    """EQ and IN on a `multi_enumeration`, whose stored value is its options joined by ";"."""
 
     uses_index = False
 
@@ -43,10 +39,7 @@ class OnOptions(OnProperty):
         return Sql(test.text, params | test.params)
 
     def optimized(self, connection: Connection, account_id: int) -> Condition:
-        """Return the condition that the value is one of the stored sets with a wanted option.
-
-        The index finds these values. If there are many or long sets, return this condition.
-        """
+        """Return the condition on the stored sets with a wanted option, if they are few."""
         sets = few_values(connection, account_id, self._known, _FEW_SETS)
         if sets is None:
             return self
