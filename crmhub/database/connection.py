@@ -328,16 +328,6 @@ class Connection(BulkStatements):
         held: bool = self.scalar("select pg_try_advisory_xact_lock(:key)", {"key": key})
         return held
 
-    @property
-    def for_update(self) -> str:
-        """The end of a SELECT that locks its rows until the transaction ends."""
-        return " for update" if self.dialect == "postgresql" else ""
-
-    @property
-    def for_share(self) -> str:
-        """The end of a SELECT that keeps others from deleting its rows; they may change them."""
-        return " for key share" if self.dialect == "postgresql" else ""
-
     def notify_workers(self) -> None:
         """Notify the workers, after the commit, that the journal contains queued actions."""
         self._database.notify_workers()

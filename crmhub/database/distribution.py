@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from crmhub.database.connection import Connection, Database
+from crmhub.database.connection import Database
 from crmhub.database.tables import metadata
 from crmhub.errors import BadRequest
 
@@ -93,7 +93,11 @@ def distribute(database: Database, *, shards: int = 32) -> list[str]:
         raise BadRequest("CRMHUB_DATABASE_URL leads to a worker node; set it to the coordinator.")
     if not found.nodes:
         raise BadRequest("Citus has no node that takes shards; add one (citus_add_node).")
-    if _is_secured(database):
+    with database.reading() as db:
+        is_secured = db.scalar(
+            "select relrowsecurity from pg_class where oid = to_regclass('records')"
+        )
+    if is_secured:
         raise BadRequest(
             "The tables are under row-level security, and Citus does not pass the account on to its"
             " nodes. Remove it (crmhub db secure --off), or do not distribute the database."
@@ -104,7 +108,11 @@ def distribute(database: Database, *, shards: int = 32) -> list[str]:
             if name in REFERENCE:
                 db.row("select create_reference_table(cast(:name as regclass))", {"name": name})
             elif DISTRIBUTED[0] in found.tables or name != DISTRIBUTED[0]:
-                _distribute_with(db, name, DISTRIBUTED[0])
+                db.row(
+                    "select create_distributed_table(cast(:name as regclass), 'account_id',"
+                    " colocate_with => :other)",
+                    {"name": name, "other": DISTRIBUTED[0]},
+                )
             else:
                 db.row(
                     "select create_distributed_table(cast(:name as regclass), 'account_id',"
@@ -113,18 +121,3 @@ def distribute(database: Database, *, shards: int = 32) -> list[str]:
                 )
             db.row(_TRUNCATE, {"name": name})
     return names
-
-
-def _is_secured(database: Database) -> bool:
-    with database.reading() as db:
-        return bool(
-            db.scalar("select relrowsecurity from pg_class where oid = to_regclass('records')")
-        )
-
-
-def _distribute_with(db: Connection, name: str, other: str) -> None:
-    db.row(
-        "select create_distributed_table(cast(:name as regclass), 'account_id',"
-        " colocate_with => :other)",
-        {"name": name, "other": other},
-    )

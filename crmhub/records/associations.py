@@ -6,11 +6,11 @@ Each link is stored as two rows, so that either record finds it by its own id.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 import orjson
 import sqlalchemy as sa
 
+from crmhub.database.bulk import Row
 from crmhub.database.connection import Connection
 from crmhub.database.statements import Statement, in_list, param
 from crmhub.database.tables import association, records
@@ -148,13 +148,12 @@ def link(
     tx: Connection, account_id: int, kind: Kind, links: Sequence[tuple[int, Kind, int]]
 ) -> int:
     """Store links (id, other kind, other id) of records of `kind`; return how many are new."""
-    rows = {row for id, to, to_id in links for row in _both(account_id, kind, id, to, to_id)}
-    return tx.insert("association", _ROW, sorted(rows), or_skip=True) // 2
+    return tx.insert("association", _ROW, _rows(account_id, kind, links), or_skip=True) // 2
 
 
 def unlink(tx: Connection, account_id: int, kind: Kind, id: int, to: Kind, to_id: int) -> None:
     """Delete the link of two records; raise NotFound if there is none."""
-    if not tx.delete("association", _ROW, sorted(_both(account_id, kind, id, to, to_id))):
+    if not tx.delete("association", _ROW, _rows(account_id, kind, [(id, to, to_id)])):
         raise NotFound(f"{kind.singular} {id} is not associated with {to.singular} {to_id}.")
 
 
@@ -162,27 +161,24 @@ def remove(
     tx: Connection, account_id: int, kind: Kind, links: Sequence[tuple[int, Kind, int]]
 ) -> None:
     """Delete links (id, other kind, other id) of records of `kind`, as far as they exist."""
-    rows = {row for id, to, to_id in links for row in _both(account_id, kind, id, to, to_id)}
-    tx.delete("association", _ROW, sorted(rows))
+    tx.delete("association", _ROW, _rows(account_id, kind, links))
 
 
 def remove_all(tx: Connection, account_id: int, kind: Kind, ids: Sequence[int]) -> None:
     """Delete all links of these records, which the caller archives in the same transaction."""
-    links = of_records(tx, account_id, kind, ids)
-    listed_links = [
+    links = [
         (id, KINDS[name], to_id)
-        for id, by_kind in links.items()
+        for id, by_kind in of_records(tx, account_id, kind, ids).items()
         for name, to_ids in by_kind.items()
         for to_id in to_ids
     ]
-    remove(tx, account_id, kind, listed_links)
+    remove(tx, account_id, kind, links)
 
 
-def _both(account_id: int, kind: Kind, id: int, to: Kind, to_id: int) -> list[tuple[Any, ...]]:
-    return [
-        (account_id, kind.code, id, to.code, to_id),
-        (account_id, to.code, to_id, kind.code, id),
-    ]
+def _rows(account_id: int, kind: Kind, links: Sequence[tuple[int, Kind, int]]) -> list[Row]:
+    there = {(account_id, kind.code, id, to.code, to_id) for id, to, to_id in links}
+    back = {(account_id, to.code, to_id, kind.code, id) for id, to, to_id in links}
+    return sorted(there | back)
 
 
 def wanted(associations: Mapping[str, Sequence[int]], path: str) -> list[tuple[str, Kind, int]]:

@@ -66,7 +66,7 @@ def define(records: RecordStore, account: Account, kind: Kind, new: Property) ->
     new = _tidied(new)
     _check(new, Changes.__annotations__)
 
-    def work(tx: Connection, known: Catalogue) -> Property:
+    def add_to(tx: Connection, known: Catalogue) -> Property:
         if new.name in FIELDS:
             raise Conflict(
                 f"name: {new.name} is a field that the hub itself fills in; choose another name."
@@ -85,7 +85,7 @@ def define(records: RecordStore, account: Account, kind: Kind, new: Property) ->
         catalogues.change(tx, account.id)
         return catalogues.add_property(tx, account.id, kind, new)
 
-    return records.catalogues.edit(account.id, kind, work)
+    return records.catalogues.edit(account.id, kind, add_to)
 
 
 def change(
@@ -98,7 +98,7 @@ def change(
     that are not unique.
     """
 
-    def work(tx: Connection, catalogue: Catalogue) -> Property:
+    def change_it(tx: Connection, catalogue: Catalogue) -> Property:
         known = _named(catalogue, name)
         wanted = _tidied(replace(known, **changes))
         changed = {each for each in changes if getattr(wanted, each) != getattr(known, each)}
@@ -117,7 +117,7 @@ def change(
         _store(tx, account.id, wanted)
         return wanted
 
-    return records.catalogues.edit(account.id, kind, work)
+    return records.catalogues.edit(account.id, kind, change_it)
 
 
 def delete(
@@ -130,7 +130,7 @@ def delete(
     and Conflict for a built-in property, and for values without `force`.
     """
 
-    def work(tx: Connection, catalogue: Catalogue) -> None:
+    def delete_it(tx: Connection, catalogue: Catalogue) -> None:
         known = _named(catalogue, name)
         if known.built_in:
             raise Conflict(
@@ -145,9 +145,9 @@ def delete(
         catalogues.change(tx, account.id)
         if held:
             held_values.erase(tx, account.id, kind, known)
-        _remove(tx, account.id, known)
+        tx.run(_REMOVE, {"account_id": account.id, "prop_id": known.prop_id})
 
-    records.catalogues.edit(account.id, kind, work)
+    records.catalogues.edit(account.id, kind, delete_it)
 
 
 def _named(catalogue: Catalogue, name: str) -> Property:
@@ -324,7 +324,3 @@ def _store(tx: Connection, account_id: int, changed: Property) -> None:
             "options": catalogues.dump_options(() if changed.options_from else changed.options),
         },
     )
-
-
-def _remove(tx: Connection, account_id: int, gone: Property) -> None:
-    tx.run(_REMOVE, {"account_id": account_id, "prop_id": gone.prop_id})

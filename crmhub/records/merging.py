@@ -103,7 +103,10 @@ def merge(tx: Connection, catalogue: Catalogue, asked: Merge, *, now: int) -> Un
     account, kind = catalogue.account_id, catalogue.kind
     kept, other = _both(tx, catalogue, asked)
     properties = combined(kept.properties, other.properties, asked.take)
-    _demand_complete(catalogue, kept.properties, properties)
+    if lacking := _lacking(catalogue, kept.properties, properties):
+        raise InvalidProperties(
+            [Problem(0, name, property_path("", name), reason) for name, reason in lacking]
+        )
     linked = associations.of_records(tx, account, kind, [kept.id, other.id])
     links = _held(tx, account, linked.get(other.id, {}))
     moved = links - _listed(linked.get(kept.id, {})) - {(kind, kept.id), (kind, other.id)}
@@ -150,10 +153,12 @@ def unmerge(
     """
     account, kind = catalogue.account_id, catalogue.kind
     kept = next(iter(writing.locked(tx, catalogue, [kept_id])), None)
-    other = _archived(tx, catalogue, other_id)
-    if kept is None or other is None:
+    of_other = {"account_id": account, "kind": kind.code, "id": other_id}
+    row = tx.row(_LOCK_ARCHIVED, of_other)
+    if kept is None or row is None:
         lost = kept_id if kept is None else other_id
         raise Conflict(f"{kind.singular.capitalize()} {lost} was deleted since the merge.")
+    other = writing.record(row)
     properties = _reverted(catalogue, kept.properties, undo)
     if lacking := _lacking(catalogue, kept.properties, properties):
         raise Conflict(
@@ -227,12 +232,6 @@ def _write(
         writing.touch(tx, catalogue.account_id, catalogue.kind, kept.id, now=moment)
 
 
-def _archived(tx: Connection, catalogue: Catalogue, id: int) -> Record | None:
-    of = {"account_id": catalogue.account_id, "kind": catalogue.kind.code, "id": id}
-    row = tx.row(_LOCK_ARCHIVED, of)
-    return None if row is None else writing.record(row)
-
-
 def _reverted(catalogue: Catalogue, held: Mapping[str, str], undo: Undo) -> dict[str, str]:
     """Return the kept record's properties after an unmerge: values changed since the merge stay."""
     former = _valid(catalogue, {name: before for name, (before, _) in undo.values.items()})
@@ -254,15 +253,6 @@ def _valid(catalogue: Catalogue, stored: Mapping[str, str]) -> dict[str, str]:
                 known.type, value, options=known.options, any_case=known.any_case
             )
     return valid
-
-
-def _demand_complete(
-    catalogue: Catalogue, before: Mapping[str, str], after: Mapping[str, str]
-) -> None:
-    if lacking := _lacking(catalogue, before, after):
-        raise InvalidProperties(
-            [Problem(0, name, property_path("", name), reason) for name, reason in lacking]
-        )
 
 
 def _lacking(

@@ -83,6 +83,7 @@ _NEXT_POSITION = Statement(
 )
 _UPDATE = Statement(sa.update(pipeline_table).where(_IS_PIPELINE).values(params("label", "stages")))
 _DELETE = Statement(sa.delete(pipeline_table).where(_IS_PIPELINE))
+# From now on the pipelines are somebody's decision: what bots name is not added any more.
 _NOTE_EDITED = Statement(
     sa.update(account_table).where(account_table.c.id == param("id")).values(pipelines_edited=True)
 )
@@ -103,7 +104,7 @@ def add(
     Semantic for more than MAX_PIPELINES.
     """
 
-    def work(tx: Connection, catalogue: Catalogue) -> Pipeline:
+    def add_to(tx: Connection, catalogue: Catalogue) -> Pipeline:
         if id is not None and catalogue.pipeline(id) is not None:
             raise Conflict(f"id: {kind.name} have a pipeline {id} already; choose another id.")
         if len(catalogue.pipelines) >= MAX_PIPELINES:
@@ -115,10 +116,14 @@ def add(
         wanted = _wanted(catalogue, unnamed, stages, malformed)
         catalogues.change(tx, account.id)
         named = _with_ids(tx, account.id, catalogue, wanted)
-        _insert(tx, account.id, kind, named)
+        position = tx.scalar(_NEXT_POSITION, {"account_id": account.id, "kind": kind.code})
+        stored = catalogues.dump_stages(named.stages)
+        row = (account.id, kind.code, named.id, named.label, position, stored)
+        tx.insert("pipeline", catalogues.PIPELINE, [row])
+        tx.run(_NOTE_EDITED, {"id": account.id})
         return named
 
-    return records.catalogues.edit(account.id, kind, work)
+    return records.catalogues.edit(account.id, kind, add_to)
 
 
 def change(
@@ -137,7 +142,7 @@ def change(
     contains records.
     """
 
-    def work(tx: Connection, catalogue: Catalogue) -> Pipeline:
+    def change_it(tx: Connection, catalogue: Catalogue) -> Pipeline:
         known = _named(catalogue, pipeline_id)
         relabelled = known if label is None else replace(known, label=label.strip())
         wanted = _wanted(catalogue, relabelled, stages, [])
@@ -146,35 +151,33 @@ def change(
         catalogues.change(tx, account.id)
         named = _with_ids(tx, account.id, catalogue, wanted)
         _refuse_held(tx, catalogue, known, named)
-        _update(tx, account.id, kind, named)
+        of = {"account_id": account.id, "kind": kind.code, "id": named.id}
+        stored = catalogues.dump_stages(named.stages)
+        tx.run(_UPDATE, of | {"label": named.label, "stages": stored})
+        tx.run(_NOTE_EDITED, {"id": account.id})
         return named
 
-    return records.catalogues.edit(account.id, kind, work)
+    return records.catalogues.edit(account.id, kind, change_it)
 
 
 def delete(records: RecordStore, account: Account, kind: Kind, pipeline_id: str) -> None:
     """Delete a pipeline; raise NotFound, or Conflict if it contains records or is the last one."""
 
-    def work(tx: Connection, catalogue: Catalogue) -> None:
+    def delete_it(tx: Connection, catalogue: Catalogue) -> None:
         known = _named(catalogue, pipeline_id)
         if len(catalogue.pipelines) == 1:
             raise Conflict(f"{pipeline_id} is the last pipeline of {kind.name}; add another first.")
-        held = tx.scalar(
-            _COUNT_RECORDS,
-            {
-                "account_id": account.id,
-                "prop_id": _prop_id(catalogue, kind.pipeline),
-                "value": known.id,
-            },
-        )
+        of = {"account_id": account.id, "prop_id": _prop_id(catalogue, kind.pipeline)}
+        held = tx.scalar(_COUNT_RECORDS, of | {"value": known.id})
         if held:
             raise Conflict(
                 f"{_counted(held, kind)} in the pipeline {pipeline_id}; move or archive them first."
             )
         catalogues.change(tx, account.id)
-        _remove(tx, account.id, kind, known)
+        tx.run(_DELETE, {"account_id": account.id, "kind": kind.code, "id": known.id})
+        tx.run(_NOTE_EDITED, {"id": account.id})
 
-    records.catalogues.edit(account.id, kind, work)
+    records.catalogues.edit(account.id, kind, delete_it)
 
 
 def _named(catalogue: Catalogue, pipeline_id: str) -> Pipeline:
@@ -336,27 +339,3 @@ def _prop_id(catalogue: Catalogue, name: str) -> int:
     # Built in, so it cannot be deleted.
     assert known is not None
     return known.prop_id
-
-
-def _insert(tx: Connection, account_id: int, kind: Kind, new: Pipeline) -> None:
-    position = tx.scalar(_NEXT_POSITION, {"account_id": account_id, "kind": kind.code})
-    row = (account_id, kind.code, new.id, new.label, position, catalogues.dump_stages(new.stages))
-    tx.insert("pipeline", catalogues.PIPELINE, [row])
-    _edited(tx, account_id)
-
-
-def _update(tx: Connection, account_id: int, kind: Kind, changed: Pipeline) -> None:
-    of = {"account_id": account_id, "kind": kind.code, "id": changed.id}
-    stages = catalogues.dump_stages(changed.stages)
-    tx.run(_UPDATE, of | {"label": changed.label, "stages": stages})
-    _edited(tx, account_id)
-
-
-def _remove(tx: Connection, account_id: int, kind: Kind, gone: Pipeline) -> None:
-    tx.run(_DELETE, {"account_id": account_id, "kind": kind.code, "id": gone.id})
-    _edited(tx, account_id)
-
-
-def _edited(tx: Connection, account_id: int) -> None:
-    # From now on the pipelines are somebody's decision: what bots name is not added any more.
-    tx.run(_NOTE_EDITED, {"id": account_id})

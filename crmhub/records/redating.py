@@ -99,7 +99,7 @@ class Redating:
         Returns False, and changes nothing, if another worker is running the job.
         """
 
-        def work(tx: Connection) -> bool:
+        def correct(tx: Connection) -> bool:
             if not tx.try_hold("redating"):
                 return False
             version, _ = catalogues.hold(tx, account_id)
@@ -111,7 +111,7 @@ class Redating:
             tx.delete("index_behind", BEHIND, [(account_id, kind, id) for id in done])
             return True
 
-        return self._database.transact(work)
+        return self._database.transact(correct)
 
 
 def _dated(catalogue: Catalogue, found: Sequence[Any]) -> tuple[dict[str, list[Row]], list[int]]:

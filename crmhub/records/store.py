@@ -275,11 +275,10 @@ class RecordStore:
         self, _: Hashable, creations: Sequence[tuple[Catalogue, NewRecord, int]]
     ) -> list[Record | None]:
         catalogues, inputs, ids = zip(*creations, strict=True)
-
-        def work(connection: Connection) -> list[Record | None]:
-            return writing.create_free(connection, catalogues[0], inputs, ids=ids, now=now_ms())
-
-        return self.database.transact(work, one_statement=True)
+        return self.database.transact(
+            lambda db: writing.create_free(db, catalogues[0], inputs, ids=ids, now=now_ms()),
+            one_statement=True,
+        )
 
     def update(
         self,
@@ -491,13 +490,13 @@ class RecordStore:
     ) -> R:
         """Define the properties `define` as strings, then `prepare` and `write`, exclusively."""
 
-        def work(tx: Connection, known: Catalogue) -> R:
+        def define_and_write(tx: Connection, known: Catalogue) -> R:
             new = [name for name in define if known.get(name) is None and definable(name)]
             if new:
                 known = _with_strings(tx, known, new)
             return write(tx, known, prepare(known))
 
-        return self.catalogues.edit(account.id, kind, work)
+        return self.catalogues.edit(account.id, kind, define_and_write)
 
     # Links
 
@@ -510,13 +509,14 @@ class RecordStore:
         if (kind, id) == (to, to_id):
             raise Semantic(f"{kind.singular} {id} cannot be associated with itself.")
 
-        def work(tx: Connection) -> None:
+        def add_link(tx: Connection) -> None:
             routes = catalogues.hold_routes(tx, account.id)
-            _require_both(tx, account, kind, id, to, to_id)
+            _require(tx, account, kind, id)
+            associations.require(tx, account.id, [("toId", to, to_id)])
             if associations.link(tx, account.id, kind, [(id, to, to_id)]):
                 _touch(tx, account, kind, [(id, to, to_id)], routes)
 
-        self.database.transact(work)
+        self.database.transact(add_link)
 
     def link_all(
         self, account: Account, kind: Kind, links: Sequence[tuple[int, Kind, int]]
@@ -525,7 +525,7 @@ class RecordStore:
         if any((kind, id) == (to, to_id) for id, to, to_id in links):
             raise Semantic(f"A {kind.singular} cannot be associated with itself.")
 
-        def work(tx: Connection) -> None:
+        def add_links(tx: Connection) -> None:
             routes = catalogues.hold_routes(tx, account.id)
             associations.require(tx, account.id, [("", to, to_id) for _, to, to_id in links])
             ids = sorted({id for id, _, _ in links})
@@ -538,18 +538,18 @@ class RecordStore:
             associations.link(tx, account.id, kind, new)
             _touch(tx, account, kind, new, routes)
 
-        self.database.transact(work)
+        self.database.transact(add_links)
 
     def unlink(self, account: Account, kind: Kind, id: int, to: Kind, to_id: int) -> None:
         """Remove a link; this changes `updated_at` of the record `id` only. Raises NotFound."""
 
-        def work(tx: Connection) -> None:
+        def remove_link(tx: Connection) -> None:
             routes = catalogues.hold_routes(tx, account.id)
-            _require_both(tx, account, kind, id, None, 0)
+            _require(tx, account, kind, id)
             associations.unlink(tx, account.id, kind, id, to, to_id)
             _touch(tx, account, kind, [(id, to, to_id)], routes, added=False)
 
-        self.database.transact(work)
+        self.database.transact(remove_link)
 
     def linked(
         self, account: Account, kind: Kind, id: int, to: Kind, *, limit: int, after: Cursor | None
@@ -638,13 +638,7 @@ def _touch(
     record_events.note_links(tx, account.id, routes, kind, changes)
 
 
-def _require_both(
-    tx: Connection, account: Account, kind: Kind, id: int, to: Kind | None, to_id: int
-) -> None:
-    """Lock two records; raise NotFound for a missing `id`, and Semantic for a missing `to_id`."""
-    try:
-        associations.require(tx, account.id, [("", kind, id)])
-    except Semantic:
-        raise NotFound(writing.missing(kind, id)) from None
-    if to is not None:
-        associations.require(tx, account.id, [("toId", to, to_id)])
+def _require(tx: Connection, account: Account, kind: Kind, id: int) -> None:
+    """Lock a record until the transaction ends; raise NotFound."""
+    if not associations.hold(tx, account.id, kind, [id]):
+        raise NotFound(writing.missing(kind, id))
