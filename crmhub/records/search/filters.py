@@ -16,8 +16,14 @@ from crmhub.properties import values
 from crmhub.properties.catalogue import FIELDS, Catalogue
 from crmhub.properties.definitions import Property
 from crmhub.properties.validation import unknown
-from crmhub.records.search.conditions import Condition, OnDocument, OnKey, OnText, combine
-from crmhub.records.search.option_conditions import OnOptions
+from crmhub.records.search.conditions import (
+    Condition,
+    OnDocument,
+    OnKey,
+    OnOptions,
+    OnText,
+    combine,
+)
 from crmhub.records.search.record_conditions import OnId, OnMoment
 
 __all__ = ["OPERATORS", "Condition", "Filter", "iso", "parse"]
