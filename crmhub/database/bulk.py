@@ -344,7 +344,6 @@ class BulkStatements(ABC):
 
 
 def _by_account(types: Params, rows: Sequence[Row]) -> list[tuple[int, list[Row]]]:
-    """Return the accounts in order, each with its rows without their `account_id`."""
     at = [*types].index("account_id")
     by_account: dict[int, list[Row]] = {}
     for row in rows:

@@ -34,7 +34,6 @@ def vacuum(database: Database) -> None:
 
 
 def _own_setting(name: str) -> str:
-    """Return the SQL of a table's storage parameter, null if it is not set."""
     return (
         "(select cast(option_value as float) from pg_options_to_table(reloptions)"
         f" where option_name = '{name}')"

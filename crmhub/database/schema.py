@@ -22,7 +22,6 @@ def upgrade(url: str) -> None:
 
 
 def _treat_new_tables(url: str) -> None:
-    """Distribute and protect new tables like the other tables."""
     from crmhub.database.distribution import distribute, read_distribution
     from crmhub.database.row_security import secure_new_tables
 

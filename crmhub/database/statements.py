@@ -165,7 +165,7 @@ def one_of(column: sa.ColumnElement[Any], *words: str) -> sa.ColumnElement[bool]
 
 
 class _List(sa.types.TypeEngine[Any]):
-    """The type of a parameter that contains a list of values."""
+    pass
 
 
 class in_list(sa.sql.expression.ColumnElement[bool]):

@@ -288,41 +288,21 @@ def readable(name: str) -> str:
     return name.replace("_", " ").capitalize()
 
 
-_DEFINITION = {
-    "account_id": "int",
-    "prop_id": "int",
-    "kind": "int",
-    "name": "text",
-    "label": "text",
-    "type": "text",
-    "description": "text",
-    "required": "bool",
-    "is_unique": "bool",
-    "read_only": "bool",
-    "built_in": "bool",
-    "any_case": "bool",
-    "options": "text",
-    "options_from": "text",
-}
+_TEXTS = ("name", "label", "type", "description", "options", "options_from")
+_FLAGS = ("required", "is_unique", "read_only", "built_in", "any_case")
+_OF_KIND = {"account_id": "int", "kind": "int"}
+_DEFINITION = (
+    {"account_id": "int", "prop_id": "int", "kind": "int"}
+    | dict.fromkeys(_TEXTS, "text")
+    | dict.fromkeys(_FLAGS, "bool")
+)
 
 
 def _row(account_id: int, kind: Kind, new: Property) -> tuple[object, ...]:
-    return (
-        account_id,
-        new.prop_id,
-        kind.code,
-        new.name,
-        new.label,
-        new.type,
-        new.description,
-        new.required,
-        new.unique,
-        new.read_only,
-        new.built_in,
-        new.any_case,
-        dump_options(() if new.options_from else new.options),
-        new.options_from,
-    )
+    options = dump_options(() if new.options_from else new.options)
+    ids = (account_id, new.prop_id, kind.code)
+    texts = (new.name, new.label, new.type, new.description, options, new.options_from)
+    return (*ids, *texts, new.required, new.unique, new.read_only, new.built_in, new.any_case)
 
 
 def dump_options(options: tuple[Option, ...]) -> str:
@@ -351,17 +331,8 @@ def fill(tx: Connection, account_id: int) -> None:
     counts = [(account_id, kind.code, 0, 0) for kind in KINDS.values()]
     tx.insert("property_def", _DEFINITION, definitions)
     tx.insert("pipeline", PIPELINE, pipelines)
-    tx.insert(
-        "record_count", {"account_id": "int", "kind": "int", "shard": "int", "n": "bigint"}, counts
-    )
+    tx.insert("record_count", _OF_KIND | {"shard": "int", "n": "bigint"}, counts)
     tx.run(_SET_NEXT_ID, {"id": account_id, "next_prop_id": next(prop_ids)})
 
 
-PIPELINE = {
-    "account_id": "int",
-    "kind": "int",
-    "id": "text",
-    "label": "text",
-    "position": "int",
-    "stages": "text",
-}
+PIPELINE = _OF_KIND | {"id": "text", "label": "text", "position": "int", "stages": "text"}

@@ -471,7 +471,6 @@ def _choose(parts: Iterable[str], options: Sequence[Option], any_case: bool) -> 
 
 
 def _wrong_choice(parts: list[str], options: Sequence[Option]) -> str:
-    """Return the error for values that are not among the options; it shows three of them."""
     if not options:
         return "the property has no options yet; give it options first"
     parts = parts[:3]
@@ -555,7 +554,6 @@ def _phone(value: str, region: str | None) -> str:
 
 
 def _e164(phone: PhoneText | None, region: str | None) -> str:
-    """Return a phone number in the format E.164, "" if it is not possible."""
     import phonenumbers
 
     if phone is None:

@@ -258,7 +258,6 @@ def _require_room(catalogue: Catalogue, new: Property) -> None:
 
 
 def _refuse_fixed(kind: Kind, known: Property, changed: Collection[str]) -> None:
-    """Raise Semantic or Conflict if a field in `changed` can never be changed."""
     never = {
         "name": "records hold their values under it",
         "type": "records hold values of it",
@@ -287,7 +286,6 @@ def _refuse_fixed(kind: Kind, known: Property, changed: Collection[str]) -> None
 def _refuse_held(
     tx: Connection, account_id: int, kind: Kind, known: Property, wanted: Property
 ) -> None:
-    """Raise Conflict if a record has an option that the new definition lacks."""
     gone = {each.value for each in known.options} - {each.value for each in wanted.options}
     held = held_values.by_option(tx, account_id, known) if gone else {}
     problems = [

@@ -264,7 +264,6 @@ def _lacking(
 
 
 def _held(tx: Connection, account_id: int, links: Links) -> set[_Link]:
-    """Return the links whose records exist, and lock these until the transaction ends."""
     return {
         (kind, id)
         for kind in KINDS.values()

@@ -308,7 +308,6 @@ def _issue(tx: Connection, account_id: int, taken: Collection[str]) -> str:
 
 
 def _refuse_held(tx: Connection, catalogue: Catalogue, known: Pipeline, wanted: Pipeline) -> None:
-    """Raise Conflict if a stage of `known` that `wanted` lacks contains records."""
     gone = {each.id: each.label for each in known.stages if not wanted.has(each.id)}
     if not gone:
         return

@@ -175,7 +175,6 @@ def rebuild(
 def _add_missing(
     tx: Connection, catalogue: Catalogue, ids: Iterable[int]
 ) -> set[tuple[str, int, int]]:
-    """Insert the missing index rows of these records; return the pairs of twins."""
     wanted, _ = wanted_rows(tx, catalogue, ids)
     _, stray = _other_holders(tx, catalogue, wanted["unique_value"])
     tx.delete("unique_value", _KEYS["unique_value"], stray)
@@ -193,7 +192,6 @@ def _add_missing(
 
 
 def _replace_wrong(tx: Connection, catalogue: Catalogue, table: str, rows: Sequence[Row]) -> None:
-    """Replace the wrong ones of these rows of an index table by correct rows."""
     ids = set(map(row_id, rows))
     wanted, unreadable = wanted_rows(tx, catalogue, ids)
     dates, _ = _dates(tx, catalogue, ids)

@@ -212,19 +212,12 @@ class RecordStore:
         Semantic for a link to a missing record, and LimitExceeded beyond the plan.
         """
         ids = self._ids.take(account.id, kind.code, len(inputs))
-        region = account.switches.region
+        validate = partial(check, region=account.switches.region, reading=reading)
 
         def prepare(catalogue: Catalogue) -> list[NewRecord]:
             clean, problems = list[NewRecord](), list[Problem]()
             for i, new in enumerate(inputs):
-                good, bad = check(
-                    catalogue,
-                    new.properties,
-                    region=region,
-                    index=i,
-                    path=new.path,
-                    reading=reading,
-                )
+                good, bad = validate(catalogue, new.properties, index=i, path=new.path)
                 clean.append(NewRecord(good, new.associations, new.path))
                 problems += bad
             return writing.finish(catalogue, clean, problems, may_lack=may_lack)
@@ -239,24 +232,17 @@ class RecordStore:
         # On SQLite all writers take turns anyway.
         alone = len(inputs) == 1 and not inputs[0].associations and not mark
         alone = alone and quota is None and self.database.dialect == "postgresql"
+        alone = alone and not self.database.in_transaction
+        create_alone = partial(self._create_free, ids[0]) if alone else None
 
         names = (name for new in inputs for name in new.properties)
         return self._write(
-            account,
-            kind,
-            names,
-            prepare,
-            write,
-            alone=partial(self._create_free, ids[0])
-            if alone and not self.database.in_transaction
-            else None,
-            define=define_unknown,
+            account, kind, names, prepare, write, alone=create_alone, define=define_unknown
         )
 
     def _create_free(
         self, id: int, catalogue: Catalogue, prepared: Sequence[NewRecord]
     ) -> list[Record]:
-        """Create one record, in one SQL statement together with new records of other threads."""
         [new] = prepared
         owner = (catalogue.account_id, catalogue.kind.code, catalogue.version)
         creation = (catalogue, new, id)
@@ -296,19 +282,12 @@ class RecordStore:
         that If-Match forbids or two changes with the same unique value.
         """
         writing.same_record_twice([(each.id, each.path) for each in changes])
-        region = account.switches.region
+        validate = partial(check, region=account.switches.region, reading=reading)
 
         def prepare(catalogue: Catalogue) -> list[Change]:
             inputs, problems = list[Change](), list[Problem]()
             for i, each in enumerate(changes):
-                good, bad = check(
-                    catalogue,
-                    each.properties,
-                    region=region,
-                    index=i,
-                    path=each.path,
-                    reading=reading,
-                )
+                good, bad = validate(catalogue, each.properties, index=i, path=each.path)
                 inputs.append(Change(each.id, good, each.path, each.if_match, sent=each.properties))
                 problems += bad
             if problems:
@@ -573,7 +552,6 @@ class RecordStore:
 
 
 def _with_strings(tx: Connection, known: Catalogue, names: Sequence[str]) -> Catalogue:
-    """Define properties of type string; return the new catalogue, or raise Semantic."""
     kind = known.kind
     catalogues.change(tx, known.account_id)
     if len(known) + len(names) > MAX_PROPERTIES:
@@ -639,6 +617,5 @@ def _touch(
 
 
 def _require(tx: Connection, account: Account, kind: Kind, id: int) -> None:
-    """Lock a record until the transaction ends; raise NotFound."""
     if not associations.hold(tx, account.id, kind, [id]):
         raise NotFound(writing.missing(kind, id))

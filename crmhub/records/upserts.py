@@ -80,7 +80,6 @@ def not_unique(catalogue: Catalogue) -> str:
 
 
 def _where_it_stands(problem: Problem, sent: Upsert) -> Problem:
-    """Return the problem at the field `id` if the identifying value was sent there alone."""
     if problem.name != sent.property_name or problem.name in sent.properties:
         return problem
     return replace(problem, path=f"{sent.path}id")

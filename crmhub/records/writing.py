@@ -115,10 +115,8 @@ class Upsert:
     path: str = ""
 
 
-RECORD = {
-    "account_id": "int",
-    "kind": "int",
-    "id": "bigint",
+RECORD_KEY = {"account_id": "int", "kind": "int", "id": "bigint"}
+RECORD = RECORD_KEY | {
     "created_at": "bigint",
     "updated_at": "bigint",
     "version": "int",
@@ -128,7 +126,6 @@ _SHARDS = 16
 # Characters of the documents that go to the database at once: a connection to PostgreSQL keeps the
 # room for the longest statement that it has sent.
 _PIECE = 1_000_000
-RECORD_KEY = {"account_id": "int", "kind": "int", "id": "bigint"}
 
 _row = records_table.c
 _OF_KIND = sa.and_(_row.account_id == param("account_id"), _row.kind == param("kind"))
@@ -314,7 +311,6 @@ def refuse_taken(
 def _new_rows(
     catalogue: Catalogue, inputs: Sequence[NewRecord], ids: Sequence[int], now: int
 ) -> list[Rows]:
-    """Return the rows of new records: of `unique_value`, `records`, and the index tables."""
     change = IndexChange(catalogue)
     for id, new in zip(ids, inputs, strict=True):
         change.add(id, {}, new.properties, now=now)

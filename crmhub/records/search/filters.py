@@ -173,7 +173,6 @@ def _condition(search_filter: Filter, catalogue: Catalogue, *, region: str) -> C
 
 
 def _texts(known: Property, operator: str, given: Sequence[str], *, region: str) -> list[str]:
-    """Return the values of a filter as they are compared with stored texts."""
     if operator == "CONTAINS_TOKEN":
         return [values.fold(given[0])]
     if operator == "IN" and known.type == "phone":

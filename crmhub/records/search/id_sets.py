@@ -51,7 +51,6 @@ class IdSets(PageReader):
 
     @property
     def _in_order(self) -> bool:
-        """Whether an index returns the ids of each condition's records in order."""
         return all(condition.in_order for condition in self._conditions)
 
     @property
@@ -82,7 +81,6 @@ class IdSets(PageReader):
         return f"select id from {matching} where true{behind} order by {self._order} limit :rows"
 
     def _with_dates(self, among: str) -> str:
-        """Return the source of record ids with their times of creation and change."""
         return (
             "(select id, created_at, updated_at from records"
             f" where {OF} and {among} {self._fence}) as matching"
@@ -107,7 +105,6 @@ class IdSets(PageReader):
         )
 
     def _indexed(self) -> list[int]:
-        """Return the positions of the conditions whose matching records an index finds."""
         return [n for n, c in enumerate(self._conditions) if c.uses_index and not c.negated]
 
     def _narrowest(self, most: int) -> int:
@@ -157,7 +154,6 @@ class IdSets(PageReader):
         return text, params
 
     def _test(self, without: int = -1) -> tuple[str, dict[str, Any]]:
-        """Return the condition that a row of `records` satisfies all conditions but one."""
         tests, params = ["true"], dict[str, Any]()
         for n, condition in enumerate(self._conditions):
             if n != without:
@@ -255,7 +251,6 @@ class IdSets(PageReader):
 
 
 def _merged(sets: Sequence[str], without: Sequence[str], down: str) -> str:
-    """Return SQLite's SELECT of the ids in all of `sets` and in none of `without`."""
     # In order, it merges what the indexes bring in order; else it sorts each part.
     return " except ".join((" intersect ".join(sets), *without)) + f" order by 1 {down}"
 
@@ -278,7 +273,6 @@ def _joined(sets: Sequence[str], without: Sequence[str], down: str) -> str:
 
 
 def _united(dialect: str, sets: Sequence[str]) -> str:
-    """Return the source of the ids that are in at least one of `sets`, each id once."""
     if len(sets) == 1:
         return f"({sets[0]}) as united"
     if dialect == "sqlite":

@@ -114,7 +114,6 @@ class PageReader:
         return f"{self._query.sort} {direction}, id {direction}"
 
     def _behind(self, after: Place | None) -> tuple[str, dict[str, Any]]:
-        """Return the condition, "" or with "and", for the records after `after`."""
         text, params = "", dict[str, Any]()
         if since := self._query.changed_since:
             among, shown = self._connection.in_list("id", "shown", since.shown)

@@ -104,7 +104,6 @@ class Listing:
         last: tuple[Place, int],
         began: Start,
     ) -> str:
-        """Return the next page's cursor; `last` is where the page begins, and `caught_up`."""
         query, after = request.query, request.after
         place, caught_up = last
         counted = packed(search.counted) if after is None else after.counted
@@ -162,7 +161,6 @@ class Listing:
 def _later_page(
     search: PageReader, query: Query, after: Cursor
 ) -> tuple[list[Listed], tuple[Place, int] | None]:
-    """Return the records of a later page, and the place and `caught_up` of the next, if any."""
     total, caught_up = after.total, after.caught_up
     place: Place | None = Place(after.key, after.id)
     rows: list[Listed] = []

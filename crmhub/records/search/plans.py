@@ -16,7 +16,7 @@ with its sort value, takes one or two microseconds; passing an index entry takes
   matches are sorted, if a short walk has not filled the page.
 - Walk: read and test records in the sort order, if a page should need no more records than there
   are matches. It goes further if sets of ids would have to be joined instead, or for a later page.
-- Guess (`_guess`): a large part of all records matches. Ids grow with time, so the page should be at
+- Guess (`_guess`): a large part of all records matches. Ids grow with time: the page should be at
   one end of the matching ids. These are read in order, several sets merged, and the index entries
   up to that place prove that no record is missing.
 - Fetch: find all ids, sort them by an index, and read the documents of the page.
