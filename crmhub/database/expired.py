@@ -24,11 +24,8 @@ def find_expired(
     statement.
     """
     table = date.table
-    condition = (
-        sa.and_(date <= param("before"), where) if where is not None else date <= param("before")
-    )
-    found = Statement(
-        sa.select(*table.primary_key, date).where(condition).order_by(date).limit(param("most"))
-    )
+    found = sa.select(*table.primary_key, date).where(date <= param("before"))
+    found = found if where is None else found.where(where)
+    statement = Statement(found.order_by(date).limit(param("most")))
     with database.reading() as db:
-        return [tuple(row) for row in db.rows(found, {"before": before, "most": most})]
+        return [tuple(row) for row in db.rows(statement, {"before": before, "most": most})]
