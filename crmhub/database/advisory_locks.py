@@ -1,7 +1,4 @@
-"""Advisory locks between processes, which are released when the transaction ends.
-
-Taking a lock writes nothing to the database.
-"""
+"""Advisory locks between processes, released at the end of the transaction; nothing is written."""
 
 from __future__ import annotations
 
@@ -12,21 +9,15 @@ from crmhub.database.connection import Connection
 
 
 def hold(tx: Connection, *name: object) -> None:
-    """Take the lock with this name until the transaction ends.
-
-    While another transaction has the lock, the call waits. `name` may have several parts, such as a
-    kind and an id. On SQLite, which has a single writer, this does nothing.
-    """
+    """Take the lock with this name, as `hold_all` does."""
     hold_all(tx, [name])
 
 
 def hold_all(tx: Connection, names: Sequence[Sequence[object]]) -> None:
-    """Take the locks with these names, in the given order, until the transaction ends.
+    """Wait for the locks with these names, and take them until the transaction ends.
 
-    While another transaction has one of the locks, the call waits. To avoid deadlocks, all callers
-    must take different kinds of locks in the same order. On SQLite, which has a single writer, this
-    does nothing. Two different names use the same lock with a probability of 1 in 2^64; then a
-    transaction may wait needlessly.
+    To avoid deadlocks, all callers must take different kinds of locks in the same order. Does
+    nothing on SQLite, which has a single writer.
     """
     if tx.dialect == "postgresql":
         keys = {f"key_{number}": _key(name) for number, name in enumerate(names)}

@@ -1,7 +1,7 @@
 """Bulk statements, which write or look up any number of rows.
 
-On PostgreSQL, each column of the rows is passed as one array. So the SQL text does not depend on
-the number of rows, and the statement is prepared only once.
+On PostgreSQL, each column of the rows is one array parameter: the SQL text does not depend on the
+number of rows, and is prepared once.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ _AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows to insert into the table `table`.
+    """Rows to insert into `table`; `types` maps their columns, in order, to PostgreSQL's types.
 
-    `types` maps the columns, in the order of the values of a row, to PostgreSQL's types. With
-    `or_skip`, a row whose key already exists is skipped; otherwise it raises an error.
+    With `or_skip`, a row whose key exists is skipped; otherwise it raises an error.
     """
 
     table: str
@@ -36,21 +35,13 @@ class Rows:
     or_skip: bool = False
 
     def sent(self, *, one: bool) -> tuple[Part, Sequence[Any]]:
-        """Return the insert of these rows as a Part of a PostgreSQL statement, and its parameters.
-
-        With `one`, there must be exactly one row, and each of its values is a parameter. Otherwise
-        each column is one parameter, an array.
-        """
+        """Return the insert as a Part, and its parameters: one row's values or arrays."""
         part = Part(self.table, tuple(self.types.items()), self.or_skip, one)
         return part, self.rows[0] if one else arrays(self.types, self.rows)
 
 
 class Part(NamedTuple):
-    """An insert into a table as a part of a PostgreSQL statement, without the rows' values.
-
-    All of it determines the SQL text. `types` are pairs of a column and its type. With `or_skip`,
-    rows whose key exists are skipped. With `one`, the part inserts exactly one row.
-    """
+    """An insert as a part of a PostgreSQL statement, without its values."""
 
     table: str
     types: tuple[tuple[str, str], ...]
@@ -63,10 +54,7 @@ class Part(NamedTuple):
 
     @property
     def source(self) -> str:
-        """The SQL query that turns the parameters of this part into rows.
-
-        The parameters are single values if there is one row, otherwise one array per column.
-        """
+        """The query that turns the parameters (see `Rows.sent`) into rows."""
         if self.one:
             return f"select {', '.join(['%s'] * len(self.types))}"
         return f"select {columns(self.types)} from {unnested(self.types)}"
@@ -74,11 +62,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Increment:
-    """The addition of the number `by` to the column `column` of one row of the table `table`.
-
-    `keys` maps the key columns to the values that identify the row. If the row is missing, it is
-    created with the value `by`.
-    """
+    """Adds `by` to the column `column` of the row with these `keys`; a missing row is created."""
 
     table: str
     column: str
@@ -86,11 +70,10 @@ class Increment:
     by: int
 
     def sql(self, mark: str, by: str = "", source: str = "where true") -> str:
-        """Return the SQL statement that adds to the column and returns the sum.
+        """Return the statement that adds `by` and returns the sum; `mark` is a placeholder.
 
-        `mark` is the placeholder for a parameter, "%s" or "?". The amount to add is the first
-        parameter. If `by` is given, the amount is this SQL expression instead, computed over the
-        rows of the SQL clause `source`.
+        If `by` is given, the amount is this SQL expression over the rows of the SQL clause
+        `source`.
         """
         keys, marks = ", ".join(self.keys), ", ".join([by or mark, *[mark] * len(self.keys)])
         return (
@@ -108,10 +91,7 @@ class Increment:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A SQL condition of PostgreSQL that must be true for an insert to take place.
-
-    `sql` has a placeholder `%s` for each of `values`, which are its parameters.
-    """
+    """A PostgreSQL condition, with `%s` for each of `values`, that an insert requires."""
 
     sql: str
     values: tuple[Any, ...]
@@ -121,8 +101,7 @@ class Guard:
 def inserting(parts: tuple[Part, ...], adding: str) -> str:
     """Return the PostgreSQL statement that inserts the rows of all parts.
 
-    It yields the number of rows inserted by the first part, and what the SQL statement `adding`
-    returns (0 if `adding` is "").
+    It yields the number of rows inserted by the first part, and what `adding` returns, 0 for "".
     """
     inserts = []
     for number, part in enumerate(parts):
@@ -139,11 +118,9 @@ def inserting(parts: tuple[Part, ...], adding: str) -> str:
 def inserting_unclaimed(
     claims: Part | None, items: Part, parts: tuple[Part, ...], adding: str, guard: str
 ) -> str:
-    """Return the PostgreSQL statement that `insert_unclaimed` executes.
+    """Return the PostgreSQL statement of `insert_unclaimed`.
 
-    The statement inserts `items` whose unique value, in `claims`, no other row has, and the rows of
-    `parts` that belong to these items. `adding` is the SQL statement that counts the items. The
-    statement yields the ids of the inserted items, and whether the SQL condition `guard` was true.
+    It yields the ids of the inserted items, and whether the condition `guard` was true.
     """
     opened = "(select open from guard)"
     if not items.one:
@@ -171,8 +148,7 @@ def inserting_unclaimed(
 def arrays(types: Params, rows: Sequence[Row]) -> list[str]:
     """Return the rows as PostgreSQL array literals, one for each column.
 
-    `types` maps the columns to PostgreSQL's types. This is done here because psycopg would inspect
-    each value for its type and quotes, which takes longer than the insert.
+    psycopg would inspect each value for its type and quotes, which takes longer than the insert.
     """
     columns = zip(*rows, strict=True)
     return [_array(kind, column) for kind, column in zip(types.values(), columns, strict=True)]
@@ -191,25 +167,18 @@ def _array(kind: str, column: Row) -> str:
 
 
 def unnested(types: Iterable[tuple[str, str]]) -> str:
-    """Return the PostgreSQL clause that turns one array parameter per column into rows.
-
-    In SQL the rows have the name `rows`. `types` are pairs of a column and its type.
-    """
+    """Return the PostgreSQL clause that turns an array per column into rows named `rows`."""
     names, kinds = zip(*types, strict=True)
     arrays = ", ".join(f"cast(%s as {_plain(kind)}[])" for kind in kinds)
     return f"unnest({arrays}) as rows({', '.join(names)})"
 
 
 def columns(types: Iterable[tuple[str, str]]) -> str:
-    """Return the SQL select list of the subquery `rows` that `unnested` returns, with type casts.
-
-    `types` are pairs of a column and its PostgreSQL type; each column is cast to its type.
-    """
+    """Return the select list of the rows that `unnested` returns, with type casts."""
     return ", ".join(cast_of(f"rows.{name}", kind) for name, kind in types)
 
 
 def cast_of(column: str, kind: str) -> str:
-    """Return the SQL expression of `column`, cast to jsonb if its type `kind` is jsonb."""
     return f"cast({column} as jsonb)" if kind == "jsonb" else column
 
 
@@ -228,22 +197,18 @@ class BulkStatements(ABC):
 
     @abstractmethod
     def _send(self, sql: str, params: Any = None) -> Any:
-        """Run a SQL statement with the driver's placeholders and return its cursor."""
+        pass
 
     @abstractmethod
     def _send_many(self, sql: str, rows: Sequence[Row]) -> int:
-        """Run a SQL statement once for each of `rows`, which contain its parameters.
-
-        Returns the number of rows of the table that were written or deleted.
-        """
+        pass
 
     def insert(
         self, table: str, types: Params, rows: Sequence[Row], *, or_skip: bool = False
     ) -> int:
-        """Insert `rows` into `table` and return the number of inserted rows.
+        """Insert `rows` into `table`, as `Rows` describes; return the number of inserted rows.
 
-        `types` maps the columns, in the order of the values of a row, to PostgreSQL's types. A row
-        whose key already exists raises Duplicate; with `or_skip` it is skipped.
+        Raises Duplicate for a key that exists, unless `or_skip`.
         """
         if not rows:
             return 0
@@ -261,11 +226,10 @@ class BulkStatements(ABC):
         return self._send_many(f"{into} values ({marks}){skip}", rows)
 
     def insert_all(self, *parts: Rows, added: Increment | None = None) -> tuple[int, int]:
-        """Insert rows into several tables, and add to a stored number if `added` is given.
+        """Insert rows into several tables, then add to a number; one statement on PostgreSQL.
 
-        Returns the number of rows inserted by the first of `parts`, and the new value of the stored
-        number (0 without `added`). The row of that number is locked after the first part is
-        inserted. On PostgreSQL this is one statement for any number of tables and rows.
+        Returns the number of rows inserted by the first of `parts`, and the number's new value (0
+        without `added`). The number's row is locked after the first part is inserted.
         """
         if self.dialect == "sqlite":
             went = [self.insert(p.table, p.types, p.rows, or_skip=p.or_skip) for p in parts]
@@ -284,15 +248,12 @@ class BulkStatements(ABC):
     def insert_unclaimed(
         self, claims: Rows, items: Rows, *parts: Rows, added: Increment, guard: Guard
     ) -> set[int]:
-        """Insert items whose unique value is free; return the ids of the inserted items.
+        """Insert items whose unique value is free, in one PostgreSQL statement; return their ids.
 
-        This is one PostgreSQL statement. The rows of `items` have the column `id`. The rows of
-        `claims` contain the unique values, at most one for each item, and those of `parts` contain
-        further data; in both, the column `record_id` is the item's id. An item is skipped, together
-        with its rows in `parts`, if its unique value is stored already. The number `added` grows by
-        one for each inserted item. Raises GuardFailed if the condition `guard` is false. Raises
-        HeldUp if one of several items must wait for another transaction: the caller must then
-        insert the items one by one.
+        `items` have the column `id`; in `claims` (at most one unique value per item) and `parts`
+        (further rows, skipped with their item) it is `record_id`. `added` grows by one for each
+        inserted item. Raises GuardFailed if `guard` is false, and HeldUp if one of several items
+        must wait for another transaction: the caller must then insert them one by one.
         """
         one = len(items.rows) == 1
         claim = claims.sent(one=one) if claims.rows else None
@@ -312,7 +273,7 @@ class BulkStatements(ABC):
         return set(ids or ())
 
     def add(self, added: Increment) -> int:
-        """Add an amount to a stored number, as `added` describes, and return the sum."""
+        """Add to a stored number and return the sum."""
         mark = "%s" if self.dialect == "postgresql" else "?"
         now: int = self._send(added.sql(mark), added.values).fetchone()[0]
         return now
@@ -320,8 +281,7 @@ class BulkStatements(ABC):
     def delete(self, table: str, types: Params, rows: Sequence[Row]) -> int:
         """Delete the rows of `table` that equal one of `rows`; return the number of deleted rows.
 
-        `types` maps the columns to compare, in the order of the values of a row, to PostgreSQL's
-        types; it must include `account_id`.
+        `types` are the columns to compare and must include `account_id`.
         """
         if self.dialect == "postgresql":
             sql = f"delete from {table} t using {{rows}} where {{where}}"
@@ -330,11 +290,9 @@ class BulkStatements(ABC):
         return self._send_many(f"delete from {table} where {where}", rows)
 
     def update(self, table: str, types: Params, keys: Params, rows: Sequence[Row]) -> int:
-        """Change rows of `table`, found by their keys; return the number of changed rows.
+        """Change rows found by `keys`, which must include `account_id`; return their number.
 
-        `types` maps the columns to change, and `keys` the columns of the key, to PostgreSQL's
-        types; `keys` must include `account_id`. Each of `rows` contains the new values, then the
-        key.
+        Each of `rows` contains the new values of `types`, then the key.
         """
         if self.dialect == "postgresql":
             values = ", ".join(f"{c} = {cast_of(f'rows.{c}', t)}" for c, t in types.items())
@@ -345,10 +303,9 @@ class BulkStatements(ABC):
         return self._send_many(f"update {table} set {values} where {where}", rows)
 
     def matching(self, table: str, types: Params, keys: Params, rows: Sequence[Row]) -> list[Row]:
-        """Return the rows of `table` that have the same key as one of `rows`.
+        """Return the columns `types` of the rows that have the same key as one of `rows`.
 
-        `keys` maps the columns of the key, and `types` the columns to return, to PostgreSQL's
-        types; `keys` must include `account_id`. The values of the key come first in each of `rows`.
+        `keys` must include `account_id`; their values come first in each of `rows`.
         """
         wanted = [row[: len(keys)] for row in rows]
         columns = ", ".join(f"t.{column}" for column in types)
@@ -374,9 +331,8 @@ class BulkStatements(ABC):
     def _over(self, sql: str, types: Params, keys: Params, rows: Sequence[Row]) -> Iterator[Any]:
         """Run a PostgreSQL statement over `rows`, once for each account; yield its cursors.
 
-        In `sql`, the placeholder {rows} stands for the source of the rows, whose columns are
-        `types`. The placeholder {where} stands for the condition that the columns `keys` of the
-        table `t` equal those of a row.
+        In `sql`, {rows} stands for the source of the rows, and {where} for the equality of the
+        columns `keys` of the table `t` and a row.
         """
         others = {column: kind for column, kind in types.items() if column != "account_id"}
         where = " and ".join(
@@ -388,11 +344,6 @@ class BulkStatements(ABC):
 
 
 def _by_account(types: Params, rows: Sequence[Row]) -> list[tuple[int, list[Row]]]:
-    """Return the rows of each account, as pairs of the account's id and its rows.
-
-    The pairs are sorted by account id. The returned rows lack the value of the column `account_id`.
-    `types` contains the columns of a row, in order.
-    """
     at = [*types].index("account_id")
     by_account: dict[int, list[Row]] = {}
     for row in rows:

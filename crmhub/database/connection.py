@@ -1,10 +1,8 @@
 """The database: one SQLAlchemy engine, one way to run statements, one place that commits.
 
-Statements are built with `crmhub.database.statements`; a statement that SQLAlchemy Core cannot
-express is SQL text with `:name` parameters. The drivers of both databases run in autocommit mode,
-so that a read needs no transaction. Only `transact` sends BEGIN and COMMIT. SQLAlchemy provides the
-URL, the connection pool and the drivers. SQLAlchemy's ORM and execution of statements are not used,
-because they cost more per request than the queries themselves.
+Both drivers run in autocommit mode, so a read needs no transaction; only `transact` sends BEGIN and
+COMMIT. SQLAlchemy provides the URL, the pool, the drivers and `Statement`, but neither its ORM nor
+its execution, which would cost more per request than the queries.
 """
 
 from __future__ import annotations
@@ -95,10 +93,10 @@ def _for_psycopg(sql: str) -> str:
 
 
 class Connection(BulkStatements):
-    """A database connection from the pool; outside `transact` each statement is committed at once.
+    """A pooled database connection; outside `transact` each statement is committed at once.
 
     Every method may raise Unavailable (the database is unreachable, or busy for too long),
-    Duplicate (the key of a new row already exists), and Stopped (the limit of a search is reached).
+    Duplicate, and Stopped (the limit of a search is reached).
     """
 
     def __init__(self, database: Database, pooled: Any, limit: SearchLimit | None = None) -> None:
@@ -113,20 +111,14 @@ class Connection(BulkStatements):
         self.dialect = database.dialect
 
     def begin(self) -> None:
-        """Begin a transaction.
-
-        On PostgreSQL, BEGIN is sent later, together with the first statement.
-        """
+        """Begin a transaction; on PostgreSQL, BEGIN is sent together with the first statement."""
         if self.dialect == "sqlite":
             self._send("BEGIN IMMEDIATE")
         else:
             self._unsent = "BEGIN;"
 
     def end(self, *statements: str) -> None:
-        """End the transaction by running these statements, such as COMMIT.
-
-        If no statement was sent since `begin`, nothing is sent to the database.
-        """
+        """End the transaction by these statements, such as COMMIT, unless it is empty."""
         if self._unsent:
             self._unsent = ""
             return
@@ -174,10 +166,7 @@ class Connection(BulkStatements):
         return cursor
 
     def _take_unsent(self) -> str:
-        """Return the statements to send before the next one: BEGIN, and the setting of the account.
-
-        They are returned once only, and then taken for sent.
-        """
+        """Return, once, what to send before the next statement: BEGIN, the account's setting."""
         begin, self._unsent = self._unsent, ""
         account = self._database.account
         if not self._secured or self._info.get("account") == account:
@@ -194,10 +183,9 @@ class Connection(BulkStatements):
         return self._driver.prepare_threshold is None
 
     def _message(self, statements: str) -> Any:
-        """Send several PostgreSQL statements in one message; return the cursor of the last.
+        """Send PostgreSQL statements without parameters, with a BEGIN that is due, in one message.
 
-        The statements have no parameters. If BEGIN has not been sent yet, it is sent in the same
-        message.
+        Returns the cursor of the last one.
         """
         with self._database.mapped_errors():
             # Several statements in one message cannot be prepared.
@@ -220,10 +208,7 @@ class Connection(BulkStatements):
     def rows(self, sql: Statement, params: Params | None = None) -> list[Any]: ...
 
     def rows(self, sql: str | Statement, params: Params | None = None) -> list[Any]:
-        """Run a query and return all rows, which are tuples.
-
-        If `sql` is a Statement, they are named tuples with the columns as attributes.
-        """
+        """Return all rows of a query: tuples, and for a Statement named tuples."""
         cursor = self._execute(sql, params)
         try:
             rows: list[Row] = cursor.fetchall()
@@ -238,12 +223,12 @@ class Connection(BulkStatements):
     def row(self, sql: Statement, params: Params | None = None) -> Any: ...
 
     def row(self, sql: str | Statement, params: Params | None = None) -> Any:
-        """Run a query and return the first row, or None if there is no row."""
+        """Return the first row of a query, None if there is no row."""
         rows = self.rows(sql, params)
         return rows[0] if rows else None
 
     def scalar(self, sql: str | Statement, params: Params | None = None) -> Any:
-        """Run a query and return the first value of the first row, or None if there is no row."""
+        """Return the first value of the first row, None if there is no row."""
         rows = self.rows(sql, params)
         return rows[0][0] if rows else None
 
@@ -262,10 +247,9 @@ class Connection(BulkStatements):
         return count
 
     def in_list(self, column: str, name: str, values: Sequence[Any]) -> tuple[str, dict[str, Any]]:
-        """Return the SQL condition that `column` equals one of `values`, and its parameter.
+        """Return the condition that `column` equals one of `values`, and its parameter `name`.
 
-        The parameter gets the name `name`. A single value is compared with `=`, because PostgreSQL
-        then uses the index even without statistics of the table.
+        A single value is compared with `=`: PostgreSQL then uses the index even without statistics.
         """
         if len(values) == 1:
             return f"{column} = :{name}", {name: values[0]}
@@ -276,11 +260,10 @@ class Connection(BulkStatements):
 
     @contextmanager
     def large_join_settings(self, sets: int, *, hashed: bool = False) -> Iterator[None]:
-        """Make PostgreSQL read each set only once when it joins large sets, until the block ends.
+        """Let PostgreSQL merge `sets` large sets, each read once, until the block ends.
 
-        `sets` is the number of joined sets, which share the memory for sorting; with 1 nothing is
-        changed. The sets are joined by merging. With `hashed`, PostgreSQL may also use a hash join,
-        which is better if one of the sets is small. Does nothing on SQLite.
+        With `hashed` it may also use a hash join, better if one set is small. Does nothing on
+        SQLite, or for one set.
         """
         if self.dialect == "sqlite" or sets == 1:
             yield
@@ -316,20 +299,15 @@ class Connection(BulkStatements):
 
     @staticmethod
     def held_at(account_id: int, version: int) -> Guard:
-        """Return the guard (SQL condition) that an account's catalogue still has this version.
-
-        An insert with the guard writes nothing if the version differs. The guard also takes the
-        account's shared lock, as `hold` does.
-        """
+        """Return the guard, with a shared lock, that an account's catalogue has this version."""
         return Guard("catalogue_held(%s, %s) = %s", (_LOCKS, account_id, version))
 
     def hold(self, key: int, *, exclusive: bool, then: str = "") -> Row | None:
-        """Take the advisory lock `key`, exclusive or shared, until the transaction ends.
+        """Wait for the advisory lock `key`, and take it until the transaction ends.
 
-        While another transaction has a conflicting lock, the call waits. Returns the first row of
-        the query `then`, or None without a query. The query has no parameters; it sees all data
-        that earlier owners of the lock have written. On PostgreSQL, BEGIN, lock and query are one
-        message. On SQLite only the query runs, because SQLite has a single writer.
+        Returns the first row of the query `then` (without parameters), which sees all that earlier
+        owners of the lock have written. On PostgreSQL, BEGIN, lock and query are one message;
+        SQLite has a single writer and runs the query alone.
         """
         if self.dialect == "sqlite":
             return self.row(then) if then else None
@@ -340,10 +318,9 @@ class Connection(BulkStatements):
         return row
 
     def try_hold(self, name: str) -> bool:
-        """Take the lock `name` until the transaction ends, without waiting.
+        """Take the lock `name` until the transaction ends; return False if another one has it.
 
-        Returns False if another transaction has the lock. On SQLite, which has a single writer, it
-        always returns True.
+        SQLite has a single writer: always True.
         """
         if self.dialect == "sqlite":
             return True
@@ -351,31 +328,12 @@ class Connection(BulkStatements):
         held: bool = self.scalar("select pg_try_advisory_xact_lock(:key)", {"key": key})
         return held
 
-    @property
-    def for_update(self) -> str:
-        """The SQL at the end of a SELECT that locks the selected rows until the transaction ends.
-
-        The SQL is "" on SQLite, which has a single writer.
-        """
-        return " for update" if self.dialect == "postgresql" else ""
-
-    @property
-    def for_share(self) -> str:
-        """The SQL at the end of a SELECT that keeps others from deleting the selected rows.
-
-        Others may still change the rows. The SQL is "" on SQLite, which has a single writer.
-        """
-        return " for key share" if self.dialect == "postgresql" else ""
-
     def notify_workers(self) -> None:
         """Notify the workers, after the commit, that the journal contains queued actions."""
         self._database.notify_workers()
 
     def now_ms(self) -> int:
-        """Return the time of the database server (ms since 1970), which all processes share.
-
-        If this is the first statement of a transaction, PostgreSQL receives it together with BEGIN.
-        """
+        """Return the time of the database server (ms since 1970), which all processes share."""
         if self.dialect == "sqlite":
             return now_ms()
         # Not the transaction's start: it may have waited for a lock since.
@@ -403,11 +361,10 @@ class _Here(threading.local):
 class Database:
     """The hub's database, SQLite or PostgreSQL, given by its SQLAlchemy URL.
 
-    `pool_size` is the largest number of connections of this process. If all of them are in use, a
-    caller waits up to 10 s and then gets the error Unavailable. While `transact` runs, all methods
-    that the same thread calls belong to its transaction. `statement_seconds` is the time after
-    which PostgreSQL ends a statement; the statement then raises Unavailable. A transaction that
-    calls `take_time` has no such limit.
+    `pool_size` is this process's most connections; a caller waits 10 s for one, then gets
+    Unavailable. While `transact` runs, all calls of the same thread belong to its transaction.
+    PostgreSQL ends a statement after `statement_seconds` with Unavailable, but for transactions
+    that call `take_time`.
     """
 
     def __init__(
@@ -459,20 +416,14 @@ class Database:
 
     @contextmanager
     def mapped_errors(self) -> Iterator[None]:
-        """Replace exceptions that the database driver raises in the block with the hub's errors.
-
-        A programming error, such as invalid SQL, is not replaced.
-        """
+        """Replace the driver's exceptions in the block as `raise_ours` does."""
         try:
             yield
         except self.drivers_errors as exc:
             self.raise_ours(exc)
 
     def raise_ours(self, exc: Exception) -> NoReturn:
-        """Raise the hub's error for an exception of the database driver.
-
-        For a programming error, such as invalid SQL, the driver's exception itself is raised.
-        """
+        """Raise the hub's error for a driver's exception, but a programming error as it is."""
         ours = self._translate(exc)
         if ours is None:
             raise exc
@@ -489,9 +440,9 @@ class Database:
     def reading(self) -> Iterator[Connection]:
         """Yield a database connection: that of this thread's transaction, if there is one.
 
-        Outside `transact`, each statement sees the data committed when it runs. Within `transact`,
-        a failing statement ends the transaction on PostgreSQL. So a statement that may fail needs a
-        `transact` of its own within the outer one.
+        Outside `transact`, each statement sees the data committed when it runs. Within it, a
+        failing statement ends the transaction on PostgreSQL: one that may fail needs a `transact`
+        of its own.
         """
         if self._here.transaction is not None:
             yield self._here.transaction.connection
@@ -508,12 +459,11 @@ class Database:
 
     @contextmanager
     def searching(self, limit: SearchLimit | None) -> Iterator[Connection]:
-        """Yield a database connection for a search; raise Stopped when `limit` ends the search.
+        """Yield a connection for a search; raise Stopped when `limit` ends the search.
 
-        At most half of this process's connections are used for searches. If all of these are in
-        use, the call waits, and raises Unavailable if none becomes free in time. If the thread is
-        in a transaction, the connection is that of the transaction, and `limit` does not apply.
-        Without `limit`, this is the same as `reading`.
+        Searches use at most half of the connections; others wait, and get Unavailable if none
+        becomes free in time. Without `limit`, or within a transaction, this is the same as
+        `reading`.
         """
         if limit is None or self._here.transaction is not None:
             with self.reading() as connection:
@@ -551,13 +501,10 @@ class Database:
     def transact(self, work: Callable[[Connection], T], *, one_statement: bool = False) -> T:
         """Run `work` in a transaction, commit, and return the result of `work`.
 
-        If `work` raises an exception, everything is rolled back. After a deadlock, `work` runs
-        again. So `work` must have no effects that a rollback does not undo. With `one_statement`,
-        `work` must write with a single statement, which PostgreSQL then commits without BEGIN and
-        COMMIT.
-
-        Within another `transact`, `work` becomes part of the outer transaction: an exception undoes
-        only the changes of `work`, and the outer call commits.
+        An exception rolls back. After a deadlock `work` runs again, so it must have no effects that
+        a rollback does not undo. With `one_statement`, `work` writes with a single statement, which
+        PostgreSQL commits without BEGIN and COMMIT. Within another `transact`, `work` joins the
+        outer transaction: an exception undoes only its changes, and the outer call commits.
         """
         if self._here.transaction is not None:
             return self._join(self._here.transaction, work)
@@ -580,10 +527,10 @@ class Database:
         return _account.get()
 
     def bind_account(self, account_id: int | None) -> None:
-        """Let this thread work for one account from now on, until the next call; None for no one.
+        """Let this thread work for one account until the next call; None for no account.
 
-        Under row-level security, the thread's statements see the rows of this account alone.
-        Without an account, statements on rows of accounts fail.
+        Under row-level security, its statements see the rows of this account alone, and fail
+        without an account.
         """
         _account.set("" if account_id is None else str(account_id))
 
@@ -593,9 +540,8 @@ class Database:
 
     @contextmanager
     def for_account(self, account_id: int) -> Iterator[None]:
-        """Let this thread work for one account until the block ends.
+        """Let this thread work for one account in the block.
 
-        Under row-level security, the statements in the block see the rows of this account alone.
         Raises ValueError if the thread works for another account already.
         """
         before = _account.get()
@@ -609,10 +555,7 @@ class Database:
 
     @contextmanager
     def across_accounts(self) -> Iterator[None]:
-        """Let this thread work for all accounts until the block ends.
-
-        It is for operators, and for the few functions that look at several accounts at once.
-        """
+        """Let this thread work for all accounts in the block."""
         token = _account.set(ALL_ACCOUNTS)
         try:
             yield
@@ -627,7 +570,7 @@ class Database:
     def after_commit(self, work: Callable[[], None]) -> None:
         """Call `work` after the commit of this thread's transaction, or now if there is none.
 
-        After a rollback, `work` is not called. `work` should only change data in memory.
+        After a rollback it is not called. `work` should only change data in memory.
         """
         if self._here.transaction is None:
             work()
@@ -635,10 +578,9 @@ class Database:
             self._here.transaction.afterwards.append(work)
 
     def notify_workers(self) -> None:
-        """Notify the workers that the journal contains queued actions.
+        """Notify the workers, after the commit, that the journal contains queued actions.
 
-        Within a transaction of this thread the notification is sent after the commit, otherwise at
-        once. On SQLite, where workers poll, nothing is sent.
+        On SQLite, where workers poll, nothing is sent.
         """
         if self.dialect != "postgresql":
             return
@@ -695,11 +637,9 @@ class Database:
             connection.end(*statements)
 
     def listen(self) -> Iterator[bool]:
-        """Yield True for each notification to the workers, endlessly.
+        """Yield True for each notification to the workers, and False after each second without one.
 
-        After each second without a notification it yields False, so that the caller can stop. A
-        connection pooler passes on no notifications; behind one, it yields only False. Raises
-        Unavailable if the connection breaks.
+        A connection pooler passes on no notifications. Raises Unavailable if the connection breaks.
         """
         import psycopg
 
@@ -719,12 +659,10 @@ class Database:
                 yield told
 
     def retry_while_unavailable(self, until: float, work: Callable[[], T]) -> T:
-        """Call `work` again and again while the database server is unreachable; return its result.
+        """Call `work` until the database server is reachable; return its result.
 
-        Raises Unavailable if the server is still unreachable at the time `until` (a value of
-        `time.monotonic`). Also raises it at once if too many threads are waiting already. A call of
-        `work` that fails may have committed, so calling it twice must have the same effect as
-        calling it once.
+        Raises Unavailable at the time `until` (of `time.monotonic`), and at once if too many
+        threads wait. A call that fails may have committed, so `work` must be idempotent.
         """
         while True:
             try:
@@ -736,11 +674,7 @@ class Database:
             self._waiters.release()
 
     def checkout(self) -> Any:
-        """Return a working connection from the pool; the caller must close it.
-
-        If all connections are in use, the call waits. Raises Unavailable if none becomes free in
-        time, or if the database is unreachable.
-        """
+        """Return a working connection from the pool, waiting for one; the caller must close it."""
         until = time.monotonic() + _BUSY_SECONDS
         while True:
             try:
@@ -771,11 +705,7 @@ class Database:
                 self._anew_from = time.monotonic()
 
     def check_writable(self) -> None:
-        """Raise Unavailable if the database cannot be written.
-
-        The reasons are a PostgreSQL standby server, or a full or read-only disk of a SQLite
-        database.
-        """
+        """Raise Unavailable on a PostgreSQL standby, and on a full or read-only disk of SQLite."""
         if self.dialect != "postgresql":
             check_disk(self.url)
             return
@@ -789,23 +719,19 @@ class Database:
                 )
 
     def keep_open(self) -> None:
-        """Open the SQLite database and leave it open until `close`.
-
-        On a full disk a closed SQLite database cannot be opened. Does nothing on PostgreSQL.
-        """
+        """Leave the SQLite database open until `close`: on a full disk it could not be opened."""
         if self.dialect == "sqlite":
             with suppress(Unavailable), self.reading():
                 pass
 
     def close(self) -> None:
-        """Close all pooled connections."""
         self._notifications.close()
         self._searches.close()
         self._engine.dispose()
 
 
 def containing(text: str) -> str:
-    """Return the SQL pattern for `like … escape '!'` that matches texts containing `text`."""
+    """Return the pattern for `like … escape '!'` that matches texts containing `text`."""
     for special in "!%_":
         text = text.replace(special, f"!{special}")
     return f"%{text}%"

@@ -1,9 +1,8 @@
 """The distribution of a PostgreSQL database by account over several servers, with Citus.
 
-All rows of an account are on the same server: most tables are split into parts by `account_id`, and
-parts with the same accounts are on the same server. The tables by which a request finds its account
-are reference tables: each server has a copy of them. The other tables are only on the coordinator,
-the server to which all processes of the hub connect.
+Most tables are split by `account_id`, all rows of an account on one server. The tables by which a
+request finds its account are copied to each server; the others stay on the coordinator, to which
+all processes of the hub connect.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from crmhub.database.connection import Connection, Database
+from crmhub.database.connection import Database
 from crmhub.database.tables import metadata
 from crmhub.errors import BadRequest
 
@@ -43,11 +42,9 @@ _TRUNCATE = "select truncate_local_data_after_distributing_table(cast(:name as r
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """The present distribution of a database.
+    """The present distribution of a database; `nodes` are the servers that store accounts.
 
-    `is_coordinator`: whether the hub is connected to the coordinator. `nodes` is the number of
-    servers that store accounts. `tables` maps the name of each table that Citus manages to
-    "distributed", "reference" or "local".
+    `tables` maps each table that Citus manages to "distributed", "reference" or "local".
     """
 
     is_coordinator: bool
@@ -56,16 +53,13 @@ class Distribution:
 
     @property
     def missing(self) -> list[str]:
-        """The names of the hub's tables that are not distributed in the way that the hub needs."""
+        """The hub's tables that are not distributed as the hub needs."""
         kinds = dict.fromkeys(REFERENCE, "reference") | dict.fromkeys(DISTRIBUTED, "distributed")
         return [name for name, kind in kinds.items() if self.tables.get(name) != kind]
 
 
 def read_distribution(database: Database) -> Distribution | None:
-    """Return the present distribution of the database.
-
-    Returns None on SQLite, and on PostgreSQL without the extension Citus.
-    """
+    """Return the present distribution, None without the extension Citus."""
     if database.dialect != "postgresql":
         return None
     with database.reading() as db:
@@ -83,12 +77,11 @@ def read_distribution(database: Database) -> Distribution | None:
 
 
 def distribute(database: Database, *, shards: int = 32) -> list[str]:
-    """Distribute all tables that are not distributed yet; return the names of these tables.
+    """Distribute all tables that are not distributed yet; return their names.
 
-    `shards` is the number of parts into which the tables are split the first time; Citus spreads
-    the parts over its servers. Writers wait while a table's rows are moved. If the function is
-    interrupted, calling it again continues the work. Raises BadRequest if the database cannot be
-    distributed: it has no Citus, is not the coordinator, or has no servers for accounts.
+    `shards` is the number of parts at the first time. Writers wait while a table's rows are moved;
+    after an interruption, calling it again continues. Raises BadRequest without Citus, away from
+    the coordinator, without servers for accounts, and under row-level security.
     """
     found = read_distribution(database)
     if found is None:
@@ -100,7 +93,11 @@ def distribute(database: Database, *, shards: int = 32) -> list[str]:
         raise BadRequest("CRMHUB_DATABASE_URL leads to a worker node; set it to the coordinator.")
     if not found.nodes:
         raise BadRequest("Citus has no node that takes shards; add one (citus_add_node).")
-    if _is_secured(database):
+    with database.reading() as db:
+        is_secured = db.scalar(
+            "select relrowsecurity from pg_class where oid = to_regclass('records')"
+        )
+    if is_secured:
         raise BadRequest(
             "The tables are under row-level security, and Citus does not pass the account on to its"
             " nodes. Remove it (crmhub db secure --off), or do not distribute the database."
@@ -111,7 +108,11 @@ def distribute(database: Database, *, shards: int = 32) -> list[str]:
             if name in REFERENCE:
                 db.row("select create_reference_table(cast(:name as regclass))", {"name": name})
             elif DISTRIBUTED[0] in found.tables or name != DISTRIBUTED[0]:
-                _distribute_with(db, name, DISTRIBUTED[0])
+                db.row(
+                    "select create_distributed_table(cast(:name as regclass), 'account_id',"
+                    " colocate_with => :other)",
+                    {"name": name, "other": DISTRIBUTED[0]},
+                )
             else:
                 db.row(
                     "select create_distributed_table(cast(:name as regclass), 'account_id',"
@@ -120,18 +121,3 @@ def distribute(database: Database, *, shards: int = 32) -> list[str]:
                 )
             db.row(_TRUNCATE, {"name": name})
     return names
-
-
-def _is_secured(database: Database) -> bool:
-    with database.reading() as db:
-        return bool(
-            db.scalar("select relrowsecurity from pg_class where oid = to_regclass('records')")
-        )
-
-
-def _distribute_with(db: Connection, name: str, other: str) -> None:
-    db.row(
-        "select create_distributed_table(cast(:name as regclass), 'account_id',"
-        " colocate_with => :other)",
-        {"name": name, "other": other},
-    )

@@ -42,24 +42,15 @@ class Duplicate(Exception):
 
 
 class Deadlocked(Unavailable):
-    """Error for a transaction that the database ended to resolve a deadlock.
-
-    Running the transaction again may succeed.
-    """
+    """Error for a transaction that the database ended as a deadlock; another run may succeed."""
 
 
 class Away(Unavailable):
-    """Error for a database server that is unreachable or has closed the connection.
-
-    The statement that failed may still have taken effect.
-    """
+    """Error for a server that cannot be reached; the failed statement may have taken effect."""
 
 
 class Unwritable(Unavailable):
-    """Error for a database that can be read but not written.
-
-    The disk is full, or the server is a read-only standby server.
-    """
+    """Error for a database that can be read but not written: a full disk, or a standby server."""
 
 
 class Damaged(Unavailable):
@@ -67,18 +58,11 @@ class Damaged(Unavailable):
 
 
 class HeldUp(Unavailable):
-    """Error for a statement that ended because it waited too long for another transaction's lock.
-
-    The statement has changed nothing.
-    """
+    """Error for a statement that waited too long for a lock, and has changed nothing."""
 
 
 def file_of(url: URL) -> str | None:
-    """Return the path of the SQLite database file.
-
-    Returns None for a database in memory, and for a URL of the form "file:…", whose path the hub
-    does not know.
-    """
+    """Return the path of the SQLite database file, None for memory or a "file:…" URL."""
     # A URI ("file:…") may mean memory or anything else.
     name = url.database or ":memory:"
     return None if name == ":memory:" or name.startswith("file:") else name
@@ -102,10 +86,7 @@ def check_disk(url: URL) -> None:
 
 
 def without_room(exc: BaseException) -> str:
-    """Return an error message if a full disk made an operation on the SQLite database fail.
-
-    `exc` is the exception of the operation. Returns "" if the exception has any other cause.
-    """
+    """Return an error message if a full disk caused this exception of SQLite, else ""."""
     code = getattr(exc, "sqlite_errorcode", 0)
     if code == sqlite3.SQLITE_IOERR_SHMSIZE:
         return "The database cannot be opened: its disk is full, and not even 32 kB are left"
@@ -115,10 +96,9 @@ def without_room(exc: BaseException) -> str:
 
 
 def keep_reserve(url: URL) -> None:
-    """Create a file of 64 KiB beside the SQLite database.
+    """Create a file of 64 KiB beside the SQLite database, for `use_reserve` on a full disk.
 
-    When the disk is full, `use_reserve` deletes the file, so that the hub has space to start. Does
-    nothing if the file exists or the disk is full already.
+    Does nothing if the file exists or the disk is full already.
     """
     file = file_of(url)
     if file is None:
@@ -134,7 +114,7 @@ def keep_reserve(url: URL) -> None:
 
 
 def use_reserve(url: URL) -> bool:
-    """Delete the file that `keep_reserve` created, to free space; return whether it existed."""
+    """Delete the file of `keep_reserve` to free space; return whether it existed."""
     try:
         os.remove(f"{file_of(url)}{_RESERVE}")
     except OSError:
@@ -143,19 +123,13 @@ def use_reserve(url: URL) -> bool:
 
 
 def patience(url: URL) -> dict[str, str]:
-    """Return psycopg's connection options that limit how long the database server may be silent.
-
-    Options that the URL itself sets are left out.
-    """
+    """Return the psycopg options that limit a silent server, without those that the URL sets."""
     # What the operator has written into the URL holds.
     return {name: value for name, value in _PATIENCE.items() if name not in url.query}
 
 
 def prepare_sqlite(driver: Any, _record: Any) -> None:
-    """Set the options of a new SQLite connection.
-
-    This is a listener of SQLAlchemy's event `connect`.
-    """
+    """Set the options of a new SQLite connection (SQLAlchemy's event `connect`)."""
     # FULL: a commit survives a power cut, which WAL's usual NORMAL does not promise.
     driver.execute("PRAGMA journal_mode = WAL")
     driver.execute("PRAGMA synchronous = FULL")
@@ -171,14 +145,11 @@ def _exact_number(text: str | None) -> float | None:
 
 
 def prepare_postgresql(driver: Any, record: Any, *, statement_seconds: float | None = None) -> None:
-    """Set the options of a new PostgreSQL connection, and store in `record` when it was opened.
+    """Set the options of a new PostgreSQL connection; store when it was opened (`time.monotonic`).
 
-    That time, `record.info["made"]`, is a value of `time.monotonic`. PostgreSQL will end statements
-    that take longer than `statement_seconds`; None sets no limit.
-
-    Behind a connection pooler no options are set and no statements are prepared, because a pooler
-    may run each transaction on another connection. There the operator sets the options for the
-    database role (docs/scaling.md).
+    PostgreSQL will end statements after `statement_seconds`. A pooler may run each transaction on
+    another connection: behind one no options are set and nothing is prepared; the operator sets the
+    options for the database role (docs/scaling.md).
     """
     import psycopg
 
@@ -200,10 +171,7 @@ def prepare_postgresql(driver: Any, record: Any, *, statement_seconds: float | N
 
 
 def is_behind_pooler(driver: Any) -> bool:
-    """Return whether a PostgreSQL connection goes through a pooler, such as pgbouncer.
-
-    A pooler reports a process id of its own instead of the server's.
-    """
+    """Return whether a PostgreSQL connection reports a pooler's process id as its own."""
     # Not prepared: the next statement may come to another connection of the server.
     row = driver.execute("select pg_backend_pid()", prepare=False).fetchone()
     return bool(row[0] != driver.info.backend_pid)
@@ -298,10 +266,7 @@ def is_full(exc: Exception) -> bool:
 
 
 def hung_up(fileno: int) -> bool:
-    """Return whether the database server has closed an idle connection.
-
-    `fileno` is the file number of the connection's socket.
-    """
+    """Return whether the server has closed the idle connection with this socket."""
     # An idle connection has nothing to read but the end of the stream.
     poller = select.poll()
     poller.register(fileno, select.POLLIN | select.POLLHUP)

@@ -17,20 +17,15 @@ def find_expired(
     most: int,
     where: sa.ColumnElement[bool] | None = None,
 ) -> list[Row]:
-    """Return up to `most` expired rows of the table to which the column `date` belongs.
+    """Return up to `most` rows whose `date` is `before` (ms since 1970) or earlier, oldest first.
 
-    A row has expired if its `date` is `before` (ms since 1970) or earlier; the oldest come first.
-    `where` is a further SQL condition that the rows must satisfy. Each returned row contains the
-    values of the primary key, then the date. If the caller deletes by all these values, a row whose
-    date has changed meanwhile stays. No row is locked, because Citus cannot lock rows of several
-    accounts in one statement.
+    Each row has the primary key, then the date: a caller that deletes by all of them spares a row
+    whose date has changed. Nothing is locked: Citus cannot lock rows of several accounts in one
+    statement.
     """
     table = date.table
-    condition = (
-        sa.and_(date <= param("before"), where) if where is not None else date <= param("before")
-    )
-    found = Statement(
-        sa.select(*table.primary_key, date).where(condition).order_by(date).limit(param("most"))
-    )
+    found = sa.select(*table.primary_key, date).where(date <= param("before"))
+    found = found if where is None else found.where(where)
+    statement = Statement(found.order_by(date).limit(param("most")))
     with database.reading() as db:
-        return [tuple(row) for row in db.rows(found, {"before": before, "most": most})]
+        return [tuple(row) for row in db.rows(statement, {"before": before, "most": most})]

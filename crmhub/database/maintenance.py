@@ -8,12 +8,10 @@ from crmhub.database.connection import Database
 def vacuum(database: Database) -> None:
     """Vacuum the PostgreSQL tables that have changed; analyze those that have changed by a tenth.
 
-    Does nothing on SQLite, and with a role that does not own the tables. Autovacuum does the same
-    work, but at most once a minute, and not at all where it is switched off. Until a growing table
-    is analyzed, PostgreSQL's planner takes it for empty, and may choose an index that leads through
-    all rows of an account. Until it is vacuumed, PostgreSQL cannot count or sort with an index
-    alone, but reads each row in the table. The autovacuum settings of a table say how many rows
-    must have changed before it is vacuumed.
+    Autovacuum does this at most once a minute, or is switched off. Until a growing table is
+    analyzed, PostgreSQL's planner takes it for empty and may read all rows of an account; until it
+    is vacuumed, PostgreSQL cannot count or sort with an index alone. A table's autovacuum settings
+    say how many rows must have changed. Does nothing on SQLite, and for tables of other owners.
     """
     if database.dialect != "postgresql":
         return
@@ -36,10 +34,6 @@ def vacuum(database: Database) -> None:
 
 
 def _own_setting(name: str) -> str:
-    """Return the SQL of the value that a table sets for the storage parameter `name`.
-
-    The SQL yields null if the table does not set the parameter.
-    """
     return (
         "(select cast(option_value as float) from pg_options_to_table(reloptions)"
         f" where option_name = '{name}')"

@@ -1,8 +1,7 @@
 """Notifications to the workers, on PostgreSQL, that the journal contains queued actions.
 
-A notification only saves time: workers also look once a second. A NOTIFY within a transaction makes
-PostgreSQL lock the whole server at the commit. So the notification is sent after the commit, and by
-each process at most once in 50 ms.
+They only save time: workers also look once a second. A NOTIFY within a transaction makes PostgreSQL
+lock the whole server at the commit; so it is sent after the commit.
 """
 
 from __future__ import annotations
@@ -17,10 +16,9 @@ _PAUSE_S = 0.05
 
 
 class Notifications:
-    """Sends notifications to the workers, at most one in 50 ms.
+    """Sends notifications to the workers, at most one in 50 ms per process.
 
-    The function `send` sends one notification on a database connection of its own. The thread that
-    calls it uses no other connection.
+    `send` sends one on a connection of its own; the thread that calls it uses no other.
     """
 
     def __init__(self, send: Callable[[], object]) -> None:
@@ -34,11 +32,7 @@ class Notifications:
         self._last_timer: threading.Timer | None = None
 
     def note(self, send_now: Callable[[], object]) -> None:
-        """Notify the workers by calling `send_now`, which sends one notification at once.
-
-        If the last notification was sent less than 50 ms ago, `send_now` is not called. Instead a
-        thread sends one notification when the 50 ms are over.
-        """
+        """Call `send_now`, or let a thread notify when the 50 ms since the last one are over."""
         with self._lock:
             if self._timer is not None:
                 return
@@ -52,7 +46,7 @@ class Notifications:
         send_now()
 
     def close(self) -> None:
-        """Send the notification that is still waiting, if any; return when no thread sends one."""
+        """Send the notification that is still waiting; return when no thread sends one."""
         with self._lock:
             timer = self._last_timer
         if timer is not None:

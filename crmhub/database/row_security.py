@@ -1,12 +1,9 @@
 """Row-level security: PostgreSQL itself shows each transaction only the rows of one account.
 
-Every statement of the hub names its account. Row-level security is a second wall behind that: if a
-statement fails to name the account, PostgreSQL still returns and changes no row of another account.
-The hub sets the account of a connection (`Database.for_account`) before a statement uses it. While
-no account is set, a statement that reads a protected table fails.
-
-Row-level security does not apply to superusers, and the owner of the tables can switch it off. So
-`crmhub serve` and `crmhub worker` connect with a role of their own that owns nothing.
+It is a second wall: every statement names its account already. The hub sets the account of a
+connection (`Database.for_account`); without one, statements on protected tables fail. It does not
+apply to superusers, and an owner can switch it off, so `crmhub serve` and `crmhub worker` connect
+with a role that owns nothing.
 """
 
 from __future__ import annotations
@@ -33,21 +30,14 @@ _CONDITION = f"account_id = {_ACCOUNT} or {_ACCOUNT} = {ALL_ACCOUNTS}"
 
 @dataclass(frozen=True, slots=True)
 class RowSecurity:
-    """The present row-level security of a database.
-
-    `is_active` tells whether it applies to the role with which this process is connected.
-    `unprotected` are the names of the tables that lack it.
-    """
+    """The row-level security of a database: `is_active` for this process's role."""
 
     is_active: bool
     unprotected: Sequence[str]
 
 
 def read_row_security(database: Database) -> RowSecurity | None:
-    """Return the present row-level security of the database.
-
-    Returns None on SQLite, and on PostgreSQL if no table has row-level security.
-    """
+    """Return the row-level security of the database, None if no table has it."""
     if database.dialect != "postgresql":
         return None
     with database.reading() as db:
@@ -60,11 +50,10 @@ def read_row_security(database: Database) -> RowSecurity | None:
 def secure(database: Database, role: str) -> list[str]:
     """Put the tables of the accounts under row-level security; return the newly protected tables.
 
-    `role` is the name of the role with which the service connects. If it exists, it must be neither
-    a superuser nor the owner of the tables, and must not have BYPASSRLS. If it does not exist, it
-    is created without a password. It gets the right to read and write all tables of the hub, also
-    of later versions. The caller must be connected as the owner of the tables. Raises BadRequest if
-    the database is not PostgreSQL, is distributed with Citus, or the role is not suitable.
+    `role` is the service's role; it is created without a password if missing, and gets the right to
+    read and write all tables, also of later versions. The caller must own the tables. Raises
+    BadRequest on SQLite and Citus, and for a superuser, an owner of tables, or a role with
+    BYPASSRLS.
     """
     if database.dialect != "postgresql":
         raise BadRequest("SQLite has no row-level security; it needs PostgreSQL.")
@@ -81,10 +70,7 @@ def secure_new_tables(database: Database) -> None:
 
 
 def release(database: Database) -> list[str]:
-    """Remove row-level security from all tables; return their names.
-
-    The caller must be connected as the owner of the tables.
-    """
+    """Remove row-level security from all tables, as their owner; return their names."""
     found = read_row_security(database)
     if found is None:
         return []

@@ -12,10 +12,10 @@ _MIGRATIONS = Path(__file__).parent / "migrations" / "versions"
 
 
 def upgrade(url: str) -> None:
-    """Run the missing migrations on the database at `url`, which is a SQLAlchemy URL.
+    """Run the missing migrations; several processes may do so at the same time.
 
-    Several processes may run this at the same time. Raises alembic's CommandError if the schema is
-    of a newer version of the hub, or of a development version before 0.1.0.
+    Raises alembic's CommandError if the schema is of a newer version of the hub, or of a
+    development version before 0.1.0.
     """
     from alembic import command
 
@@ -25,10 +25,6 @@ def upgrade(url: str) -> None:
 
 
 def _treat_new_tables(url: str) -> None:
-    """Distribute and protect new tables of the database at `url` like the other tables.
-
-    Does nothing if the other tables are neither distributed by Citus nor under row-level security.
-    """
     from crmhub.database.distribution import distribute, read_distribution
     from crmhub.database.row_security import secure_new_tables
 

@@ -1,8 +1,4 @@
-"""Queries by which operators look at several accounts at once.
-
-Every other query names one account by a bound value. Those of this function are for operators and
-their pages, for alerts and for metrics.
-"""
+"""Queries by which operators, alerts and metrics look at several accounts at once."""
 
 from __future__ import annotations
 
@@ -16,5 +12,5 @@ from crmhub.database.statements import Statement
 def rows_of_several(
     db: Connection, statement: Statement, params: Mapping[str, Any] | None = None
 ) -> list[Any]:
-    """Run a query on the rows of several accounts, or of all; return its rows."""
+    """Run a query on the rows of several accounts; every other query names one by a bound value."""
     return db.rows(statement, params)

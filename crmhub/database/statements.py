@@ -1,9 +1,8 @@
 """SQL statements that are built with SQLAlchemy Core and compiled once for each database.
 
-The driver executes the compiled text directly, which costs as little as hand-written SQL. Execution
-by SQLAlchemy Core would cost several times as much as the queries themselves. A statement that
-depends on the arguments of a function is built again for each call, which takes about half a
-millisecond.
+The driver executes the compiled text, which costs as little as hand-written SQL; execution by Core
+would cost several times the queries. A statement that depends on a function's arguments is built
+again for each call, which takes about half a millisecond.
 """
 
 from __future__ import annotations
@@ -23,13 +22,9 @@ from sqlalchemy.sql.compiler import SQLCompiler
 
 
 class _NumbersInText(SQLCompiler):
-    """A compiler that writes the integer constants of a statement into its SQL text.
-
-    As a parameter, a constant such as the 1 of `limit 1` would be unknown to PostgreSQL's planner.
-    """
+    """Writes integer constants into the SQL text: PostgreSQL's planner does not know parameters."""
 
     def visit_bindparam(self, bindparam: Any, *args: Any, **options: Any) -> Any:
-        """Return the SQL of a parameter; for an integer constant, return its digits."""
         if not bindparam.required and type(bindparam.value) is int:
             return str(bindparam.value)
         return super().visit_bindparam(bindparam, *args, **options)  # type: ignore[no-untyped-call]
@@ -74,11 +69,9 @@ Insert = Callable[[sa.Table], Any]
 
 
 class Statement:
-    """A SQL statement built with SQLAlchemy Core, for both databases.
+    """A SQL statement for both databases, or a function that builds it with a dialect's `insert`.
 
-    The statement's parameters have the names given to `param`; its result rows have attributes
-    named like the columns. `built` is the statement itself, or a function that builds it. Such a
-    function gets SQLAlchemy's `insert` function of the database.
+    Its parameters have the names given to `param`; its result rows have the columns as attributes.
     """
 
     def __init__(self, built: Built | Callable[[Insert], Built]) -> None:
@@ -88,18 +81,15 @@ class Statement:
         """The named tuple of a result row, with the columns as attributes, once it was compiled."""
 
     def text(self, dialect: str) -> str:
-        """Return the SQL text for the database `dialect` ("postgresql" or "sqlite")."""
         return (self._texts.get(dialect) or self._compile(dialect))[0]
 
     def bound(
         self, dialect: str, params: Mapping[str, Any] | None = None
     ) -> tuple[str, Mapping[str, Any]]:
-        """Return the SQL text for a database, and its values as the database's driver needs them.
+        """Return the SQL text for a database, and its values as the driver needs them.
 
-        `params` are the values of the parameters by name; constants are added to them. `dialect` is
-        "postgresql" or "sqlite". A list parameter with a single value is compared with `=`. With
-        `= any`, PostgreSQL would read all rows of the account as long as it has no statistics of
-        the table.
+        A list of one value is compared with `=`. With `= any`, PostgreSQL would read all rows of
+        the account as long as it has no statistics of the table.
         """
         text, constants, lists = self._texts.get(dialect) or self._compile(dialect)
         if not constants and not lists:
@@ -144,37 +134,29 @@ def _row_class(built: Built) -> Any:
 
 
 def param(name: str) -> sa.BindParameter[Any]:
-    """Return the SQL parameter with this name, for use in a Statement.
-
-    Code that runs the statement passes the parameter's value by that name.
-    """
+    """Return the SQL parameter with this name."""
     return sa.bindparam(name)
 
 
 def unindexed(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
     """Return the number in `column` in a form for which no database uses an index.
 
-    Without statistics, a planner prefers the index on a range of `column` to an index with more
-    columns that the query compares for equality, and may so read nearly all rows.
+    Without statistics, a planner prefers the index on a range of `column` to one with more columns
+    that are compared for equality, and may so read nearly all rows.
     """
     return column + sa.literal_column("0")
 
 
 def params(*names: str) -> dict[str, sa.BindParameter[Any]]:
-    """Return a mapping from each of these column names to a SQL parameter of the same name.
-
-    The mapping is passed to `values()` of an insert or update.
-    """
+    """Return parameters named like these columns, for `values()` of an insert or update."""
     return {name: param(name) for name in names}
 
 
 def one_of(column: sa.ColumnElement[Any], *words: str) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that `column` equals one of these words.
+    """Return the condition that `column` equals one of these constant words (of a-z and _).
 
-    The words are part of the SQL text, because PostgreSQL uses a partial index only if the words of
-    the index's condition are constants. A single word is compared with `=`, because SQLite uses a
-    partial index only if the index's condition is written like that of the query. Raises ValueError
-    if a word contains a character other than a-z and _.
+    PostgreSQL uses a partial index only for constants, and SQLite only for a condition written like
+    that of the index: `=` for a single word.
     """
     if not all(map(_WORD.fullmatch, words)):
         raise ValueError(f"{words} are not plain words")
@@ -183,13 +165,13 @@ def one_of(column: sa.ColumnElement[Any], *words: str) -> sa.ColumnElement[bool]
 
 
 class _List(sa.types.TypeEngine[Any]):
-    """The type of a SQL parameter that contains a list of values."""
+    pass
 
 
 class in_list(sa.sql.expression.ColumnElement[bool]):
-    """Return the SQL condition that `column` equals one of the values of a list parameter.
+    """The condition that `column` equals one of the values of the list parameter `name`.
 
-    `name` is the name of the parameter. The SQL text is the same for any number of values.
+    The SQL text is the same for any number of values.
     """
 
     inherit_cache = True

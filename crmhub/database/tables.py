@@ -1,18 +1,15 @@
 """The database tables: the meaning of their rows, their keys, and the indexes that queries need.
 
-In a table that grows with the accounts, `account_id` is the first column of each key, and no
-sequence is shared between accounts. So the tables can be distributed by account. Only the tables
-that find the account of a request (`ROUTING`) and the tables of the service itself have other keys.
-Columns of the type `MS` are times (ms since 1970, UTC). The column `kind` contains the code of a
+In a table that grows with the accounts, `account_id` comes first in each key, and no sequence is
+shared, so that it can be distributed by account; only the tables of `ROUTING` and of the service
+itself have other keys. Columns of the type `MS` are ms since 1970 (UTC); `kind` is the code of a
 kind of record (properties/kinds.py).
 
-The migrations create these tables; a test compares the result with this module. The migrations
-alone hold autovacuum settings, functions, and columns that are included in a primary key.
+Migrations create these tables; a test compares both. The migrations alone hold autovacuum settings,
+functions, and columns that are included in a primary key.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import DOUBLE_PRECISION, JSONB
@@ -27,12 +24,10 @@ ROW_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 MS = sa.BigInteger()
 
 
-def _where(rows: str) -> dict[str, Any]:
-    """Return the arguments of `sa.Index` for a partial index on both databases.
-
-    `rows` is the SQL condition that selects the rows in the index.
-    """
-    return {"postgresql_where": sa.text(rows), "sqlite_where": sa.text(rows)}
+def _partial(name: str, columns: str, rows: str) -> sa.Index:
+    """Return the index of these columns, for the rows that satisfy the SQL condition `rows`."""
+    where = sa.text(rows)
+    return sa.Index(name, *columns.split(), postgresql_where=where, sqlite_where=where)
 
 
 # --- Accounts and who is calling --------------------------------------------------------------
@@ -491,7 +486,7 @@ import_job = sa.Table(
     sa.Column("lease_until", MS, nullable=False),
     sa.Column("created_at", MS, nullable=False),
     sa.Column("changed_at", MS, nullable=False),
-    sa.Index("import_job_due", "changed_at", **_where("state in ('queued', 'running')")),
+    _partial("import_job_due", "changed_at", "state in ('queued', 'running')"),
     sa.Index("import_job_old", "changed_at"),
 )
 """Imports that the console starts and a worker runs; `csv_import` has their exact progress."""
@@ -610,19 +605,9 @@ possible_duplicate = sa.Table(
     sa.Column("email", KEY_TEXT),
     # JSON: what an unmerge puts back.
     sa.Column("undo", sa.Text),
-    sa.Index(
-        "possible_duplicate_email",
-        "account_id",
-        "connection_id",
-        "email",
-        **_where("email is not null"),
-    ),
-    sa.Index(
-        "possible_duplicate_kept_id",
-        "account_id",
-        "connection_id",
-        "kept_id",
-        **_where("kept_id is not null"),
+    _partial("possible_duplicate_email", "account_id connection_id email", "email is not null"),
+    _partial(
+        "possible_duplicate_kept_id", "account_id connection_id kept_id", "kept_id is not null"
     ),
     sa.Index(
         "possible_duplicate_listed",
@@ -633,15 +618,13 @@ possible_duplicate = sa.Table(
         "one",
         "other",
     ),
-    sa.Index(
+    _partial(
         "possible_duplicate_merged_id",
-        "account_id",
-        "connection_id",
-        "merged_id",
-        **_where("merged_id is not null"),
+        "account_id connection_id merged_id",
+        "merged_id is not null",
     ),
     sa.Index("possible_duplicate_other", "account_id", "connection_id", "other"),
-    sa.Index("possible_duplicate_undo", "decided_at", **_where("undo is not null")),
+    _partial("possible_duplicate_undo", "decided_at", "undo is not null"),
 )
 """Pairs of contacts that may be the same human being, with the operator's decision."""
 
@@ -730,40 +713,23 @@ action = sa.Table(
     # When it was queued again, by a retry or since it is blocked no more.
     sa.Column("queued_at", MS),
     sa.UniqueConstraint("account_id", "idempotency_key"),
-    sa.Index("action_behind", "behind", **_where("behind is not null")),
-    sa.Index("action_corrected", "account_id", **_where("versions is not null")),
-    sa.Index(
+    _partial("action_behind", "behind", "behind is not null"),
+    _partial("action_corrected", "account_id", "versions is not null"),
+    _partial(
         "action_due",
-        "account_id",
-        "connection_id",
-        "run_at",
-        "state",
-        "created_at",
-        "queued_at",
-        **_where("state in ('running', 'queued')"),
+        "account_id connection_id run_at state created_at queued_at",
+        "state in ('running', 'queued')",
     ),
-    sa.Index(
-        "action_finished",
-        "finished_at",
-        "created_at",
-        "state",
-        "account_id",
-        **_where("finished_at is not null"),
+    _partial(
+        "action_finished", "finished_at created_at state account_id", "finished_at is not null"
     ),
     sa.Index("action_id", "id", "kind"),
-    sa.Index("action_identity", "account_id", "identity", **_where("identity is not null")),
+    _partial("action_identity", "account_id identity", "identity is not null"),
     sa.Index("action_person", "account_id", "person", "created_at"),
-    sa.Index("action_reason", "id", **_where("reason <> ''")),
-    sa.Index(
-        "action_stopped",
-        "state",
-        "id",
-        **_where("state in ('refused', 'dead', 'parked', 'discarded')"),
-    ),
-    sa.Index("action_stuck", "state", "created_at", **_where("state in ('dead', 'parked')")),
-    sa.Index(
-        "action_turn", "account_id", "person", "id", **_where("state in ('running', 'queued')")
-    ),
+    _partial("action_reason", "id", "reason <> ''"),
+    _partial("action_stopped", "state id", "state in ('refused', 'dead', 'parked', 'discarded')"),
+    _partial("action_stuck", "state created_at", "state in ('dead', 'parked')"),
+    _partial("action_turn", "account_id person id", "state in ('running', 'queued')"),
 )
 """Actions that helpers accepted to perform in the CRM, with their state (the journal)."""
 
@@ -880,7 +846,7 @@ event = sa.Table(
 )
 """Events that at least one subscription gets."""
 
-_QUEUED_DELIVERY = _where("state = 'queued'")
+_QUEUED_DELIVERY = "state = 'queued'"
 event_delivery = sa.Table(
     "event_delivery",
     metadata,
@@ -902,18 +868,14 @@ event_delivery = sa.Table(
     # When the event was written, and when its delivery has succeeded or failed.
     sa.Column("created_at", MS, nullable=False),
     sa.Column("finished_at", MS),
-    sa.Index("event_delivery_due", "account_id", "subscription_id", "run_at", **_QUEUED_DELIVERY),
-    sa.Index(
+    _partial("event_delivery_due", "account_id subscription_id run_at", _QUEUED_DELIVERY),
+    _partial(
         "event_delivery_order",
-        "account_id",
-        "subscription_id",
-        "subject",
-        "position",
-        "event_id",
-        **_QUEUED_DELIVERY,
+        "account_id subscription_id subject position event_id",
+        _QUEUED_DELIVERY,
     ),
     sa.Index("event_delivery_listed", "account_id", "subscription_id", "created_at"),
-    sa.Index("event_delivery_finished", "finished_at", **_where("finished_at is not null")),
+    _partial("event_delivery_finished", "finished_at", "finished_at is not null"),
 )
 """Deliveries of events: `queued` until the subscription's address has accepted the event."""
 

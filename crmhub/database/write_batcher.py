@@ -1,8 +1,7 @@
 """Combines writes that several threads make at the same time into one call.
 
-One statement for several records costs the database less than several statements, and waits for the
-disk once. If no call is running, a write starts a call at once. Writes that arrive while a call is
-running wait for its end and are combined in the next call.
+One statement for several records costs the database less, and waits for the disk once. Writes that
+arrive while a call is running are combined in the next call.
 """
 
 from __future__ import annotations
@@ -39,11 +38,7 @@ class _Caller(Generic[V, R]):
 
 
 class _Queue(Generic[V, R]):
-    """The threads that wait to write their values under the same key.
-
-    While a thread waits, at least one of the threads is a leader: it makes the next call, which
-    writes the values of several threads.
-    """
+    """The threads that wait to write under the same key; a leader makes the next call."""
 
     __slots__ = ("leaders", "waiting")
 
@@ -52,10 +47,9 @@ class _Queue(Generic[V, R]):
         self.waiting: list[_Caller[V, R]] = []
 
     def take_batch(self, caller: _Caller[V, R]) -> list[_Caller[V, R]]:
-        """Remove from the queue the callers whose values `caller` must write now, and return them.
+        """Remove and return the callers whose values `caller`, the first of them, must write now.
 
-        `caller` itself is the first item. Returns [] if another thread writes, or has written, the
-        value of `caller`.
+        Returns [] if another thread writes, or has written, the value of `caller`.
         """
         if caller.is_sent:
             return []
@@ -68,11 +62,7 @@ class _Queue(Generic[V, R]):
         return batch
 
     def next_leader(self) -> _Caller[V, R] | None:
-        """End the call of a leader, and appoint a waiting caller to make the next call.
-
-        A leader is a thread that writes the values of several callers. Returns the new leader, or
-        None if no caller waits.
-        """
+        """End the call of a leader; appoint and return a waiting caller as the next one."""
         self.leaders -= 1
         leader = next((each for each in self.waiting if not each.is_leader), None)
         if leader is not None:
@@ -86,10 +76,10 @@ class _Queue(Generic[V, R]):
 
 
 class WriteBatcher(Generic[K, V, R]):
-    """Combines the values that several threads write at the same time into one call.
+    """Combines the values that threads write at the same time into one call of `write_all`.
 
-    The call is `write_all`: it gets a key and the values of several threads, and returns one
-    outcome per value, in the same order. If it raises an exception, all these threads raise it.
+    It gets a key and the values, and returns an outcome for each; its exception is raised in all
+    these threads.
     """
 
     def __init__(self, write_all: Callable[[K, Sequence[V]], Sequence[R]]) -> None:
@@ -98,11 +88,7 @@ class WriteBatcher(Generic[K, V, R]):
         self._lock = threading.Lock()
 
     def call(self, key: K, value: V) -> R:
-        """Write `value`, alone or together with values that other threads write under the same key.
-
-        Waits until the value is written. Returns the outcome that `write_all` gave for this value,
-        or raises the exception that `write_all` raised.
-        """
+        """Write `value`, with others under the same key, and return its outcome."""
         mine = _Caller[V, R](value)
         with self._lock:
             queue = self._queues.setdefault(key, _Queue())

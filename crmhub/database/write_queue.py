@@ -1,10 +1,8 @@
 """The queue of writers of a SQLite database, which accepts one writer at a time.
 
-If writers wait within SQLite, they try again after ever longer pauses, and new writers overtake
-them. So among many writers, some would wait for seconds. Therefore the threads of a process queue
-here. Of all processes only one at a time is next in line: it tries to begin a write, while the
-others wait for a lock on a file beside the database. If a process ends, its lock ends, too. Readers
-do not wait.
+Within SQLite, writers try again after ever longer pauses, and new ones overtake them: some would
+wait for seconds. So the threads of a process queue here, and one process at a time tries to begin a
+write, while the others wait for a lock on a file beside the database.
 """
 
 from __future__ import annotations
@@ -26,10 +24,7 @@ _PATIENCE_S = 2.0
 
 
 class WriteQueue:
-    """The queue of the writers of a SQLite database.
-
-    `file` is the path of the database file, or None if no other process can use the database.
-    """
+    """The writers' queue of the database at `file`, None if no other process can use it."""
 
     def __init__(self, file: str | None) -> None:
         self._database = file
@@ -38,10 +33,7 @@ class WriteQueue:
 
     @contextmanager
     def turn(self, *, seconds: float) -> Iterator[None]:
-        """Let only this thread of the process write to the database during the block.
-
-        While another thread writes, the call waits; it raises Unavailable after `seconds`.
-        """
+        """Let only this thread write in the block; raise Unavailable after `seconds`."""
         if not self._writer.acquire(timeout=seconds):
             raise Unavailable("The database is busy with other writes; try again.")
         try:
@@ -51,11 +43,10 @@ class WriteQueue:
 
     @contextmanager
     def next_in_line(self) -> Iterator[None]:
-        """Let only this process try to begin a write during the block.
+        """Let only this process try to begin a write in the block, after at most two seconds' wait.
 
-        While another process is trying to begin a write, the call waits, but at most two seconds;
-        then the block runs all the same. The block also runs if the lock is impossible (a read-only
-        folder, a file system without locks). The lock only makes the waiting fair.
+        The lock only makes the waiting fair: the block also runs where it is impossible (a
+        read-only folder, a file system without locks).
         """
         file = self._opened()
         if file is None:

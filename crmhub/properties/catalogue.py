@@ -1,7 +1,7 @@
 """The catalogue of an account: its property definitions and pipelines, cached in memory.
 
-Each change of a catalogue increments the account's `catalogue_version` in the same transaction. So
-a write reads only that number to find out whether the cached catalogue is up to date.
+Each change increments the account's `catalogue_version` in the same transaction; a write reads only
+that number to find out whether the cache is up to date.
 """
 
 from __future__ import annotations
@@ -44,11 +44,7 @@ T = TypeVar("T")
 
 @dataclass(kw_only=True, eq=False)
 class Catalogue:
-    """The property definitions and pipelines of an account for one kind of record.
-
-    `version` is the account's `catalogue_version` when the catalogue was read from the database.
-    `event_routes` are the account's active event subscriptions, whose changes increment `version`.
-    """
+    """The property definitions, pipelines and event subscriptions of one kind, at `version`."""
 
     account_id: int
     kind: Kind
@@ -64,7 +60,7 @@ class Catalogue:
         return len(self.properties)
 
     def get(self, name: str) -> Property | None:
-        """Return the property with this name, or None if the catalogue has no such property."""
+        """Return the property with this name, or None."""
         return self.properties.get(name)
 
     @cached_property
@@ -78,21 +74,16 @@ class Catalogue:
         return tuple(property_ for property_ in self if property_.unique)
 
     def nearest(self, name: str) -> list[str]:
-        """Return the names of up to three properties whose names are similar to `name`."""
+        """Return the names of up to three properties with similar names."""
         return difflib.get_close_matches(name[:100], self.properties, n=3, cutoff=0.6)
 
     def pipeline(self, pipeline_id: str) -> Pipeline | None:
-        """Return the pipeline with this id, or None if the catalogue has no such pipeline."""
+        """Return the pipeline with this id, or None."""
         return next((pipeline for pipeline in self.pipelines if pipeline.id == pipeline_id), None)
 
 
 class Catalogues:
-    """A cache of the catalogues of all accounts; a catalogue is loaded when it is first needed.
-
-    A catalogue contains the property definitions and pipelines of an account for one kind of
-    record. If the cache contains `size` catalogues, the least recently used catalogue is removed
-    for a new one.
-    """
+    """A cache of `size` catalogues of all accounts; the least recently used is removed."""
 
     def __init__(self, database: Database, *, size: int = 4000) -> None:
         self._database = database
@@ -101,10 +92,7 @@ class Catalogues:
         self._lock = threading.Lock()
 
     def get(self, account_id: int, kind: Kind, *, version: int) -> Catalogue:
-        """Return the catalogue of an account and kind, at least as new as `version`.
-
-        If the cached catalogue is older, or there is none, it is read from the database.
-        """
+        """Return the catalogue of an account and kind, at least as new as `version`."""
         with self._lock:
             cached = self._cached.get((account_id, kind.code))
             if cached is not None:
@@ -114,11 +102,10 @@ class Catalogues:
         return self.reload(account_id, kind)
 
     def current(self, account_id: int, kind: Kind) -> Catalogue:
-        """Return the present catalogue of an account and kind, after reading its version.
+        """Return the present catalogue, after reading its version.
 
-        Another process may have changed the catalogue a moment ago. If it deleted a property and
-        defined it again, the property has a new id, and its values are stored under that id: a
-        search with the old catalogue would find none of them.
+        Another process may just have deleted and defined a property again: its values are stored
+        under the new id, and the old catalogue would find none.
         """
         with self._database.reading() as connection:
             version = _version_row(connection, account_id).catalogue_version
@@ -142,11 +129,9 @@ class Catalogues:
                 self._cached.popitem(last=False)
 
     def edit(self, account_id: int, kind: Kind, work: Callable[[Connection, Catalogue], T]) -> T:
-        """Run `work` in a transaction, with the present catalogue, and return its result.
+        """Run `work` in a transaction, with the present catalogue, while all other writers wait.
 
-        The account is locked exclusively, so nobody else writes its records or its catalogue
-        meanwhile. `work` must call the function `change` before it changes the catalogue. After the
-        commit, this process loads the new catalogue when it next needs it.
+        `work` must call `change` before it changes the catalogue.
         """
 
         def locked_work(tx: Connection) -> T:
@@ -204,10 +189,9 @@ _SET_NEXT_ID = Statement(
 
 
 def load(connection: Connection, account_id: int, kind: Kind) -> Catalogue:
-    """Read the catalogue of an account and kind from the database.
+    """Read a catalogue from the database; raise NotFound without the account.
 
-    If another caller changes the catalogue at the same time, the result's `version` may be older
-    than its content, but never newer. Raises NotFound if the account does not exist.
+    During another caller's change, `version` may be older than the content, never newer.
     """
     of_kind = {"account_id": account_id, "kind": kind.code}
     now = _version_row(connection, account_id)
@@ -259,11 +243,9 @@ def _options(source: str, stored: str, pipelines: tuple[Pipeline, ...]) -> tuple
 
 
 def change(tx: Connection, account_id: int) -> int:
-    """Increment the account's `catalogue_version` and return the new version.
+    """Increment the account's `catalogue_version`, before property definitions or pipelines change.
 
-    A transaction must call this before it changes property definitions or pipelines. The call waits
-    until running writes of the account's records end. Later writes wait until the transaction ends.
-    Raises NotFound if the account does not exist.
+    Waits for running writes of the account's records, and makes later ones wait. Raises NotFound.
     """
     tx.hold(account_id, exclusive=True)
     version: int | None = tx.scalar(_NEXT_VERSION, {"id": account_id})
@@ -273,11 +255,9 @@ def change(tx: Connection, account_id: int) -> int:
 
 
 def hold(tx: Connection, account_id: int) -> tuple[int, str]:
-    """Lock the account's catalogue until the transaction ends.
+    """Lock the account's catalogue against changes until the transaction ends; writers share it.
 
-    Until then nobody can change the catalogue. Several writers of records may have this lock at the
-    same time. Returns the account's `catalogue_version`, and its event subscriptions as JSON text.
-    Raises NotFound if the account does not exist.
+    Returns its version, and the event subscriptions as JSON text. Raises NotFound.
     """
     now = f"select catalogue_version, event_routes from account where id = {account_id:d}"
     row = tx.hold(account_id, exclusive=False, then=now)
@@ -288,15 +268,14 @@ def hold(tx: Connection, account_id: int) -> tuple[int, str]:
 
 
 def hold_routes(tx: Connection, account_id: int) -> EventRoutes:
-    """Lock the account's catalogue as `hold` does; return the active event subscriptions."""
+    """Lock the catalogue as `hold` does; return the active event subscriptions."""
     return parse_routes(hold(tx, account_id)[1])
 
 
 def add_property(tx: Connection, account_id: int, kind: Kind, new: Property) -> Property:
-    """Store a new property under a new `prop_id`, and return it with that id.
+    """Store a new property after `change`, and return it with its new `prop_id`.
 
-    The caller must have called `change` in this transaction. Raises Duplicate if the kind already
-    has a property of that name.
+    Raises Duplicate if the kind has a property of that name.
     """
     new = replace(new, prop_id=next_id(tx, account_id))
     tx.insert("property_def", _DEFINITION, [_row(account_id, kind, new)])
@@ -304,63 +283,40 @@ def add_property(tx: Connection, account_id: int, kind: Kind, new: Property) -> 
 
 
 def next_id(tx: Connection, account_id: int) -> int:
-    """Take a `prop_id` that the account has never used before, and return it.
-
-    The generated ids of pipelines and stages are taken from the same numbers.
-    """
+    """Take a number that the account has never used as an id of a property, pipeline or stage."""
     number: int = tx.scalar(_TAKE_ID, {"id": account_id})
     return number
 
 
 def readable(name: str) -> str:
-    """Return a property's default label, made from its name: "first_name" gives "First name"."""
+    """Return a default label: "first_name" gives "First name"."""
     return name.replace("_", " ").capitalize()
 
 
-_DEFINITION = {
-    "account_id": "int",
-    "prop_id": "int",
-    "kind": "int",
-    "name": "text",
-    "label": "text",
-    "type": "text",
-    "description": "text",
-    "required": "bool",
-    "is_unique": "bool",
-    "read_only": "bool",
-    "built_in": "bool",
-    "any_case": "bool",
-    "options": "text",
-    "options_from": "text",
-}
+_TEXTS = ("name", "label", "type", "description", "options", "options_from")
+_FLAGS = ("required", "is_unique", "read_only", "built_in", "any_case")
+_OF_KIND = {"account_id": "int", "kind": "int"}
+_DEFINITION = (
+    {"account_id": "int", "prop_id": "int", "kind": "int"}
+    | dict.fromkeys(_TEXTS, "text")
+    | dict.fromkeys(_FLAGS, "bool")
+)
 
 
 def _row(account_id: int, kind: Kind, new: Property) -> tuple[object, ...]:
-    return (
-        account_id,
-        new.prop_id,
-        kind.code,
-        new.name,
-        new.label,
-        new.type,
-        new.description,
-        new.required,
-        new.unique,
-        new.read_only,
-        new.built_in,
-        new.any_case,
-        dump_options(() if new.options_from else new.options),
-        new.options_from,
-    )
+    options = dump_options(() if new.options_from else new.options)
+    ids = (account_id, new.prop_id, kind.code)
+    texts = (new.name, new.label, new.type, new.description, options, new.options_from)
+    return (*ids, *texts, new.required, new.unique, new.read_only, new.built_in, new.any_case)
 
 
 def dump_options(options: tuple[Option, ...]) -> str:
-    """Return options as JSON text, as the column `options` stores them."""
+    """Return options as the column `options` stores them."""
     return json.dumps([[option.value, option.label] for option in options], ensure_ascii=False)
 
 
 def dump_stages(stages: tuple[Stage, ...]) -> str:
-    """Return stages as JSON text, as the column `stages` stores them."""
+    """Return stages as the column `stages` stores them."""
     return json.dumps([asdict(stage) for stage in stages], ensure_ascii=False)
 
 
@@ -380,17 +336,8 @@ def fill(tx: Connection, account_id: int) -> None:
     counts = [(account_id, kind.code, 0, 0) for kind in KINDS.values()]
     tx.insert("property_def", _DEFINITION, definitions)
     tx.insert("pipeline", PIPELINE, pipelines)
-    tx.insert(
-        "record_count", {"account_id": "int", "kind": "int", "shard": "int", "n": "bigint"}, counts
-    )
+    tx.insert("record_count", _OF_KIND | {"shard": "int", "n": "bigint"}, counts)
     tx.run(_SET_NEXT_ID, {"id": account_id, "next_prop_id": next(prop_ids)})
 
 
-PIPELINE = {
-    "account_id": "int",
-    "kind": "int",
-    "id": "text",
-    "label": "text",
-    "position": "int",
-    "stages": "text",
-}
+PIPELINE = _OF_KIND | {"id": "text", "label": "text", "position": "int", "stages": "text"}

@@ -1,9 +1,8 @@
 """The properties and pipelines that a new account starts with, named as in HubSpot.
 
-This module contains only data. Properties whose options differ between companies (owners, personas,
-industries) have the type string here, so that no value is refused. `createdate`, `lastmodifieddate`
-and `hs_object_id` are fields of the record, not properties. No property is read-only, because the
-hub computes no values.
+Properties whose options differ between companies (owners, personas, industries) are strings here,
+so that no value is refused. `createdate`, `lastmodifieddate` and `hs_object_id` are fields of the
+record. None is read-only, because the hub computes no values.
 """
 
 from collections.abc import Mapping
@@ -15,78 +14,43 @@ from crmhub.properties.values import Option
 
 
 def _P(name: str, label: str, type: str, description: str = "", **more: Any) -> Property:
-    """Return a property that a new account starts with; its `prop_id` is given there."""
     return Property(0, name, label, type, description, built_in=True, **more)
 
 
-_LIFECYCLE_STAGES = (
-    Option("subscriber", "Subscriber"),
-    Option("lead", "Lead"),
-    Option("marketingqualifiedlead", "Marketing Qualified Lead"),
-    Option("salesqualifiedlead", "Sales Qualified Lead"),
-    Option("opportunity", "Opportunity"),
-    Option("customer", "Customer"),
-    Option("evangelist", "Evangelist"),
-    Option("other", "Other"),
+def _options(text: str) -> tuple[Option, ...]:
+    """Return the options of a text such as "low=Low; high=High"."""
+    return tuple(Option(*option.split("=")) for option in text.split("; "))
+
+
+_LIFECYCLE_STAGES = _options(
+    "subscriber=Subscriber; lead=Lead; marketingqualifiedlead=Marketing Qualified Lead; "
+    "salesqualifiedlead=Sales Qualified Lead; opportunity=Opportunity; customer=Customer; "
+    "evangelist=Evangelist; other=Other"
 )
-_LEAD_STATUSES = (
-    Option("NEW", "New"),
-    Option("OPEN", "Open"),
-    Option("IN_PROGRESS", "In Progress"),
-    Option("OPEN_DEAL", "Open Deal"),
-    Option("UNQUALIFIED", "Unqualified"),
-    Option("ATTEMPTED_TO_CONTACT", "Attempted to Contact"),
-    Option("CONNECTED", "Connected"),
-    Option("BAD_TIMING", "Bad Timing"),
+_LEAD_STATUSES = _options(
+    "NEW=New; OPEN=Open; IN_PROGRESS=In Progress; OPEN_DEAL=Open Deal; "
+    "UNQUALIFIED=Unqualified; ATTEMPTED_TO_CONTACT=Attempted to Contact; CONNECTED=Connected; "
+    "BAD_TIMING=Bad Timing"
 )
-_BUYING_ROLES = (
-    Option("BLOCKER", "Blocker"),
-    Option("BUDGET_HOLDER", "Budget Holder"),
-    Option("CHAMPION", "Champion"),
-    Option("DECISION_MAKER", "Decision Maker"),
-    Option("END_USER", "End User"),
-    Option("EXECUTIVE_SPONSOR", "Executive Sponsor"),
-    Option("INFLUENCER", "Influencer"),
-    Option("LEGAL_AND_COMPLIANCE", "Legal & Compliance"),
-    Option("OTHER", "Other"),
+_BUYING_ROLES = _options(
+    "BLOCKER=Blocker; BUDGET_HOLDER=Budget Holder; CHAMPION=Champion; "
+    "DECISION_MAKER=Decision Maker; END_USER=End User; EXECUTIVE_SPONSOR=Executive Sponsor; "
+    "INFLUENCER=Influencer; LEGAL_AND_COMPLIANCE=Legal & Compliance; OTHER=Other"
 )
-_DEAL_TYPES = (
-    Option("newbusiness", "New Business"),
-    Option("existingbusiness", "Existing Business"),
+_DEAL_TYPES = _options("newbusiness=New Business; existingbusiness=Existing Business")
+_DEAL_PRIORITIES = _options("low=Low; medium=Medium; high=High")
+_FORECAST_CATEGORIES = _options(
+    "OMIT=Not forecasted; PIPELINE=Pipeline; BEST_CASE=Best case; COMMIT=Commit; CLOSED=Closed won"
 )
-_DEAL_PRIORITIES = (Option("low", "Low"), Option("medium", "Medium"), Option("high", "High"))
-_FORECAST_CATEGORIES = (
-    Option("OMIT", "Not forecasted"),
-    Option("PIPELINE", "Pipeline"),
-    Option("BEST_CASE", "Best case"),
-    Option("COMMIT", "Commit"),
-    Option("CLOSED", "Closed won"),
+_COMPANY_TYPES = _options(
+    "PROSPECT=Prospect; PARTNER=Partner; RESELLER=Reseller; VENDOR=Vendor; OTHER=Other"
 )
-_COMPANY_TYPES = (
-    Option("PROSPECT", "Prospect"),
-    Option("PARTNER", "Partner"),
-    Option("RESELLER", "Reseller"),
-    Option("VENDOR", "Vendor"),
-    Option("OTHER", "Other"),
+_TICKET_PRIORITIES = _options("LOW=Low; MEDIUM=Medium; HIGH=High; URGENT=Urgent")
+_TICKET_CATEGORIES = _options(
+    "PRODUCT_ISSUE=Product issue; BILLING_ISSUE=Billing issue; "
+    "FEATURE_REQUEST=Feature request; GENERAL_INQUIRY=General inquiry"
 )
-_TICKET_PRIORITIES = (
-    Option("LOW", "Low"),
-    Option("MEDIUM", "Medium"),
-    Option("HIGH", "High"),
-    Option("URGENT", "Urgent"),
-)
-_TICKET_CATEGORIES = (
-    Option("PRODUCT_ISSUE", "Product issue"),
-    Option("BILLING_ISSUE", "Billing issue"),
-    Option("FEATURE_REQUEST", "Feature request"),
-    Option("GENERAL_INQUIRY", "General inquiry"),
-)
-_TICKET_SOURCES = (
-    Option("CHAT", "Chat"),
-    Option("EMAIL", "Email"),
-    Option("FORM", "Form"),
-    Option("PHONE", "Phone"),
-)
+_TICKET_SOURCES = _options("CHAT=Chat; EMAIL=Email; FORM=Form; PHONE=Phone")
 
 # The same on every kind of record.
 _OWNER = _P("hubspot_owner_id", "Owner", "string", "Id of the person the record is assigned to")

@@ -9,10 +9,7 @@ from crmhub.properties.values import DATE_TYPES, NUMBER_TYPES, Option
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A stage of a pipeline.
-
-    `probability` is a decimal number from 0 to 1 as text, "" for no probability.
-    """
+    """A stage of a pipeline; `probability` is a number from 0 to 1 as text, "" for none."""
 
     id: str
     label: str
@@ -22,27 +19,22 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A pipeline of deals or tickets, and its stages in order.
-
-    A new record without a stage gets the first stage.
-    """
+    """A pipeline of deals or tickets; a new record without a stage gets the first one."""
 
     id: str
     label: str
     stages: tuple[Stage, ...]
 
     def has(self, stage: str) -> bool:
-        """Return whether the pipeline has a stage with the id `stage`."""
         return any(item.id == stage for item in self.stages)
 
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """The definition of a property that records of one kind may have.
+    """The definition of a property; its `prop_id` is never used again in the account.
 
-    `prop_id` is unique in the account and never used again. `options_from` is "pipelines" or
-    "stages" if the options are derived from the account's pipelines, else "". With `any_case`,
-    upper and lower case of an option's value do not matter.
+    `options_from` is "pipelines" or "stages" if the options are the account's, else "". With
+    `any_case`, upper and lower case of an option's value do not matter.
     """
 
     prop_id: int

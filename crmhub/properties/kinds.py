@@ -1,7 +1,4 @@
-"""The four kinds of record: contacts, deals, companies and tickets.
-
-The kinds differ only in the data of this module.
-"""
+"""The four kinds of record, which differ only in the data of this module."""
 
 from __future__ import annotations
 
@@ -11,12 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of record.
+    """A kind of record; `code` is its number in the database.
 
-    `code` is the kind's number in the database; `name` (plural) and `singular` are its names in the
-    API. If `one_of` contains property names, a record must have a value for at least one of them.
-    `pipeline` and `stage` are the names of the properties that contain a record's pipeline and
-    stage; both are "" for kinds without pipelines.
+    A record must have a value of one of `one_of`. `pipeline` and `stage` are the names of the
+    properties for them, "" without pipelines.
     """
 
     code: int

@@ -26,11 +26,9 @@ _SUGGESTIONS = 20
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An invalid property value in one of the inputs of a write.
+    """An invalid value of the property `name`, in the input `index` of a batch.
 
-    `index` is the position of the input in its batch, from 0, and `name` the name of the property.
-    `path` is the JSON path of the property in the request, and `reason` the part of the error
-    message that explains the problem.
+    `path` is its JSON path in the request, and `reason` a part of the error message.
     """
 
     index: int
@@ -40,10 +38,7 @@ class Problem:
 
 
 class InvalidProperties(Semantic):
-    """Error for property values that cannot be stored.
-
-    `problems` contains a Problem for each of these values.
-    """
+    """Error for property values that cannot be stored."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__(listed([(problem.path, problem.reason) for problem in problems]))
@@ -51,11 +46,9 @@ class InvalidProperties(Semantic):
 
 
 class DuplicateValue(Conflict):
-    """Error for values of unique properties that other records of the account already have.
+    """Error for values of unique properties that other records have: JSON path, name, their id.
 
-    `taken` contains an item for each of these values: the JSON path of the input, the name of the
-    property, and the id of the record that has the value. `name` and `existing_id` are the property
-    name and the record id of the first item.
+    `name` and `existing_id` are those of the first.
     """
 
     def __init__(self, message: str, taken: Sequence[tuple[str, str, int]]) -> None:
@@ -73,14 +66,11 @@ def check(
     path: str = "",
     reading: Reading | None = None,
 ) -> tuple[dict[str, str], list[Problem]]:
-    """Validate the property values that a caller sent for one record.
+    """Validate the values sent for one record; return the valid ones as stored, and the problems.
 
-    Returns the valid values in the form in which they are stored ("" clears a value), and a problem
-    for each invalid value. `region` is the country, such as "DE", of phone numbers without a
-    country code. `index` is the position of the input in its batch, and `path` the JSON path of the
-    input, such as `inputs[3].`. A value with options to add begins with ";" (`with_added`).
-    With `reading`, values are read as the people of an account write them; without it, as programs
-    write them.
+    "" clears a value, and one with options to add begins with ";" (`with_added`). `region` is the
+    country, such as "DE", of phone numbers without a country code; `path` is the JSON path of the
+    input, such as `inputs[3].`. With `reading`, values are read as people write them, not programs.
     """
     clean: dict[str, str] = {}
     problems: list[Problem] = []
@@ -125,11 +115,7 @@ def _as_written(definition: Property, value: str, reading: Reading) -> str:
 def with_added(
     catalogue: Catalogue, changed: Mapping[str, str], held: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """Return the changed values of a record, with added options joined to the options it has.
-
-    `changed` has values that `check` returned, and `held` the record's present properties. The
-    value ";b" of a property with several options adds the option b.
-    """
+    """Return the changed values; ";b", of a property with several options, adds b to the `held`."""
     added = {
         name: ";".join(dict.fromkeys([*filter(None, held.get(name, "").split(";")), *options]))
         for name, value in changed.items()
@@ -142,10 +128,9 @@ def with_added(
 
 
 def _unknown_place(catalogue: Catalogue, name: str, value: str, sent: Mapping[str, str]) -> str:
-    """Return the error message for a pipeline or stage that does not exist, "" for another value.
+    """Return the error for a pipeline or stage that does not exist, with those to choose, or "".
 
-    The message names the pipelines, or the stages of the pipeline that was sent. Return "" also for
-    a label or an id in another case: for these, `canonical` names the id to send.
+    Also "" for a label or an id in another case: for these, `canonical` names the id to send.
     """
     kind, folded = catalogue.kind, value.strip().casefold()
     if not kind.pipeline or name not in (kind.pipeline, kind.stage):
@@ -167,11 +152,7 @@ def definable(name: str) -> bool:
 
 
 def unknown(catalogue: Catalogue, name: str, *, suggest: bool = True) -> str:
-    """Return the error message for a property name that the catalogue does not contain.
-
-    The message explains what is wrong with the name or how to define the property. With `suggest`,
-    it also names properties with similar names.
-    """
+    """Return the error for a property name that the catalogue does not contain."""
     kind = catalogue.kind.name
     if name in FIELDS:
         return "a field of the record that the hub itself fills in; leave it out"
@@ -183,10 +164,7 @@ def unknown(catalogue: Catalogue, name: str, *, suggest: bool = True) -> str:
 
 
 def property_path(path: str, name: str) -> str:
-    """Return the JSON path of the property `name` in the input at `path`.
-
-    `path` is a prefix such as `inputs[3].`. Only the first 100 characters of the name are included.
-    """
+    """Return the JSON path of a property in the input at `path`; a long name is cut."""
     return f"{path}properties.{name if len(name) <= 100 else name[:100] + '…'}"
 
 
@@ -195,10 +173,7 @@ def complete(
 ) -> list[tuple[str, str]]:
     """Return the required properties that have no value in `record`, with the reasons.
 
-    `record` contains the properties of a record. Each item of the result is a pair of a property's
-    name and a reason for the error message. If the kind demands at least one of several properties
-    and all of them lack a value, the first is returned. If `of_its_own` is false, only built-in
-    properties are required, not those that the account itself made required.
+    Unless `of_its_own`, those that the account itself made required may be missing.
     """
     missing = [
         (property_.name, f"a {catalogue.kind.singular} needs this property")
@@ -213,12 +188,9 @@ def complete(
 
 
 def too_long(before: Mapping[str, str], after: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the properties whose values make a record too long, with the reason.
+    """Return the properties that make a record too long, with the reason: those that grew most.
 
-    `before` and `after` are the record's properties before and after a change. Each item of the
-    result is a pair of a property's name and a reason for the error message. The properties that
-    grew most are returned, until the rest of the record is short enough. A record that was too long
-    before the change may keep its length.
+    A record that was too long before may keep its length.
     """
     total = sum(map(len, after.values()))
     if total <= MAX_RECORD_LENGTH:
@@ -241,12 +213,10 @@ def too_long(before: Mapping[str, str], after: Mapping[str, str]) -> list[tuple[
 def place(
     catalogue: Catalogue, record: dict[str, str], *, changed: Mapping[str, str]
 ) -> list[tuple[str, str]]:
-    """Set the pipeline or stage in `record`, the properties of a deal or ticket, if it is missing.
+    """Set a missing pipeline (of the stage) or stage (the first) in a deal or ticket.
 
-    A missing pipeline follows from the stage; a missing stage becomes the first stage of the
-    pipeline. `changed` contains the properties that the caller sent. Returns [] if the stage
-    belongs to the pipeline. Otherwise returns one pair of a property's name and a reason for the
-    error message. Only for kinds with pipelines.
+    Returns the property, among those `changed` if it can be, and a reason if the stage is not of
+    the pipeline.
     """
     if not catalogue.pipelines:
         return []

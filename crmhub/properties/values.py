@@ -1,16 +1,15 @@
 """The text that is stored for a value of each property type, and the values that search compares.
 
-A value is written, stored, read and compared as text, its canonical text. The function `canonical`
-turns a value into that text, or raises an error that explains the problem. The result is never
-empty, and applying it twice gives the same text. Two more rules concern the index tables:
+`canonical` turns a value into its text, which is never empty; applied twice, it gives the same. Two
+more rules concern the index tables:
 
 - A number has at most 15 significant digits, lies between -1e30 and 1e30 (both excluded) and has at
-  most 30 decimals. Two different decimal numbers of 15 digits give different doubles in the same
-  order, so both databases may compare doubles. The bounds limit the text to 32 characters.
-- Case folding (`fold`) is done here for both databases, because their own functions differ.
+most 30 decimals, so at most 32 characters. Different decimals of 15 digits give different doubles
+in the same order, so both databases may compare doubles.
 
-The libraries email-validator and phonenumbers are slow to import. So they are imported when a value
-first needs them.
+- Case folding (`fold`) is done here: the databases' own functions differ.
+
+The libraries email-validator and phonenumbers are slow to import, so they are imported when needed.
 """
 
 import re
@@ -90,10 +89,7 @@ _BLANK_OR_CONTROL = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 
 
 class InvalidValue(ValueError):
-    """Error for a value that does not fit its property type.
-
-    The message says what is wrong and what to send.
-    """
+    """Error for a value that does not fit its property type; it says what to send."""
 
 
 class NotScalar(ValueError):
@@ -102,20 +98,14 @@ class NotScalar(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A choice of an enumeration property.
-
-    `value` is stored and used in the API; `label` is shown to people.
-    """
+    """A choice of an enumeration: `value` is stored, `label` is shown to people."""
 
     value: str
     label: str
 
 
 class InvalidOptions(InvalidValue):
-    """Error for values of a filter that are not among the options of the property.
-
-    `wrong` has these values by their index in the filter, and `options` the property's options.
-    """
+    """Error for values of a filter, by their index in it, that are not among the options."""
 
     def __init__(self, wrong: Mapping[int, str], options: Sequence[Option]) -> None:
         super().__init__("not among the options")
@@ -123,7 +113,7 @@ class InvalidOptions(InvalidValue):
         self._options = options
 
     def reason(self, index: int) -> str:
-        """Return the error message for one of the values, which names the value to send."""
+        """Return the error for one of the values."""
         return _wrong_choice([self.wrong[index]], self._options)
 
 
@@ -138,12 +128,10 @@ def canonical(
     region: str | None = None,
     any_case: bool = False,
 ) -> str:
-    """Return the text in which a property of the type `type` stores `value`, a non-empty text.
+    """Return the text in which a property of this type stores a value; raise InvalidValue.
 
-    `options` are the choices of an enumeration; with `any_case`, upper and lower case of an
-    option's value do not matter. `region` is the country, such as "DE", of phone numbers without a
-    country code. Raises InvalidValue if the value does not fit the type, and KeyError if the type
-    is not in TYPES.
+    With `any_case`, upper and lower case of an option's value do not matter. `region` is the
+    country, such as "DE", of phone numbers without a country code.
     """
     if not value:
         raise _blank()
@@ -168,10 +156,7 @@ def canonical(
 
 
 def from_json(value: object) -> str:
-    """Return a JSON string, number, boolean or null as text; null becomes "".
-
-    Raises NotScalar for any other value.
-    """
+    """Return a JSON string, number, boolean or null ("") as text; raise NotScalar."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -197,11 +182,10 @@ def for_search(
     region: str | None = None,
     any_case: bool = False,
 ) -> str:
-    """Return the text with which the operators EQ and IN compare stored values.
+    """Return the text with which EQ and IN compare values of one of TEXT_TYPES.
 
-    `type` is one of TEXT_TYPES; the other parameters are those of `canonical`, whose result is
-    returned for a valid value. An invalid value is returned unchanged (an email in lower case), so
-    that the search finds no records instead of failing.
+    It is the `canonical` one; an invalid value stays (an email in lower case), and finds no
+    records.
     """
     try:
         return canonical(type, value, options=options, region=region, any_case=any_case)
@@ -212,11 +196,10 @@ def for_search(
 def options_for_search(
     type: str, given: Sequence[str], options: Sequence[Option], *, any_case: bool = False
 ) -> list[str]:
-    """Return the option values that the operators EQ and IN compare with stored values.
+    """Return the options that EQ and IN compare, for one of CHOICE_TYPES; raise InvalidOptions.
 
-    `type` is one of CHOICE_TYPES. An item of `given` names one option, or for a multi_enumeration
-    several options, joined by ";". The options are prepared once for all items, since there may be
-    thousands of both. Raises InvalidOptions if an item names no option.
+    An item of `given` names one option, or several joined by ";". The options are prepared once:
+    there may be thousands of both.
     """
     if type == "bool":
         options, any_case = _BOOLEANS, True
@@ -236,11 +219,10 @@ def options_for_search(
 
 
 def fold(text: str) -> str:
-    """Return the text without the differences that the operator CONTAINS_TOKEN ignores.
+    """Return the text, in NFC, without the differences that CONTAINS_TOKEN ignores.
 
-    These are upper and lower case (full case folding), composed and decomposed accents, and the dot
-    of the letter i, which Turkish distinguishes (`İ`, `I`, `ı`, `i`). The result is in Unicode's
-    normalization form NFC. Both databases store and compare this form.
+    These are case (full case folding), composed and decomposed accents, and the dot of the letter
+    i, which Turkish distinguishes (`İ`, `I`, `ı`, `i`).
     """
     if text.isascii():
         return text.lower()
@@ -256,7 +238,7 @@ def _normalized(form: Literal["NFC", "NFD"], text: str) -> str:
 
 
 def _in_canonical_order(text: str) -> str:
-    """Return the decomposed text with the accents of each letter in the order that Unicode demands.
+    """Return the decomposed text with the accents of each letter in the order of Unicode.
 
     `unicodedata.normalize` sorts them in quadratic time: 30 s for 65,536 accents of one letter.
     """
@@ -271,19 +253,14 @@ def _in_canonical_order(text: str) -> str:
 
 
 def search_number(value: str) -> float:
-    """Return the number in a filter's `value` as the index stores numbers.
-
-    Raises InvalidValue if the text is no valid number.
-    """
+    """Return a filter's number as the index stores it; raise InvalidValue."""
     return float(_number(value))
 
 
 def search_day(value: str) -> int:
-    """Return the day in a filter's `value` as the index stores days.
+    """Return a filter's day (YYYY-MM-DD, or with HH:mm) as its `date.toordinal`.
 
-    That is the day's proleptic Gregorian ordinal (`date.toordinal`). `value` has the format
-    YYYY-MM-DD or YYYY-MM-DD HH:mm. Raises InvalidValue for any other format, and for a day that
-    does not exist.
+    Raises InvalidValue for any other format, and for a day that does not exist.
     """
     match = _SEARCH_DAY.fullmatch(value)
     if match is None:
@@ -298,15 +275,12 @@ def search_day(value: str) -> int:
 
 
 def number_key(value: str) -> float:
-    """Return the number that the index stores for `value`, the stored text of a number property."""
+    """Return the number that the index stores for the stored text of a number."""
     return float(value)
 
 
 def day_key(value: str) -> int:
-    """Return the number that the index stores for `value`, the stored text of a date or datetime.
-
-    The number is the ordinal of the day in UTC (`date.toordinal`).
-    """
+    """Return the ordinal of the day in UTC, for the stored text of a date or datetime."""
     return date.fromisoformat(value[:10]).toordinal()
 
 
@@ -322,10 +296,7 @@ def _blank() -> InvalidValue:
 
 
 def _shown(text: str, room: int = 60) -> str:
-    """Return a text in quotes for an error message.
-
-    The text is cut to `room` characters, and unprintable characters are escaped.
-    """
+    """Return a text in quotes, cut to `room` characters and escaped, for an error message."""
     cut = text[:room] + ("…" if len(text) > room else "")
     if not cut.isprintable():
         cut = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
@@ -372,11 +343,7 @@ def _number(value: str) -> str:
 
 
 def _power(exponent: str) -> int:
-    """Return the exponent of a number, such as "12" in 5e12, as an integer.
-
-    An exponent of more than five digits gives plus or minus 10**6, which is out of range for any
-    number, because a value has at most MAX_TEXT_LENGTH characters.
-    """
+    """Return an exponent; one of more than five digits is 10**6, out of range for any number."""
     digits = exponent.lstrip("+-").lstrip("0")
     power = int(digits or "0") if len(digits) <= 5 else 10**6
     return -power if exponent.startswith("-") else power
@@ -419,10 +386,9 @@ def _datetime(value: str) -> str:
 
 
 def _moment(text: str, what: str, right: str) -> tuple[datetime, timedelta]:
-    """Return the date and time as `text` writes them, cut to milliseconds, and the offset from UTC.
+    """Return the date and time as written, cut to milliseconds, and the offset from UTC.
 
-    `what` is the name of the property type, and `right` the valid format, for the error message.
-    Raises InvalidValue if the text has another format or names a day or time that does not exist.
+    `what` is the type, and `right` the valid format, for the error InvalidValue.
     """
     match = _MOMENT.fullmatch(text)
     if match is None:
@@ -487,11 +453,7 @@ def _parts(value: str) -> list[str]:
 
 
 def _reader(options: Sequence[Option], any_case: bool) -> Callable[[str], str | None]:
-    """Return a function that finds the option that a text names and returns the option's value.
-
-    That function returns None if no option has this value. With `any_case`, upper and lower case do
-    not matter.
-    """
+    """Return a function from a text to the value of the option that it names, or None."""
     by_value = {option.value: option.value for option in options}
     if not any_case:
         return by_value.get
@@ -509,11 +471,6 @@ def _choose(parts: Iterable[str], options: Sequence[Option], any_case: bool) -> 
 
 
 def _wrong_choice(parts: list[str], options: Sequence[Option]) -> str:
-    """Return the error message for values that are not among the options.
-
-    `parts` are these values; the message shows the first three. The message also says which values
-    to send instead.
-    """
     if not options:
         return "the property has no options yet; give it options first"
     parts = parts[:3]
@@ -551,11 +508,10 @@ def _lowered(value: str) -> str:
 
 
 def _email(value: str) -> str:
-    """Return a valid email address in lower case; no DNS lookup is made.
+    """Return a valid email address in lower case, without a DNS lookup; raise InvalidValue.
 
-    Domains reserved for tests and local networks (example.test, printer.local) are accepted. A
-    domain without a dot is refused. A Unicode domain is mapped as IDNA demands; a Punycode domain
-    stays as it is. Raises InvalidValue for an invalid address.
+    Domains reserved for tests and local networks (example.test, printer.local) are accepted, one
+    without a dot is refused. A Unicode domain is mapped as IDNA demands; Punycode stays.
     """
     text = _lowered(value.strip(_UNSEEN))
     if _PLAIN_EMAIL.fullmatch(text):
@@ -580,11 +536,11 @@ def _email(value: str) -> str:
 
 
 def _phone(value: str, region: str | None) -> str:
-    """Return a possible phone number in the format E.164, any other number as it is written.
+    """Return a possible phone number in the format E.164, any other one as it is written.
 
     `region` is the country, such as "DE", of numbers without a country code. Numbers that can only
-    be dialled locally stay unchanged. An extension is kept behind the number (`with_extension`).
-    Raises InvalidValue for a text that is anything but one phone number.
+    be dialled locally stay. An extension is kept behind the number. Raises InvalidValue for
+    anything but one phone number.
     """
     text = _trimmed(value)
     phone = read_phone(text)
@@ -598,7 +554,6 @@ def _phone(value: str, region: str | None) -> str:
 
 
 def _e164(phone: PhoneText | None, region: str | None) -> str:
-    """Return a phone number in the format E.164, "" if it is not possible."""
     import phonenumbers
 
     if phone is None:
@@ -625,11 +580,10 @@ def _is_possible(number: Any) -> bool:
 
 
 def _with_country(digits: str, number: Any) -> Any:
-    """Return `digits` parsed as a number that begins with a country code, if `number` is wrong.
+    """Return `digits` parsed with a country code, if `number`, parsed in the region, is wrong.
 
-    `number` is the result of parsing `digits` in the caller's region. It may be wrong if a
-    messenger sent a mobile number, and national numbers of the region (such as DE or ID) may begin
-    with the same digits as the country code. Returns None if `number` may be right.
+    A messenger sends mobile numbers like this, but national numbers of the region (DE, ID) may
+    begin with the same digits. None if `number` may be right.
     """
     import phonenumbers
     from phonenumbers import PhoneNumberType

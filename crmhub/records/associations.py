@@ -1,17 +1,16 @@
 """Links between records.
 
-Each link is stored as two rows, one for each of its records, so that a record's links are found by
-the record's own id.
+Each link is stored as two rows, so that either record finds it by its own id.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 import orjson
 import sqlalchemy as sa
 
+from crmhub.database.bulk import Row
 from crmhub.database.connection import Connection
 from crmhub.database.statements import Statement, in_list, param
 from crmhub.database.tables import association, records
@@ -59,12 +58,7 @@ _HOLD = Statement(
 def of_records(
     connection: Connection, account_id: int, kind: Kind, ids: Sequence[int]
 ) -> dict[int, Links]:
-    """Return the links of the records with these ids.
-
-    `kind` is the kind of these records. The result maps a record's id to its Links, which map the
-    name of a kind, such as "deals", to the ascending ids of the linked records. Records without
-    links are left out.
-    """
+    """Return the links of these records by record id; records without links are left out."""
     linked: dict[int, Links] = {}
     if not ids:
         return linked
@@ -76,10 +70,9 @@ def of_records(
 
 
 def column(connection: Connection) -> str:
-    """Return a SQL expression that yields all links of a row of the table `records` as JSON text.
+    """Return a SQL expression of all links of a row of `records`, as JSON text for `links`.
 
-    The query that contains the expression must have the parameters `:account` and `:kind`. The
-    function `links` parses the JSON text. The expression differs between SQLite and PostgreSQL.
+    The query must have the parameters `:account` and `:kind`.
     """
     linked = (
         "select to_kind, to_id from association where account_id = :account"
@@ -92,7 +85,7 @@ def column(connection: Connection) -> str:
 
 
 def links(text: str | None) -> Links:
-    """Return the links of a record from the JSON text that `column` selects."""
+    """Return a record's links from the JSON text of `column`."""
     linked: Links = {}
     for to_kind, to_id in orjson.loads(text) if text else ():
         linked.setdefault(BY_CODE[to_kind].name, []).append(to_id)
@@ -102,19 +95,13 @@ def links(text: str | None) -> Links:
 def page(
     connection: Connection, account_id: int, kind: Kind, id: int, to: Kind, *, after: int, rows: int
 ) -> list[int]:
-    """Return up to `rows` ids of records of the kind `to` that are linked to the record `id`.
-
-    `kind` is the kind of the record `id`. The returned ids are ascending and greater than `after`.
-    """
+    """Return up to `rows` ascending ids, beyond `after`, of linked records of the kind `to`."""
     page = _to_kind(account_id, kind, id, to) | {"after": after, "rows": rows}
     return [row.to_id for row in connection.rows(_PAGE, page)]
 
 
 def count(connection: Connection, account_id: int, kind: Kind, id: int, to: Kind) -> int:
-    """Return the number of records of the kind `to` that are linked to the record `id`.
-
-    `kind` is the kind of the record `id`.
-    """
+    """Return the number of records of the kind `to` that are linked to the record `id`."""
     n: int = connection.scalar(_COUNT, _to_kind(account_id, kind, id, to))
     return n
 
@@ -124,10 +111,9 @@ def _to_kind(account_id: int, kind: Kind, id: int, to: Kind) -> dict[str, int]:
 
 
 def require(tx: Connection, account_id: int, wanted: Sequence[tuple[str, Kind, int]]) -> None:
-    """Lock the `wanted` records until the transaction ends, so that nobody archives them.
+    """Lock the `wanted` records, so that nobody archives them; raise Semantic for missing ones.
 
-    Each item of `wanted` is the JSON path of a record id in the request, the record's kind, and the
-    id. Raises Semantic, with the paths of all missing records, if a record does not exist.
+    Each item is the JSON path of an id in the request, the record's kind, and the id.
     """
     problems = missing(tx, account_id, wanted)
     if problems:
@@ -137,10 +123,7 @@ def require(tx: Connection, account_id: int, wanted: Sequence[tuple[str, Kind, i
 def missing(
     tx: Connection, account_id: int, wanted: Sequence[tuple[str, Kind, int]]
 ) -> list[tuple[str, str]]:
-    """Lock the `wanted` records like `require`; return an error for each that does not exist.
-
-    An error is a pair of the JSON path of the record's id and a description.
-    """
+    """Lock the `wanted` records like `require`; return a path and error for each missing one."""
     problems = []
     for kind in KINDS.values():
         there = hold(tx, account_id, kind, [id for _, to, id in wanted if to is kind])
@@ -153,10 +136,7 @@ def missing(
 
 
 def hold(tx: Connection, account_id: int, kind: Kind, ids: Collection[int]) -> set[int]:
-    """Lock the records with these ids until the transaction ends, so that nobody archives them.
-
-    Returns the ids of the records that exist.
-    """
+    """Lock these records until the transaction ends; return the ids of those that exist."""
     possible = sorted({id for id in ids if 0 < id < 2**53})
     if not possible:
         return set()
@@ -167,65 +147,42 @@ def hold(tx: Connection, account_id: int, kind: Kind, ids: Collection[int]) -> s
 def link(
     tx: Connection, account_id: int, kind: Kind, links: Sequence[tuple[int, Kind, int]]
 ) -> int:
-    """Store links from records of `kind` to other records; return the number of new links.
-
-    Each item of `links` is the id of a record of `kind`, the kind of the linked record, and the id
-    of the linked record. Links that exist already stay as they are.
-    """
-    rows = {row for id, to, to_id in links for row in _both(account_id, kind, id, to, to_id)}
-    return tx.insert("association", _ROW, sorted(rows), or_skip=True) // 2
+    """Store links (id, other kind, other id) of records of `kind`; return how many are new."""
+    return tx.insert("association", _ROW, _rows(account_id, kind, links), or_skip=True) // 2
 
 
 def unlink(tx: Connection, account_id: int, kind: Kind, id: int, to: Kind, to_id: int) -> None:
-    """Delete the link between the record `id` of `kind` and the record `to_id` of the kind `to`.
-
-    Raises NotFound if there is no such link.
-    """
-    if not tx.delete("association", _ROW, sorted(_both(account_id, kind, id, to, to_id))):
+    """Delete the link of two records; raise NotFound if there is none."""
+    if not tx.delete("association", _ROW, _rows(account_id, kind, [(id, to, to_id)])):
         raise NotFound(f"{kind.singular} {id} is not associated with {to.singular} {to_id}.")
 
 
 def remove(
     tx: Connection, account_id: int, kind: Kind, links: Sequence[tuple[int, Kind, int]]
 ) -> None:
-    """Delete links of records of `kind`; links that do not exist are skipped.
-
-    Each item of `links` is the id of a record of `kind`, the kind of the linked record, and the id
-    of the linked record.
-    """
-    rows = {row for id, to, to_id in links for row in _both(account_id, kind, id, to, to_id)}
-    tx.delete("association", _ROW, sorted(rows))
+    """Delete links (id, other kind, other id) of records of `kind`, as far as they exist."""
+    tx.delete("association", _ROW, _rows(account_id, kind, links))
 
 
 def remove_all(tx: Connection, account_id: int, kind: Kind, ids: Sequence[int]) -> None:
-    """Delete all links of the records of `kind` with these ids.
-
-    The caller archives or erases these records in the same transaction.
-    """
-    links = of_records(tx, account_id, kind, ids)
-    listed_links = [
+    """Delete all links of these records, which the caller archives in the same transaction."""
+    links = [
         (id, KINDS[name], to_id)
-        for id, by_kind in links.items()
+        for id, by_kind in of_records(tx, account_id, kind, ids).items()
         for name, to_ids in by_kind.items()
         for to_id in to_ids
     ]
-    remove(tx, account_id, kind, listed_links)
+    remove(tx, account_id, kind, links)
 
 
-def _both(account_id: int, kind: Kind, id: int, to: Kind, to_id: int) -> list[tuple[Any, ...]]:
-    return [
-        (account_id, kind.code, id, to.code, to_id),
-        (account_id, to.code, to_id, kind.code, id),
-    ]
+def _rows(account_id: int, kind: Kind, links: Sequence[tuple[int, Kind, int]]) -> list[Row]:
+    there = {(account_id, kind.code, id, to.code, to_id) for id, to, to_id in links}
+    back = {(account_id, to.code, to_id, kind.code, id) for id, to, to_id in links}
+    return sorted(there | back)
 
 
 def wanted(associations: Mapping[str, Sequence[int]], path: str) -> list[tuple[str, Kind, int]]:
-    """Return the records that the `associations` object of an input names, without duplicates.
-
-    `associations` maps the name of a kind, such as "deals", to record ids. `path` is the JSON path
-    of the input, such as `inputs[3].`. Each item of the result is the JSON path of a record id, the
-    record's kind, and the record id.
-    """
+    """Return the records that an input at `path` names, each once: JSON path, kind, id."""
     found = []
     for name, ids in associations.items():
         seen: set[int] = set()

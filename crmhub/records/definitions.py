@@ -1,8 +1,7 @@
 """Defines, changes and deletes the properties that the records of an account may have.
 
-Defining, changing or deleting a property is one transaction that makes all writers of the account's
-records wait. So the property's definition, its stored values, its index rows and its unique values
-change together.
+Each is one transaction that makes all writers of the account's records wait, so that definition,
+values, index rows and unique values change together.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ NAMING = ("string", "text", "number", "email", "phone", "url")
 
 
 class Changes(TypedDict, total=False):
-    """The fields of a property definition to change; a missing key leaves its field unchanged."""
+    """The fields of a property definition to change."""
 
     name: str
     label: str
@@ -54,24 +53,20 @@ class Changes(TypedDict, total=False):
 
 
 def find(records: RecordStore, account: Account, kind: Kind, name: str) -> Property:
-    """Return the definition of the property `name`, read from the database now.
-
-    Raises NotFound if the kind of record has no such property.
-    """
+    """Return the definition of a property, read from the database now; raise NotFound."""
     return _named(records.catalogues.reload(account.id, kind), name)
 
 
 def define(records: RecordStore, account: Account, kind: Kind, new: Property) -> Property:
-    """Store the definition of a new property and return it.
+    """Store the definition of a new property and return it, with a label made from a blank one.
 
-    A blank label is replaced by a readable form of the name. Raises BadRequest for an invalid name,
-    label, description or option, Semantic if parts of the definition contradict each other or the
-    kind would have too many properties or options, and Conflict if the name is taken.
+    Raises BadRequest for an invalid field, Semantic for contradictory parts or too many properties
+    or options, and Conflict if the name is taken.
     """
     new = _tidied(new)
     _check(new, Changes.__annotations__)
 
-    def work(tx: Connection, known: Catalogue) -> Property:
+    def add_to(tx: Connection, known: Catalogue) -> Property:
         if new.name in FIELDS:
             raise Conflict(
                 f"name: {new.name} is a field that the hub itself fills in; choose another name."
@@ -90,22 +85,20 @@ def define(records: RecordStore, account: Account, kind: Kind, new: Property) ->
         catalogues.change(tx, account.id)
         return catalogues.add_property(tx, account.id, kind, new)
 
-    return records.catalogues.edit(account.id, kind, work)
+    return records.catalogues.edit(account.id, kind, add_to)
 
 
 def change(
     records: RecordStore, account: Account, kind: Kind, name: str, changes: Changes
 ) -> Property:
-    """Change the definition of the property `name` and return the complete new definition.
+    """Change the definition of a property and return it; the records' values stay.
 
-    The values in the records stay unchanged. Raises NotFound if the kind has no such property, and
-    BadRequest or Semantic for an invalid field, a contradiction between fields, or a new name or
-    type. Raises Conflict for a change that a built-in property does not allow, for the removal of
-    an option that a record has, and for making the property unique when two records have the same
-    value.
+    Raises NotFound, BadRequest or Semantic for an invalid field, a contradiction, or a new name or
+    type, and Conflict for what a built-in property does not allow, an option in use, and values
+    that are not unique.
     """
 
-    def work(tx: Connection, catalogue: Catalogue) -> Property:
+    def change_it(tx: Connection, catalogue: Catalogue) -> Property:
         known = _named(catalogue, name)
         wanted = _tidied(replace(known, **changes))
         changed = {each for each in changes if getattr(wanted, each) != getattr(known, each)}
@@ -124,21 +117,20 @@ def change(
         _store(tx, account.id, wanted)
         return wanted
 
-    return records.catalogues.edit(account.id, kind, work)
+    return records.catalogues.edit(account.id, kind, change_it)
 
 
 def delete(
     records: RecordStore, account: Account, kind: Kind, name: str, *, force: bool = False
 ) -> None:
-    """Delete the property `name`; with `force`, also delete the values that records have of it.
+    """Delete a property; with `force`, also the values that records have of it.
 
-    A record that loses a value gets a new version, so a write with an older version in If-Match is
-    refused. The record's `updated_at` stays unchanged, so running listings do not return it again.
-    Archived records keep the value. Raises NotFound if the kind has no such property, Conflict for
-    a built-in property, and, without `force`, Conflict if a record has a value of the property.
+    A record that loses a value gets a new version (If-Match is refused), but keeps `updated_at`, so
+    that running listings do not return it again. Archived records keep the value. Raises NotFound,
+    and Conflict for a built-in property, and for values without `force`.
     """
 
-    def work(tx: Connection, catalogue: Catalogue) -> None:
+    def delete_it(tx: Connection, catalogue: Catalogue) -> None:
         known = _named(catalogue, name)
         if known.built_in:
             raise Conflict(
@@ -153,9 +145,9 @@ def delete(
         catalogues.change(tx, account.id)
         if held:
             held_values.erase(tx, account.id, kind, known)
-        _remove(tx, account.id, known)
+        tx.run(_REMOVE, {"account_id": account.id, "prop_id": known.prop_id})
 
-    records.catalogues.edit(account.id, kind, work)
+    records.catalogues.edit(account.id, kind, delete_it)
 
 
 def _named(catalogue: Catalogue, name: str) -> Property:
@@ -186,12 +178,7 @@ def _tidied(new: Property) -> Property:
 
 
 def _check(new: Property, said: Collection[str]) -> None:
-    """Raise BadRequest or Semantic if a property definition is invalid.
-
-    `said` contains the names of the fields that the caller sent. Name, label, description and
-    options are checked only if `said` contains them. Contradictions between fields are always
-    checked.
-    """
+    """Raise BadRequest for an invalid field in `said` (as sent), Semantic for any contradiction."""
     malformed = []
     if "name" in said and not NAME.fullmatch(new.name):
         malformed.append(("name", NAME_RULE))
@@ -210,10 +197,7 @@ def _check(new: Property, said: Collection[str]) -> None:
 
 
 def label_problems(path: str, label: str) -> list[tuple[str, str]]:
-    """Return the reasons why `label` is no valid label; [] if it is valid.
-
-    Each item is a pair of `path`, the JSON path of the label in the request, and a reason.
-    """
+    """Return `path` and a reason if `label` is no valid label, else []."""
     if len(label) > LONGEST_LABEL:
         return [(path, f"{len(label)} characters long; send at most {LONGEST_LABEL}")]
     if _has_control(label):
@@ -274,12 +258,6 @@ def _require_room(catalogue: Catalogue, new: Property) -> None:
 
 
 def _refuse_fixed(kind: Kind, known: Property, changed: Collection[str]) -> None:
-    """Raise Semantic or Conflict if a field in `changed` can never be changed.
-
-    `known` is the present definition, and `changed` contains the names of the fields to change.
-    Unchangeable fields are the name and type of any property, some flags of a built-in property,
-    and options that are derived from the account's pipelines.
-    """
     never = {
         "name": "records hold their values under it",
         "type": "records hold values of it",
@@ -308,10 +286,6 @@ def _refuse_fixed(kind: Kind, known: Property, changed: Collection[str]) -> None
 def _refuse_held(
     tx: Connection, account_id: int, kind: Kind, known: Property, wanted: Property
 ) -> None:
-    """Raise Conflict if a record has an option that the new definition `wanted` lacks.
-
-    `known` is the present definition of the property.
-    """
     gone = {each.value for each in known.options} - {each.value for each in wanted.options}
     held = held_values.by_option(tx, account_id, known) if gone else {}
     problems = [
@@ -348,7 +322,3 @@ def _store(tx: Connection, account_id: int, changed: Property) -> None:
             "options": catalogues.dump_options(() if changed.options_from else changed.options),
         },
     )
-
-
-def _remove(tx: Connection, account_id: int, gone: Property) -> None:
-    tx.run(_REMOVE, {"account_id": account_id, "prop_id": gone.prop_id})

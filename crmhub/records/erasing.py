@@ -1,6 +1,6 @@
 """Erases records permanently, and finds the contacts that have an email address or phone number.
 
-Archived records have no index rows, so their properties are searched one record at a time.
+Archived records have no index rows: their properties are read one record at a time.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _DELETE_ARCHIVED = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A record, archived or not, with its properties; `created_at` is in ms since 1970."""
+    """A record, archived or not; `created_at` is in ms since 1970."""
 
     id: int
     created_at: int
@@ -84,7 +84,7 @@ class Held:
 
 
 def contacts(connection: Connection, account_id: int, ids: Collection[int]) -> list[Held]:
-    """Return the contacts with these ids, including archived ones; missing ids are left out."""
+    """Return the contacts with these ids, as `records` does."""
     return records(connection, account_id, CONTACTS, ids)
 
 
@@ -105,11 +105,7 @@ def records(
 def contacts_with(
     connection: Connection, account_id: int, names: Sequence[str], texts: Collection[str]
 ) -> set[int]:
-    """Return the ids of contacts, archived or not, that have one of `texts` as a value.
-
-    `names` are the names of the properties that are searched. A value matches if all of it equals
-    one of `texts`.
-    """
+    """Return the ids of contacts, archived or not, with one of `texts` as a property of `names`."""
     if not texts:
         return set()
     known = catalogue.load(connection, account_id, CONTACTS)
@@ -129,11 +125,7 @@ def contacts_with(
 
 
 def linked(connection: Connection, account_id: int, kind: Kind, ids: Collection[int]) -> Links:
-    """Return the records that are linked to any of the records with these ids.
-
-    The result maps the name of a kind, such as "deals", to ascending ids of linked records. `kind`
-    is the kind of the records in `ids`.
-    """
+    """Return the records that are linked to any of these records."""
     together: dict[str, set[int]] = {}
     for links in associations.of_records(connection, account_id, kind, sorted(ids)).values():
         for name, to_ids in links.items():
@@ -142,11 +134,7 @@ def linked(connection: Connection, account_id: int, kind: Kind, ids: Collection[
 
 
 def erase(tx: Connection, known: Catalogue, ids: Collection[int], *, now: int) -> None:
-    """Delete the records with these ids, archived or not, with their links and index rows.
-
-    `known` is the catalogue of the records' kind (the definitions of its properties), `now` the
-    present time (ms since 1970).
-    """
+    """Delete these records, archived or not, with their links and index rows."""
     if not ids:
         return
     of = {"account_id": known.account_id, "kind": known.kind.code, "ids": sorted(ids)}
@@ -157,10 +145,7 @@ def erase(tx: Connection, known: Catalogue, ids: Collection[int], *, now: int) -
 
 
 def forget_archived(database: Database, *, most: int = 1000) -> int:
-    """Delete up to `most` records that were archived more than 90 days ago.
-
-    Returns the number of deleted records.
-    """
+    """Delete up to `most` records archived more than 90 days ago; return their number."""
     before = now_ms() - ARCHIVED_MS
     old = find_expired(database, archived_record.c.archived_at, before=before, most=most)
     types = {**writing.RECORD_KEY, "archived_at": "bigint"}

@@ -1,7 +1,6 @@
-"""Operations on all values that the records of an account and kind have of one property.
+"""Operations on all values that the records of an account and kind have of the property `known`.
 
-The caller must have called `catalogue.change` in the transaction, so that nobody else writes
-records until it ends. The parameter `known` is the definition of the property.
+The caller has called `catalogue.change`, so that nobody else writes records.
 """
 
 from __future__ import annotations
@@ -96,17 +95,13 @@ _VALUES = Statement(
 
 
 def count(tx: Connection, account_id: int, known: Property) -> int:
-    """Return the number of records that have a value of the property `known`."""
+    """Return the number of records that have a value of the property."""
     n: int = tx.scalar(_COUNT[known.index], _of(account_id, known))
     return n
 
 
 def by_option(tx: Connection, account_id: int, known: Property) -> Counter[str]:
-    """Count, for each option of the enumeration property `known`, the records that have it.
-
-    The result maps an option's value to the number of records; options that no record has are left
-    out.
-    """
+    """Count the records that have each option of the enumeration property, without unused ones."""
     held: Counter[str] = Counter()
     for row in tx.rows(_COUNT_BY_TEXT, _of(account_id, known)):
         for option in row.text.split(";") if known.type == "multi_enumeration" else [row.text]:
@@ -115,11 +110,7 @@ def by_option(tx: Connection, account_id: int, known: Property) -> Counter[str]:
 
 
 def claim(tx: Connection, account_id: int, kind: Kind, known: Property) -> None:
-    """Store all values that records have of the property `known` in the table of unique values.
-
-    This is a step of making the property unique. Raises DuplicateValue if two records have the same
-    value.
-    """
+    """Store all values of the property as unique values; raise DuplicateValue."""
     for rows in _values(tx, account_id, kind, known):
         claimed = [(account_id, known.prop_id, unique_key(row.value), row.id) for row in rows]
         if tx.insert("unique_value", UNIQUE, claimed, or_skip=True) == len(claimed):
@@ -135,18 +126,12 @@ def claim(tx: Connection, account_id: int, kind: Kind, known: Property) -> None:
 
 
 def release(tx: Connection, account_id: int, known: Property) -> None:
-    """Delete the rows of the property `known` from the table of unique values.
-
-    Several records may then have the same value.
-    """
+    """Delete the unique values of the property."""
     tx.run(_RELEASE, _of(account_id, known))
 
 
 def erase(tx: Connection, account_id: int, kind: Kind, known: Property) -> None:
-    """Delete the values of the property `known` from all records and from the index tables.
-
-    Each changed record gets a new version.
-    """
+    """Delete the values of the property from records, which get a new version, and index tables."""
     of = _of(account_id, known)
     statement = _ERASE[tx.dialect][known.index]
     tx.run(statement, of | {"kind": kind.code, "name": known.name})
@@ -155,10 +140,7 @@ def erase(tx: Connection, account_id: int, kind: Kind, known: Property) -> None:
 
 
 def _values(tx: Connection, account_id: int, kind: Kind, known: Property) -> Iterator[list[Any]]:
-    """Yield the values that records have of the property `known`, in lists of up to 1,000 rows.
-
-    A row has the attributes `id` (of the record) and `value`. Records without a value are left out.
-    """
+    """Yield rows of `id` and `value`, for records with a value, in lists of up to 1,000."""
     of = _of(account_id, known) | {"rows": _BATCH}
     of_kind = {"account_id": account_id, "kind": kind.code, "name": known.name}
     keys = tx.rows(_FIRST_KEYS[known.index], of)

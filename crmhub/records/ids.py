@@ -1,7 +1,7 @@
 """Record ids, taken from blocks of numbers that each process reserves for itself.
 
-Ids may have gaps and need not be in the order of creation. The blocks of an account and kind start
-at a random number, so that two accounts, or two kinds, hardly ever have the same id.
+Ids have gaps and no order. Blocks start at a random number, so that two accounts, or two kinds,
+hardly ever have the same id.
 """
 
 from __future__ import annotations
@@ -35,20 +35,16 @@ _BEGIN = Statement(
 
 
 class Ids:
-    """Allocates ids for new records within this process."""
-
     def __init__(self, database: Database) -> None:
         self._database = database
         self._blocks: OrderedDict[tuple[int, int], tuple[int, int]] = OrderedDict()
         self._lock = threading.Lock()
 
     def take(self, account_id: int, kind: int, n: int) -> range:
-        """Return `n` consecutive ids that have never been used for this account and kind.
+        """Return `n` consecutive ids that were never used for this account and kind (its code).
 
-        `kind` is the kind's code. If this process has too few reserved ids left, it reserves a new
-        block of ids in a short transaction of its own. If the calling thread is in a transaction
-        already, the block is reserved in that transaction; other processes that need a block for
-        this account and kind then wait until it ends.
+        A new block is reserved in a transaction of its own, or in that of the thread; other
+        processes that need a block of this account and kind then wait for its end.
         """
         owner = (account_id, kind)
         with self._lock:
@@ -72,10 +68,7 @@ class Ids:
 
 
 def reserve(tx: Connection, account_id: int, kind: int, size: int) -> int:
-    """Reserve `size` consecutive record ids for an account and kind; return the first id.
-
-    `kind` is the kind's code. The reservation is part of the transaction `tx`.
-    """
+    """Reserve `size` consecutive ids for an account and kind (its code); return the first."""
     owner = {"account_id": account_id, "kind": kind}
     first: int | None = tx.scalar(_TAKE, owner | {"size": size})
     if first is None:

@@ -1,18 +1,14 @@
 """The index rows of records, which searches read instead of the records' properties.
 
-Each value of a property has one row in one of the tables `ix_text`, `ix_num` and `ix_date`. The
-row's key follows from the value, so the rows to delete are known from the record's old properties.
+Each value has one row in `ix_text`, `ix_num` or `ix_date`. Its key follows from the value, so the
+rows to delete are known from the record's old properties. It also has the record's `updated_at`, by
+which a search sorts without reading records. A change writes only the rows of changed values;
+`note_changed` notes in `index_behind` that the others have an older time, until a worker corrects
+them (records/redating.py).
 
-Each row also contains the `updated_at` of its record, so that a search can sort its matches by that
-time without reading the records. A change of a record writes only the rows of the changed values.
-Therefore `note_changed` stores in the table `index_behind` that the record's other rows have an
-older time, until a worker corrects them (records/redating.py).
-
-The number of records that have a value is counted when a filter needs it; it is stored nowhere. A
-stored counter per property would be a row for which all writers of an account wait. In a trial with
-12 properties and 8 concurrent writers on PostgreSQL, on a machine with other work, such counters
-reduced the contacts created per second by about a fifth. Counters would save one pass over the
-property's index.
+The number of records that have a value is counted when a filter needs it: all writers of an account
+would wait for a stored counter's row. With counters of 12 properties, 8 writers on PostgreSQL
+created a fifth fewer contacts per second.
 """
 
 from __future__ import annotations
@@ -72,17 +68,16 @@ def _NOTE_CHANGED(insert: Insert) -> Any:
 
 
 def note_changed(tx: Connection, account_id: int, kind: Kind, ids: Sequence[int]) -> None:
-    """Note in the table `index_behind` that index rows of these records may have an old time.
+    """Note in `index_behind` that index rows of these records may have an old `updated_at`.
 
-    The time is the record's `updated_at`. A transaction that changes the `updated_at` of a record
-    must call this function after the change.
+    A transaction that changes a record's `updated_at` must call this after the change.
     """
     if ids:
         tx.run(_NOTE_CHANGED, {"account_id": account_id, "kind": kind.code, "ids": sorted(ids)})
 
 
 class IndexChange:
-    """The index rows to delete and to insert because of changes to records of one kind."""
+    """The index rows to delete and to insert for changes of records of one kind."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -94,10 +89,9 @@ class IndexChange:
     def add(
         self, record_id: int, old: Mapping[str, str], new: Mapping[str, str], *, now: int = 0
     ) -> None:
-        """Add the change of a record from the properties `old` to the properties `new`.
+        """Add the change of a record from all its old to all its new properties; {} means no rows.
 
-        `old` and `new` contain all properties of the record; {} means that the record has no index
-        rows before or after the change. `now` is the record's new `updated_at` (ms since 1970).
+        `now` is the record's new `updated_at` (ms since 1970).
         """
         account = self._catalogue.account_id
         steps = [(name, old.get(name, ""), after) for name, after in new.items()]
@@ -125,28 +119,20 @@ class IndexChange:
                 self._come[table].append((account, known.prop_id, value, record_id, *beside, now))
 
     def write(self, tx: Connection) -> None:
-        """Delete and insert the collected rows of the tables `ix_text`, `ix_num` and `ix_date`.
-
-        The caller deletes and inserts the rows of the table `unique_value` (`unique_gone` and
-        `unique_come`).
-        """
+        """Write the index tables; the caller writes `unique_gone` and `unique_come`."""
         for table, key in DATED.items():
             tx.delete(table, key, self._gone[table])
         tx.insert_all(*self.rows())
 
     def rows(self) -> list[Rows]:
-        """Return the index rows to insert.
-
-        The list has one Rows for each of the tables `ix_text`, `ix_num` and `ix_date`.
-        """
+        """Return the rows to insert, a Rows for each index table."""
         return [Rows(table, columns, self._come[table]) for table, columns in _STORED.items()]
 
 
 def whole(catalogue: Catalogue, records: Mapping[int, Mapping[str, str]]) -> dict[str, set[Row]]:
-    """Return all index rows that these records should have, without the column `updated_at`.
+    """Return all index rows, by table, that these records (properties by id) should have.
 
-    `records` maps record ids to properties. The result maps the name of an index table, or of the
-    table `unique_value`, to its rows.
+    They lack the column `updated_at`; `unique_value` is among the tables.
     """
     change = IndexChange(catalogue)
     for record_id, properties in records.items():
@@ -170,10 +156,9 @@ def _row(table: str, value: str) -> tuple[Any, ...]:
 
 
 def unique_key(value: str) -> str:
-    """Return the text under which the table `unique_value` stores a property value.
+    """Return the text under which `unique_value` stores a value; no two values have the same.
 
-    That is the value itself, or a digest of it if the value is long or looks like such a digest.
-    Two different values never have the same key.
+    It is a digest if the value is long or looks like such a digest.
     """
     if len(value) <= PREFIX and not value.startswith(_DIGEST):
         return value

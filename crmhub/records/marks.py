@@ -1,7 +1,7 @@
 """Marks: unique texts that name a write which creates a record.
 
-A mark is stored in the transaction that creates the record. If the write is repeated, the stored
-mark keeps it from creating a second record.
+A mark is stored in the write's transaction, and keeps a repeated write from creating a second
+record.
 """
 
 from __future__ import annotations
@@ -47,10 +47,7 @@ _FORGET_CLOSED = Statement(
 
 
 class AlreadyWritten(Exception):
-    """Error: an earlier write with the same mark has created the record `record_id`.
-
-    A mark is a text that names a write, so that a repeated write is recognised.
-    """
+    """Error: an earlier write with the same mark has created the record `record_id`."""
 
     def __init__(self, record_id: int) -> None:
         super().__init__(f"written before as {record_id}")
@@ -58,20 +55,14 @@ class AlreadyWritten(Exception):
 
 
 class Closed(Exception):
-    """Error: the mark of a write is closed, so the write may create no record.
+    """Error: the mark is closed, so the write may create no record.
 
-    A mark is a text that names a write. The mark is closed when the action that makes the write is
-    discarded, or when the data of the human being that the write is about is erased.
+    Its action was discarded, or the data of the human being that it is about was erased.
     """
 
 
 def keep(tx: Connection, account_id: int, mark: str, kind: Kind, record_id: int) -> None:
-    """Store the mark of the write that creates the record `record_id`.
-
-    `mark` is a text that names the write, so that a repeated write is recognised. Raises
-    AlreadyWritten if an earlier write with this mark has created a record, and Closed if `close`
-    was called for this mark.
-    """
+    """Store the mark of the write that creates a record; raise AlreadyWritten or Closed."""
     key = {"account_id": account_id, "mark": mark}
     row = {"kind": kind.code, "record_id": record_id, "created_at": now_ms()}
     tx.run(_KEEP, key | row)
@@ -83,10 +74,9 @@ def keep(tx: Connection, account_id: int, mark: str, kind: Kind, record_id: int)
 
 
 def close(tx: Connection, account_id: int, marks: Collection[str]) -> set[int]:
-    """Close marks, so that writes with these marks create no records from now on.
+    """Close marks: writes with them create no records. Waits for running writes.
 
-    A mark is a text that names a write. Waits for running writes with these marks. Returns the ids
-    of the contacts that were created with these marks before.
+    Returns the ids of the contacts that were created with these marks before.
     """
     if not marks:
         return set()
@@ -98,20 +88,15 @@ def close(tx: Connection, account_id: int, marks: Collection[str]) -> set[int]:
 
 
 def erase(tx: Connection, account_id: int, kind: Kind, ids: Collection[int]) -> None:
-    """Remove the ids of erased records from the marks of the writes that created these records.
-
-    A mark is a stored text that names a write. The marks are closed: a repeated write with one of
-    them creates no record.
-    """
+    """Remove the ids of erased records from their marks, and close these."""
     if ids:
         tx.run(_ERASE, {"account_id": account_id, "kind": kind.code, "ids": sorted(ids)})
 
 
 def forget(tx: Connection, marks: Sequence[tuple[int, str]], *, closed_before: str) -> None:
-    """Delete stored marks that no write will use again.
+    """Delete marks (account id, mark) that no write will use again.
 
-    A mark is a text that names a write. `marks` contains pairs of account id and mark. For each
-    account in these pairs, closed marks that sort before the text `closed_before` are deleted, too.
+    Closed marks of these accounts that sort before `closed_before` are deleted, too.
     """
     tx.delete("mark", {"account_id": "integer", "mark": "text"}, marks)
     for account_id in sorted({account for account, _ in marks}):

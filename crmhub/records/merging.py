@@ -1,7 +1,7 @@
-"""Merging two records of the same kind, and unmerging them. Kinds with pipelines are not merged.
+"""Merging two records of the same kind, and unmerging them; not for kinds with pipelines.
 
-A merge archives one record and gives its values and links to the other record, the kept record. An
-unmerge needs the archived record and an `Undo`, which the caller of `merge` must store.
+The kept record gets values and links of the other one, which is archived. An unmerge needs the
+archived record and the `Undo`, which the caller must store.
 """
 
 from __future__ import annotations
@@ -58,9 +58,8 @@ _LOCK_ARCHIVED = Statement(
 class Merge:
     """A request to merge the record `other_id` into the record `kept_id`.
 
-    `take` contains the names of the properties whose values the kept record gets from the other
-    record, even where those values are empty. `versions` is a pair: the version that the kept
-    record must have, and the version that the other record must have.
+    `take` are the properties whose values, even empty ones, come from the other record. `versions`
+    are those that both records must have.
     """
 
     kept_id: int
@@ -71,11 +70,9 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """The changes that a merge made to the kept record, and the links of the archived record.
+    """What a merge changed: `values` of the kept record, "" for none, as (before, after).
 
-    `values` maps the name of each changed property of the kept record to a pair: its value before
-    and after the merge, "" for no value. `links` are the links of the archived record. `moved` are
-    those of `links` that the kept record got by the merge.
+    `links` are those of the archived record, and `moved` those that the kept record got.
     """
 
     values: Mapping[str, tuple[str, str]] = field(default_factory=dict, repr=False)
@@ -84,7 +81,7 @@ class Undo:
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Undo:
-        """Return an Undo from the dict that `dataclasses.asdict` made of it, parsed from JSON."""
+        """Return an Undo from its `dataclasses.asdict`, parsed from JSON."""
         values = {name: (before, after) for name, (before, after) in stored["values"].items()}
         return cls(values, stored["links"], stored["moved"])
 
@@ -92,27 +89,24 @@ class Undo:
 def combined(
     kept: Mapping[str, str], other: Mapping[str, str], take: Collection[str]
 ) -> dict[str, str]:
-    """Return the properties of the record `kept` after merging the record `other` into it.
-
-    `kept` and `other` are the properties of the two records. `take` contains the names of the
-    properties whose values come from `other`. Properties without a value are left out.
-    """
+    """Return the properties of `kept` after a merge: those of `other` for the names in `take`."""
     merged = {**kept, **{name: other.get(name, "") for name in take}}
     return {name: value for name, value in merged.items() if value}
 
 
 def merge(tx: Connection, catalogue: Catalogue, asked: Merge, *, now: int) -> Undo:
-    """Merge two records and return the Undo with which `unmerge` can separate them again.
+    """Merge two records at `now` (ms since 1970).
 
-    `asked` names the records, `now` is the time of the merge (ms since 1970). Raises NotFound if a
-    record is missing, Conflict if a record's version differs from that in `asked`, DuplicateValue
-    if a unique value belongs to a third record, and InvalidProperties if the kept record would lose
-    a required value.
+    Raises NotFound, Conflict if a version differs from that in `asked`, DuplicateValue if a third
+    record has a unique value, and InvalidProperties if the kept record would lose a required value.
     """
     account, kind = catalogue.account_id, catalogue.kind
     kept, other = _both(tx, catalogue, asked)
     properties = combined(kept.properties, other.properties, asked.take)
-    _demand_complete(catalogue, kept.properties, properties)
+    if lacking := _lacking(catalogue, kept.properties, properties):
+        raise InvalidProperties(
+            [Problem(0, name, property_path("", name), reason) for name, reason in lacking]
+        )
     linked = associations.of_records(tx, account, kind, [kept.id, other.id])
     links = _held(tx, account, linked.get(other.id, {}))
     moved = links - _listed(linked.get(kept.id, {})) - {(kind, kept.id), (kind, other.id)}
@@ -150,22 +144,21 @@ def unmerge(
     stay: Links,
     now: int,
 ) -> None:
-    """Restore the record `other_id`, which `merge` merged into the record `kept_id`.
+    """Restore the record `other_id`, which `merge` merged into `kept_id`, at `now` (ms since 1970).
 
-    `undo` is the result of `merge`, `now` the present time (ms since 1970). The restored record has
-    its old id, time of creation and values; values that are no longer valid are left out. The
-    restored record is linked again to its former linked records, if they still exist. The kept
-    record gets its former values back, except where a value was changed after the merge. The kept
-    record loses the links that the merge gave it, except those in `stay`. Raises Conflict if one of
-    the two records was deleted or the kept record would lose a required value. Raises
-    DuplicateValue if a restored unique value belongs to another record now.
+    It gets back its id, time of creation, values that are still valid, and links to records that
+    exist. The kept record gets its former values back, except those changed since, and loses the
+    links of the merge, except those in `stay`. Raises Conflict if a record was deleted or the kept
+    record would lose a required value, and DuplicateValue.
     """
     account, kind = catalogue.account_id, catalogue.kind
     kept = next(iter(writing.locked(tx, catalogue, [kept_id])), None)
-    other = _archived(tx, catalogue, other_id)
-    if kept is None or other is None:
+    of_other = {"account_id": account, "kind": kind.code, "id": other_id}
+    row = tx.row(_LOCK_ARCHIVED, of_other)
+    if kept is None or row is None:
         lost = kept_id if kept is None else other_id
         raise Conflict(f"{kind.singular.capitalize()} {lost} was deleted since the merge.")
+    other = writing.record(row)
     properties = _reverted(catalogue, kept.properties, undo)
     if lacking := _lacking(catalogue, kept.properties, properties):
         raise Conflict(
@@ -223,11 +216,9 @@ def _write(
     *,
     touched: bool,
 ) -> None:
-    """Store the new index rows of both records, and the new properties of the kept record.
+    """Store the index rows of both records, and the kept record's new properties.
 
-    `kept` is the kept record before the change, `properties` are its new properties, and `moment`
-    is its new `updated_at` (ms since 1970). If its properties stay the same but its links change
-    (`touched`), only its `updated_at` is stored. `index` contains the index rows.
+    If only its links change (`touched`), only its `updated_at` is stored.
     """
     tx.delete("unique_value", UNIQUE, sorted(index.unique_gone))
     # No input names them: the records themselves are what is asked for.
@@ -241,18 +232,8 @@ def _write(
         writing.touch(tx, catalogue.account_id, catalogue.kind, kept.id, now=moment)
 
 
-def _archived(tx: Connection, catalogue: Catalogue, id: int) -> Record | None:
-    of = {"account_id": catalogue.account_id, "kind": catalogue.kind.code, "id": id}
-    row = tx.row(_LOCK_ARCHIVED, of)
-    return None if row is None else writing.record(row)
-
-
 def _reverted(catalogue: Catalogue, held: Mapping[str, str], undo: Undo) -> dict[str, str]:
-    """Return the properties that the kept record has after an unmerge.
-
-    `held` are its present properties. A value that is still as the merge left it is replaced by the
-    value before the merge. A value that was changed after the merge stays.
-    """
+    """Return the kept record's properties after an unmerge: values changed since the merge stay."""
     former = _valid(catalogue, {name: before for name, (before, _) in undo.values.items()})
     unchanged = [name for name, (_, after) in undo.values.items() if held.get(name, "") == after]
     reverted = {**held, **{name: former.get(name, "") for name in unchanged}}
@@ -260,11 +241,7 @@ def _reverted(catalogue: Catalogue, held: Mapping[str, str], undo: Undo) -> dict
 
 
 def _valid(catalogue: Catalogue, stored: Mapping[str, str]) -> dict[str, str]:
-    """Return stored property values in the form that the present property definitions demand.
-
-    `stored` maps property names to values. Values that the definitions no longer allow are left
-    out.
-    """
+    """Return stored values in the form of the present definitions, without invalid ones."""
     valid = {}
     for name, value in stored.items():
         known = catalogue.get(name)
@@ -278,32 +255,15 @@ def _valid(catalogue: Catalogue, stored: Mapping[str, str]) -> dict[str, str]:
     return valid
 
 
-def _demand_complete(
-    catalogue: Catalogue, before: Mapping[str, str], after: Mapping[str, str]
-) -> None:
-    if lacking := _lacking(catalogue, before, after):
-        raise InvalidProperties(
-            [Problem(0, name, property_path("", name), reason) for name, reason in lacking]
-        )
-
-
 def _lacking(
     catalogue: Catalogue, before: Mapping[str, str], after: Mapping[str, str]
 ) -> list[tuple[str, str]]:
-    """Return the required properties that a record would lose by a change.
-
-    `before` and `after` are the record's properties before and after the change. Each item is a
-    pair: the property's name, and the reason why it is required.
-    """
+    """Return the required properties, with reasons, that a record would lose by a change."""
     lacked = complete(catalogue, before)
     return [each for each in complete(catalogue, after) if each not in lacked]
 
 
 def _held(tx: Connection, account_id: int, links: Links) -> set[_Link]:
-    """Return the links whose linked records exist, as pairs of kind and id.
-
-    These records are locked until the transaction ends, so that nobody archives them.
-    """
     return {
         (kind, id)
         for kind in KINDS.values()

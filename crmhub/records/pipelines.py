@@ -1,7 +1,6 @@
 """The pipelines and stages of an account's deals and tickets.
 
-The hub never generates the same pipeline or stage id twice. So an old id in a record or a request
-never means a newer pipeline or stage.
+No pipeline or stage id is generated twice: an old id never means a newer pipeline or stage.
 """
 
 from __future__ import annotations
@@ -35,11 +34,10 @@ _ID_RULE = "an id is a letter or digit, then at most 99 of letters, digits, _, .
 
 @dataclass(frozen=True, slots=True)
 class StageInput:
-    """A stage in the list of a pipeline's stages that a caller sends.
+    """A stage that a caller sends: new unless the pipeline has its id.
 
-    A stage without an id, or with an id that the pipeline does not have yet, is new. A field that
-    is None keeps its present value, or gets its default in a new stage. `probability` is a decimal
-    number from 0 to 1 as text, "" for no probability.
+    A field that is None keeps its value, or gets its default. `probability` is a decimal number
+    from 0 to 1 as text, "" for none.
     """
 
     id: str | None = None
@@ -49,10 +47,7 @@ class StageInput:
 
 
 def find(records: RecordStore, account: Account, kind: Kind, pipeline_id: str) -> Pipeline:
-    """Return the pipeline with this id, read from the database now.
-
-    Raises NotFound if the kind of record has no such pipeline.
-    """
+    """Return a pipeline, read from the database now; raise NotFound."""
     return _named(records.catalogues.reload(account.id, kind), pipeline_id)
 
 
@@ -88,6 +83,7 @@ _NEXT_POSITION = Statement(
 )
 _UPDATE = Statement(sa.update(pipeline_table).where(_IS_PIPELINE).values(params("label", "stages")))
 _DELETE = Statement(sa.delete(pipeline_table).where(_IS_PIPELINE))
+# From now on the pipelines are somebody's decision: what bots name is not added any more.
 _NOTE_EDITED = Statement(
     sa.update(account_table).where(account_table.c.id == param("id")).values(pipelines_edited=True)
 )
@@ -102,14 +98,13 @@ def add(
     stages: Sequence[StageInput],
     id: str | None = None,
 ) -> Pipeline:
-    """Add a pipeline after the existing pipelines of the kind, and return it.
+    """Add a pipeline after the existing ones, with new ids where the caller gives none.
 
-    The pipeline and its stages get new ids where the caller gives none. Raises BadRequest for an
-    invalid id, label, probability or number of stages, Conflict for an id that is already in use,
-    and Semantic if the kind already has MAX_PIPELINES pipelines.
+    Raises BadRequest for an invalid field or number of stages, Conflict for an id in use, and
+    Semantic for more than MAX_PIPELINES.
     """
 
-    def work(tx: Connection, catalogue: Catalogue) -> Pipeline:
+    def add_to(tx: Connection, catalogue: Catalogue) -> Pipeline:
         if id is not None and catalogue.pipeline(id) is not None:
             raise Conflict(f"id: {kind.name} have a pipeline {id} already; choose another id.")
         if len(catalogue.pipelines) >= MAX_PIPELINES:
@@ -121,10 +116,14 @@ def add(
         wanted = _wanted(catalogue, unnamed, stages, malformed)
         catalogues.change(tx, account.id)
         named = _with_ids(tx, account.id, catalogue, wanted)
-        _insert(tx, account.id, kind, named)
+        position = tx.scalar(_NEXT_POSITION, {"account_id": account.id, "kind": kind.code})
+        stored = catalogues.dump_stages(named.stages)
+        row = (account.id, kind.code, named.id, named.label, position, stored)
+        tx.insert("pipeline", catalogues.PIPELINE, [row])
+        tx.run(_NOTE_EDITED, {"id": account.id})
         return named
 
-    return records.catalogues.edit(account.id, kind, work)
+    return records.catalogues.edit(account.id, kind, add_to)
 
 
 def change(
@@ -136,16 +135,14 @@ def change(
     label: str | None = None,
     stages: Sequence[StageInput] | None = None,
 ) -> Pipeline:
-    """Change the label of a pipeline, or replace its stages, or both; return the pipeline.
+    """Change the label of a pipeline, or replace its stages, or both; None changes nothing.
 
-    A `label` or `stages` of None changes nothing. An item of `stages` with the id of an existing
-    stage changes that stage; other items are new stages. Existing stages that are missing in
-    `stages` are removed. Raises NotFound if there is no such pipeline, BadRequest for an invalid
-    id, label, probability or number of stages, and Conflict for an id that is already in use or for
-    the removal of a stage that contains records.
+    Stages that are missing in `stages` are removed. Raises NotFound, BadRequest for an invalid
+    field or number of stages, and Conflict for an id in use, and for the removal of a stage that
+    contains records.
     """
 
-    def work(tx: Connection, catalogue: Catalogue) -> Pipeline:
+    def change_it(tx: Connection, catalogue: Catalogue) -> Pipeline:
         known = _named(catalogue, pipeline_id)
         relabelled = known if label is None else replace(known, label=label.strip())
         wanted = _wanted(catalogue, relabelled, stages, [])
@@ -154,39 +151,33 @@ def change(
         catalogues.change(tx, account.id)
         named = _with_ids(tx, account.id, catalogue, wanted)
         _refuse_held(tx, catalogue, known, named)
-        _update(tx, account.id, kind, named)
+        of = {"account_id": account.id, "kind": kind.code, "id": named.id}
+        stored = catalogues.dump_stages(named.stages)
+        tx.run(_UPDATE, of | {"label": named.label, "stages": stored})
+        tx.run(_NOTE_EDITED, {"id": account.id})
         return named
 
-    return records.catalogues.edit(account.id, kind, work)
+    return records.catalogues.edit(account.id, kind, change_it)
 
 
 def delete(records: RecordStore, account: Account, kind: Kind, pipeline_id: str) -> None:
-    """Delete a pipeline.
+    """Delete a pipeline; raise NotFound, or Conflict if it contains records or is the last one."""
 
-    Raises NotFound if there is no such pipeline, and Conflict if it contains records or is the last
-    pipeline of the kind.
-    """
-
-    def work(tx: Connection, catalogue: Catalogue) -> None:
+    def delete_it(tx: Connection, catalogue: Catalogue) -> None:
         known = _named(catalogue, pipeline_id)
         if len(catalogue.pipelines) == 1:
             raise Conflict(f"{pipeline_id} is the last pipeline of {kind.name}; add another first.")
-        held = tx.scalar(
-            _COUNT_RECORDS,
-            {
-                "account_id": account.id,
-                "prop_id": _prop_id(catalogue, kind.pipeline),
-                "value": known.id,
-            },
-        )
+        of = {"account_id": account.id, "prop_id": _prop_id(catalogue, kind.pipeline)}
+        held = tx.scalar(_COUNT_RECORDS, of | {"value": known.id})
         if held:
             raise Conflict(
                 f"{_counted(held, kind)} in the pipeline {pipeline_id}; move or archive them first."
             )
         catalogues.change(tx, account.id)
-        _remove(tx, account.id, kind, known)
+        tx.run(_DELETE, {"account_id": account.id, "kind": kind.code, "id": known.id})
+        tx.run(_NOTE_EDITED, {"id": account.id})
 
-    records.catalogues.edit(account.id, kind, work)
+    records.catalogues.edit(account.id, kind, delete_it)
 
 
 def _named(catalogue: Catalogue, pipeline_id: str) -> Pipeline:
@@ -210,12 +201,10 @@ def _wanted(
     stages: Sequence[StageInput] | None,
     problems: list[tuple[str, str]],
 ) -> Pipeline:
-    """Return the pipeline `known` with the new stages; if `stages` is None, with its present ones.
+    """Return the pipeline with the new stages, "" as the id of each new one without an id.
 
-    A new stage without an id has the id "" in the result. `problems` contains the problems that the
-    caller has found so far, as pairs of JSON path and reason. If there are any, or the stages have
-    problems, one BadRequest names them all. Raises Conflict if a stage id belongs to another
-    pipeline.
+    Raises one BadRequest with the given `problems` and all others, and Conflict if another pipeline
+    has a stage id.
     """
     problems += _label("label", known.label)
     if stages is None:
@@ -261,10 +250,7 @@ def _stage(
 
 
 def _probability(text: str) -> str | None:
-    """Return a probability as HubSpot writes it, with at least one decimal, such as "1.0".
-
-    Returns "" for an empty text, and None if the text is no number from 0 to 1.
-    """
+    """Return a probability as HubSpot writes it, such as "1.0"; None if it is invalid."""
     if not text:
         return ""
     try:
@@ -302,10 +288,7 @@ def _refuse_taken(catalogue: Catalogue, known: Pipeline, wanted: Pipeline) -> No
 
 
 def _with_ids(tx: Connection, account_id: int, catalogue: Catalogue, wanted: Pipeline) -> Pipeline:
-    """Return the pipeline `wanted`, with a new id for itself and for each stage whose id is "".
-
-    A pipeline that has an id keeps it.
-    """
+    """Return the pipeline with a new id for itself, if it has none, and for each stage without."""
     taken = {wanted.id, *(stage.id for stage in wanted.stages)}
     taken |= {id for each in catalogue.pipelines for id in (each.id, *(s.id for s in each.stages))}
     return replace(
@@ -325,10 +308,6 @@ def _issue(tx: Connection, account_id: int, taken: Collection[str]) -> str:
 
 
 def _refuse_held(tx: Connection, catalogue: Catalogue, known: Pipeline, wanted: Pipeline) -> None:
-    """Raise Conflict if a stage of `known` that `wanted` lacks contains records.
-
-    `known` is the present pipeline, `wanted` the pipeline after the change.
-    """
     gone = {each.id: each.label for each in known.stages if not wanted.has(each.id)}
     if not gone:
         return
@@ -359,27 +338,3 @@ def _prop_id(catalogue: Catalogue, name: str) -> int:
     # Built in, so it cannot be deleted.
     assert known is not None
     return known.prop_id
-
-
-def _insert(tx: Connection, account_id: int, kind: Kind, new: Pipeline) -> None:
-    position = tx.scalar(_NEXT_POSITION, {"account_id": account_id, "kind": kind.code})
-    row = (account_id, kind.code, new.id, new.label, position, catalogues.dump_stages(new.stages))
-    tx.insert("pipeline", catalogues.PIPELINE, [row])
-    _edited(tx, account_id)
-
-
-def _update(tx: Connection, account_id: int, kind: Kind, changed: Pipeline) -> None:
-    of = {"account_id": account_id, "kind": kind.code, "id": changed.id}
-    stages = catalogues.dump_stages(changed.stages)
-    tx.run(_UPDATE, of | {"label": changed.label, "stages": stages})
-    _edited(tx, account_id)
-
-
-def _remove(tx: Connection, account_id: int, kind: Kind, gone: Pipeline) -> None:
-    tx.run(_DELETE, {"account_id": account_id, "kind": kind.code, "id": gone.id})
-    _edited(tx, account_id)
-
-
-def _edited(tx: Connection, account_id: int) -> None:
-    # From now on the pipelines are somebody's decision: what bots name is not added any more.
-    tx.run(_NOTE_EDITED, {"id": account_id})

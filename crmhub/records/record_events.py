@@ -1,7 +1,6 @@
 """The events of changed records, each stored in the transaction of its change.
 
-Nothing happens here unless the account has a subscription to such events: the catalogue, which each
-write reads anyway, contains the subscriptions.
+The catalogue, which each write reads anyway, contains the subscriptions.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from crmhub.properties.kinds import Kind
 
 
 class Changed(NamedTuple):
-    """A changed record: its id, its new `updated_at`, and its properties before and after."""
+    """A changed record: its new `updated_at`, and its properties before and after."""
 
     id: int
     at: int
@@ -42,7 +41,7 @@ def subject_of(kind: Kind, id: int) -> str:
 
 
 def wants_created(catalogue: Catalogue) -> bool:
-    """Return whether a subscription gets an event for each new record of the catalogue's kind."""
+    """Return whether a subscription gets an event for each new record of this kind."""
     return wants(catalogue.event_routes, f"{catalogue.kind.singular}.created")
 
 
@@ -54,11 +53,7 @@ def note_created(
     *,
     restored: bool = False,
 ) -> None:
-    """Store events for new records, and for the links with which they were created.
-
-    `restored`: whether the records existed before, and were separated from others again. The caller
-    has seen that the catalogue has subscriptions (`event_routes`).
-    """
+    """Store events for new (or `restored`) records and their links, if there are `event_routes`."""
     kind = catalogue.kind
     more: dict[str, Any] = {"restored": True} if restored else {}
     created = (_event(kind, "created", each, **more) for each in records)
@@ -67,7 +62,7 @@ def note_created(
 
 
 def note_updated(tx: Connection, catalogue: Catalogue, records: Iterable[Changed]) -> None:
-    """Store events for changed records, and further ones for those that changed their stage."""
+    """Store events for changed records, and further ones for a changed stage."""
     if not catalogue.event_routes:
         return
     events = [event for each in records for event in _update_events(catalogue.kind, each)]
@@ -81,7 +76,7 @@ def _update_events(kind: Kind, record: Changed) -> Iterator[Event]:
 
 
 def note_archived(tx: Connection, catalogue: Catalogue, records: Iterable[Changed]) -> None:
-    """Store events for archived records, with their last properties in `before`."""
+    """Store events for archived records, with their last properties."""
     if not catalogue.event_routes:
         return
     events = [_archived(catalogue.kind, each) for each in records]
@@ -102,10 +97,7 @@ def note_merged(
     other: Changed,
     links: Iterable[LinkChange],
 ) -> None:
-    """Store events for a record into which another one was merged, and for the other one.
-
-    `links` are those that the kept record got.
-    """
+    """Store events for a merge, and for the links that the kept record got."""
     if not catalogue.event_routes:
         return
     kind = catalogue.kind
@@ -140,10 +132,7 @@ def _link_event(kind: Kind, link: LinkChange) -> Event:
 def _event(
     kind: Kind, what: str, record: Changed, *, only: Sequence[str] = (), **more: Any
 ) -> Event:
-    """Return an event with the record's properties, the changed ones, and their former values.
-
-    `only`: the properties whose changes count, all by default. `more` is added to the data.
-    """
+    """Return an event of the changed properties, all or `only` some, with `more` data."""
     before, after = record.before, record.after
     changed = sorted(
         name

@@ -1,10 +1,8 @@
 """Corrects the time in index rows after their record has changed, which makes searches faster.
 
-Each index row contains the `updated_at` of its record. A change of a record writes only the index
-rows of the changed values. The record's other index rows keep the old time, and the table
-`index_behind` notes the record. When a record has not changed for five minutes, all its index rows
-get the record's present `updated_at`. Searches return correct results before that, too, but take
-longer.
+A change writes only the index rows of changed values, and notes the record in `index_behind`. When
+it has not changed for five minutes, all its index rows get its `updated_at`. Searches are correct
+before that, too, but slower.
 """
 
 from __future__ import annotations
@@ -63,10 +61,9 @@ _LOCK = Statement(
 
 
 class Redating:
-    """A job that corrects the time in index rows of the records noted in `index_behind`.
+    """A job that corrects the records in `index_behind`, in the order of the table's key.
 
-    The job processes the table in batches, in the order of the table's key. Any number of workers
-    may run the job on the same database: one of them works, and the others do nothing.
+    Of the workers that run it on the same database, one works.
     """
 
     def __init__(self, database: Database) -> None:
@@ -75,11 +72,9 @@ class Redating:
         self._last = _BEFORE_ALL
 
     def run(self, seconds: float, *, quiet_ms: int = _QUIET_MS) -> bool:
-        """Correct the time in index rows of changed records for about `seconds`.
+        """Correct index rows for about `seconds`, but not those changed within `quiet_ms`.
 
-        Records that have changed within the last `quiet_ms` milliseconds are skipped. Returns False
-        if no records are left to correct, and True if there may be more, also when another worker
-        is running the job. Raises Unavailable if the database is unavailable.
+        Returns False if none is left; True also while another worker runs the job.
         """
         until = time.monotonic() + seconds
         while keys := self._next(now_ms() - quiet_ms):
@@ -99,13 +94,12 @@ class Redating:
             return connection.rows(_NEXT_OF_ALL_ACCOUNTS, last | which)
 
     def _date(self, account_id: int, kind: int, ids: Sequence[int]) -> bool:
-        """Correct the time in the index rows of these records; delete them from `index_behind`.
+        """Correct the index rows of these records, except locked ones.
 
-        `kind` is the kind's code. Records that another transaction has locked are skipped. Returns
-        False, and changes nothing, if another worker is running the job.
+        Returns False, and changes nothing, if another worker is running the job.
         """
 
-        def work(tx: Connection) -> bool:
+        def correct(tx: Connection) -> bool:
             if not tx.try_hold("redating"):
                 return False
             version, _ = catalogues.hold(tx, account_id)
@@ -117,15 +111,13 @@ class Redating:
             tx.delete("index_behind", BEHIND, [(account_id, kind, id) for id in done])
             return True
 
-        return self._database.transact(work)
+        return self._database.transact(correct)
 
 
 def _dated(catalogue: Catalogue, found: Sequence[Any]) -> tuple[dict[str, list[Row]], list[int]]:
-    """Return the index rows of records with their correct time, and the ids of these records.
+    """Return rows of time and key by index table, and the ids of these records.
 
-    `found` contains rows of id, updated_at and properties. The first value maps each index table to
-    rows of the correct `updated_at` and the row's key. Records with unreadable properties are left
-    out: they stay in `index_behind`, and the command `doctor` reports them.
+    Unreadable records stay in `index_behind`; the command `doctor` reports them.
     """
     dated: dict[str, list[Row]] = {table: [] for table in DATED}
     done = []

@@ -1,9 +1,8 @@
 """The record store, which the API, the chatbot helpers and the commands call.
 
-Before its transaction, a write validates its input against the property catalogue (the definitions
-of the account's properties) in memory. The transaction first compares the catalogue's version with
-the version in the database. If the versions differ, the write reloads the catalogue and validates
-again.
+A write validates its input against the cached catalogue before its transaction, which first
+compares the catalogue's version with that in the database. If they differ, the write reloads the
+catalogue and validates again.
 """
 
 from __future__ import annotations
@@ -80,19 +79,13 @@ class RecordStore:
         self._creating = WriteBatcher(self._create_together)
 
     def catalogue(self, account: Account, kind: Kind) -> Catalogue:
-        """Return the catalogue of the account's properties and pipelines for a kind of record.
-
-        The catalogue is cached in memory; it is at least as new as `account.catalogue_version`.
-        """
+        """Return the cached catalogue of a kind, at least as new as `account.catalogue_version`."""
         return self.catalogues.get(account.id, kind, version=account.catalogue_version)
 
     # Reading
 
     def cursor(self, account: Account, kind: Kind, text: str) -> Cursor:
-        """Parse `text`, a page cursor that a caller sent; raise BadRequest if it is invalid.
-
-        A cursor of another account or another kind of record is invalid, too.
-        """
+        """Parse a page cursor of this account and kind; raise BadRequest."""
         return unseal(text, self._signing_key, account_id=account.id, kind=kind.code)
 
     def page(
@@ -143,45 +136,33 @@ class RecordStore:
             return listing.page(request, conditions)
 
     def get(self, account: Account, kind: Kind, id: int) -> Record:
-        """Return the record with this id; raise NotFound if it does not exist."""
+        """Return the record with this id; raise NotFound."""
         found = self.read(account, kind, [id])
         if not found:
             raise NotFound(writing.missing(kind, id))
         return found[0]
 
     def read(self, account: Account, kind: Kind, ids: Sequence[int]) -> list[Record]:
-        """Return the records with these ids, in the order of `ids`.
-
-        Missing records are left out; a repeated id returns its record once.
-        """
+        """Return the records with these ids, as `stored` does."""
         return [each.record() for each in self.stored(account, kind, ids)]
 
     def read_by(
         self, account: Account, kind: Kind, property_name: str, wanted: Sequence[str]
     ) -> list[Record]:
-        """Return the records whose unique property `property_name` has a value in `wanted`.
-
-        The records are in the order of their values in `wanted`; values that no record has are left
-        out. Raises BadRequest if the kind has no unique property of that name.
-        """
+        """Return the records with these unique values, as `stored_by` does."""
         return [each.record() for each in self.stored_by(account, kind, property_name, wanted)]
 
     def stored(self, account: Account, kind: Kind, ids: Sequence[int]) -> list[Stored]:
-        """Return the records with these ids, in the order of `ids`, with properties as JSON text.
-
-        Missing records are left out; a repeated id returns its record once.
-        """
+        """Return the records in the order of `ids`, each once, without missing ones."""
         with self.database.reading() as connection:
             return _read(connection, account.id, kind, ids)
 
     def stored_by(
         self, account: Account, kind: Kind, property_name: str, wanted: Sequence[str]
     ) -> list[Stored]:
-        """Return the records whose unique property `property_name` has a value in `wanted`.
+        """Return the records whose unique property has a value in `wanted`, in its order.
 
-        The properties of the records are JSON text. The records are in the order of their values in
-        `wanted`; values that no record has are left out. Raises BadRequest if the kind has no
-        unique property of that name.
+        Raises BadRequest if the kind has no unique property of that name.
         """
         known = self.catalogue(account, kind)
         found = self._read_by(account, kind, property_name, wanted, known)
@@ -196,10 +177,7 @@ class RecordStore:
     def _read_by(
         self, account: Account, kind: Kind, name: str, wanted: Sequence[str], catalogue: Catalogue
     ) -> list[Stored] | None:
-        """Return the records whose unique property `name` has a value in `wanted`.
-
-        Returns None instead of the list if `catalogue` has no unique property of that name.
-        """
+        """Return the records; None if `catalogue` has no unique property of that name."""
         known = catalogue.get(name)
         if known is None or not known.unique:
             return None
@@ -225,34 +203,20 @@ class RecordStore:
     ) -> list[Record]:
         """Create all of these records, or none if one is invalid; return them in input order.
 
-        With `define_unknown`, properties that the account lacks are defined as strings (the
-        account's switch auto_define_properties does the same). With `may_lack`, records may lack
-        properties that the account itself made required. `mark` is a text that names this write, so
-        that a repeated write is recognised; "" for none. With `reading`, values are read as the
-        people of the account write them. Raises:
-
-        - AlreadyWritten: an earlier write with this mark has created a record.
-        - Closed: `marks.close` was called for this mark.
-        - InvalidProperties: a value is invalid or missing, or a property does not exist.
-        - DuplicateValue: a unique value belongs to another record.
-        - Conflict: two inputs have the same unique value.
-        - Semantic: a link to a missing record.
-        - LimitExceeded: more records than the plan allows.
+        With `define_unknown`, properties that the account lacks are defined as strings; with
+        `may_lack`, those that the account itself made required may be missing; with `reading`,
+        values are read as the people of the account write them. `mark` names this write ("" for
+        none): a repeated write raises AlreadyWritten, and Closed after `marks.close`. Raises
+        InvalidProperties, DuplicateValue, Conflict for two inputs with the same unique value,
+        Semantic for a link to a missing record, and LimitExceeded beyond the plan.
         """
         ids = self._ids.take(account.id, kind.code, len(inputs))
-        region = account.switches.region
+        validate = partial(check, region=account.switches.region, reading=reading)
 
         def prepare(catalogue: Catalogue) -> list[NewRecord]:
             clean, problems = list[NewRecord](), list[Problem]()
             for i, new in enumerate(inputs):
-                good, bad = check(
-                    catalogue,
-                    new.properties,
-                    region=region,
-                    index=i,
-                    path=new.path,
-                    reading=reading,
-                )
+                good, bad = validate(catalogue, new.properties, index=i, path=new.path)
                 clean.append(NewRecord(good, new.associations, new.path))
                 problems += bad
             return writing.finish(catalogue, clean, problems, may_lack=may_lack)
@@ -267,28 +231,17 @@ class RecordStore:
         # On SQLite all writers take turns anyway.
         alone = len(inputs) == 1 and not inputs[0].associations and not mark
         alone = alone and quota is None and self.database.dialect == "postgresql"
+        alone = alone and not self.database.in_transaction
+        create_alone = partial(self._create_free, ids[0]) if alone else None
 
         names = (name for new in inputs for name in new.properties)
         return self._write(
-            account,
-            kind,
-            names,
-            prepare,
-            write,
-            alone=partial(self._create_free, ids[0])
-            if alone and not self.database.in_transaction
-            else None,
-            define=define_unknown,
+            account, kind, names, prepare, write, alone=create_alone, define=define_unknown
         )
 
     def _create_free(
         self, id: int, catalogue: Catalogue, prepared: Sequence[NewRecord]
     ) -> list[Record]:
-        """Create one record, in one SQL statement together with new records of other threads.
-
-        `prepared` contains exactly one record, which gets the id `id`. Raises DuplicateValue if its
-        unique value belongs to another record.
-        """
         [new] = prepared
         owner = (catalogue.account_id, catalogue.kind.code, catalogue.version)
         creation = (catalogue, new, id)
@@ -307,11 +260,10 @@ class RecordStore:
         self, _: Hashable, creations: Sequence[tuple[Catalogue, NewRecord, int]]
     ) -> list[Record | None]:
         catalogues, inputs, ids = zip(*creations, strict=True)
-
-        def work(connection: Connection) -> list[Record | None]:
-            return writing.create_free(connection, catalogues[0], inputs, ids=ids, now=now_ms())
-
-        return self.database.transact(work, one_statement=True)
+        return self.database.transact(
+            lambda db: writing.create_free(db, catalogues[0], inputs, ids=ids, now=now_ms()),
+            one_statement=True,
+        )
 
     def update(
         self,
@@ -322,29 +274,19 @@ class RecordStore:
         define_unknown: bool = False,
         reading: Reading | None = None,
     ) -> list[Record]:
-        """Change all of these records, or none if one change is invalid.
+        """Change all of these records, or none; return them complete, in input order.
 
-        Returns the complete records in the order of `changes`. With `define_unknown`, properties
-        that the account lacks are defined as strings. With `reading`, values are read as the people
-        of the account write them. Raises NotFound for a missing record,
-        InvalidProperties for an invalid value, DuplicateValue if a unique value belongs to another
-        record, and Conflict for a version that If-Match forbids or two changes with the same unique
-        value. Raises BadRequest for two changes of the same record.
+        `define_unknown` and `reading` as in `create`. Raises NotFound, InvalidProperties,
+        DuplicateValue, BadRequest for two changes of the same record, and Conflict for a version
+        that If-Match forbids or two changes with the same unique value.
         """
         writing.same_record_twice([(each.id, each.path) for each in changes])
-        region = account.switches.region
+        validate = partial(check, region=account.switches.region, reading=reading)
 
         def prepare(catalogue: Catalogue) -> list[Change]:
             inputs, problems = list[Change](), list[Problem]()
             for i, each in enumerate(changes):
-                good, bad = check(
-                    catalogue,
-                    each.properties,
-                    region=region,
-                    index=i,
-                    path=each.path,
-                    reading=reading,
-                )
+                good, bad = validate(catalogue, each.properties, index=i, path=each.path)
                 inputs.append(Change(each.id, good, each.path, each.if_match, sent=each.properties))
                 problems += bad
             if problems:
@@ -361,11 +303,10 @@ class RecordStore:
     def upsert(
         self, account: Account, kind: Kind, inputs: Sequence[Upsert]
     ) -> list[tuple[Record, bool]]:
-        """Update the records that have the given unique values; create the missing records.
+        """Update the records with these unique values, create the missing ones.
 
-        Returns a pair for each input: the record, and whether it is new. Raises the errors of
-        `create` and `update`, and BadRequest if the property that identifies a record is not
-        unique.
+        Returns each record, and whether it is new. Raises the errors of `create` and `update`, and
+        BadRequest for a property that is not unique.
         """
         ids = self._ids.take(account.id, kind.code, len(inputs))
         quota = account.plan.quotas.get(kind.name)
@@ -391,10 +332,7 @@ class RecordStore:
         return self._write(account, kind, names, prepare, write, tries=0)
 
     def create_valid(self, account: Account, kind: Kind, inputs: Sequence[NewRecord]) -> Outcome:
-        """Create the valid ones of these records; return them and an error for each of the others.
-
-        All are stored in one transaction. If nothing is wrong, this is the same as `create`.
-        """
+        """Create the valid ones in one transaction; return them, and an error for the others."""
         with suppress(*partial_batches.REFUSALS):
             created = self.create(account, kind, inputs)
             return Outcome([Written(i, record, True) for i, record in enumerate(created)])
@@ -403,10 +341,7 @@ class RecordStore:
         )
 
     def update_valid(self, account: Account, kind: Kind, changes: Sequence[Change]) -> Outcome:
-        """Make the valid ones of these changes; return them and an error for each of the others.
-
-        All are stored in one transaction. If nothing is wrong, this is the same as `update`.
-        """
+        """Update as `create_valid` creates."""
         with suppress(*partial_batches.REFUSALS):
             updated = self.update(account, kind, changes)
             return Outcome([Written(i, record, False) for i, record in enumerate(updated)])
@@ -415,10 +350,7 @@ class RecordStore:
         )
 
     def upsert_valid(self, account: Account, kind: Kind, inputs: Sequence[Upsert]) -> Outcome:
-        """Store the valid ones of these upserts; return them and an error for each of the others.
-
-        All are stored in one transaction. If nothing is wrong, this is the same as `upsert`.
-        """
+        """Upsert as `create_valid` creates."""
         with suppress(*partial_batches.REFUSALS):
             done = self.upsert(account, kind, inputs)
             return Outcome([Written(i, record, new) for i, (record, new) in enumerate(done)])
@@ -471,11 +403,9 @@ class RecordStore:
         *,
         if_match: frozenset[int] | None = None,
     ) -> None:
-        """Archive all of these records, or none if one is missing.
+        """Archive all of these records (id, JSON path), or none.
 
-        `ids` contains pairs of a record's id and the JSON path of its input. Raises NotFound for a
-        missing record, and Conflict if a record's version is not in `if_match` (None allows any
-        version).
+        Raises NotFound, and Conflict for a version that is not in `if_match`; None allows any.
         """
         once = list(dict(ids).items())
 
@@ -485,10 +415,7 @@ class RecordStore:
         self._write(account, kind, (), lambda catalogue: None, write)
 
     def merge(self, account: Account, kind: Kind, asked: Merge) -> Undo:
-        """Merge two records and return the Undo with which `unmerge` can separate them again.
-
-        `asked` names the records. Raises the errors of `merging.merge`.
-        """
+        """Merge two records, as `merging.merge` does."""
 
         def write(tx: Connection, catalogue: Catalogue, _: None) -> Undo:
             return merging.merge(tx, catalogue, asked, now=now_ms())
@@ -498,11 +425,7 @@ class RecordStore:
     def unmerge(
         self, account: Account, kind: Kind, kept_id: int, other_id: int, undo: Undo, *, stay: Links
     ) -> None:
-        """Restore the record `other_id`, which `merge` merged into the record `kept_id`.
-
-        `undo` is the result of `merge`. The kept record loses the links that the merge gave it,
-        except those in `stay`. Raises the errors of `merging.unmerge`.
-        """
+        """Restore a merged record, as `merging.unmerge` does."""
 
         def write(tx: Connection, catalogue: Catalogue, _: None) -> None:
             merging.unmerge(tx, catalogue, kept_id, other_id, undo, stay=stay, now=now_ms())
@@ -521,13 +444,12 @@ class RecordStore:
         define: bool = False,
         tries: int = _TRIES,
     ) -> R:
-        """Validate a write with `prepare`, then store it with `write` in a transaction.
+        """Validate a write with `prepare`, then `write` its result in a transaction.
 
-        `write` gets the result of `prepare`. If the catalogue of properties has changed between the
-        two calls, both are repeated, up to `tries` times; after that they run under the account's
-        exclusive lock. `names` are the properties that the input contains; with `define`, unknown
-        properties are defined as strings. If `alone` is given, it replaces `write` where possible:
-        it writes with one SQL statement that checks the catalogue's version itself.
+        If the catalogue has changed in between, both are repeated up to `tries` times, then under
+        the account's exclusive lock. With `define`, unknown properties among `names` are defined as
+        strings. `alone` replaces `write` where possible: it is one SQL statement that checks the
+        catalogue's version itself.
         """
         define = define or account.switches.auto_define_properties
         sent = set(names) if define else ()
@@ -569,19 +491,15 @@ class RecordStore:
         *,
         define: Sequence[str],
     ) -> R:
-        """Validate a write with `prepare`, then store it with `write`.
+        """Define the properties `define` as strings, then `prepare` and `write`, exclusively."""
 
-        Both run under the account's exclusive lock. Properties named in `define` that the account
-        lacks are first defined as strings.
-        """
-
-        def work(tx: Connection, known: Catalogue) -> R:
+        def define_and_write(tx: Connection, known: Catalogue) -> R:
             new = [name for name in define if known.get(name) is None and definable(name)]
             if new:
                 known = _with_strings(tx, known, new)
             return write(tx, known, prepare(known))
 
-        return self.catalogues.edit(account.id, kind, work)
+        return self.catalogues.edit(account.id, kind, define_and_write)
 
     # Links
 
@@ -589,33 +507,28 @@ class RecordStore:
         """Link the record `id` to the record `to_id` of the kind `to`.
 
         A new link changes `updated_at` of the record `id` only. Raises NotFound if the record `id`
-        does not exist, and Semantic if the record `to_id` does not exist or both are the same
-        record.
+        is missing, and Semantic if the other one is missing or the same.
         """
         if (kind, id) == (to, to_id):
             raise Semantic(f"{kind.singular} {id} cannot be associated with itself.")
 
-        def work(tx: Connection) -> None:
+        def add_link(tx: Connection) -> None:
             routes = catalogues.hold_routes(tx, account.id)
-            _require_both(tx, account, kind, id, to, to_id)
+            _require(tx, account, kind, id)
+            associations.require(tx, account.id, [("toId", to, to_id)])
             if associations.link(tx, account.id, kind, [(id, to, to_id)]):
                 _touch(tx, account, kind, [(id, to, to_id)], routes)
 
-        self.database.transact(work)
+        self.database.transact(add_link)
 
     def link_all(
         self, account: Account, kind: Kind, links: Sequence[tuple[int, Kind, int]]
     ) -> None:
-        """Link existing records of `kind` to other records, in one transaction.
-
-        Each item of `links` is the id of a record of `kind`, the kind of the other record, and its
-        id. Links that exist stay as they are; a new link changes `updated_at` of the first record.
-        Raises Semantic if another record does not exist or is the record itself.
-        """
+        """Link existing records (id, other kind, other id) in one transaction, as `link` does."""
         if any((kind, id) == (to, to_id) for id, to, to_id in links):
             raise Semantic(f"A {kind.singular} cannot be associated with itself.")
 
-        def work(tx: Connection) -> None:
+        def add_links(tx: Connection) -> None:
             routes = catalogues.hold_routes(tx, account.id)
             associations.require(tx, account.id, [("", to, to_id) for _, to, to_id in links])
             ids = sorted({id for id, _, _ in links})
@@ -628,32 +541,25 @@ class RecordStore:
             associations.link(tx, account.id, kind, new)
             _touch(tx, account, kind, new, routes)
 
-        self.database.transact(work)
+        self.database.transact(add_links)
 
     def unlink(self, account: Account, kind: Kind, id: int, to: Kind, to_id: int) -> None:
-        """Remove the link between the record `id` and the record `to_id` of the kind `to`.
+        """Remove a link; this changes `updated_at` of the record `id` only. Raises NotFound."""
 
-        This changes `updated_at` of the record `id` only. Raises NotFound if the record `id` or the
-        link does not exist.
-        """
-
-        def work(tx: Connection) -> None:
+        def remove_link(tx: Connection) -> None:
             routes = catalogues.hold_routes(tx, account.id)
-            _require_both(tx, account, kind, id, None, 0)
+            _require(tx, account, kind, id)
             associations.unlink(tx, account.id, kind, id, to, to_id)
             _touch(tx, account, kind, [(id, to, to_id)], routes, added=False)
 
-        self.database.transact(work)
+        self.database.transact(remove_link)
 
     def linked(
         self, account: Account, kind: Kind, id: int, to: Kind, *, limit: int, after: Cursor | None
     ) -> tuple[int, list[int], str]:
-        """Return one page of the ids of records that are linked to the record `id`.
+        """Return the total of linked records of the kind `to`, a page of ids, and the next cursor.
 
-        Only linked records of the kind `to` count. The three values are the total number of these
-        records, at most `limit` ids, and the next page's cursor ("" on the last page). `after` is
-        the previous page's cursor, None for the first page. Raises NotFound if the record `id` does
-        not exist.
+        The cursor is "" on the last page. Raises NotFound.
         """
         with self.database.reading() as connection:
             if not _read(connection, account.id, kind, [id]):
@@ -663,18 +569,13 @@ class RecordStore:
             )
 
     def counts(self, account: Account) -> dict[int, int]:
-        """Return the numbers of unarchived records, as a mapping from a kind's code to a number."""
+        """Return the numbers of unarchived records, by a kind's code."""
         with self.database.reading() as connection:
             rows = connection.rows(_COUNTS, {"account_id": account.id})
             return {row.kind: int(row.live) for row in rows}
 
 
 def _with_strings(tx: Connection, known: Catalogue, names: Sequence[str]) -> Catalogue:
-    """Define a property of type string under each of `names`; return the new catalogue.
-
-    `known` is the present catalogue (the property definitions of a kind). Raises Semantic if the
-    kind would have more than MAX_PROPERTIES properties.
-    """
     kind = known.kind
     catalogues.change(tx, known.account_id)
     if len(known) + len(names) > MAX_PROPERTIES:
@@ -728,10 +629,7 @@ def _touch(
     *,
     added: bool = True,
 ) -> None:
-    """Set `updated_at` of the records whose links were added or removed, and store the events.
-
-    Each item of `links` is the id of a record of `kind`, the kind of the linked record, and its id.
-    """
+    """Set `updated_at` of records whose links (id, other kind, other id) changed; store events."""
     changes: list[LinkChange] = []
     for id in sorted({id for id, _, _ in links}):
         at = writing.touch(tx, account.id, kind, id, now=now_ms())
@@ -742,17 +640,6 @@ def _touch(
     record_events.note_links(tx, account.id, routes, kind, changes)
 
 
-def _require_both(
-    tx: Connection, account: Account, kind: Kind, id: int, to: Kind | None, to_id: int
-) -> None:
-    """Lock two records until the transaction ends, so that nobody archives them.
-
-    The records are `id` and, if `to` is not None, the record `to_id` of the kind `to`. Raises
-    NotFound if the record `id` is missing, and Semantic if the record `to_id` is missing.
-    """
-    try:
-        associations.require(tx, account.id, [("", kind, id)])
-    except Semantic:
-        raise NotFound(writing.missing(kind, id)) from None
-    if to is not None:
-        associations.require(tx, account.id, [("toId", to, to_id)])
+def _require(tx: Connection, account: Account, kind: Kind, id: int) -> None:
+    if not associations.hold(tx, account.id, kind, [id]):
+        raise NotFound(writing.missing(kind, id))

@@ -1,7 +1,7 @@
 """The optional trigram index, with which PostgreSQL finds parts of texts quickly.
 
-Without the index, a search for a part of a text (CONTAINS_TOKEN) reads all values of the property.
-The index makes each write of a text slower, so the operator decides whether to build it.
+Without it, a search for a part of a text (CONTAINS_TOKEN) reads all values of the property; with
+it, each write of a text is slower. So the operator decides.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ NAME = "ix_text_trigram"
 
 
 def make(database: Database) -> bool:
-    """Build the trigram index while others read and write; return False if it already exists.
+    """Build the index while others read and write; return False if it exists.
 
-    An unfinished index of an interrupted build is replaced. Raises Semantic if the index is
-    impossible (SQLite, or the extension pg_trgm is missing or may not be created), Conflict if
-    another process is building the index, and Unavailable if the build fails, for example because
-    the disk is full.
+    An interrupted build is replaced. Raises Semantic on SQLite and where pg_trgm cannot be had,
+    Conflict while another process builds, and Unavailable if the build fails, as on a full disk.
     """
     _demand_postgresql(database)
     with database.reading() as connection:
@@ -47,9 +45,9 @@ def make(database: Database) -> bool:
 
 
 def drop(database: Database) -> bool:
-    """Delete the trigram index while others read and write; return False if it does not exist.
+    """Delete the index while others read and write; return False if it does not exist.
 
-    Raises Semantic on SQLite, and Conflict if another process is building the index.
+    Raises Semantic on SQLite, and Conflict while another process builds.
     """
     _demand_postgresql(database)
     with database.reading() as connection:
@@ -80,10 +78,7 @@ def _demand_postgresql(database: Database) -> None:
 
 
 def _state(connection: Connection) -> str:
-    """Return the state of the trigram index: "none", "whole" (usable) or "broken".
-
-    Raises Conflict while a process is building the index.
-    """
+    """Return "none", "whole" (usable) or "broken"; raise Conflict during a build."""
     row = connection.row(
         "select i.indisvalid, exists (select 1 from pg_stat_progress_create_index p"
         " where p.index_relid = i.indexrelid)"
@@ -99,9 +94,9 @@ def _state(connection: Connection) -> str:
 
 
 def _extension(connection: Connection) -> str:
-    """Create the extension pg_trgm if it is missing; return its schema as a quoted SQL name.
+    """Create the extension pg_trgm if it is missing; return its quoted schema.
 
-    Raises Semantic if the extension is not installed on the server or may not be created.
+    Raises Semantic if it is not installed on the server or may not be created.
     """
     import psycopg
 

@@ -20,27 +20,21 @@ from crmhub.records.writing import Change, NewRecord, Record, Upsert
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A validated upsert, ready to be written.
-
-    `by` is the unique property that identifies the record, `value` its value in the form in which
-    values are stored, and `new` contains the properties to store in the existing or new record.
-    """
+    """A validated upsert; `value` of the unique property `by`, as stored, identifies the record."""
 
     by: Property
     value: str
     new: NewRecord
 
     def change_of(self, id: int) -> Change:
-        """Return the change of the existing record `id`."""
         new = self.new
         return Change(id, new.properties, new.path, found_by=self.by.name, sent=new.sent)
 
 
 def prepare(account: Account, catalogue: Catalogue, inputs: Sequence[Upsert]) -> list[Prepared]:
-    """Validate upserts against the catalogue and return them ready to be written.
+    """Validate upserts; raise BadRequest for a property that is not unique.
 
-    Raises BadRequest if the property that identifies a record is not unique, InvalidProperties for
-    invalid values, and Conflict if two inputs have the same unique value.
+    Raises InvalidProperties, and Conflict for two inputs with the same unique value.
     """
     unique = _unique(catalogue, inputs)
     prepared = []
@@ -79,21 +73,13 @@ def _unique(catalogue: Catalogue, inputs: Sequence[Upsert]) -> dict[str, Propert
 
 
 def not_unique(catalogue: Catalogue) -> str:
-    """Return the error message for an `idProperty` that is not a unique property.
-
-    The message names the unique properties of the catalogue's kind of record.
-    """
+    """Return the error for an `idProperty` that is not a unique property."""
     names = ", ".join(known.name for known in catalogue.unique)
     right = f"send one of {names}" if names else "no property is unique here"
     return f"not a unique property of {catalogue.kind.name}; {right}"
 
 
 def _where_it_stands(problem: Problem, sent: Upsert) -> Problem:
-    """Return the problem with the JSON path at which the caller sent the invalid value.
-
-    A caller sends the identifying value in the field `id` of an upsert, or among its properties. In
-    the first case the path becomes that of the field `id`; in all other cases it stays.
-    """
     if problem.name != sent.property_name or problem.name in sent.properties:
         return problem
     return replace(problem, path=f"{sent.path}id")
@@ -107,11 +93,10 @@ def write(
     ids: Sequence[int],
     quota: int | None,
 ) -> list[tuple[Record, bool]]:
-    """Write upserts; return a pair for each: the record, and whether it is new.
+    """Write upserts; return each record, and whether it is new. `ids` are unused ids.
 
-    `ids` are unused ids for new records, `quota` is the largest number of records allowed (None: no
-    limit). Raises the errors of `writing.create` and `writing.update`. DuplicateValue may also mean
-    that another caller has just created a record with the identifying value.
+    Raises the errors of `writing.create` and `writing.update`. DuplicateValue may also mean that
+    another caller has just created a record with the identifying value.
     """
     keys = [(each.by.prop_id, unique_key(each.value)) for each in prepared]
     held = writing.holders(tx, catalogue.account_id, keys)
@@ -139,11 +124,7 @@ def write(
 
 @contextmanager
 def _among(problems: list[Problem], places: Sequence[int]) -> Iterator[None]:
-    """Catch InvalidProperties in the block and append its problems to `problems`.
-
-    The block processes some items of a batch. `places` contains the position in the batch of each
-    of these items; the `index` of an appended problem is that position.
-    """
+    """Append the InvalidProperties of the block to `problems`, at these `places` of the batch."""
     try:
         yield
     except InvalidProperties as exc:
@@ -151,10 +132,7 @@ def _among(problems: list[Problem], places: Sequence[int]) -> Iterator[None]:
 
 
 def search_form(account: Account, known: Property, value: str) -> str:
-    """Return `value` in the form in which the table of unique values stores values of `known`.
-
-    A value that is invalid for the property is returned unchanged (an email in lower case).
-    """
+    """Return `value` as `unique_value` stores it; an invalid one unchanged (an email lowered)."""
     return value and values.for_search(
         known.type,
         value,

@@ -1,8 +1,7 @@
 """Writes to records inside a transaction; a write of one record is a batch with one item.
 
-All writes take the same steps and lock rows in the order of the record ids, so that two concurrent
-writers wait for each other instead of deadlocking. The counter of the account's records is updated
-last, because writers of an account share its rows.
+All lock rows in the order of the record ids, so that two writers wait for each other instead of
+deadlocking. The counter of records comes last: writers of an account share its rows.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ from crmhub.records.record_events import (
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A stored record with its properties; times are milliseconds since 1970 (UTC)."""
+    """A stored record; times are milliseconds since 1970 (UTC)."""
 
     id: int
     created_at: int
@@ -61,7 +60,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A stored record whose `properties` are JSON text, ready to be sent in a response."""
+    """A stored record whose `properties` are JSON text, ready to be sent."""
 
     id: int
     created_at: int
@@ -71,7 +70,6 @@ class Stored:
     associations: Links
 
     def record(self) -> Record:
-        """Return this record as a Record, with the JSON text of its properties parsed."""
         return record(
             (self.id, self.created_at, self.updated_at, self.version, self.properties),
             self.associations,
@@ -80,10 +78,9 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class NewRecord:
-    """A record to create.
+    """A record to create; `path` is the JSON path of the input, such as `inputs[3].`.
 
-    `associations` maps the name of a kind, such as `deals`, to the ids to link to. `path` is the
-    JSON path of the input, for example `inputs[3].`. `sent` are the values as the caller sent them.
+    `associations` maps a kind's name to ids to link to; `sent` are the values as sent.
     """
 
     properties: Mapping[str, str]
@@ -94,12 +91,10 @@ class NewRecord:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of the record `id`: new property values, where "" clears a value.
+    """New property values of the record `id`, "" to clear one; `path` and `sent` as in NewRecord.
 
-    `path` is the JSON path of the input, for example `inputs[3].`. If `if_match` is given, the
-    record's version must be one of these numbers. If `found_by` is given, it names the unique
-    property by which the record was found; the record must still have the value that `properties`
-    contains for it. `sent` are the values as the caller sent them.
+    The version must be in `if_match` (None: any), and the record must still have the value of the
+    unique property `found_by`, if that is given.
     """
 
     id: int
@@ -112,10 +107,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Upsert:
-    """Properties for the record whose unique property `property_name` has the value `value`.
-
-    If no record has that value, a record is created. `path` is the JSON path of the input.
-    """
+    """Properties for the record whose unique property has this value, or for a new one."""
 
     property_name: str
     value: str
@@ -123,10 +115,8 @@ class Upsert:
     path: str = ""
 
 
-RECORD = {
-    "account_id": "int",
-    "kind": "int",
-    "id": "bigint",
+RECORD_KEY = {"account_id": "int", "kind": "int", "id": "bigint"}
+RECORD = RECORD_KEY | {
     "created_at": "bigint",
     "updated_at": "bigint",
     "version": "int",
@@ -136,7 +126,6 @@ _SHARDS = 16
 # Characters of the documents that go to the database at once: a connection to PostgreSQL keeps the
 # room for the longest statement that it has sent.
 _PIECE = 1_000_000
-RECORD_KEY = {"account_id": "int", "kind": "int", "id": "bigint"}
 
 _row = records_table.c
 _OF_KIND = sa.and_(_row.account_id == param("account_id"), _row.kind == param("kind"))
@@ -185,12 +174,11 @@ def finish(
     *,
     may_lack: bool = False,
 ) -> list[NewRecord]:
-    """Check new records against the catalogue; return them with missing pipelines and stages set.
+    """Return checked new records, with missing pipelines and stages set, without empty values.
 
-    The properties of `inputs` are already in the form in which they are stored; empty ones are
-    dropped. `found` contains problems that the caller has found before. Raises InvalidProperties
-    with those and all new problems, and Conflict if two records have the same unique value. With
-    `may_lack`, properties that the account itself made required may be missing.
+    Raises InvalidProperties with the problems `found` and all new ones, and Conflict for two
+    records with the same unique value. With `may_lack`, properties that the account itself made
+    required may be missing.
     """
     finished = []
     problems = list(found)
@@ -217,10 +205,7 @@ def finish(
 
 
 def refuse_twins(catalogue: Catalogue, inputs: Sequence[tuple[str, Mapping[str, str]]]) -> None:
-    """Raise Conflict, naming both inputs, if two inputs have the same unique value.
-
-    `inputs` are pairs of a JSON path and properties, in the form in which properties are stored.
-    """
+    """Raise Conflict if two inputs (JSON path, stored properties) have the same unique value."""
     problems = []
     for known in catalogue.unique:
         seen: dict[str, str] = {}
@@ -237,7 +222,7 @@ def refuse_twins(catalogue: Catalogue, inputs: Sequence[tuple[str, Mapping[str, 
 
 
 def same_value_as(path: str, name: str) -> str:
-    """Return the error message for a unique value that the input at `path` has, too."""
+    """Return the error for a unique value that the input at `path` has, too."""
     return f"the same value as {property_path(path, name)}, but it must be unique"
 
 
@@ -250,11 +235,10 @@ def create(
     now: int,
     quota: int | None,
 ) -> list[Record]:
-    """Store new records, which `finish` has returned, under the ids `ids`, with their links.
+    """Store the finished records under these ids, with their links, at `now` (ms since 1970).
 
-    `now` is the time of creation (ms since 1970), `quota` the largest number of records allowed
-    (None: no limit). Raises DuplicateValue if a unique value belongs to another record, Semantic
-    for a link to a missing record, and LimitExceeded if the quota would be exceeded.
+    Raises DuplicateValue, Semantic for a link to a missing record, and LimitExceeded beyond the
+    `quota`; None: no limit.
     """
     account, kind = catalogue.account_id, catalogue.kind
     links = [
@@ -298,12 +282,10 @@ def create_free(
     ids: Sequence[int],
     now: int,
 ) -> list[Record | None]:
-    """Store new records, except those whose unique value belongs to another record.
+    """Store new records at `now` (ms since 1970), but None for those whose unique value is taken.
 
-    Returns, in the order of `inputs`, the stored Record of each input, or None for an input that
-    was not stored. This is one PostgreSQL statement and a transaction by itself. The inputs must
-    have no links, and the catalogue at most one unique property. Raises GuardFailed if the
-    catalogue has changed; then nothing is stored. `now` is the time of creation (ms since 1970).
+    This is one PostgreSQL statement and a transaction by itself. The inputs must have no links, and
+    the catalogue at most one unique property. Raises GuardFailed if the catalogue has changed.
     """
     went = connection.insert_unclaimed(
         *_new_rows(catalogue, inputs, ids, now),
@@ -318,10 +300,9 @@ def create_free(
 def refuse_taken(
     connection: Connection, catalogue: Catalogue, new: NewRecord, *, id: int
 ) -> NoReturn:
-    """Raise DuplicateValue for a record that `create_free` did not store.
+    """Raise DuplicateValue for a record that `create_free` did not store as `id`.
 
-    `new` is that record, and `id` the id that it would have got. Raises Deadlocked instead if its
-    unique value has become free meanwhile, so that another attempt may succeed.
+    Raises Deadlocked if its unique value has become free meanwhile.
     """
     [claims, *_] = _new_rows(catalogue, [new], [id], 0)
     raise _taken(connection, catalogue, claims.rows, {id: new.path})
@@ -330,11 +311,6 @@ def refuse_taken(
 def _new_rows(
     catalogue: Catalogue, inputs: Sequence[NewRecord], ids: Sequence[int], now: int
 ) -> list[Rows]:
-    """Return the rows to insert for new records.
-
-    The first item contains the rows of the table `unique_value`, the second those of `records`, and
-    the others those of the index tables. `now` is the time of creation (ms since 1970).
-    """
     change = IndexChange(catalogue)
     for id, new in zip(ids, inputs, strict=True):
         change.add(id, {}, new.properties, now=now)
@@ -354,13 +330,11 @@ def _created(id: int, now: int, new: NewRecord) -> Record:
 def update(
     tx: Connection, catalogue: Catalogue, changes: Sequence[Change], *, now: int
 ) -> list[Record]:
-    """Change records and return the complete records, in the order of `changes`.
+    """Change records at `now` (ms since 1970) and return them complete, in input order.
 
-    The new values are already in the form in which they are stored; `now` is the time of the change
-    (ms since 1970). A record whose values stay the same gets no new version. Raises NotFound for a
-    missing record, InvalidProperties if a record would lose a required value or become too long,
-    Conflict for a version that `if_match` forbids, and DuplicateValue if a unique value belongs to
-    another record.
+    The values are as stored; a record that they do not change gets no new version. Raises NotFound,
+    InvalidProperties if a record would lose a required value or become too long, Conflict for a
+    version that `if_match` forbids, and DuplicateValue.
     """
     account, kind = catalogue.account_id, catalogue.kind
     current = {each.id: each for each in locked(tx, catalogue, [each.id for each in changes])}
@@ -396,10 +370,7 @@ def update(
 
 
 def rewrite(tx: Connection, catalogue: Catalogue, records: Sequence[Record]) -> None:
-    """Store the properties, versions and `updated_at` of changed records.
-
-    The caller writes the index rows of these records.
-    """
+    """Store changed records; the caller writes their index rows."""
     rest = iter(records)
     while some := list(_piece(rest)):
         tx.update(
@@ -416,7 +387,7 @@ def rewrite(tx: Connection, catalogue: Catalogue, records: Sequence[Record]) -> 
 
 
 def _piece(records: Iterator[Record]) -> Iterator[Record]:
-    """Yield the next records from the iterator, as many as one UPDATE statement can write."""
+    """Yield the next records, as many as one UPDATE statement can write."""
     length = 0
     while length < _PIECE and (record := next(records, None)) is not None:
         length += sum(map(len, record.properties.values()))
@@ -432,7 +403,7 @@ def _require(kind: Kind, current: Mapping[int, Record], ids: Sequence[tuple[int,
 
 
 def missing_at(kind: Kind, id: int, path: str) -> str:
-    """Return the error message for a missing record that the input at `path` names."""
+    """Return the error for a missing record that the input at `path` names."""
     return listed([(f"{path}id", _no_such(kind, id))])
 
 
@@ -445,7 +416,7 @@ def _check_match(kind: Kind, current: Record, allowed: frozenset[int] | None) ->
 
 
 def check_found(kind: Kind, current: Record, change: Change) -> None:
-    """Raise NotFound if the record has lost the unique value by which an upsert has found it."""
+    """Raise NotFound if the record has lost the unique value by which an upsert found it."""
     name = change.found_by
     if not name:
         return
@@ -458,11 +429,7 @@ def check_found(kind: Kind, current: Record, change: Change) -> None:
 def merged(
     catalogue: Catalogue, old: Record, change: Change, index: int, problems: list[Problem]
 ) -> dict[str, str]:
-    """Return the properties of the record `old` after a change.
-
-    Appends to `problems` what makes the change impossible, such as a required value that it clears.
-    `index` is the position of the change in its batch.
-    """
+    """Return the properties of `old` after a change; append what forbids it to `problems`."""
     both = {
         **old.properties,
         **with_added(catalogue, change.properties, old.properties),
@@ -483,7 +450,7 @@ def merged(
 
 
 def _same_phones(catalogue: Catalogue, old: Record, change: Change) -> dict[str, str]:
-    """Return the phones of the record `old` that a change only writes in another notation."""
+    """Return the phones of `old` that a change only writes in another notation."""
     return {
         name: stored
         for name, value in change.properties.items()
@@ -504,12 +471,10 @@ def archive(
     if_match: frozenset[int] | None = None,
     erased: bool = False,
 ) -> None:
-    """Archive records: reads, lists, searches, counts and links no longer show them.
+    """Archive records (id, JSON path): reads, searches, counts and links no longer show them.
 
-    `ids` contains pairs of a record's id and the JSON path of its input; `now` is the present time
-    (ms since 1970). `erased`: the records are deleted at once, so that their events contain no
-    properties. Raises NotFound for a missing record, and Conflict if a record's version is not
-    in `if_match` (None allows any version).
+    `erased` records are deleted at once: their events have no properties. Raises NotFound, and
+    Conflict for a version that is not in `if_match`; None allows any.
     """
     account, kind = catalogue.account_id, catalogue.kind
     paths = dict(ids)
@@ -538,11 +503,7 @@ def archive(
 def move_to_archive(
     tx: Connection, catalogue: Catalogue, records: Sequence[Record], *, now: int
 ) -> None:
-    """Move records from the table `records` to the table `archived_record`.
-
-    `now` is the time of archiving (ms since 1970). The caller deletes the index rows and links, and
-    updates the counter of records.
-    """
+    """Move records to `archived_record`; the caller deletes index rows and links, and counts."""
     account, kind = catalogue.account_id, catalogue.kind.code
     rows = [
         (account, kind, r.id, now, r.created_at, r.updated_at, r.version, dump(r.properties))
@@ -554,10 +515,9 @@ def move_to_archive(
 
 
 def touch(tx: Connection, account_id: int, kind: Kind, id: int, *, now: int) -> int | None:
-    """Set `updated_at` of a record to `now` (ms since 1970); keep the record's version.
+    """Set `updated_at` of a record to `now` (ms since 1970), or later; its version stays.
 
-    If `updated_at` is `now` or later already, it grows by 1 ms. Returns the new `updated_at`, None
-    if the record does not exist.
+    Returns the new `updated_at`, None if the record does not exist.
     """
     of = {"account_id": account_id, "kind": kind.code, "id": id}
     updated_at: int | None = tx.scalar(_TOUCH, of | {"now": now})
@@ -567,20 +527,14 @@ def touch(tx: Connection, account_id: int, kind: Kind, id: int, *, now: int) -> 
 
 
 def locked(tx: Connection, catalogue: Catalogue, ids: Iterable[int]) -> list[Record]:
-    """Lock the records with these ids until the transaction ends, and return them.
-
-    Missing records are left out.
-    """
+    """Lock these records until the transaction ends, and return those that exist."""
     possible = sorted({id for id in ids if 0 < id < 2**53})
     of = {"account_id": catalogue.account_id, "kind": catalogue.kind.code, "ids": possible}
     return [record(row) for row in tx.rows(_LOCK, of)]
 
 
 def record(row: Row, links: Links | None = None) -> Record:
-    """Return a Record from a database row of id, created_at, updated_at, version and properties.
-
-    The properties in the row are JSON text, which is parsed. `links` are the links of the record.
-    """
+    """Return a Record from a row of id, created_at, updated_at, version and JSON properties."""
     id, created_at, updated_at, version, properties = row
     return Record(id, created_at, updated_at, version, orjson.loads(properties), links or {})
 
@@ -588,12 +542,7 @@ def record(row: Row, links: Links | None = None) -> Record:
 def claim_unique(
     tx: Connection, catalogue: Catalogue, change: IndexChange, paths: Mapping[int, str]
 ) -> None:
-    """Store the new unique values of written records in the table `unique_value`.
-
-    `change` contains the rows to insert. `paths` maps the id of a written record to the JSON path
-    of its input. Raises DuplicateValue, with the ids of the other records, if another record
-    already has one of the values.
-    """
+    """Store new unique values of the records (with their JSON `paths`); raise DuplicateValue."""
     claimed = sorted(change.unique_come)
     if tx.insert("unique_value", UNIQUE, claimed, or_skip=True) < len(claimed):
         raise _taken(tx, catalogue, claimed, paths)
@@ -602,11 +551,9 @@ def claim_unique(
 def _taken(
     tx: Connection, catalogue: Catalogue, claimed: Sequence[Row], paths: Mapping[int, str]
 ) -> DuplicateValue | Deadlocked:
-    """Return the error for unique values if other records already have at least one of them.
+    """Return DuplicateValue for the `claimed` rows of `unique_value` that other records have.
 
-    `claimed` are the rows of the table `unique_value` that a transaction tried to insert. `paths`
-    maps the id of a written record to the JSON path of its input. The error is Deadlocked if
-    another record with such a value was archived just now, so that a second attempt may succeed.
+    It is Deadlocked if such a record was archived just now, so that a second attempt may succeed.
     """
     names = {known.prop_id: known.name for known in catalogue.unique}
     held = holders(tx, catalogue.account_id, [(prop_id, key) for _, prop_id, key, _ in claimed])
@@ -630,12 +577,9 @@ def duplicate_values(kind: Kind, taken: Sequence[tuple[str, str, int]]) -> Dupli
 
 
 def counter(account_id: int, kind: Kind, by: int, quota: int | None = None) -> Increment:
-    """Return the SQL increment that adds `by` to the stored number of an account's records.
+    """Return what adds `by` to the stored number of records; the last statement of a transaction.
 
-    The number is stored per kind. The increment must be the last statement of a transaction,
-    because other writers wait for the same row. With a `quota` (the largest number of records
-    allowed), all writers use the same row, which then shows the total. Without it, they use several
-    rows.
+    Other writers wait for its row. With a `quota`, all writers use one row, which shows the total.
     """
     # The row is held until the commit has reached the disk, and all who add to it wait for that.
     # Only with a quota all add to one row: then one sees the total that the others make.
@@ -655,7 +599,7 @@ def dump(properties: Mapping[str, str]) -> str:
 
 
 def missing(kind: Kind, id: int | str) -> str:
-    """Return the error message for a record that does not exist."""
+    """Return the error for a record that does not exist."""
     return f"T{_no_such(kind, id)[1:]}."
 
 
@@ -664,10 +608,7 @@ def _no_such(kind: Kind, id: int | str) -> str:
 
 
 def same_record_twice(inputs: Sequence[tuple[int, str]]) -> None:
-    """Raise BadRequest if two inputs have the same record id.
-
-    `inputs` are pairs of a record's id and the JSON path of its input.
-    """
+    """Raise BadRequest if two inputs (id, JSON path) have the same record id."""
     seen: dict[int, str] = {}
     for id, path in inputs:
         if id in seen:
@@ -676,18 +617,14 @@ def same_record_twice(inputs: Sequence[tuple[int, str]]) -> None:
 
 
 def same_as(path: str) -> str:
-    """Return the error message for a record that the input at `path` names, too."""
+    """Return the error for a record that the input at `path` names, too."""
     return f"the same record as {path}id; send each once."
 
 
 def holders(
     connection: Connection, account_id: int, values: Collection[tuple[int, str]]
 ) -> dict[tuple[int, str], int]:
-    """Return the ids of the records that have these unique values.
-
-    Each item of `values` is a pair: the property's `prop_id`, and the `unique_key` of the value.
-    The result maps such pairs to record ids; values that no record has are left out.
-    """
+    """Return the ids of the records that have these unique values (`prop_id`, `unique_key`)."""
     held: dict[tuple[int, str], int] = {}
     for prop_id in {prop_id for prop_id, _ in values}:
         keys = sorted({key for other, key in values if other == prop_id})

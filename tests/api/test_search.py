@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from crmhub.records.search import option_conditions
+from crmhub.records.search import conditions
 from tests.api.refusals import refused
 from tests.catalogue_properties import define
 from tests.clients import Client
@@ -284,7 +284,7 @@ def test_a_record_with_several_options_is_found_by_each_of_them(client: Client) 
 def test_records_of_many_different_sets_of_options_are_found(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(option_conditions, "_FEW_SETS", 1)
+    monkeypatch.setattr(conditions, "_FEW_SETS", 1)
     options = ["a" * 200, "b" * 200, "é", "a"]
     define(client, "contacts", "tags", "multi_enumeration", options=options)
     sets = [";".join(options[:2]), options[1], ";".join(options[2:]), options[3]]

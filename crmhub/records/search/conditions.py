@@ -1,15 +1,14 @@
 """Conditions of a search: each is a filter, as SQL that selects ids and as SQL that tests a record.
 
-The positive set of a condition is the set of records that have the wanted value, such as "city is
-Bonn". A condition selects its positive set or, if negated, all records outside it. The method `ids`
-selects the positive set from one index table. The method `test` tests whether a row of the table
-`records` belongs to it. Both give the same result, on both databases. The SQL is written by hand:
-it consists of one or two comparisons on one column, and building it with SQLAlchemy Core would take
-longer than running it.
+The positive set of a condition are the records that have the wanted value, such as "city is Bonn";
+a condition selects it or, if negated, all others. `ids` selects it from one index table, `test`
+tests a row of `records`; both give the same result on both databases. The SQL is written by hand:
+building one or two comparisons with SQLAlchemy Core would take longer than running them.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -26,8 +25,6 @@ SYMBOLS = {"GT": ">", "GTE": ">=", "LT": "<", "LTE": "<="}
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """A piece of SQL text with its parameters."""
-
     text: str
     params: dict[str, Any]
 
@@ -40,10 +37,9 @@ def of_records(more: str) -> Sql:
 
 
 class Span(NamedTuple):
-    """The range of sort values (ms since 1970) of the records that satisfy a condition.
+    """Sort values (ms since 1970) from `first` to before `end`; None: open on that side.
 
-    The range begins with `first` and ends before `end`; None means that the range is open on that
-    side. With `whole`, every record in the range satisfies the condition.
+    With `whole`, every record in the range satisfies the condition.
     """
 
     first: int | None = None
@@ -52,10 +48,9 @@ class Span(NamedTuple):
 
 
 class Condition:
-    """A condition of a search, which selects a set of records.
+    """A condition of a search. None of its SQL depends on `negated`.
 
-    The condition has a positive set: the records that have the wanted value. The condition selects
-    that set or, if `negated`, all records outside that set.
+    `n` is the number of the condition in its search; the names of the SQL's parameters end in it.
     """
 
     negated: bool
@@ -80,47 +75,25 @@ class Condition:
     """
 
     def ids(self, connection: Connection, n: int, *, with_updated_at: bool = False) -> Sql:
-        """Return the SELECT of the ids of the records that have the wanted value.
-
-        Whether the condition is negated makes no difference. `with_updated_at` adds the column
-        `updated_at`. `n` is the number of the condition in its search; the names of the SELECT's
-        parameters end in `n`. The caller must also provide the parameters `:account` and `:kind`.
-        """
+        """Return the SELECT of the ids in the positive set; it needs `:account` and `:kind`."""
         rows = self.rows(n, ", updated_at" if with_updated_at else "")
         where = self.where(connection, n)
         return Sql(f"{rows.text} and {where.text}", rows.params | where.params)
 
     def rows(self, n: int, more: str = "") -> Sql:
-        """Return a SELECT, without WHERE, of the record ids in all rows of `source`.
-
-        The caller appends the SQL of `where`. `more` are further columns, such as ", updated_at".
-        `n` is the number of the condition in its search; the parameters' names end in `n`.
-        """
+        """Return a SELECT, without WHERE, of the ids, and `more`, in all rows of `source`."""
         raise NotImplementedError
 
     def where(self, connection: Connection, n: int) -> Sql:
-        """Return the SQL condition that selects the rows with the wanted value.
-
-        The rows are those that the method `rows` selects. Whether the condition is negated makes no
-        difference. `n` is the number of the condition in its search; the parameters' names end in
-        `n`.
-        """
+        """Return the SQL condition that selects the positive set among these rows."""
         raise NotImplementedError
 
     def test(self, connection: Connection, n: int) -> Sql:
-        """Return the SQL condition that a row of the table `records` has the wanted value.
-
-        Whether the condition is negated makes no difference. SQL null means that the row does not
-        have the value. `n` is the number of the condition in its search; the parameters' names end
-        in `n`.
-        """
+        """Return the SQL condition that a row of `records` is in the positive set (or null)."""
         raise NotImplementedError
 
     def span(self, sort: str) -> Span:
-        """Return a range of values of the column `sort` that contains all matching records.
-
-        A condition that does not limit these values returns a range that is open on both sides.
-        """
+        """Return a range of values of the column `sort` that contains all matching records."""
         return Span()
 
     def optimized(self, connection: Connection, account_id: int) -> Condition:
@@ -129,7 +102,7 @@ class Condition:
 
 
 class OnProperty(Condition):
-    """A condition on a property of the records, evaluated with the property's index table."""
+    """A condition on a property, evaluated with the property's index table."""
 
     index_has_updated_at = True
 
@@ -148,22 +121,14 @@ class OnProperty(Condition):
 
 
 def value_of(known: Property, n: int) -> tuple[str, dict[str, Any]]:
-    """Return the SQL of a property's value in a row of `records`, and its parameters.
-
-    The SQL yields null for a record without a value. `n` is the number of the condition in its
-    search; the parameters' names end in `n`.
-    """
+    """Return the SQL of a property's value in a row of `records`, null for none."""
     return f"(properties ->> cast(:name{n} as text))", {f"name{n}": known.name}
 
 
 def compared(
     connection: Connection, n: int, text: str, operator: str, operands: Sequence[Any]
 ) -> Sql:
-    """Return the SQL that compares the SQL expression `text` with the operands of an operator.
-
-    `operator` is the operator of a filter, such as GT. `n` is the number of the condition in its
-    search; the parameters' names end in `n`.
-    """
+    """Return the SQL that compares the expression `text` with the operands of an operator."""
     if operator == "HAS_PROPERTY":
         return ALL if text in ("value", "id") else Sql(f"{text} is not null", {})
     if operator == "IN":
@@ -176,7 +141,7 @@ _AS_NUMBER = {"postgresql": "cast({} as double precision)", "sqlite": "exact_num
 
 
 class OnKey(OnProperty):
-    """A condition on a number or date property, compared with the values in its index table."""
+    """A condition on a number or date property."""
 
     def __init__(
         self, negated: bool, known: Property, operator: str, operands: Sequence[float]
@@ -217,10 +182,7 @@ _VALUES = (
 def few_values(
     connection: Connection, account_id: int, known: Property, most: int
 ) -> list[str] | None:
-    """Return the distinct values of a property; None if there are more than `most`, or long ones.
-
-    A value is long if its index row does not have it completely in its key.
-    """
+    """Return the distinct values of a property; None if one is long, or more than `most`."""
     of = {"account": account_id, "prop": known.prop_id, "most": most + 1}
     texts = [value for (value,) in connection.rows(_VALUES, of)]
     is_few = len(texts) <= most and all(len(text) < PREFIX for text in texts)
@@ -230,9 +192,8 @@ def few_values(
 class OnText(OnProperty):
     """A condition on a property whose values are compared as texts, by code point.
 
-    The index table has the first 255 characters of a value in its key, and a longer value also
-    completely in another column. A shorter operand is compared with the key, any other operand with
-    the complete value.
+    The index has the first 255 characters of a value in its key, and a longer value completely in
+    another column: a shorter operand is compared with the key alone.
     """
 
     def __init__(
@@ -299,11 +260,50 @@ class OnText(OnProperty):
         return OnText(self.negated, self._known, "IN", containing)
 
 
-class OnDocument(Condition):
-    """The operator CONTAINS_TOKEN on a number or date property.
+# Records mostly share a few sets of options. Reading this many distinct values of the index takes
+# about 10 ms.
+_FEW_SETS = 1000
 
-    No index helps here: the property's text is searched in each record.
-    """
+
+class OnOptions(OnProperty):
+    """EQ and IN on a `multi_enumeration`, whose stored value is its options joined by ";"."""
+
+    uses_index = False
+
+    def __init__(self, negated: bool, known: Property, options: Sequence[str]) -> None:
+        super().__init__(negated, known, "IN")
+        self._options = options
+
+    def where(self, connection: Connection, n: int) -> Sql:
+        return self._has_option(connection, n, "coalesce(full_value, value)")
+
+    def test(self, connection: Connection, n: int) -> Sql:
+        text, params = value_of(self._known, n)
+        test = self._has_option(connection, n, text)
+        return Sql(test.text, params | test.params)
+
+    def optimized(self, connection: Connection, account_id: int) -> Condition:
+        """Return the condition on the stored sets with a wanted option, if they are few."""
+        sets = few_values(connection, account_id, self._known, _FEW_SETS)
+        if sets is None:
+            return self
+        wanted = set(self._options)
+        having = [text for text in sets if not wanted.isdisjoint(text.split(";"))]
+        return OnText(self.negated, self._known, "IN", having)
+
+    def _has_option(self, connection: Connection, n: int, text: str) -> Sql:
+        if connection.dialect == "postgresql":
+            has = f"string_to_array({text}, ';') && cast(:options{n} as text[])"
+            return Sql(has, {f"options{n}": list(self._options)})
+        has = (
+            f"exists (select 1 from (select value as wanted from json_each(:options{n}))"
+            f" where instr(';' || {text} || ';', ';' || wanted || ';') > 0)"
+        )
+        return Sql(has, {f"options{n}": json.dumps(list(self._options))})
+
+
+class OnDocument(Condition):
+    """CONTAINS_TOKEN on a number or date: no index helps, each record's text is searched."""
 
     uses_index = False
 
@@ -330,10 +330,7 @@ _PARTS = 100
 
 
 class OnSameRows(Condition):
-    """Several conditions on the same row of one index table, all of which must be satisfied.
-
-    At least one of the conditions is not negated.
-    """
+    """Several conditions, not all negated, on the same row of one index table."""
 
     negated = False
 
@@ -377,9 +374,8 @@ class OnSameRows(Condition):
 def combine(conditions: Sequence[Condition]) -> list[Condition]:
     """Merge the conditions on the same property into one condition; return the new list.
 
-    So the two ends of a range select one set of records instead of two. If all conditions on a
-    property are negated, they are not merged, because they also select records that have no index
-    row.
+    So the two ends of a range select one set of records. If all are negated, they also select
+    records that have no index row, and are not merged.
     """
     on: dict[Any, list[Condition]] = {}
     for number, condition in enumerate(conditions):

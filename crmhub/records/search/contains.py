@@ -18,12 +18,9 @@ _TRIGRAM = re.compile(r"[^\W_]{3}")
 def contains(
     connection: Connection, text: str, n: int, part: str, *, is_short: str = ""
 ) -> tuple[str, dict[str, Any]]:
-    """Return the SQL condition that `text` contains `part`, and the parameters of the SQL.
+    """Return the SQL condition that `text` contains `part`, both case-folded; `n` as in Condition.
 
-    `text` is a SQL expression that yields a text. `text` and `part` must be case-folded (without
-    the difference between upper and lower case). `n` is a number in which the parameters' names
-    end. `is_short` is the SQL condition that a row's text is short; without it, all texts count as
-    short.
+    `is_short` is the SQL condition that a row's text is short; without it, all texts are.
     """
     if connection.dialect == "sqlite":
         return f"instr({text}, :part{n}) > 0", {f"part{n}": part}

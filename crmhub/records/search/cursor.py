@@ -1,7 +1,4 @@
-"""Cursors of listings: signed texts that contain all data needed to read the next page.
-
-Cursors do not expire.
-"""
+"""Cursors of listings: signed texts that contain all data needed to read the next page."""
 
 from __future__ import annotations
 
@@ -24,15 +21,13 @@ _NO_FILTERS = hashlib.sha256().hexdigest()[:16]
 
 
 class Cursor(NamedTuple):
-    """The state of a listing after a page, from which the next page is read.
+    """The state of a listing after a page; it does not expire.
 
-    `sort` is a column of the table `records`, and `filters` is a hash of the filters. `key` and
-    `id` are the sort value and id of the page's last record. `total` is the number of matches when
-    the first page was read. `started`, `settled` and `shown` are the fields of the listing's
-    `Start`, by which later changes of records are recognised. `caught_up` is -1 until the listing
-    reaches its end; after that, records that have changed since the start are returned, and
-    `caught_up` is their number so far. `counted` contains the ids of a small result, encoded by
-    `packed`. `everything` is the number of all records of the kind, 0 if it was not counted.
+    `key` and `id` are those of the page's last record, `filters` is a hash, and `total` is that of
+    the first page. `started`, `settled` and `shown` are those of the listing's `Start`. `caught_up`
+    is -1 until the listing reaches its end, then the number of changed records returned so far.
+    `counted` are the ids of a small result, `packed`. `everything` is the number of all records of
+    the kind, 0 if it was not counted.
     """
 
     account_id: int
@@ -54,7 +49,6 @@ class Cursor(NamedTuple):
     everything: int = 0
 
     def seal(self, signing_key: bytes) -> str:
-        """Return the cursor as signed text that needs no escaping in a URL."""
         return sealed([_FORM, *self], signing_key)
 
 
@@ -62,11 +56,7 @@ _INVALID = "cursor: this is no cursor that the hub gave for this listing; start 
 
 
 def unseal(text: str, signing_key: bytes, *, account_id: int, kind: int) -> Cursor:
-    """Return the cursor from a text that `Cursor.seal` made.
-
-    Raises BadRequest if `Cursor.seal` did not make the text, or if the cursor belongs to another
-    account or kind of record. `kind` is the kind's code.
-    """
+    """Return the cursor of this account and kind from its sealed text; raise BadRequest."""
     form, *fields = unsealed(text, signing_key)
     if form != _FORM:
         raise BadRequest(_INVALID)
@@ -89,10 +79,7 @@ def sealed(value: Sequence[Any], signing_key: bytes) -> str:
 
 
 def unsealed(text: str, signing_key: bytes) -> list[Any]:
-    """Return the list of JSON values from a text that `sealed` made.
-
-    Raises BadRequest for any other text.
-    """
+    """Return the list of JSON values from a text of `sealed`; raise BadRequest for any other."""
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except ValueError:
@@ -107,7 +94,7 @@ def unsealed(text: str, signing_key: bytes) -> list[Any]:
 
 
 def packed(ids: Iterable[int]) -> str:
-    """Return record ids as a short text, which `unpacked` turns into the ids again."""
+    """Return record ids as a short text."""
     steps, last = bytearray(), 0
     for id in sorted(ids):
         step, last = id - last, id
@@ -119,7 +106,7 @@ def packed(ids: Iterable[int]) -> str:
 
 
 def unpacked(text: str) -> list[int]:
-    """Return, in ascending order, the record ids from a text that `packed` made."""
+    """Return the record ids from a text of `packed`, in ascending order."""
     ids, last, step, shift = list[int](), 0, 0, 0
     for byte in base64.urlsafe_b64decode(text):
         step |= (byte & 127) << shift
@@ -132,7 +119,7 @@ def unpacked(text: str) -> list[int]:
 
 
 def fingerprint(filters: Sequence[Filter]) -> str:
-    """Return a short hash of the filters, which does not depend on the filters' order."""
+    """Return a short hash of the filters, which does not depend on their order."""
     if not filters:
         return _NO_FILTERS
     texts = sorted(

@@ -1,8 +1,6 @@
 """The filter language of searches: operators, and the parsing of filters into conditions.
 
-Each operator selects a set of records, or all records outside a set. NEQ, NOT_IN,
-NOT_CONTAINS_TOKEN and NOT_HAS_PROPERTY select the records outside a set, so they also select
-records without a value.
+NEQ, NOT_IN, NOT_CONTAINS_TOKEN and NOT_HAS_PROPERTY also select records without a value.
 """
 
 from __future__ import annotations
@@ -18,8 +16,14 @@ from crmhub.properties import values
 from crmhub.properties.catalogue import FIELDS, Catalogue
 from crmhub.properties.definitions import Property
 from crmhub.properties.validation import unknown
-from crmhub.records.search.conditions import Condition, OnDocument, OnKey, OnText, combine
-from crmhub.records.search.option_conditions import OnOptions
+from crmhub.records.search.conditions import (
+    Condition,
+    OnDocument,
+    OnKey,
+    OnOptions,
+    OnText,
+    combine,
+)
 from crmhub.records.search.record_conditions import OnId, OnMoment
 
 __all__ = ["OPERATORS", "Condition", "Filter", "iso", "parse"]
@@ -46,10 +50,7 @@ _BARE = {"HAS_PROPERTY", "NOT_HAS_PROPERTY"}
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter of a search, as the caller sent it.
-
-    `value` and `values` are None if the caller did not send them.
-    """
+    """A filter of a search, as the caller sent it."""
 
     property_name: str
     operator: str
@@ -58,12 +59,10 @@ class Filter:
 
 
 def parse(filters: Sequence[Filter], catalogue: Catalogue, *, region: str) -> list[Condition]:
-    """Parse `filters` into conditions on the properties that `catalogue` defines.
+    """Parse `filters` into conditions on the catalogue's properties.
 
-    `region` is the country, such as "DE", of phone numbers without a country code. Raises
-    BadRequest for too many or malformed filters (an unknown operator, a missing or surplus value),
-    and Semantic for an unknown property or a value of the wrong type. Both errors name all invalid
-    filters.
+    Raises BadRequest for too many or malformed filters, and Semantic for an unknown property or a
+    value of the wrong type; both name all invalid filters.
     """
     if len(filters) > MAX_FILTERS:
         raise BadRequest(f"filters: {len(filters)} filters; send at most {MAX_FILTERS}")
@@ -174,11 +173,6 @@ def _condition(search_filter: Filter, catalogue: Catalogue, *, region: str) -> C
 
 
 def _texts(known: Property, operator: str, given: Sequence[str], *, region: str) -> list[str]:
-    """Return the values of a filter in the form in which they are compared with stored texts.
-
-    `given` are the values that the caller sent. `region` is the country, such as "DE", of phone
-    numbers without a country code.
-    """
     if operator == "CONTAINS_TOKEN":
         return [values.fold(given[0])]
     if operator == "IN" and known.type == "phone":

@@ -45,16 +45,12 @@ class IdSets(PageReader):
 
     @property
     def _has_updated_at(self) -> bool:
-        """Whether one index table contains the ids of all matching records and their `updated_at`.
-
-        False if the result is not sorted by `updated_at`.
-        """
+        """Whether one index table has all matching ids and the `updated_at` that sorts them."""
         by_change = self._query.sort == "updated_at" and self._query.changed_since is None
         return by_change and self._alone and self._conditions[0].index_has_updated_at
 
     @property
     def _in_order(self) -> bool:
-        """Whether an index returns the ids of each condition's records in order."""
         return all(condition.in_order for condition in self._conditions)
 
     @property
@@ -78,29 +74,23 @@ class IdSets(PageReader):
         return self._rows(source, params, most, self._order_after_look_up)
 
     def _page_of(self, matching: str, behind: str = "") -> str:
-        """Return the SELECT of the ids of one page, in the order of the page.
+        """Return the SELECT of the ids of one page; `matching` has ids and sort values.
 
-        `matching` is a SQL source of the ids and sort values of matching records. `behind` is a SQL
-        condition, beginning with "and", that selects the records after the previous page.
+        `behind` is a condition, beginning with "and", for the records after the previous page.
         """
         return f"select id from {matching} where true{behind} order by {self._order} limit :rows"
 
     def _with_dates(self, among: str) -> str:
-        """Return the SQL source of record ids with the times of creation and of the last change.
-
-        `among` is the SQL condition that selects the rows of the table `records`.
-        """
         return (
             "(select id, created_at, updated_at from records"
             f" where {OF} and {among} {self._fence}) as matching"
         )
 
     def _with_current_dates(self, ids: str, *, many: bool = False) -> str:
-        """Return the SQL source of record ids with their present `updated_at`.
+        """Return the source of ids with their present `updated_at`; in `ids` it may be old.
 
-        `ids` is a SQL source of ids and `updated_at` from an index table. That time may be old; the
-        present time is then in the table `index_behind`. With `many`, PostgreSQL joins this table;
-        otherwise each id is looked up in it.
+        It is then in `index_behind`. With `many`, PostgreSQL joins this table; otherwise each id is
+        looked up.
         """
         behind, joined = f"index_behind where {OF}", ""
         date = f"coalesce((select updated_at from {behind} and id = found.id), found.updated_at)"
@@ -115,18 +105,10 @@ class IdSets(PageReader):
         )
 
     def _indexed(self) -> list[int]:
-        """Return the positions of the conditions whose matching records an index finds.
-
-        A position is the number of a condition in the list of conditions, from 0.
-        """
         return [n for n, c in enumerate(self._conditions) if c.uses_index and not c.negated]
 
     def _narrowest(self, most: int) -> int:
-        """Return the position of a condition that at most `most` records satisfy, or -1.
-
-        A position is the number of a condition in the list of conditions, from 0. -1 means that
-        there is no such condition, or that no index finds its records.
-        """
+        """Return the position of an indexed condition that few records satisfy, or -1."""
         # Total and page ask the same.
         if most not in self._narrow:
             self._narrow[most] = self._probed(most)
@@ -153,10 +135,7 @@ class IdSets(PageReader):
         return f"id in ({ids})"
 
     def _behind(self, after: Place | None) -> tuple[str, dict[str, Any]]:
-        """Return the SQL condition for the records after the position `after`, and its parameters.
-
-        It also contains the limits that the filters on the time of creation or change set.
-        """
+        """Return the condition, within the time filters, for the records after `after`."""
         text, params = super()._behind(after)
         down, sort = self._query.descending, self._query.sort
         # Of the conditions on when a record was created or changed there is one.
@@ -175,11 +154,6 @@ class IdSets(PageReader):
         return text, params
 
     def _test(self, without: int = -1) -> tuple[str, dict[str, Any]]:
-        """Return the SQL condition that a row of `records` satisfies all conditions.
-
-        `without` is the position of a condition to leave out, from 0; -1 leaves out none. The
-        second value contains the SQL's parameters.
-        """
         tests, params = ["true"], dict[str, Any]()
         for n, condition in enumerate(self._conditions):
             if n != without:
@@ -190,11 +164,7 @@ class IdSets(PageReader):
         return " and ".join(tests), params
 
     def _ids(self, within: str = "true", down: str = "") -> tuple[str, dict[str, Any]]:
-        """Return the SELECT of the ids of all matching records, and its parameters.
-
-        `within` is a further SQL condition on the id. `down` is the order of the ids, "asc" or
-        "desc"; with "" the order does not matter.
-        """
+        """Return the SELECT of all matching ids `within` a condition, in the order `down`."""
         sets, without = list[str](), list[str]()
         params: dict[str, Any] = {}
         for n, condition in enumerate(self._conditions):
@@ -210,11 +180,7 @@ class IdSets(PageReader):
 
     @contextmanager
     def _all(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the SELECT of the ids of all matching records, and its parameters.
-
-        If the SELECT joins several sets, PostgreSQL's settings for joins of large sets apply until
-        the block ends.
-        """
+        """Yield the SELECT of all matching ids, under PostgreSQL's settings for large joins."""
         if tested := self._tested():
             yield tested
         else:
@@ -222,11 +188,9 @@ class IdSets(PageReader):
                 yield self._ids()
 
     def _tested(self) -> tuple[str, dict[str, Any]] | None:
-        """Return a SELECT of the ids of all matching records, and its parameters.
+        """Return a SELECT that tests the few records of one condition for the others.
 
-        The SELECT reads the few records that one condition selects and tests them for the other
-        conditions. Returns None if no condition selects few records, or if there is only one
-        condition.
+        None if no condition selects few records, or if there is only one.
         """
         chosen = -1
         if len(self._conditions) > 1:
@@ -256,10 +220,7 @@ class IdSets(PageReader):
             return self._of_all(f"({EVERYTHING}) - (select count(*) from {united})", params)
 
     def _count(self) -> int:
-        """Return the number of records that satisfy several conditions.
-
-        If there are fewer than a thousand, their ids are stored in `counted`.
-        """
+        """Count the records that satisfy several conditions; keep fewer than 1,000 in `counted`."""
         postgresql = self._connection.dialect == "postgresql"
         array = "array_agg(id)" if postgresql else "json_group_array(id)"
         with self._all() as (ids, params):
@@ -274,10 +235,9 @@ class IdSets(PageReader):
         return int(total)
 
     def _within_reach(self) -> float:
-        """Return the number of records within the limits of the filters on creation or change time.
+        """Return the number of records within the time filters.
 
-        Returns infinity if there are no such limits, or if counting would read too many entries of
-        an index.
+        Infinity without any, or if counting would read too many entries of an index.
         """
         between, params = self._behind(None)
         if not between:
@@ -291,22 +251,15 @@ class IdSets(PageReader):
 
 
 def _merged(sets: Sequence[str], without: Sequence[str], down: str) -> str:
-    """Return SQLite's SELECT of the ids that are in all of `sets` and in none of `without`.
-
-    The items of `sets` and `without` are SELECTs of ids. `down` is the order of the ids, "asc" or
-    "desc"; with "" they are ascending.
-    """
     # In order, it merges what the indexes bring in order; else it sorts each part.
     return " except ".join((" intersect ".join(sets), *without)) + f" order by 1 {down}"
 
 
 def _joined(sets: Sequence[str], without: Sequence[str], down: str) -> str:
-    """Return PostgreSQL's SELECT of the ids that are in all of `sets` and in none of `without`.
+    """Return PostgreSQL's SELECT of the ids in all of `sets` and in none of `without`.
 
-    The items of `sets` and `without` are SELECTs of ids. `down` is the order of the ids, "asc" or
-    "desc"; with "" the order does not matter. The sets are joined by merging. PostgreSQL knows that
-    an index returns unique ids in order. Without an explicit order it would sort the sets in
-    `without` all the same.
+    The sets are merged. PostgreSQL knows that an index returns unique ids in order; without an
+    explicit order it would sort the sets in `without` all the same.
     """
     first, *others = [f"({ids})" for ids in sets]
     joins = [f" join {ids} as s{n} (id) using (id)" for n, ids in enumerate(others)]
@@ -320,10 +273,6 @@ def _joined(sets: Sequence[str], without: Sequence[str], down: str) -> str:
 
 
 def _united(dialect: str, sets: Sequence[str]) -> str:
-    """Return the SQL source of the ids that are in at least one of `sets`, each id once.
-
-    The items of `sets` are SELECTs of ids. `dialect` is "postgresql" or "sqlite".
-    """
     if len(sets) == 1:
         return f"({sets[0]}) as united"
     if dialect == "sqlite":

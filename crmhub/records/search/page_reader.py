@@ -63,10 +63,7 @@ class PageReader:
         return self._of_all(f"({EVERYTHING})", {})
 
     def _of_all(self, total: str, params: dict[str, Any]) -> int:
-        """Return the number that the SQL expression `total` yields; `params` are its parameters.
-
-        The same statement counts all records of the kind; that number is stored in `everything`.
-        """
+        """Return the number of the expression `total`; also count all records in `everything`."""
         [(found, everything)] = self._connection.rows(
             f"select {total}, ({EVERYTHING})", self._of | params
         )
@@ -74,10 +71,7 @@ class PageReader:
         return int(found)
 
     def small_result(self) -> tuple[int, list[Listed]] | None:
-        """Return the total and the first page, if one or two statements find both; else None.
-
-        A list finds both with one statement.
-        """
+        """Return the total and the first page, if one or two statements find both; else None."""
         rows = self._connection.rows(
             f"select ({EVERYTHING}), {self._shown} from (select {LISTED}"
             f" from records where {OF} order by {self._order} limit :rows) as page",
@@ -89,9 +83,8 @@ class PageReader:
     def page(self, total: int, after: Place | None) -> list[Listed]:
         """Return the page of records after the position `after`; None means the first page.
 
-        `total` is the number of matches on all pages. If more records follow the page, one more
-        item without properties is returned. That item is returned alone if all records of the page
-        were archived while they were read.
+        If more records follow, one more item without properties is returned; alone, if all records
+        of the page were archived while they were read.
         """
         behind, params = self._behind(after)
         return self._read(self._rows(f"records where {OF}{behind}", params, self._wanted))
@@ -99,11 +92,7 @@ class PageReader:
     def complete_page(
         self, total: int, after: Place | None, found: list[Listed] | None = None
     ) -> tuple[list[Listed], bool]:
-        """Return the records of one page, and whether more records follow.
-
-        `total` and `after` are those of `page`. `found` contains the records of the page if they
-        have already been read.
-        """
+        """Return the records of one page (`found`, if read already), and whether more follow."""
         query = self._query
         while True:
             found = self.page(total, after) if found is None else found
@@ -116,7 +105,7 @@ class PageReader:
             found = None
 
     def cursor_of(self, row: Listed) -> Place:
-        """Return the position of a record in this listing: its sort value and its id."""
+        """Return the position of a record in this listing."""
         return Place(getattr(row, self._query.sort), row.id)
 
     @property
@@ -125,11 +114,6 @@ class PageReader:
         return f"{self._query.sort} {direction}, id {direction}"
 
     def _behind(self, after: Place | None) -> tuple[str, dict[str, Any]]:
-        """Return the SQL condition for the records after the position `after`, and its parameters.
-
-        The SQL begins with "and", or is "". The condition also contains the limits of the query's
-        `changed_since`.
-        """
         text, params = "", dict[str, Any]()
         if since := self._query.changed_since:
             among, shown = self._connection.in_list("id", "shown", since.shown)
@@ -155,11 +139,9 @@ class PageReader:
         return [as_record(row) for row in rows]
 
     def _read(self, rows: list[Listed]) -> list[Listed]:
-        """Return the records of `rows` that fit on the page, with their properties.
+        """Return the rows that fit on the page, with their large properties read.
 
-        If the properties of a record are large, its row contains only their size; they are read
-        here. If a record does not fit on the page, it is returned as the last item, without
-        properties, and the records after it are left out.
+        One that does not fit is the last item, without properties.
         """
         if self._query.room is None and all(row[-1][0] == "{" for row in rows):
             # Together they are no larger than a page may be.
@@ -183,10 +165,9 @@ class PageReader:
         ]
 
     def _with_room(self, rows: Sequence[Listed]) -> list[Listed]:
-        """Return the rows that fit on the page.
+        """Return the rows that fit on the page, at least one.
 
-        If a row does not fit, it is added as the last item, without properties. An empty page takes
-        at least one record, whatever its size.
+        One that does not fit is the last item, without properties.
         """
         room, taken = self._query.room, 0
         for n, row in enumerate(rows):
@@ -199,9 +180,9 @@ class PageReader:
 
 
 def returning(rows: int) -> dict[str, int]:
-    """Return the SQL parameters `rows` and `large` of a query that returns up to `rows` rows.
+    """Return the parameters `rows` and `large` of a query that returns up to `rows` rows.
 
-    `large` is a size (bytes). The query returns a record's properties up to that size, and only the
-    size of larger properties, so that all rows together fit on one page.
+    It returns properties of up to `large` bytes, and only the size of larger ones, so that all rows
+    fit on one page.
     """
     return {"rows": rows, "large": max(MAX_PAGE_BYTES // max(rows, 1), LEAST_LARGE)}

@@ -28,12 +28,7 @@ _FEW_SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """A request for one page of a list or search.
-
-    `after` is the previous page's cursor, or None for the first page. `properties` contains the
-    names of the properties to return, None for all; `include` names further fields of each record
-    to return, such as "associations" or "createdAt".
-    """
+    """A request for one page; `properties` and `include` are names to return, None for all."""
 
     query: Query
     after: Cursor | None = None
@@ -43,11 +38,7 @@ class PageRequest:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of records, with the total number of records that match on all pages.
-
-    `links` maps record ids to their links if the request includes associations, else it is empty.
-    `cursor` is the next page's cursor, "" on the last page.
-    """
+    """A page of records, with the total of all pages; `cursor` is "" on the last page."""
 
     total: int
     records: list[Listed]
@@ -65,10 +56,9 @@ class Listing:
     _signing_key: bytes
 
     def page(self, request: PageRequest, conditions: Sequence[Condition]) -> Page:
-        """Return the page of the records that satisfy all `conditions`.
+        """Return the page of the records that satisfy the `conditions` (parsed filters).
 
-        The conditions are the parsed filters of `request.query`. Raises BadRequest if the cursor
-        `request.after` belongs to a listing with another sort order or other filters.
+        Raises BadRequest for a cursor of another sort order or other filters.
         """
         query, after = request.query, request.after
         everything, known = 0, None
@@ -114,11 +104,6 @@ class Listing:
         last: tuple[Place, int],
         began: Start,
     ) -> str:
-        """Return the cursor for the page after the one that `request` asked for.
-
-        `last` is the position at which the next page begins, and the cursor's `caught_up`. `began`
-        is the start of the listing.
-        """
         query, after = request.query, request.after
         place, caught_up = last
         counted = packed(search.counted) if after is None else after.counted
@@ -147,13 +132,7 @@ class Listing:
     def linked(
         self, id: int, to: Kind, *, limit: int, after: Cursor | None
     ) -> tuple[int, list[int], str]:
-        """Return one page of the ids of records that are linked to the record `id`.
-
-        Only linked records of the kind `to` count. The three values are the total number of these
-        records, at most `limit` ids, and the next page's cursor ("" on the last page). `after` is
-        the previous page's cursor, None for the first page. Raises BadRequest if `after` belongs to
-        another listing.
-        """
+        """Return what `RecordStore.linked` does; raise BadRequest for another listing's cursor."""
         listing = f"links:{id}:{to.code}"
         if after is not None and after.filters != listing:
             raise BadRequest("cursor: it belongs to another listing; start without a cursor")
@@ -182,12 +161,6 @@ class Listing:
 def _later_page(
     search: PageReader, query: Query, after: Cursor
 ) -> tuple[list[Listed], tuple[Place, int] | None]:
-    """Return the records of the page after the cursor `after`, and where the next page begins.
-
-    The position is None on the last page. Otherwise it is a pair: the place of the page's last
-    record, and the next cursor's `caught_up` (the number of records returned so far because they
-    changed during the listing, or -1).
-    """
     total, caught_up = after.total, after.caught_up
     place: Place | None = Place(after.key, after.id)
     rows: list[Listed] = []

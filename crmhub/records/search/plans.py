@@ -1,60 +1,51 @@
 """Query plans: how a search finds its exact total and one page (a list has no filters).
 
 The first page counts the total with the index tables alone; the cursor carries it to later pages.
-The total determines which plan is cheapest for a page. Reading a document (the properties of a
-record), or an id with its sort value, takes the database one or two microseconds; passing an index
-entry takes a tenth of this time.
+The total determines the cheapest plan. Reading a document (the properties of a record), or an id
+with its sort value, takes one or two microseconds; passing an index entry takes a tenth of that.
+`costs` holds the limits. The plans, in the order in which they are tried:
 
-The plans, in the order in which `Search.small_result` and `Search.page` try them:
-
-- List (`PageReader`): without filters, read the records in the sort order. A filter on the time of
-  creation or change selects a range of one sort order; sorted by that time, the search is a list,
-  too.
-- Small result: one filter selects at most a thousand records. These records are read and tested
-  against the other filters; one or two statements return the total and the first page together.
-- Known ids: several filters together match fewer than a thousand records. The count of the total
-  has found their ids, and the cursor stores them. Records that changed later are found by their
-  time of change; all records found are tested.
-- Index-only walk: the index of the sort order contains all columns that the filters test. The index
-  is read in order, up to as many entries as there are matches, but at most a hundred thousand.
-- Sort dated ids: the index table of one property contains each record's time of change. In a search
-  sorted by `updated_at`, up to a hundred thousand matches (SQLite: forty thousand) are sorted, if a
-  short walk has not filled the page.
-- Walk: read the records in the sort order and test them, if a page is expected to need no more
-  records than there are matches. The walk stops after twice the expected number, but not before a
-  thousand records. If sets of ids would have to be joined instead, or the page is not the first
-  one, it goes further: to as many records as there are matches (SQLite: a quarter of them if no
-  sets would be joined), but at most thirty thousand. If a guess then fails, too, it continues up to
-  these limits; instead of joining sets, it may read as many records as there are matches.
-- Guess (`guess`): more than a hundredth of all records match (SQLite: a tenth). Ids grow with time,
-  so the page should be at one end of the matching ids. These are read in order, several sets
-  merged, and the index entries up to that place prove that no record is missing.
+- List (`PageReader`): read the records in the sort order. A filter on the time of creation or
+  change is a range of one sort order; sorted by that time, the search is a list, too.
+- Small result: one filter selects few records. They are read and tested against the others.
+- Known ids: the count of the total has found the ids of few matches, and the cursor stores them.
+  Records that changed later are found by their time of change; all are tested.
+- Index-only walk: the index of the sort order has all columns that the filters test. It is read in
+  order, up to as many entries as there are matches.
+- Sort dated ids: the index table of one property has each record's time of change, by which the
+  matches are sorted, if a short walk has not filled the page.
+- Walk: read and test records in the sort order, if a page should need no more records than there
+  are matches. It goes further if sets of ids would have to be joined instead, or for a later page.
+- Guess (`_guess`): a large part of all records matches. Ids grow with time: the page should be at
+  one end of the matching ids. These are read in order, several sets merged, and the index entries
+  up to that place prove that no record is missing.
 - Fetch: find all ids, sort them by an index, and read the documents of the page.
 
-Time filters bound a walk: no record changes before it is created, so a filter on either time limits
-both sort orders, and the walk begins and ends at these limits. Filters on the same property are one
-set of ids, because a range is one part of the property's index. To find the ids that are in several
-sets, the records of a set of at most ten thousand ids are tested against the other filters; larger
-sets are merged, each read once in the order of its index, or sorted first.
+A filter on either time bounds a walk in both sort orders, because no record changes before it is
+created. Filters on the same property are one set of ids: a range is one part of its index. The
+records of a small set are tested against the other filters; larger sets are merged, each read once
+in the order of its index, or sorted first.
 
 In the default order, `updated_at` descending, a record that changes during a listing moves to the
-front, before the pages still to come. So the listing catches up at its end: it returns the records
-that existed at its start and have changed since, oldest change first. A record that changes again
-meanwhile is returned again. The `updated_at` of a change is set a little before its commit, so a
-change may appear after the start with an earlier time. Therefore catching up begins a little before
-the start, and leaves out the records that the pages have shown.
+front. So the listing catches up at its end: it returns the records that existed at its start and
+have changed since, oldest change first, again if they change again. The `updated_at` of a change is
+set a little before its commit. Therefore catching up begins a little before the start, and leaves
+out the records that the pages have shown.
 
-A page contains at most MAX_PAGE_BYTES of properties. If a statement reads n records, it returns
-the properties of a record only up to the size MAX_PAGE_BYTES / n, and only the size of larger
-properties; another statement reads the large properties that the page needs.
+A page contains at most MAX_PAGE_BYTES of properties. A statement that reads n records returns
+properties up to MAX_PAGE_BYTES / n, and only the size of larger ones; another statement reads the
+large properties that the page needs.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from crmhub.records.search import costs
-from crmhub.records.search.guess import Guess
+from crmhub.records.search.id_sets import IdSets
 from crmhub.records.search.page_reader import (
     COLUMNS,
     EVERYTHING,
@@ -68,11 +59,7 @@ from crmhub.records.search.query import Listed, Place
 
 @dataclass(slots=True)
 class _Walk:
-    """The state of a walk, which reads records in the sort order and tests them.
-
-    The state consists of the position after which to continue, the number of records to read next
-    (`window`), the matches found, and the number of records read so far (`documents`).
-    """
+    """The state of a walk: the place, records to read next, matches, and records read so far."""
 
     after: Place | None
     window: int
@@ -80,14 +67,10 @@ class _Walk:
     documents: int = 0
 
 
-class Search(Guess):
+class Search(IdSets):
     """A search of an account's records of one kind; chooses a query plan for each page."""
 
     def small_result(self) -> tuple[int, list[Listed]] | None:
-        """Return the total and the first page, if one or two statements find both; else None.
-
-        That is possible if one of the filters selects few records.
-        """
         seeking = self._indexed()
         chosen = next(iter(seeking), -1)
         if len(seeking) > 1:
@@ -126,7 +109,6 @@ class Search(Guess):
         return (int(rows[0][0]) if rows else 0), page
 
     def page(self, total: int, after: Place | None) -> list[Listed]:
-        """Return the page of records after the position `after`, as `PageReader.page` does."""
         if self._sorted_by_it:
             return super().page(total, after)
         if total == 0:
@@ -174,10 +156,9 @@ class Search(Guess):
         return _Walk(after, max(self._wanted, expected * 3 // 2))
 
     def _walk(self, walk: _Walk, until: int) -> list[Listed] | None:
-        """Continue a walk, which reads records in the sort order and tests them; return the page.
+        """Read and test records in the sort order; return the full or last page.
 
-        The walk ends when the page is full, when no more records follow, or when the walk has read
-        `until` records in all. In the last case the result is None.
+        None if the walk has read `until` records in all.
         """
         test, params = self._test()
         # It reads a window to its end, whether or not the page is full before.
@@ -218,11 +199,7 @@ class Search(Guess):
         return None
 
     def _page_of_counted(self) -> list[Listed]:
-        """Return the first page, from the ids of all matches, which `total` has stored.
-
-        Returns [] if there are no such ids, or if a record has changed since then, so that the page
-        would be incomplete.
-        """
+        """Return the first page from the ids that `total` stored; [] without, or after a change."""
         if not self.counted:
             return []
         among, these = self._connection.in_list("id", "these", self.counted)
@@ -232,10 +209,9 @@ class Search(Guess):
         return self._read(rows) if len(rows) == min(self._wanted, len(self.counted)) else []
 
     def _page_of_known(self, after: Place) -> list[Listed]:
-        """Return a later page, from the ids in the cursor and the records that have changed since.
+        """Return a later page from the ids in the cursor and the records that have changed since.
 
-        The cursor contains the ids of all records that matched when the listing began. Returns []
-        if it contains no ids, or if too many records have changed since then.
+        [] if it has no ids, or if too many records have changed.
         """
         if self._known is None:
             return []
@@ -268,3 +244,132 @@ class Search(Guess):
                 page = self._page_of(self._with_dates(among), behind)
                 rows = self._rows_looked_up(self._among(page), params | values, self._wanted)
         return self._read(rows)
+
+    def _guess(self, after: Place | None, most: int) -> list[Listed] | None:
+        """Return the page of records after the position `after`, or None if the guess fails.
+
+        Ids mostly grow with the time of creation: the page should be the next matching ids after
+        the newest record created before it. A record elsewhere belongs to the page only if its sort
+        value lies before that of the page's last record. Up to `most` of those are tested and
+        sorted in; with more, the guess fails. If the page is not full, all other ids are searched.
+        """
+        query = self._query
+        down, beyond, before = ("desc", "<", ">") if query.descending else ("asc", ">", "<")
+        behind, params = self._behind(after)
+        params |= self._of | {"window": costs.READ_PER_GUESS * self._wanted, "most": most + 1}
+        # Ids on one side of another one.
+        unread = list[tuple[str, int]]()
+        within = "true"
+        if (nearest := self._nearest(down)) is not None:
+            params["nearest"] = nearest
+            within = f"id {beyond}= :nearest"
+        if after is not None:
+            first = params["first"] = self._scalar(
+                f"select id from records where {OF} and created_at {beyond}= :after_key"
+                f" order by created_at {down}, id {down} limit 1",
+                params,
+            )
+            if first is None:
+                return None
+            if nearest is None or (first < nearest if query.descending else first > nearest):
+                within = f"id {beyond}= :first"
+                unread.append((before, first))
+        ids, of_set = self._ids(within, down)
+        with self._connection.large_join_settings(self._sets):
+            read = self._connection.rows(
+                f"select id, created_at, updated_at from records where {OF}"
+                f" and {self._among(f'select id from ({ids}) as found limit :window')}",
+                params | of_set,
+            )
+        column = -1 if query.sort == "updated_at" else -2
+        places = [Place(row[column], row[0]) for row in read]
+        page = [place for place in places if self._is_behind(place, after)]
+        page = sorted(page, reverse=query.descending)[: self._wanted]
+        until = ""
+        if len(page) == self._wanted:
+            # What stands at that moment, too, is left out below: SQLite is slow to compare pairs.
+            until = f" and {query.sort} {before}= :end_key"
+            params["end_key"] = page[-1].key
+        if len(read) == params["window"]:
+            if not until:
+                return None
+            last = (min if query.descending else max)(place.id for place in places)
+            unread.append((beyond, last))
+        others = self._others(unread, behind + until, params) if unread else []
+        if len(others) > most:
+            return None
+        together = [place.id for place in page] + others
+        among, these = self._connection.in_list("id", "these", together)
+        test, more = self._test()
+        rows = self._rows_looked_up(f"{among} and {test}", params | more | these, len(together))
+        # One of them may have changed meanwhile, and no longer stand on this page.
+        still = [
+            row
+            for row in rows
+            if self._is_behind(self.cursor_of(row), after)
+            and not (until and self._is_behind(self.cursor_of(row), page[-1]))
+        ]
+        return self._read(still) if len(still) >= len(page) else None
+
+    def _nearest(self, down: str) -> int | None:
+        """Return the id at which a read "asc" or "desc" can begin without missing a match.
+
+        A match is in each set of ids that a filter selects, so the ids before any set are skipped.
+        None if no index finds the first id of a set quickly.
+        """
+        firsts, params = list[str](), dict[str, Any]()
+        for n, condition in enumerate(self._conditions):
+            if condition.in_order and not condition.negated and not self._alone:
+                ids = condition.ids(self._connection, n)
+                firsts.append(f"(select id from ({ids.text}) as set{n} order by id {down} limit 1)")
+                params |= ids.params
+        if not firsts:
+            return None
+        row = self._connection.row(f"select {', '.join(firsts)}", self._of | params)
+        found = [int(id) for id in row or () if id is not None]
+        return (min if down == "desc" else max)(found, default=None)
+
+    def _others(
+        self, unread: Sequence[tuple[str, int]], where: str, params: dict[str, Any]
+    ) -> list[int]:
+        """Return ids in the ranges `unread` ("<" or ">", id) that satisfy `where`, by two queries.
+
+        Each returns up to `params["most"]` ids. A range of at most a third of all ids is read in
+        the order of ids; a larger one in the sort order, whose index contains the ids and rejects
+        an entry in half the time.
+        """
+        few, rest = list[str](), list[str]()
+        low, high = self._thirds()
+        for n, (side, id) in enumerate(unread):
+            params = params | {f"unread{n}": id}
+            near = id < low if side == "<" else id > high
+            (few if near else rest).append(f"id {side} :unread{n}")
+        parts = [(ids, "id") for ids in few]
+        if rest:
+            parts.append((f"({' or '.join(rest)})", self._order))
+        return [
+            id
+            for part, order in parts
+            for (id,) in self._connection.rows(
+                f"select id from records where {OF}{where} and {part} order by {order} limit :most",
+                params,
+            )
+        ]
+
+    def _thirds(self) -> tuple[float, float]:
+        """Return the ids a third and two thirds of the way from the lowest to the highest id.
+
+        SQLite stores records in the order of ids and reads any range in it: infinities.
+        """
+        if self._connection.dialect == "sqlite":
+            return -math.inf, math.inf
+        [(lowest, highest)] = self._connection.rows(
+            f"select coalesce(min(id), 0), coalesce(max(id), 0) from records where {OF}", self._of
+        )
+        third = (highest - lowest) / 3
+        return lowest + third, highest - third
+
+    def _is_behind(self, place: Place, after: Place | None) -> bool:
+        if after is None:
+            return True
+        return place < after if self._query.descending else place > after

@@ -17,13 +17,11 @@ _MOST_SHOWN = 300
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The start of a listing, by which later changes of records are recognised.
+    """The start of a listing (ms since 1970), by which later changes of records are recognised.
 
-    `at` is the time of the start and `settled` an earlier time (both ms since 1970). A record has
-    changed since the start if its `updated_at` is later than `at`. The record has also changed if
-    its `updated_at` is later than `settled` and no page has shown the record. The second case
-    covers changes that were committed after the start but have an earlier `updated_at`. `shown`
-    contains the ids of shown records.
+    A record has changed since if its `updated_at` is later than `at`, or later than the earlier
+    time `settled` and no page has `shown` it: a change may be committed after the start with an
+    earlier `updated_at`.
     """
 
     at: int
@@ -32,14 +30,11 @@ class Start:
 
     @property
     def changes_from(self) -> int:
-        """The earliest `updated_at` (ms) that a change committed after the start can have."""
+        """The earliest `updated_at` (ms) of a change committed after the start."""
         return min(self.settled, self.at - _SLOWEST_COMMIT)
 
     def having_shown(self, page: Sequence[Listed]) -> Start:
-        """Return a copy of this start with the ids of records on `page` added to `shown`.
-
-        An id is added only if the record would otherwise count as changed since the start.
-        """
+        """Return a copy with the ids on `page` that would otherwise count as changed added."""
         late = [
             row.id
             for row in page
@@ -53,11 +48,10 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The query of a listing: filters, sort column, direction, and page size `limit`.
+    """The query of a listing; `limit` is the page size.
 
-    With `changed_since`, the start of an earlier listing, only records match that existed at that
-    start and have changed since. `room` is the size (bytes) left for properties on a page that
-    already contains other records; None for an empty page.
+    With `changed_since`, only records match that existed at that start and have changed since.
+    `room` are the bytes left for properties on a page that contains other records.
     """
 
     filters: tuple[Filter, ...] = ()
@@ -69,19 +63,11 @@ class Query:
 
     @property
     def by_newest_change(self) -> bool:
-        """Whether the listing is sorted by `updated_at` descending.
-
-        In this order a record that changes moves to the front. So a later page does not return it.
-        """
+        """Whether a record that changes moves to the front, where no later page returns it."""
         return self.sort == "updated_at" and self.descending
 
     def catch_up(self, since: Start, limit: int, room: int | None) -> Query:
-        """Return the query for the records that changed after the start `since` of a listing.
-
-        The pages of the listing may have missed these records. `limit` is the number of records
-        that still fit on the page, and `room` the size of properties (bytes) that still fits; None
-        for an empty page.
-        """
+        """Return the query for records changed since a start, with room for `limit` on the page."""
         return replace(
             self,
             sort="updated_at",
@@ -94,21 +80,17 @@ class Query:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """The position in a listing at which a page ends and the next page begins.
-
-    The position consists of the sort value and the id of the last record before that position.
-    """
+    """The sort value and id of the last record of a page."""
 
     key: int
     id: int
 
 
 class Listed(NamedTuple):
-    """A record of a listing, with its properties as JSON text.
+    """A record of a listing, a tuple for speed, with its properties as JSON text.
 
-    If that text is large, `properties` first contains its size (bytes, in decimal digits), until
-    the text itself is read. For the record that follows a full page, `properties` is "". Listed is
-    a tuple because creating a frozen dataclass takes three times as long.
+    `properties` is the size of a large text (bytes, in digits) until that is read, and "" for the
+    record after a full page.
     """
 
     id: int
@@ -129,20 +111,14 @@ class Listed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The ids of all records that matched a search when its listing began.
-
-    Any other record can match only if it has changed after the time `since` (ms since 1970).
-    """
+    """The ids of all matches when a listing began; others must have changed after `since` (ms)."""
 
     ids: Sequence[int]
     since: int
 
 
 def start(query: Query, first: Sequence[Listed], now: int) -> Start:
-    """Return the start of a listing, by which later changes of records are recognised.
-
-    `now` is the present time (ms since 1970), and `first` contains the records of the first page.
-    """
+    """Return the start of a listing with this first page, at `now` (ms since 1970)."""
     if not first or not query.by_newest_change:
         return Start(now, now)
     # Another process's clock may be ahead of ours.

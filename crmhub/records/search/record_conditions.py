@@ -127,10 +127,6 @@ def _starts(day: int) -> int:
 
 
 def _moment_text(connection: Connection, column: str) -> str:
-    """Return the SQL expression that formats a time as `YYYY-MM-DDTHH:MM:SS.mmmZ`.
-
-    `column` is the column that contains the time (ms since 1970).
-    """
     if connection.dialect == "postgresql":
         seconds = f"to_timestamp({column} / 1000) at time zone 'UTC'"
         return (
