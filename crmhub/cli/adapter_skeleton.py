@@ -25,8 +25,7 @@ class InvalidTarget(ValueError):
 def write(name: str, directory: Path, *, taken: Iterable[str]) -> None:
     """Write the package of a new adapter into a new or empty directory.
 
-    `taken` lists the names of the installed adapters. Raises InvalidTarget if the name is invalid
-    or taken, or if the directory is not empty or cannot be written.
+    `taken`: the names of the installed adapters. Raises InvalidTarget for a bad name or directory.
     """
     _check_name(name, taken)
     try:
@@ -57,10 +56,7 @@ def _check_name(name: str, taken: Iterable[str]) -> None:
 
 
 def _write_atomically(name: str, directory: Path) -> None:
-    """Write the package of the adapter `name` into `directory`: all files, or none on an error.
-
-    The files are written into a temporary directory, and then moved to `directory`.
-    """
+    """Write all files by way of a temporary directory, or none on an error."""
     is_new = not directory.exists()
     directory.mkdir(exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=directory, prefix=".draft-"))
@@ -93,10 +89,7 @@ def _sources(folder: Traversable, above: str = "") -> Iterator[tuple[str, Traver
 
 
 def _rename_acme(text: str, name: str) -> str:
-    """Replace the name acme in a text by the name of the new adapter.
-
-    Module names, class names and titles are replaced as well.
-    """
+    """Replace the name acme, also as part of module names, class names and titles."""
     word = "".join(part.capitalize() for part in re.split("[-_]", name))
     text = text.replace("_acme", f"_{name.replace('-', '_')}").replace("Acme", word)
     return text.replace("acme", name)

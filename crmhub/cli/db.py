@@ -204,10 +204,7 @@ def _print_contents(settings: Settings, done: str, *, as_json: bool) -> None:
 
 
 def _build_index(database: Database) -> bool:
-    """Build the optional index, and report the progress on standard error.
-
-    Return False if the index existed already.
-    """
+    """Build the optional index with a progress report; return False if it existed already."""
     from crmhub.records import trigrams
 
     with ThreadPoolExecutor(1) as pool:

@@ -182,9 +182,7 @@ def _read_accounts(hub: Hub) -> tuple[list[Account], list[Finding]]:
 def _accounts(hub: Hub, readable: list[Account], *, sound: bool) -> Iterator[Finding]:
     """Yield a finding for each account whose adapter cannot be set up, and each missing plan.
 
-    `readable` are the accounts to check. A plan is missing if accounts have it but the plans file
-    does not define it. `sound` says that no fault of an account was found before. If no account has
-    a fault, the last finding says so.
+    `sound`: no fault of an account was found before.
     """
     from crmhub.accounts import accounts
     from crmhub.adapter import AdapterError
@@ -206,7 +204,6 @@ def _accounts(hub: Hub, readable: list[Account], *, sound: bool) -> Iterator[Fin
 
 
 def _journal(hub: Hub) -> Iterator[Finding]:
-    """Yield a finding for each active alert; if there is none, yield one finding that says so."""
     from crmhub.operators.alerts import alerts
 
     with hub.database.reading() as db:
@@ -230,9 +227,7 @@ def _records(
 ) -> Iterator[Finding]:
     """Yield a finding for each wrong counter and each kind of record with wrong index rows.
 
-    `readable` are the accounts to check. The last finding gives the number of checked accounts and
-    records. With `repair`, faults are repaired. Without `everything`, only a sample of the records
-    is checked, for about 30 seconds.
+    Without `everything`, only a sample is checked, for about 30 seconds.
     """
     from crmhub.properties.kinds import KINDS
     from crmhub.records.repair import examine, rebuild, recount

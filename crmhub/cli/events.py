@@ -33,10 +33,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def _past(text: str) -> int:
-    """Return a time in ms since 1970, from a duration before now, or a date with or without time.
-
-    Raises BadParameter if the text has another form.
-    """
+    """Return a time in ms since 1970, from a duration before now, or a date or time."""
     ago = durations.milliseconds(text)
     return moment(text) if ago is None else time.time_ns() // 1_000_000 - ago
 

@@ -45,14 +45,12 @@ _ROTATABLE_LABELS: dict[Rotatable, str] = {
 @blueprint.get("/accounts/<client_id>/bots")
 @needs("change")
 def bots(client_id: str) -> flask.Response:
-    """Show the URLs of all helpers, and snippets that call the selected helper."""
     return page("account/bots.html", **_context(client_id, flask.request.args.get("helper", "")))
 
 
 @blueprint.post("/accounts/<client_id>/bots/answers")
 @needs("change")
 def bots_answers(client_id: str) -> flask.Response:
-    """Save the form of the answers and the allowed origins, unless it shows an older state."""
     form = flask.request.form
     given = {name: form.get(name, "").strip() for name in _ANSWER_SWITCHES}
     try:
@@ -73,7 +71,6 @@ def bots_answers(client_id: str) -> flask.Response:
 @blueprint.post("/accounts/<client_id>/bots/test")
 @needs("change")
 def bots_test(client_id: str) -> flask.Response:
-    """Call a helper of the account with the submitted body, and show its answer."""
     context = _context(client_id, flask.request.form.get("helper", ""))
     body = flask.request.form.get("body", "")
     answer = test_call.call(context["account"], context["helper"], body)
@@ -81,7 +78,6 @@ def bots_test(client_id: str) -> flask.Response:
 
 
 def _context(client_id: str, helper_name: str) -> dict[str, Any]:
-    """Return the template variables of the page, for the helper with this name or the first one."""
     shared = account_context(client_id)
     detail: Detail = shared["detail"]
     helper = next((one for one in HELPERS if one.name == helper_name), HELPERS[0])
@@ -120,10 +116,6 @@ def _context(client_id: str, helper_name: str) -> dict[str, Any]:
 @blueprint.post("/accounts/<client_id>/bots/rotate")
 @needs("change")
 def bots_rotate(client_id: str) -> flask.Response:
-    """Replace a webhook id or the webhook secret, and show the new value.
-
-    A new secret cannot be shown again later.
-    """
     what, validity = flask.request.form.get("what", ""), flask.request.form.get("kept", "")
     if what not in get_args(Rotatable) or validity not in _OLD_VALID:
         raise BadRequest("what, kept: choose what to replace, and how long to keep the old one.")
@@ -142,10 +134,7 @@ def bots_rotate(client_id: str) -> flask.Response:
 
 
 def _url(helper: Helper, detail: Detail) -> str:
-    """Return the URL of a helper for the account in `detail`.
-
-    Host and scheme are those of the present request.
-    """
+    """Return the URL of a helper for the account, with host and scheme of the present request."""
     https = is_https(flask.request, hub().settings.trusted_proxies)
     ids = {purpose: _ids(detail, purpose)[0].value for purpose in ("generated", "portal")}
     return f"{'https' if https else 'http'}://{flask.request.host}{helper.path.format(**ids)}"

@@ -1,7 +1,4 @@
-"""The console's pages for possible duplicates, which are pairs of contacts.
-
-One page lists the pairs; another page shows a pair with a preview of its merge.
-"""
+"""The console's pages for possible duplicates: the list of pairs, and a pair with its merge."""
 
 from __future__ import annotations
 
@@ -34,7 +31,6 @@ _TAKE_PREFIX = "take."
 @blueprint.get(_PATH, endpoint="duplicates")
 @needs("data")
 def duplicates_list(client_id: str) -> flask.Response:
-    """Show a page of the pairs with the selected state, the newest pair first."""
     account = hub().load_account(client_id)
     state = flask.request.args.get("state", "")
     state = state if state in STATES else "open"
@@ -58,7 +54,6 @@ def duplicates_list(client_id: str) -> flask.Response:
 @blueprint.get(_PAIR)
 @needs("data")
 def duplicates_pair(client_id: str, one: str, other: str) -> flask.Response:
-    """Show a pair of contacts, and the result that their merge would have."""
     account = hub().load_account(client_id)
     keep = list_filters.text(flask.request.args.get("keep", ""))
     preview = compare_contacts.preview(hub(), account, one, other, keep=keep)
@@ -68,7 +63,6 @@ def duplicates_pair(client_id: str, one: str, other: str) -> flask.Response:
 @blueprint.post(f"{_PAIR}/merge")
 @needs("change")
 def duplicates_merge(client_id: str, one: str, other: str) -> flask.Response:
-    """Merge a pair of contacts, unless a contact changed since the page was shown."""
     account = hub().load_account(client_id)
     form = flask.request.form
     keep = form.get("keep", "")
@@ -92,7 +86,6 @@ def duplicates_merge(client_id: str, one: str, other: str) -> flask.Response:
 @blueprint.post(f"{_PAIR}/unmerge")
 @needs("change")
 def duplicates_unmerge(client_id: str, one: str, other: str) -> flask.Response:
-    """Undo the merge of a pair of contacts."""
     account = hub().load_account(client_id)
     try:
         merge_contacts.unmerge(hub(), account, one, other, by=author())
@@ -106,10 +99,7 @@ def duplicates_unmerge(client_id: str, one: str, other: str) -> flask.Response:
 @blueprint.post(f"{_PAIR}/dismiss")
 @needs("change")
 def duplicates_dismiss(client_id: str, one: str, other: str) -> flask.Response:
-    """Close a pair of contacts.
-
-    The form gives the reason: two different persons, or contacts that were merged in the CRM.
-    """
+    """Close a pair: two different persons, or contacts that were merged in the CRM."""
     account = hub().load_account(client_id)
     merged = flask.request.form.get("reason") == "merged"
     merge_contacts.dismiss(hub(), account, one, other, merged=merged, by=author())
@@ -118,11 +108,7 @@ def duplicates_dismiss(client_id: str, one: str, other: str) -> flask.Response:
 
 
 def _cursor() -> tuple[int, str, str] | None:
-    """Return the list's cursor in the URL, None on the first page.
-
-    The cursor is the key of the last pair on the previous page: a time in ms since 1970, and the
-    ids of the two contacts.
-    """
+    """Return the key of the last pair on the previous page, None on the first page."""
     args = flask.request.args
     found_at = args.get("after", "")
     if not (found_at.isascii() and found_at.isdigit() and len(found_at) < 16):
@@ -137,11 +123,7 @@ def _cursor() -> tuple[int, str, str] | None:
 def _preview_again(
     account: Account, error: HubError, one: str, other: str, **choice: Any
 ) -> Preview:
-    """Return the preview of a pair, to show it with the error of a failed merge or unmerge.
-
-    `one` and `other` are the ids of the contacts; `choice` has the arguments `keep` and `take` of
-    `preview`. If the preview fails too, raises `error`, the error of the merge or unmerge.
-    """
+    """Preview a pair beside the error of its merge; raises `error` if the preview fails too."""
     try:
         return compare_contacts.preview(hub(), account, one, other, **choice)
     except HubError:
@@ -168,7 +150,6 @@ def _pair_context(account: Account, preview: Preview) -> dict[str, Any]:
 
 
 def _merged_by_crm(pair: Pair) -> bool:
-    """Return whether the CRM, and not the hub, merged a pair."""
     return pair.state == "merged" and not pair.decided_by
 
 

@@ -28,14 +28,12 @@ _PILLS = {"": "All", "queued": "Queued", "delivered": "Delivered", "failed": "Fa
 @blueprint.get(_ONE)
 @needs("activity")
 def events_one(client_id: str, subscription_id: str) -> flask.Response:
-    """Show a subscription with a page of its deliveries, the newest event first."""
     return page("account/event.html", **_context(client_id, subscription_id))
 
 
 @blueprint.post(f"{_ONE}/test")
 @needs("decide")
 def events_test(client_id: str, subscription_id: str) -> flask.Response:
-    """Send a test message, and show the answer."""
     sent = event_subscriptions.test(hub(), client_id, subscription_id)
     reason = visible_text(sent.attempt.reason)
     context = _context(client_id, subscription_id)
@@ -45,7 +43,6 @@ def events_test(client_id: str, subscription_id: str) -> flask.Response:
 @blueprint.post(f"{_ONE}/replay")
 @needs("decide")
 def events_replay(client_id: str, subscription_id: str) -> flask.Response:
-    """Deliver the events of a period again."""
     given = {name: list_filters.text(value) for name, value in flask.request.form.items()}
     try:
         since = list_filters.moment(given, "since", "From")
@@ -66,7 +63,6 @@ def events_replay(client_id: str, subscription_id: str) -> flask.Response:
 @blueprint.post(f"{_ONE}/replay-events")
 @needs("decide")
 def events_replay_chosen(client_id: str, subscription_id: str) -> flask.Response:
-    """Deliver the selected events again."""
     ids = flask.request.form.getlist("id")
     try:
         if not ids:

@@ -34,14 +34,12 @@ _DONE = {
 @blueprint.get(_ALL)
 @needs("activity")
 def events(client_id: str) -> flask.Response:
-    """Show an account's subscriptions with their states, and the form for a new one."""
     return page("account/events.html", **_listed(client_id))
 
 
 @blueprint.post(_ALL)
 @needs("change")
 def events_add(client_id: str) -> flask.Response:
-    """Add a subscription, and show its secret; it cannot be shown again later."""
     url, types = _given()
     try:
         made = event_subscriptions.add(hub(), client_id, url=url, types=types, by=author())
@@ -54,14 +52,12 @@ def events_add(client_id: str) -> flask.Response:
 @blueprint.get(f"{_ONE}/change")
 @needs("change")
 def events_form(client_id: str, subscription_id: str) -> flask.Response:
-    """Show the form with the address and the types of a subscription."""
     return page("account/event_change.html", **_change_context(client_id, subscription_id))
 
 
 @blueprint.post(f"{_ONE}/change")
 @needs("change")
 def events_change(client_id: str, subscription_id: str) -> flask.Response:
-    """Save the address and the types of a subscription."""
     url, types = _given()
     present = event_subscriptions.find(hub(), client_id, subscription_id).types
     try:
@@ -90,7 +86,6 @@ def events_change(client_id: str, subscription_id: str) -> flask.Response:
 @blueprint.post(f"{_ONE}/state")
 @needs("change")
 def events_state(client_id: str, subscription_id: str) -> flask.Response:
-    """Disable or activate a subscription, as the form says."""
     state = flask.request.form.get("state", "")
     if state not in get_args(_Settable):
         raise BadRequest("state: choose active or disabled.")
@@ -103,13 +98,11 @@ def events_state(client_id: str, subscription_id: str) -> flask.Response:
 @blueprint.post(f"{_ONE}/remove")
 @needs("change")
 def events_remove(client_id: str, subscription_id: str) -> flask.Response:
-    """Remove a subscription with its deliveries."""
     event_subscriptions.remove(hub(), client_id, subscription_id, by=author())
     return done("The subscription is removed.", "console.events", client_id=client_id)
 
 
 def _given() -> tuple[str, tuple[str, ...]]:
-    """Return the address and the types of the form."""
     form = flask.request.form
     types = tuple(form.getlist("type"))
     return form.get("url", "").strip(), (EVERY_TYPE,) if _EVERY_TYPE in types else types

@@ -23,7 +23,6 @@ _DELIMITERS = (",", ";", "\t", "|")
 @blueprint.get("/accounts/<client_id>/export")
 @needs("data")
 def imports_export(client_id: str) -> flask.Response:
-    """Return the records of one kind that match the filters, as a CSV file."""
     args = flask.request.args
     account, kind = hub().load_account(client_id), kind_of(args.get("kind", "contacts"))
     delimiter = args.get("delimiter", ",")
@@ -42,7 +41,6 @@ def imports_export(client_id: str) -> flask.Response:
 
 
 def _parts(out: StringIO, steps: Iterator[object]) -> Iterator[bytes]:
-    """Yield what was written to `out`, after each step."""
     while True:
         yield out.getvalue().encode("utf-8", "surrogatepass")
         out.seek(0)

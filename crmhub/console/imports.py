@@ -39,7 +39,6 @@ SKIPPED = {
     "only HubSpot fills it in": "Only HubSpot fills this in.",
     "the hub fills it in": "The hub fills this in.",
 }
-"""Why a column is skipped, by how its property was searched."""
 _NAMES = ("id", "email", "phone", "name", "domain", "dealname", "subject")
 _SKIP = ""
 # With more options on the page, properties are typed, with one list of suggestions for all.
@@ -66,14 +65,12 @@ _FORM_WORDS = (
 @blueprint.get("/accounts/<client_id>/imports")
 @needs("data")
 def imports(client_id: str) -> flask.Response:
-    """Show the forms for an upload and for an export, and the newest imports."""
     return page("account/imports.html", **_overview(client_id))
 
 
 @blueprint.post("/accounts/<client_id>/imports")
 @needs("change")
 def imports_upload(client_id: str) -> flask.Response:
-    """Store an uploaded CSV file as a draft, and show its columns."""
     account = hub().load_account(client_id)
     form = flask.request.form
     file = flask.request.files.get("file")
@@ -100,14 +97,12 @@ def imports_upload(client_id: str) -> flask.Response:
 @blueprint.get("/accounts/<client_id>/imports/<id>")
 @needs("data")
 def imports_job(client_id: str, id: str) -> flask.Response:
-    """Show an import: a draft with its columns and first rows, else its progress or result."""
     return page("account/import.html", **_shown(client_id, id))
 
 
 @blueprint.post("/accounts/<client_id>/imports/<id>")
 @needs("change")
 def imports_start(client_id: str, id: str) -> flask.Response:
-    """Save the form of a draft, and start a dry run or the import if its button was pressed."""
     account = hub().load_account(client_id)
     job = import_jobs.find(hub(), account, id)
     settings = _settings(job)
@@ -129,7 +124,6 @@ def imports_start(client_id: str, id: str) -> flask.Response:
 @blueprint.post("/accounts/<client_id>/imports/<id>/state")
 @needs("change")
 def imports_state(client_id: str, id: str) -> flask.Response:
-    """Stop or continue an import, or make a draft of it again, as the button says."""
     account = hub().load_account(client_id)
     action = flask.request.form.get("action", "")
     if action == "stop":
@@ -147,7 +141,6 @@ def imports_state(client_id: str, id: str) -> flask.Response:
 @blueprint.post("/accounts/<client_id>/imports/<id>/deleted")
 @needs("change")
 def imports_delete(client_id: str, id: str) -> flask.Response:
-    """Delete an import with its file and its refused rows."""
     import_jobs.delete(hub(), hub().load_account(client_id), id)
     message = "The import and its file are deleted. Imported records stay."
     return done(message, "console.imports", client_id=client_id)
@@ -156,7 +149,6 @@ def imports_delete(client_id: str, id: str) -> flask.Response:
 @blueprint.get("/accounts/<client_id>/imports/<id>/refused.csv")
 @needs("data")
 def imports_refused(client_id: str, id: str) -> flask.Response:
-    """Return the refused rows of an import, with their lines and reasons, as a CSV file."""
     account = hub().load_account(client_id)
     job = import_jobs.find(hub(), account, id)
     name = f"{job.file_name.rpartition('.')[0]}.refused.csv"
@@ -164,7 +156,6 @@ def imports_refused(client_id: str, id: str) -> flask.Response:
 
 
 def csv_download(account: Account, parts: Iterator[bytes], name: str) -> flask.Response:
-    """Return a response with a CSV file of an account that the browser saves under this name."""
     plain = re.sub(r'[^ -~]|["\\]', "_", name)
     disposition = f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name)}"
     return flask.Response(
@@ -197,10 +188,7 @@ def _overview(client_id: str) -> dict[str, Any]:
 
 
 def _shown(client_id: str, id: str, settings: JobSettings | None = None) -> dict[str, Any]:
-    """Return the template variables of an import's page.
-
-    A draft is shown with `settings`; if they are None, with the saved ones.
-    """
+    """Show a draft with `settings`, by default with the saved ones."""
     shared = account_context(client_id)
     account: Account = shared["account"]
     job = import_jobs.find(hub(), account, id)
@@ -253,7 +241,6 @@ def _columns(preview: Preview) -> list[tuple[Column, Sequence[str]]]:
 
 
 def _settings(job: ImportJob) -> JobSettings:
-    """Return the settings in the submitted form; without its fields, the saved settings."""
     form = {name: text(value) for name, value in flask.request.form.items()}
     if "encoding" not in form:
         return job.settings
@@ -307,7 +294,7 @@ def _label(label: str, name: str) -> str:
 
 
 def _words(message: str) -> str:
-    """Return a message of an import in the words of the form instead of the command's options."""
+    """Say a message of an import in the words of the form instead of the command's options."""
     for pattern, words in _FORM_WORDS:
         message = re.sub(pattern, words, message)
     return message

@@ -14,7 +14,7 @@ CHOICES = (
     ("365", "in a year"),
     ("", "never"),
 )
-"""The choices of a form: the value, in days or "" for never, and its label."""
+"""The value, in days or "" for never, and its label."""
 DEFAULT = "365"
 
 
@@ -30,23 +30,21 @@ class Expiring(Protocol):
 
 
 def expiry(choice: str) -> int | None:
-    """Return the expiry, in ms since 1970, that a choice of the form means; None for never.
+    """Return the expiry of a choice, in ms since 1970, None for never.
 
-    Any text that is not a choice means the default, so that no key lives for ever by mistake.
+    Other text means the default, so that no key lives for ever by mistake.
     """
     known = choice if choice in dict(CHOICES) else DEFAULT
     return _now() + int(known) * _DAY_MS if known else None
 
 
 def end_reason(one: Expiring) -> str:
-    """Return "revoked" or "expired" for a key or token that is no longer valid, else ""."""
     if one.revoked_at is not None:
         return "revoked"
     return "expired" if one.expires_at is not None and one.expires_at <= _now() else ""
 
 
 def is_ending(one: Expiring) -> bool:
-    """Return whether a valid key or token expires soon."""
     return (
         one.expires_at is not None
         and not end_reason(one)

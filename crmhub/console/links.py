@@ -17,10 +17,7 @@ _LONGEST = 100
 @blueprint.get("/join/<token>")
 @open_to_all
 def link(token: str) -> flask.Response:
-    """Show the form for the new password; the link stays valid until the form is sent.
-
-    Mail programs and messengers open links to preview them, so opening must not use up the link.
-    """
+    """Show the form; opening must not use up the link, since mail programs preview links."""
     found = users.find_link(hub(), token[:_LONGEST])
     return page("link.html", link=found, provider=hub().openid is not None)
 
@@ -28,7 +25,6 @@ def link(token: str) -> flask.Response:
 @blueprint.post("/join/<token>")
 @open_to_all
 def link_use(token: str) -> flask.Response:
-    """Set the password, and redirect to the sign-in page; the link is invalid from now on."""
     found = users.find_link(hub(), token[:_LONGEST])
     password, again = (flask.request.form.get(name, "") for name in ("password", "again"))
     try:

@@ -33,15 +33,10 @@ _RECORDS: dict[str, Kind] = {"createDeal": DEALS, "createTicket": TICKETS}
 @blueprint.get("/activity/<action_id>")
 @needs("activity")
 def action(action_id: str) -> flask.Response:
-    """Show an action with its request, its attempts and its result."""
     return page("activity/one.html", **_action_context(action_id))
 
 
 def _action_context(action_id: str) -> dict[str, Any]:
-    """Return the template variables of an action's page.
-
-    Raises NotFound if there is no action with this id.
-    """
     action = visible_action(action_queries.shown(hub().database, action_id))
     state = action.summary.state
     values = correct_action.values_of(action.summary.kind, action.request)
@@ -66,7 +61,6 @@ def _action_context(action_id: str) -> dict[str, Any]:
 @blueprint.get("/activity/contact")
 @needs("activity")
 def contact() -> flask.Response:
-    """Show the actions of a contact, the newest action first."""
     given = params("account", "contact")
     after = params("after").get("after", "")
     if given.keys() != {"account", "contact"}:
@@ -103,7 +97,6 @@ def _name_of(actions: list[Full]) -> ContactName | None:
 @blueprint.post("/activity/<action_id>/retry")
 @needs("decide")
 def retry_action(action_id: str) -> flask.Response:
-    """Retry an action, and the actions that it blocks."""
     count = retrying.retry_one(hub().database, action_id, by=author())
     return done(_retry_message("This action", count), "console.action", action_id=action_id)
 
@@ -111,7 +104,6 @@ def retry_action(action_id: str) -> flask.Response:
 @blueprint.post("/activity/<action_id>/edit")
 @needs("change")
 def edit_action(action_id: str) -> flask.Response:
-    """Correct values in an action's request; then retry it and the actions that it blocks."""
     form = flask.request.form
     names, shown_texts, typed_texts = (
         [_normalize_newlines(text) for text in form.getlist(part)]
@@ -141,7 +133,6 @@ def edit_action(action_id: str) -> flask.Response:
 @blueprint.post("/activity/<action_id>/discard")
 @needs("decide")
 def discard_action(action_id: str) -> flask.Response:
-    """Discard an action, and the actions that it blocks."""
     reason = flask.request.form.get("reason", "")
     try:
         count = discarding.discard_one(hub().database, action_id, reason=reason, by=author())
@@ -157,7 +148,7 @@ def _retry_message(what: str, count: int) -> str:
 
 
 def _normalize_newlines(text: str) -> str:
-    """Return the text with LF as line break; browsers submit CRLF."""
+    """Browsers submit CRLF."""
     return text.replace("\r\n", "\n")
 
 
@@ -165,7 +156,6 @@ def _normalize_newlines(text: str) -> str:
 
 
 def _link_context(actions: list[Full]) -> dict[str, Any]:
-    """Return the template variables with links from actions to the records they have written."""
     return {
         "titles": {action.adapter: _adapter_title(action.adapter) for action in actions},
         "links": {action.summary.id: _record_links(action) for action in actions},
@@ -173,10 +163,7 @@ def _link_context(actions: list[Full]) -> dict[str, Any]:
 
 
 def _record_links(action: Full) -> list[tuple[str, str]]:
-    """Return the label and the URL of each record that an action wrote.
-
-    The URL is "" for a record that has no page.
-    """
+    """Return label and URL of each record that an action wrote; "" for a record without a page."""
     result, record_kind = action.result or {}, _RECORDS.get(action.summary.kind, CONTACTS)
     contact_id, record_id = result.get("contact_id") or "", result.get("record_id") or ""
     ids = [(record_kind, record_id or contact_id)]
@@ -199,7 +186,6 @@ def _record_links(action: Full) -> list[tuple[str, str]]:
 
 
 def _uses_hub_records(adapter: str) -> bool:
-    """Return whether the adapter with this name stores its records in the hub itself."""
     try:
         return not hub().registry.load(adapter).remote
     except BadConfig:

@@ -1,7 +1,4 @@
-"""The console's properties page: properties, pipelines and owners of a kind of record.
-
-The page shows those of the account's CRM, or those that the hub defines for its own records.
-"""
+"""The properties, pipelines and owners of a kind of record, in the account's CRM or in the hub."""
 
 from __future__ import annotations
 
@@ -33,10 +30,7 @@ _Pipeline = tuple[str, str, list[tuple[str, str]]]
 
 @dataclass(frozen=True, slots=True)
 class CrmAnswer:
-    """A list on the properties page, as the CRM or the hub answered it.
-
-    If the CRM failed, `values` is empty and `wrong` is the error message.
-    """
+    """A list as the CRM or the hub answered it; `wrong` is the message of a failed CRM."""
 
     values: Sequence[object] = ()
     wrong: str = ""
@@ -45,7 +39,6 @@ class CrmAnswer:
 @blueprint.get("/accounts/<client_id>/properties")
 @needs("data")
 def properties(client_id: str) -> flask.Response:
-    """Show the properties, pipelines and owners of a kind of record, in the CRM or in the hub."""
     shared = account_context(client_id)
     account, args = shared["account"], flask.request.args
     adapter = installed(account.connection.adapter)
@@ -83,7 +76,6 @@ def _properties(sections: dict[str, CrmAnswer | None]) -> Sequence[Described | P
 
 
 def _searched(prop: Described | Property) -> str:
-    """Return the text of a property that a search looks in."""
     return f"{prop.name} {prop.label}".casefold()
 
 

@@ -78,7 +78,6 @@ __all__ = [
 
 
 def register(app: flask.Flask) -> None:
-    """Add the console's pages, template filters and error handler to the Flask app."""
     # Bootstrap's files come from its package: no page loads a file from another host.
     app.config["BOOTSTRAP_SERVE_LOCAL"] = True
     Bootstrap5(app)

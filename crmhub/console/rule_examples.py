@@ -13,9 +13,8 @@ from crmhub.console.map_rows import Row, pairs, unquote
 class Example:
     """A value that a bot sends, and the value that the CRM gets by a rule.
 
-    `given` is "" if the rule sends its constant. Both are "" if the rule changes no value, only the
-    name. `label` is the CRM's label of its value, "" if it has none. `further` counts the other
-    values that the rule changes.
+    `given` is "" if the rule sends its constant; both are "" if the rule changes only the name.
+    `label`: the CRM's label of its value. `further` counts the other values that the rule changes.
     """
 
     given: str = ""
@@ -25,10 +24,7 @@ class Example:
 
 
 def example(row: Row, theirs: Mapping[str, Described]) -> Example | None:
-    """Return an example for the rule in a row, None for a row without a usable rule.
-
-    `theirs`: the CRM's definitions of properties by name; those that are unknown may be absent.
-    """
+    """Return an example for the rule in a row, None without a usable rule."""
     name = row.name.strip()
     values, faults = pairs(row.values)
     if not name or faults:

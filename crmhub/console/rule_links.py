@@ -20,21 +20,14 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class RuleLink:
-    """A property that the CRM refused, by the name that bots use, and the URL of its rule.
-
-    The rule need not exist: the page then offers a new one.
-    """
+    """A refused property, by the name that bots use, and the URL of its rule or of a new one."""
 
     name: str
     url: str
 
 
 def rule_links(action: Full, account: Account) -> list[RuleLink]:
-    """Return a link for each property of an action that the CRM refused, at most 20.
-
-    `account`: the account of the action. The list is empty for an action of a former CRM, whose
-    field map can no longer be changed.
-    """
+    """Return a link for each property that the CRM refused, at most 20; none for a former CRM."""
     if action.summary.connection_id != account.connection.id:
         return []
     kind = HELPERS[action.summary.kind].record

@@ -29,7 +29,6 @@ def setup(token: str) -> flask.Response:
 @blueprint.post("/setup/<token>")
 @open_to_all
 def create_by_link(token: str) -> flask.Response:
-    """Create the user, sign them in, and redirect to the landing page."""
     form = flask.request.form
     email, password = form.get("email", "")[:300], form.get("password", "")
     try:

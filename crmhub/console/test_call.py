@@ -1,7 +1,7 @@
 """The console's test call of a helper, from an account's page for bots.
 
-It takes the way of a bot's call from the body on: the same checks, limits, journal and CRM. All
-test calls are of one conversation, so that one contact of the CRM is the test's.
+It takes the way of a bot's call from the body on. All test calls are of one conversation, so that
+one contact of the CRM is the test's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from crmhub.errors import BadRequest, Conflict, HubError
 from crmhub.identity import bindings
 
 TEST_TOKEN = "crmhub-test"
-"""The contactToken of the conversation that all test calls of an account belong to."""
+"""The contactToken of all test calls of an account."""
 _MAX_BODY = 10_000
 _SAMPLES = {
     "contactToken": TEST_TOKEN,
@@ -45,12 +45,11 @@ _ANSWERS: Mapping[str, Callable[[Account, Posted], flask.Response]] = {
     "getRandomInt": functions.answer_int,
 }
 WRITING = frozenset({"createLead", "setProperties", "createDeal", "createTicket"})
-"""The helpers whose test call writes to the CRM."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A helper's answer to a test call: HTTP status, JSON as text, and the action's id or ""."""
+    """HTTP status, JSON as text, and the action's id or ""."""
 
     status: int
     text: str
@@ -68,10 +67,7 @@ def sample_body(account: Account, helper: Helper) -> str:
 
 
 def call(account: Account, helper: Helper, text: str) -> Answered:
-    """Call a helper for the account with the body `text`; return its answer, which may be an error.
-
-    Raises Conflict if the account is disabled.
-    """
+    """Return a helper's answer, which may be an error; a disabled account is a Conflict."""
     if account.disabled:
         raise Conflict("The account is disabled: its helpers refuse every call.")
 
