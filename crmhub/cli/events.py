@@ -64,7 +64,7 @@ def list_subscriptions(client_id: str, as_json: bool) -> None:
                 each.id,
                 each.url,
                 _state(each),
-                in_words(_since(each)),
+                in_words(each.failing_since or each.changed_at),
                 each.reason,
                 " ".join(each.types),
             )
@@ -310,7 +310,3 @@ def _state(subscription: Subscription) -> str:
     if subscription.state == "active" and subscription.failing_since:
         return "failing"
     return subscription.state.replace("_", " ")
-
-
-def _since(subscription: Subscription) -> int:
-    return subscription.failing_since or subscription.changed_at

@@ -19,7 +19,7 @@ from crmhub.console.access import needs
 from crmhub.console.account import account_context, installed
 from crmhub.console.blueprint import PREFIX, blueprint
 from crmhub.console.field_faults import set_faults
-from crmhub.console.list_filters import text
+from crmhub.console.list_filters import parse_id, text
 from crmhub.console.pages import done, page, refused, see
 from crmhub.console.sessions import author, signed_in
 from crmhub.errors import HubError, NotFound, Semantic
@@ -124,21 +124,22 @@ def given_crm(client_id: str, adapter: str) -> Crm:
         title = installed(adapter).title or adapter
         raise Semantic(f"Not saved. Fill in the fields of {title} first.")
 
-    def fields(prefix: str) -> dict[str, str]:
-        return {
-            name.removeprefix(prefix): value.strip()
-            for name, value in form.items()
-            if name.startswith(prefix)
-        }
-
-    secrets = {name: value for name, value in fields(_SECRET).items() if value}
-    removed = dict.fromkeys(fields(_REMOVED), "")
-    past, settings = _past_id(form.get("restore", "")), fields(_SETTING)
+    secrets = {name: value for name, value in _typed_fields(_SECRET).items() if value}
+    removed = dict.fromkeys(_typed_fields(_REMOVED), "")
+    past, settings = parse_id(form.get("restore", "")), _typed_fields(_SETTING)
     if typed := _typed_before(client_id, adapter):
         missing = {name: text for name, text in typed.credentials.items() if name not in secrets}
         _require_same_addresses(adapter, settings, typed, missing)
         secrets |= missing
     return Crm(adapter, settings, {**removed, **secrets}, whole=True, guarded=True, past=past)
+
+
+def _typed_fields(prefix: str) -> dict[str, str]:
+    return {
+        name.removeprefix(prefix): value.strip()
+        for name, value in flask.request.form.items()
+        if name.startswith(prefix)
+    }
 
 
 def _typed_before(client_id: str, adapter: str) -> Crm | None:
@@ -169,10 +170,6 @@ def given_decision() -> Decision | None:
     return next((decision for decision in DECISIONS if decision == given), None)
 
 
-def _past_id(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and 0 < len(text) < 10 else None
-
-
 def crm_page(
     client_id: str,
     name: str,
@@ -194,23 +191,18 @@ def crm_page(
     form = flask.request.form
     # The fields of another adapter tell nothing about this one.
     typed = typed and form.get("shown", adapter.name) == adapter.name
-    past = _past_id(form.get("restore", "") or flask.request.args.get("restore", ""))
+    past = parse_id(form.get("restore", "") or flask.request.args.get("restore", ""))
     kept = [one for one in shared["detail"].past if one.adapter == adapter.name != current]
     restored = next((one for one in kept if one.id == past), None)
     base = account
     if restored is not None:
         base = set_crm.base_of(hub(), account, Crm(adapter.name, {}, {}, past=restored.id))
     same = adapter.name == base.connection.adapter
-    removed = {field.removeprefix(_REMOVED) for field in form if field.startswith(_REMOVED)}
     stored = crm_secrets.secret_names(hub(), base) if same else ()
     given: Mapping[str, str] = base.connection.settings if same else {}
     before = _typed_before(client_id, adapter.name)
     if typed:
-        given = {
-            field.removeprefix(_SETTING): text.strip()
-            for field, text in form.items()
-            if field.startswith(_SETTING)
-        }
+        given = _typed_fields(_SETTING)
     elif before:
         given = before.settings
     with hub().database.reading() as db:
@@ -228,7 +220,7 @@ def crm_page(
         "given": given,
         "visit": (form.get("typed") or flask.request.args.get("typed")) if before else "",
         "entered": before.credentials if before else (),
-        "removed": removed if typed else set(),
+        "removed": _typed_fields(_REMOVED) if typed else (),
         # None: the stored secrets cannot be decrypted.
         "stored": stored or (),
         "broken": stored is None,

@@ -16,7 +16,6 @@ from crmhub.console.pages import done, page, refused
 from crmhub.console.sessions import author
 from crmhub.errors import HubError
 from crmhub.identity import possible_duplicates
-from crmhub.identity.possible_duplicates import Pair
 from crmhub.operators.duplicates import compare_contacts, merge_contacts
 from crmhub.operators.duplicates.compare_contacts import Preview
 
@@ -110,14 +109,9 @@ def duplicates_dismiss(client_id: str, one: str, other: str) -> flask.Response:
 def _cursor() -> tuple[int, str, str] | None:
     """Return the key of the last pair on the previous page, None on the first page."""
     args = flask.request.args
-    found_at = args.get("after", "")
-    if not (found_at.isascii() and found_at.isdigit() and len(found_at) < 16):
-        return None
-    return (
-        int(found_at),
-        list_filters.text(args.get("one", "")),
-        list_filters.text(args.get("other", "")),
-    )
+    found_at = list_filters.parse_id(args.get("after", ""), digits=15)
+    one, other = (list_filters.text(args.get(name, "")) for name in ("one", "other"))
+    return None if found_at is None else (found_at, one, other)
 
 
 def _preview_again(
@@ -143,14 +137,10 @@ def _pair_context(account: Account, preview: Preview) -> dict[str, Any]:
         "kept": kept,
         "other": other,
         "contact_ids": {"one": preview.pair.one, "other": preview.pair.other},
-        "by_crm": _merged_by_crm(preview.pair),
+        "by_crm": preview.pair.state == "merged" and not preview.pair.decided_by,
         "compared": compare_contacts.COMPARED,
         "take": _TAKE_PREFIX,
     }
-
-
-def _merged_by_crm(pair: Pair) -> bool:
-    return pair.state == "merged" and not pair.decided_by
 
 
 def _list_context(account: Account) -> dict[str, Any]:

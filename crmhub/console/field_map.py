@@ -21,9 +21,8 @@ from crmhub.console.access import needs
 from crmhub.console.account import account_context, installed
 from crmhub.console.blueprint import blueprint
 from crmhub.console.list_filters import text
-from crmhub.console.map_rows import Draft, Row, pairs
+from crmhub.console.map_rows import Draft, Example, Row, example, pairs
 from crmhub.console.pages import done, page, refused
-from crmhub.console.rule_examples import Example, example
 from crmhub.console.sessions import author
 from crmhub.console.template_filters import counted
 from crmhub.errors import BadRequest, HubError, NotFound, Semantic, listed

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
 
+from crmhub.accounts.admin_tokens import Token
+from crmhub.accounts.keys import Key
 from crmhub.accounts.scopes import ends_soon
 
 _DAY_MS = 24 * 3600 * 1000
@@ -18,17 +19,6 @@ CHOICES = (
 DEFAULT = "365"
 
 
-class Expiring(Protocol):
-    """A key or token; times are in ms since 1970, None for never."""
-
-    @property
-    def created_at(self) -> int: ...
-    @property
-    def expires_at(self) -> int | None: ...
-    @property
-    def revoked_at(self) -> int | None: ...
-
-
 def expiry(choice: str) -> int | None:
     """Return the expiry of a choice, in ms since 1970, None for never.
 
@@ -38,13 +28,13 @@ def expiry(choice: str) -> int | None:
     return _now() + int(known) * _DAY_MS if known else None
 
 
-def end_reason(one: Expiring) -> str:
+def end_reason(one: Key | Token) -> str:
     if one.revoked_at is not None:
         return "revoked"
     return "expired" if one.expires_at is not None and one.expires_at <= _now() else ""
 
 
-def is_ending(one: Expiring) -> bool:
+def is_ending(one: Key | Token) -> bool:
     return (
         one.expires_at is not None
         and not end_reason(one)

@@ -86,6 +86,6 @@ def account(given: dict[str, str]) -> Account | None:
         raise
 
 
-def parse_id(given: str) -> int | None:
-    """Return a text of at most nine digits as an integer, else None."""
-    return int(given) if given.isascii() and given.isdigit() and len(given) < 10 else None
+def parse_id(given: str, *, digits: int = 9) -> int | None:
+    """Return a text of at most so many digits as an integer, else None."""
+    return int(given) if given.isascii() and given.isdigit() and len(given) <= digits else None

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from crmhub.accounts.field_maps import KINDS, FieldMap, Rule
-from crmhub.adapter import Written
+from crmhub.adapter import Described, Written
 from crmhub.errors import BadRequest
 from crmhub.operators.crm import field_map_reading
 from crmhub.operators.crm.field_map_reading import MOST_RULES, Faulty
@@ -227,7 +227,7 @@ def _parse_row(row: Row) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         all_faults += [("values", fault) for fault in faults]
     if row.constant.strip():
         try:
-            rule["constant"] = unquote(row.constant)
+            rule["constant"] = _unquote(row.constant)
         except ValueError as exc:
             all_faults.append(("constant", str(exc)))
             # A constant is set, so that `read` does not also report a missing one.
@@ -261,10 +261,10 @@ def _parse_line(line: str) -> tuple[str, str]:
     ours, sign, theirs = line[: max(end, 0)], *line[max(end, 0) :].partition("=")[1:]
     if not sign or (quoted and not line[end:].lstrip().startswith("=")):
         raise ValueError("write the bot's value, =, and the CRM's value")
-    return unquote(ours), unquote(theirs)
+    return _unquote(ours), _unquote(theirs)
 
 
-def unquote(text: str) -> str:
+def _unquote(text: str) -> str:
     """Raise ValueError for a text that begins with a quote and is not a JSON string."""
     text = text.strip()
     if not text.startswith('"'):
@@ -286,3 +286,39 @@ def _quote(text: str, *, before: str = "") -> str:
     if plain and not (before and before in text):
         return text
     return json.dumps(text, ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A value that a bot sends, and the value that the CRM gets by a rule.
+
+    `given` is "" if the rule sends its constant; both are "" if the rule changes only the name.
+    `label`: the CRM's label of its value. `further` counts the other values that the rule changes.
+    """
+
+    given: str = ""
+    value: str = ""
+    label: str = ""
+    further: int = 0
+
+
+def example(row: Row, theirs: Mapping[str, Described]) -> Example | None:
+    """Return an example for the rule in a row, None without a usable rule."""
+    name = row.name.strip()
+    values, faults = pairs(row.values)
+    if not name or faults:
+        return None
+    given, value, further = "", "", 0
+    if row.constant.strip():
+        try:
+            constant = _unquote(row.constant)
+        except ValueError:
+            return None
+        value = values.get(constant, constant)
+    elif values:
+        given, value = next(iter(values.items()))
+        further = len(values) - 1
+    described = theirs.get(row.to.strip() or name)
+    labels = {option.value: option.label for option in described.options} if described else {}
+    label = labels.get(value, "")
+    return Example(given, value, label if label != value else "", further)

@@ -61,16 +61,18 @@ _MESSAGE_COOKIE = "crmhub_console_said"
 def page(template: str, status: int = 200, /, **context: Any) -> flask.Response:
     """Render a template of `templates/console/`."""
     user = flask.g.get("signed_in")
+    part = flask.request.path.removeprefix(f"{PREFIX}/").partition("/")[0]
     text = flask.render_template(
         f"console/{template}",
         user=user,
         # Whether the user may open the view of an endpoint: pages offer nothing else.
         may=partial(may_open, user),
-        banner=banner.banner(user) if user and _has_banner() else [],
+        # The overview itself lists what needs attention.
+        banner=banner.banner(user) if user and flask.request.endpoint != "console.home" else [],
         csrf=_csrf_field,
         said=_pending_message(),
         head=[one for one in HEAD if may_open(user, one[1])],
-        part=_section(),
+        part=_SECTIONS.get(part, part),
         **context,
     )
     response = flask.Response(text, status=status, content_type="text/html; charset=utf-8")
@@ -79,16 +81,6 @@ def page(template: str, status: int = 200, /, **context: Any) -> flask.Response:
     if flask.request.cookies.get(_MESSAGE_COOKIE):
         response.delete_cookie(_MESSAGE_COOKIE, path=PREFIX)
     return response
-
-
-def _section() -> str:
-    first = flask.request.path.removeprefix(f"{PREFIX}/").partition("/")[0]
-    return _SECTIONS.get(first, first)
-
-
-def _has_banner() -> bool:
-    # The overview itself lists what needs attention.
-    return bool(flask.g.get("signed_in")) and flask.request.endpoint != "console.home"
 
 
 def fragment(template: str, /, **context: Any) -> flask.Response:

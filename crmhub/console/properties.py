@@ -48,7 +48,9 @@ def properties(client_id: str) -> flask.Response:
     from_crm = has_crm_lists and args.get("of") != "hub"
     sections = _read_crm(account, kind) if from_crm else _read_hub(account, kind)
     words = list_filters.text(args.get("q", "")).casefold()
-    matches = [prop for prop in _properties(sections) if words in _searched(prop)]
+    answer = sections["properties"]
+    listed = cast("Sequence[Described | Property]", answer.values if answer else ())
+    matches = [prop for prop in listed if words in f"{prop.name} {prop.label}".casefold()]
     number = list_filters.parse_id(args.get("page", "")) or 0
     start = number * _PAGE_SIZE
     return page(
@@ -68,15 +70,6 @@ def properties(client_id: str) -> flask.Response:
         more=start + _PAGE_SIZE < len(matches),
         **sections,
     )
-
-
-def _properties(sections: dict[str, CrmAnswer | None]) -> Sequence[Described | Property]:
-    answer = sections["properties"]
-    return cast("Sequence[Described | Property]", answer.values if answer else ())
-
-
-def _searched(prop: Described | Property) -> str:
-    return f"{prop.name} {prop.label}".casefold()
 
 
 def _read_crm(account: Account, kind: Kind) -> dict[str, CrmAnswer | None]:

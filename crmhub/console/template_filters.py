@@ -21,21 +21,11 @@ from crmhub.records.search.filters import iso
 
 
 def register(app: flask.Flask) -> None:
-    app.add_template_filter(when)
-    app.add_template_filter(exactly)
-    app.add_template_filter(lasted)
-    app.add_template_filter(readable)
-    app.add_template_filter(share)
-    app.add_template_filter(number)
-    app.add_template_filter(counted)
-    app.add_template_filter(rate)
-    app.add_template_filter(label)
-    app.add_template_filter(as_sent)
-    app.add_template_filter(points)
-    app.add_template_filter(coded)
-    app.add_template_filter(spaced)
-    app.add_template_filter(account_name)
-    app.add_template_filter(one_line)
+    for template_filter in (
+        when, exactly, lasted, readable, share, number, counted, rate, label, as_sent, points,
+        coded, spaced, account_name, one_line,
+    ):  # fmt: skip
+        app.add_template_filter(template_filter)
 
 
 def when(milliseconds: int | None, never: str = "never") -> Markup:

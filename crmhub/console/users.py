@@ -19,6 +19,7 @@ from crmhub.operators.users import console_users as operating
 from crmhub.users.roles import EXPLAINED, ROLES
 from crmhub.users.users import User
 
+_ROLE_CHOICES = [(role, role.capitalize()) for role in ROLES]
 _SEPARATORS = re.compile(r"[\s,;]+")
 
 
@@ -137,7 +138,7 @@ def _list_context(given: dict[str, str] | None = None) -> dict[str, Any]:
         "users": listed,
         "client_ids": operating.client_ids_of(hub(), listed),
         "given": given or {"role": "operator"},
-        "roles": _role_choices(),
+        "roles": _ROLE_CHOICES,
         "explained": EXPLAINED,
     }
 
@@ -154,10 +155,6 @@ def _user_context(user: User) -> dict[str, Any]:
         "client_ids": client_ids,
         "seen": operating.access_version(user),
         "given": given,
-        "roles": _role_choices(),
+        "roles": _ROLE_CHOICES,
         "explained": EXPLAINED,
     }
-
-
-def _role_choices() -> list[tuple[str, str]]:
-    return [(role, role.capitalize()) for role in ROLES]
