@@ -28,7 +28,7 @@ CONTEXT.set_forkserver_preload(
         "tests.queue.callers",
         "tests.preparations",
         "crmhub.app",
-        "crmhub.cli.reseal",
+        "crmhub.cli.db",
         "crmhub.cli.serve",
         "crmhub.cli.worker",
         "crmhub.server.http_server",

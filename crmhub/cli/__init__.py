@@ -49,13 +49,10 @@ _STDOUT = 1
 
 
 class _Commands(click.RichGroup):
-    """The group of all commands of `crmhub`.
-
-    It prints an expected error as a short message on standard error, without a traceback.
-    """
+    """The commands of `crmhub`; an expected error is a short message, without a traceback."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command with this name, or None; `fake-NAME` is an old name of `fake NAME`."""
+        """Return the command with this name; `fake-NAME` is an old name of `fake NAME`."""
         if cmd_name.startswith("fake-"):
             return fake.get_command(ctx, cmd_name.removeprefix("fake-"))
         return super().get_command(ctx, cmd_name)
@@ -81,10 +78,7 @@ class _Commands(click.RichGroup):
 
 
 def _open_standard_streams() -> None:
-    """Open standard streams that are closed on /dev/null.
-
-    Otherwise a file or socket opened later would get the number of a standard stream.
-    """
+    """Open closed standard streams, whose numbers a file or socket opened later would get."""
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
             devnull = os.open(os.devnull, os.O_RDWR)

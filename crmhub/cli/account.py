@@ -24,8 +24,6 @@ from crmhub.cli.output import in_words, iso, print_columns, print_fields, print_
 from crmhub.errors import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Sized
-
     from crmhub.accounts.webhook_ids import Rotatable, WebhookId
     from crmhub.operators.accounts.change_account import Detail
     from crmhub.operators.crm.switch_crm import Decision
@@ -341,7 +339,11 @@ def _print_account(detail: Detail) -> None:
             ("Opened", in_words(account.created_at)),
             ("Plan", account.plan.name),
             ("CRM", ", ".join([account.connection.adapter, *settings, *hidden])),
-            *([("Field map", _count_rules(rules))] if rules else []),
+            *(
+                [("Field map", f"{len(rules)} rule{'s' if len(rules) > 1 else ''}")]
+                if rules
+                else []
+            ),
             *(
                 (f"{webhook_id.purpose.capitalize()} id", _id_with_expiry(webhook_id))
                 for webhook_id in ids
@@ -356,10 +358,6 @@ def _print_account(detail: Detail) -> None:
     )
     click.echo()
     print_fields((name, _value_text(value)) for name, value in asdict(account.switches).items())
-
-
-def _count_rules(rules: Sized) -> str:
-    return f"{len(rules)} rule{'s' if len(rules) > 1 else ''}"
 
 
 def _id_with_expiry(webhook_id: WebhookId) -> str:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import keyword
+import re
 import shlex
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +19,10 @@ from click.exceptions import Exit
 from crmhub.cli.output import print_columns, print_fields, print_json
 
 if TYPE_CHECKING:
-    from crmhub.adapter import Setting
     from crmhub.adapter.registry import Installed
+
+_NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*", re.ASCII)
+_MAX_NAME_LENGTH = 30
 
 
 @click.command()
@@ -74,13 +83,9 @@ def new(name: str, directory: Path | None) -> None:
     NAME is the name of the adapter in accounts: lower-case letters, digits, - and _.
     """
     from crmhub.adapter.registry import Registry
-    from crmhub.cli.adapter_skeleton import InvalidTarget, write
 
     directory = directory or Path(f"crmhub-{name}")
-    try:
-        write(name, directory, taken=Registry().names)
-    except InvalidTarget as exc:
-        raise click.UsageError(str(exc)) from exc
+    write_package(name, directory, taken=Registry().names)
     click.echo(f"The adapter {name} is in {directory}. Run its tests:\n")
     click.echo(f"cd {shlex.quote(str(directory))}")
     click.echo("pip install -e '.[testing]'")
@@ -127,7 +132,7 @@ def _print_adapter(adapter: Installed) -> None:
                 "--secret" if setting.secret else "--set",
                 "yes" if setting.required else "-",
                 setting.default or "-",
-                _description(setting),
+                setting.label + (f": {', '.join(setting.choices)}" if setting.choices else ""),
             )
             for setting in adapter.settings
         ],
@@ -137,5 +142,78 @@ def _print_adapter(adapter: Installed) -> None:
             click.echo(f"\n{setting.name}: {setting.help}")
 
 
-def _description(setting: Setting) -> str:
-    return f"{setting.label}: {', '.join(setting.choices)}" if setting.choices else setting.label
+# --- a new adapter -------------------------------------------------------------------------------
+
+
+def write_package(name: str, directory: Path, *, taken: Iterable[str]) -> None:
+    """Write the package of a new adapter into a new or empty directory.
+
+    `taken`: the names of the installed adapters. The template is a working package for a CRM named
+    acme; only this name is replaced.
+    """
+    _check_name(name, taken)
+    try:
+        if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+            raise click.UsageError(
+                f"{directory} is not empty; name a new or empty directory with --to."
+            )
+        _write_atomically(name, directory)
+    except OSError as exc:
+        raise click.UsageError(f"{directory} cannot be written: {exc.strerror}.") from exc
+
+
+def _check_name(name: str, taken: Iterable[str]) -> None:
+    if not _NAME.fullmatch(name) or len(name) > _MAX_NAME_LENGTH:
+        raise click.UsageError(
+            f"{name[: 2 * _MAX_NAME_LENGTH]!r} is not a valid adapter name: use lower-case letters"
+            " and digits, words joined by - or _, a letter first,"
+            f" {_MAX_NAME_LENGTH} characters at most."
+        )
+    if keyword.iskeyword(name) or keyword.issoftkeyword(name):
+        raise click.UsageError(f"{name!r} is a word of Python's own; take another name.")
+    for other in taken:
+        # Package names that differ only in - and _ are the same distribution.
+        if other.replace("-", "_") == name.replace("-", "_"):
+            raise click.UsageError(
+                f"An adapter named {other!r} is installed already; take another name."
+            )
+
+
+def _write_atomically(name: str, directory: Path) -> None:
+    """Write all files by way of a temporary directory, or none on an error."""
+    is_new = not directory.exists()
+    directory.mkdir(exist_ok=True)
+    draft = Path(tempfile.mkdtemp(dir=directory, prefix=".draft-"))
+    try:
+        for path, text in _files(name):
+            (draft / path).parent.mkdir(parents=True, exist_ok=True)
+            (draft / path).write_text(text, encoding="utf-8")
+        for entry in list(draft.iterdir()):
+            entry.rename(directory / entry.name)
+        draft.rmdir()
+    except BaseException:
+        # Also after Ctrl-C: a half-written directory looks like a package.
+        shutil.rmtree(directory if is_new else draft, ignore_errors=True)
+        raise
+
+
+def _files(name: str) -> Iterator[tuple[str, str]]:
+    """Yield the relative path and the text of each file of the new package."""
+    for path, source in _sources(files("crmhub.adapter") / "skeleton"):
+        yield _rename_acme(path, name), _rename_acme(source.read_text(encoding="utf-8"), name)
+
+
+def _sources(folder: Traversable, above: str = "") -> Iterator[tuple[str, Traversable]]:
+    for entry in folder.iterdir():
+        path = f"{above}{entry.name}"
+        if entry.is_file():
+            yield path, entry
+        elif entry.name != "__pycache__":
+            yield from _sources(entry, f"{path}/")
+
+
+def _rename_acme(text: str, name: str) -> str:
+    """Replace the name acme, also as part of module names, class names and titles."""
+    word = "".join(part.capitalize() for part in re.split("[-_]", name))
+    text = text.replace("_acme", f"_{name.replace('-', '_')}").replace("Acme", word)
+    return text.replace("acme", name)

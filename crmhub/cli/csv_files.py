@@ -229,7 +229,6 @@ def import_(
 
 
 def _print_plan(plan: Plan, sheet: Sheet) -> None:
-    """Print each column with its property and its cells in the first rows."""
     first_rows = list(islice(sheet.read(sheet.start), _PREVIEW_ROWS))
     rows = []
     for index, column in enumerate(plan.columns):
@@ -321,10 +320,7 @@ def _filter(text: str) -> Filter:
 
 @contextmanager
 def _write_whole(file: Path, *, force: bool) -> Iterator[TextIO]:
-    """Open a file for writing that gets its name only when it is complete and on the disk.
-
-    The file `-` is standard output. Without `force`, raises UsageError if the file exists.
-    """
+    """Open a file that gets its name only when it is complete; `-` is standard output."""
     if str(file) == "-":
         yield sys.stdout
         sys.stdout.flush()

@@ -28,7 +28,7 @@ State = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the doctor's report: the name of the check, the state and a message."""
+    """One line of the doctor's report."""
 
     name: str
     state: State
@@ -72,10 +72,7 @@ def check_migrations(database: Database) -> Finding:
 
 
 def check_connections(hub: Hub) -> Finding:
-    """Compare the number of connections that the hub may open to the database with its limit.
-
-    The limit is the lowest limit of the PostgreSQL server, database and role.
-    """
+    """Compare the hub's connections with the lowest limit of server, database and role."""
     if hub.database.dialect == "sqlite":
         return Finding("connections", "ok", "SQLite takes as many as there are")
     hub_limit = hub.settings.workers * hub.database.pool_size + _WORKERS_CONNECTIONS
@@ -99,10 +96,7 @@ def check_connections(hub: Hub) -> Finding:
 
 
 def check_distribution(database: Database) -> Iterator[Finding]:
-    """Yield a finding about the distribution of the tables over several servers.
-
-    Yields nothing if the database is not distributed.
-    """
+    """Yield a finding about the distribution of the tables, if they are distributed."""
     from crmhub.database.distribution import DISTRIBUTED, REFERENCE, read_distribution
 
     found = read_distribution(database)
@@ -123,7 +117,7 @@ def check_distribution(database: Database) -> Iterator[Finding]:
 
 
 def check_row_security(database: Database) -> Iterator[Finding]:
-    """Yield a finding about row-level security; nothing if no table has it."""
+    """Yield a finding about row-level security, if a table has it."""
     from crmhub.database.row_security import PROTECTED, read_row_security
 
     found = read_row_security(database)

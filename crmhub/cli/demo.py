@@ -90,7 +90,6 @@ def demo(host: str | None, port: int | None) -> None:
 
 
 def _demo_account(hub: Hub) -> Account:
-    """Return the demo account, and create it if it is missing."""
     from crmhub.accounts import accounts
     from crmhub.operators.accounts.open_account import open_account
 
@@ -104,10 +103,7 @@ def _demo_account(hub: Hub) -> Account:
 
 
 def _api_key(hub: Hub, account: Account) -> str:
-    """Return the API key of the demo account from its file.
-
-    If the file is missing or its key is not valid, create a new key and store it there.
-    """
+    """Return the demo account's key from its file, or store a new one if it is not valid."""
     from crmhub.accounts import keys
     from crmhub.operators.accounts import change_account
 
@@ -130,7 +126,7 @@ def _key_file(hub: Hub) -> Path:
 
 
 def _store_key(path: Path, key: str) -> None:
-    """Write an API key to the file `path`, which only its owner can read."""
+    """Write the key to a file that only its owner can read."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".demo.")
     with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -139,7 +135,6 @@ def _store_key(path: Path, key: str) -> None:
 
 
 def _create_samples(hub: Hub, account: Account) -> None:
-    """Create the sample records of the account that are missing."""
     from crmhub.helpers import enrolments
     from crmhub.properties.kinds import COMPANIES, CONTACTS, DEALS, TICKETS
     from crmhub.records.writing import NewRecord
@@ -182,10 +177,7 @@ def _webhook_ids(hub: Hub, account: Account) -> tuple[str, str]:
 
 
 def _sample_commands(address: str) -> Iterator[str]:
-    """Yield the shell commands to print, for the service at the URL `address`.
-
-    They take the demo account's API key and ids from variables, and can be run several times.
-    """
+    """Yield the shell commands to print; they can be run several times."""
     lead = {
         "contactToken": _TOKEN,
         "name": "Katherine Johnson",

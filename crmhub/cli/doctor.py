@@ -178,9 +178,7 @@ def _read_accounts(hub: Hub) -> tuple[list[Account], list[Finding]]:
 def _accounts(hub: Hub, readable: list[Account], *, sound: bool) -> Iterator[Finding]:
     """Yield a finding for each account whose adapter cannot be set up, and each missing plan.
 
-    `readable` are the accounts to check. A plan is missing if accounts have it but the plans file
-    does not define it. `sound` says that no fault of an account was found before. If no account has
-    a fault, the last finding says so.
+    `sound`: no fault of an account was found before.
     """
     from crmhub.accounts import accounts
     from crmhub.adapter import AdapterError
@@ -202,7 +200,6 @@ def _accounts(hub: Hub, readable: list[Account], *, sound: bool) -> Iterator[Fin
 
 
 def _journal(hub: Hub) -> Iterator[Finding]:
-    """Yield a finding for each active alert; if there is none, yield one finding that says so."""
     from crmhub.operators.alerts import alerts
 
     with hub.database.reading() as db:
@@ -226,8 +223,7 @@ def _records(
 ) -> Iterator[Finding]:
     """Yield a finding for each wrong counter and each kind of record with wrong index rows.
 
-    `readable` are the accounts to check. The last finding gives the number of compared records.
-    With `everything`, all records are compared with the index. With `repair`, faults are repaired.
+    With `everything`, all records are compared with the index; the last finding has their number.
     """
     from crmhub.properties.kinds import KINDS
     from crmhub.records.repair import examine, recount

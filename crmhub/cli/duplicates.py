@@ -164,7 +164,6 @@ def dismiss(client_id: str, one: str, other: str, merged: bool) -> None:
 
 
 def _print_preview(preview: Preview) -> None:
-    """Print the two contacts of a merge side by side, and the counts of what moves."""
     kept, other = preview.sides
     if preview.values:
         print_columns(

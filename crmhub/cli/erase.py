@@ -95,7 +95,7 @@ def erase(
 
 
 def _print_findings(findings: Erased) -> None:
-    """Print the data that was found of a person, as ids and counts without personal data."""
+    """Print ids and counts without personal data."""
     states = ", ".join(f"{n} {state}" for state, n in sorted(findings.actions.items()))
     print_fields(
         (name, value)

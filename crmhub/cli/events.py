@@ -33,10 +33,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def _past(text: str) -> int:
-    """Return a time in ms since 1970, from a duration before now, or a date with or without time.
-
-    Raises BadParameter if the text has another form.
-    """
+    """Return a time in ms since 1970, from a duration before now, or a date or time."""
     ago = durations.milliseconds(text)
     return moment(text) if ago is None else time.time_ns() // 1_000_000 - ago
 
@@ -67,7 +64,7 @@ def list_subscriptions(client_id: str, as_json: bool) -> None:
                 each.id,
                 each.url,
                 _state(each),
-                in_words(_since(each)),
+                in_words(each.failing_since or each.changed_at),
                 each.reason,
                 " ".join(each.types),
             )
@@ -313,7 +310,3 @@ def _state(subscription: Subscription) -> str:
     if subscription.state == "active" and subscription.failing_since:
         return "failing"
     return subscription.state.replace("_", " ")
-
-
-def _since(subscription: Subscription) -> int:
-    return subscription.failing_since or subscription.changed_at

@@ -79,14 +79,11 @@ EXAMPLES = {
     "doctor": "crmhub doctor --all",
     "fake": "crmhub fake hubspot",
 }
-"""The example of each command, by the words that follow `crmhub`."""
+"""By the words that follow `crmhub`."""
 
 
 def add_examples(command: click.Command, *words: str) -> None:
-    """Append its example to the help of a command and of all commands below it.
-
-    `words` are the words by which the command is called, without `crmhub`.
-    """
+    """Append its example to the help of a command and of all commands below it."""
     example = EXAMPLES.get(" ".join(words))
     if example:
         command.epilog = f"Example: {example}"

@@ -12,17 +12,12 @@ GROUP = "crmhub.fakes"
 
 
 class _Fakes(click.RichGroup):
-    """The group of the installed fake CRMs; each entry point of `crmhub.fakes` is a command."""
+    """The installed fake CRMs: each entry point of `crmhub.fakes` is a command."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the installed fake CRMs."""
         return sorted(_installed())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command that serves a fake CRM, or None for an unknown name.
-
-        Raises ClickException if the code of the fake CRM cannot be imported.
-        """
         point = _installed().get(cmd_name)
         if point is None:
             return None

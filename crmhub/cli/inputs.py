@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 HELPERS = ("createLead", "setProperties", "createDeal", "createTicket")
-"""The helpers that write to the CRM, and whose calls are stored in the journal."""
+"""Those whose calls are stored in the journal."""
 
 # A column separator may be a tab or a blank.
 _MAY_BE_WHITESPACE = ("delimiter",)
@@ -31,8 +31,8 @@ _MAY_BE_WHITESPACE = ("delimiter",)
 def refuse_blank_values(command: click.Command) -> click.Command:
     """Let the options of a command, and of all commands below it, refuse blank values.
 
-    An option that is given without a value, as by an empty variable of a script, would else do what
-    the command does without it, such as discard everything.
+    An empty variable of a script would else do what the command does without the option, such as
+    discard everything.
     """
     for option in command.params:
         if isinstance(option, click.Option):
@@ -61,10 +61,6 @@ def _consume_value(
 
 
 def assignment(text: str) -> tuple[str, str]:
-    """Split the text `name=value` into name and value.
-
-    Raises BadParameter if the text has another form.
-    """
     name, equals, value = text.partition("=")
     if not equals or not name:
         # The text is not repeated in the error, because it may be a secret in the wrong place.
@@ -73,10 +69,7 @@ def assignment(text: str) -> tuple[str, str]:
 
 
 def adapter_options(secret_help: str) -> Callable[[_Command], _Command]:
-    """Return a decorator that adds the options --set and --secret of an adapter to a command.
-
-    The command gets `settings` and `secrets`, each a tuple of names with their values.
-    """
+    """Add the options --set and --secret; the command gets pairs of name and value."""
     kinds = (
         ("--set", "settings", "K=V", "A setting of the adapter; repeatable. Empty: the default."),
         ("--secret", "secrets", "K=@FILE|K=-", f"{secret_help}; repeatable. Empty: remove it."),
@@ -94,10 +87,7 @@ def adapter_options(secret_help: str) -> Callable[[_Command], _Command]:
 
 
 def duration(text: str) -> int:
-    """Return a duration, such as `7d`, in milliseconds.
-
-    Raises BadParameter if the text is no duration.
-    """
+    """Return a duration, such as `7d`, in milliseconds."""
     milliseconds = durations.milliseconds(text)
     if milliseconds is None:
         raise click.BadParameter(f"{text!r} is not a time; give {durations.FORM}.")
@@ -105,10 +95,7 @@ def duration(text: str) -> int:
 
 
 def moment(text: str) -> int:
-    """Return a time in ms since 1970, from a date, a date with time, or a duration from now.
-
-    A time without a time zone is UTC. Raises BadParameter if the text has another form.
-    """
+    """Return a time in ms since 1970, from a date or time (UTC), or a duration from now."""
     milliseconds = durations.milliseconds(text)
     if milliseconds is not None:
         return time.time_ns() // 1_000_000 + milliseconds
@@ -132,10 +119,7 @@ expiring = click.option(
 
 
 def as_mapping(pairs: Iterable[tuple[str, str]], option: str) -> dict[str, str]:
-    """Return pairs of name and value as a dict.
-
-    Raises UsageError, which names the option `option`, if a name occurs twice.
-    """
+    """Raise UsageError, which names `option`, if a name occurs twice."""
     mapping: dict[str, str] = {}
     for name, value in pairs:
         if name in mapping:
@@ -145,11 +129,10 @@ def as_mapping(pairs: Iterable[tuple[str, str]], option: str) -> dict[str, str]:
 
 
 def read_secrets(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Read the secrets of the option --secret, given as pairs (name, source); return them by name.
+    """Read secrets from `@FILE` or `-`, standard input, at most once; "" removes the secret.
 
-    The source is `@FILE` for a file, `-` for standard input (at most once), or "", which removes
-    the secret. Any other source raises UsageError: a secret on the command line would be visible to
-    all users of the machine and stay in the shell's history.
+    Any other source raises UsageError: a secret on the command line would be visible to all users
+    of the machine and stay in the shell's history.
     """
     sources = as_mapping(pairs, "--secret")
     if list(sources.values()).count("-") > 1:
@@ -158,10 +141,7 @@ def read_secrets(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def read_password(source: str) -> str:
-    """Read a password from the file `source`, or from standard input if `source` is `-`.
-
-    Raises UsageError if the password is empty or the file cannot be read.
-    """
+    """Read a password from a file, or from standard input if `source` is `-`."""
     if source == "-" and sys.stdin.isatty():
         return str(click.prompt("Password", hide_input=True, confirmation_prompt=True))
     return _read_secret("password", source if source == "-" else f"@{source}", "--password-file")

@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def opened_hub() -> Iterator[Hub]:
-    """Open a hub for the block, on a database with the newest schema, and close it at the end.
+    """Open a hub on a database with the newest schema, and close it at the end.
 
-    Raises SettingsError if a setting is invalid, and Unavailable if the database cannot be used or
-    needs a migration by the operator.
+    Raises SettingsError for an invalid setting, and Unavailable for an unusable database.
     """
     from crmhub.hub import Hub
     from crmhub.settings import Settings
@@ -52,11 +51,9 @@ def _tell_of_new_file(settings: Settings) -> None:
 
 
 def make_ready(settings: Settings) -> None:
-    """Prepare the database for the hub: migrate SQLite, check PostgreSQL.
+    """Migrate SQLite; check PostgreSQL, which other processes may use and the operator migrates.
 
-    A PostgreSQL database may be in use by other processes, so only the operator migrates it. Raises
-    Unavailable if it needs a migration or cannot be used, and SettingsError if it is used with
-    other secrets.
+    Raises Unavailable if it cannot be used, and SettingsError if it is used with other secrets.
     """
     from crmhub.operators.database import database_keys
 
@@ -85,10 +82,7 @@ def _check_schema(settings: Settings) -> None:
 
 
 def _make_sqlite_ready(settings: Settings) -> None:
-    """Run the missing migrations of a SQLite database.
-
-    If the disk is full, the space that the hub has reserved on it is used for the migrations.
-    """
+    """Run the missing migrations; on a full disk, with the space that the hub has reserved."""
     from sqlalchemy.engine import make_url
 
     from crmhub.database.drivers import Unwritable, keep_reserve, use_reserve
@@ -142,8 +136,7 @@ def warn_of_disk(settings: Settings) -> None:
 def upgrade(settings: Settings) -> None:
     """Run the missing migrations of the database.
 
-    Raises Unwritable if the disk is full, and Unavailable if the database cannot be used or its
-    schema is none that this version can upgrade.
+    Raises Unwritable if the disk is full, else Unavailable.
     """
     from alembic.util import CommandError
     from sqlalchemy.exc import SQLAlchemyError
@@ -164,12 +157,11 @@ def upgrade(settings: Settings) -> None:
 
 
 def first_line(exc: BaseException) -> str:
-    """Return the first line of an exception's message."""
     return str(exc).strip().partition("\n")[0]
 
 
 def author() -> Author:
-    """Return the author of audit entries for this command: the system user who runs it."""
+    """Return the system user who runs the command, as the author of audit entries."""
     import os
     import pwd
 

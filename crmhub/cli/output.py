@@ -12,12 +12,10 @@ import rich_click as click
 
 
 def print_json(value: Any) -> None:
-    """Print a value as one line of JSON."""
     click.echo(json.dumps(value, ensure_ascii=False))
 
 
 def print_columns(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print column titles and rows as a table with aligned columns."""
     table = [tuple(titles), *(tuple(row) for row in rows)]
     widths = [max(len(row[column]) for row in table) for column in range(len(titles))]
     for row in table:
@@ -33,10 +31,7 @@ def print_fields(fields: Iterable[tuple[str, str]]) -> None:
 
 
 def iso(milliseconds: int | None) -> str | None:
-    """Return a time, in ms since 1970, as ISO 8601 in UTC, such as 2031-12-31T00:00:00.000Z.
-
-    Returns None for None.
-    """
+    """Return a time, in ms since 1970, as 2031-12-31T00:00:00.000Z, None for None."""
     if milliseconds is None:
         return None
     moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
@@ -44,20 +39,14 @@ def iso(milliseconds: int | None) -> str | None:
 
 
 def in_words(milliseconds: int | None, never: str = "never") -> str:
-    """Return a time, in ms since 1970, for people, such as "2031-12-31 00:00 UTC".
-
-    Returns `never` for None.
-    """
+    """Return a time, in ms since 1970, as "2031-12-31 00:00 UTC", `never` for None."""
     if milliseconds is None:
         return never
     return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def validity(*, expires_at: int | None, revoked_at: int | None) -> str:
-    """Return the state of a key or token: live, live until a time, expired or revoked.
-
-    `expires_at` and `revoked_at` are in ms since 1970; None means never.
-    """
+    """Return the state of a key or token: live, live until a time, expired or revoked."""
     if revoked_at is not None:
         return f"revoked {in_words(revoked_at)}"
     if expires_at is None:

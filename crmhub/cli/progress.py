@@ -16,9 +16,8 @@ _REPORT_EVERY_S = 10.0
 def progress(of: str, *, total: int, done: int = 0) -> Iterator[Callable[[int], None]]:
     """Report the progress of the block on standard error, with the rate and the time left.
 
-    Yields a function; the block calls it with the number of items processed so far. `of` is the
-    noun for the items, such as "rows". `total` is the number of all items. `done` is the number of
-    items that were processed before the block.
+    The block calls the yielded function with the number of items processed so far; `of` is their
+    noun. `done` were processed before the block.
     """
     if not sys.stderr.isatty():
         yield _Lines(of, total, done).report

@@ -106,10 +106,7 @@ def _run(settings: Settings, address: str, stop_worker: Callable[[], None]) -> N
 
 
 def _allow_descriptors() -> None:
-    """Raise the limit of open files of each process above the usual 1,024.
-
-    A request needs up to two file descriptors: its own connection, and the call to a CRM.
-    """
+    """Raise the limit of open files: a request needs its connection, and the call to a CRM."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY:
         most = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)

@@ -82,10 +82,6 @@ def worker(
 
 
 def _serve_metrics(host: str, port: int) -> None:
-    """Serve the metrics of this process over HTTP at this address and port.
-
-    Raises ClickException if the address cannot be used.
-    """
     from prometheus_client import start_http_server
 
     from crmhub import metrics

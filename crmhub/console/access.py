@@ -22,19 +22,14 @@ _NAME = "console_access"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a view requires of the user who opens it.
-
-    `session`: whether it requires a session at all. `right`: the right that the user's role must
-    include, None for any role. `all_accounts`: whether the user must see all accounts, since the
-    view concerns the hub as a whole.
-    """
+    """What a view requires of the user who opens it; `right`: None for any role."""
 
     session: bool = True
     right: Right | None = None
     all_accounts: bool = False
 
     def allows(self, user: SignedIn | None) -> bool:
-        """Return whether a user may open the view; None is a caller without a session."""
+        """`user`: None is a caller without a session."""
         if user is None:
             return not self.session
         return (self.right is None or user.may(self.right)) and not (
@@ -43,20 +38,15 @@ class Access:
 
 
 def needs(right: Right, *, all_accounts: bool = False) -> Callable[[View], View]:
-    """Declare that a view requires a right, and with `all_accounts` a user who sees all accounts.
-
-    The decorator stands below the route's decorator.
-    """
+    """Require a right, and with `all_accounts` a user who sees all accounts."""
     return _declare(Access(right=right, all_accounts=all_accounts))
 
 
 def for_users(view: View) -> View:
-    """Declare that any signed-in user may open a view."""
     return _declare(Access())(view)
 
 
 def open_to_all(view: View) -> View:
-    """Declare that a view needs no session."""
     return _declare(Access(session=False))(view)
 
 
@@ -69,7 +59,7 @@ def _declare(access: Access) -> Callable[[View], View]:
 
 
 def access_of(endpoint: str) -> Access | None:
-    """Return what the view of an endpoint declares, None if it declares nothing."""
+    """Return what the view of an endpoint declares, None if nothing."""
     access: Access | None = getattr(flask.current_app.view_functions[endpoint], _NAME, None)
     return access
 

@@ -36,9 +36,7 @@ TABS = (
     ("Import and export", "console.imports"),
     ("Possible duplicates", "console.duplicates"),
 )
-"""The pages of an account: label and endpoint. The endpoints of a tab's subpages begin with the
-tab's endpoint.
-"""
+"""Label and endpoint; the endpoints of a tab's subpages begin with the tab's endpoint."""
 
 SWITCHES = (
     (
@@ -79,7 +77,7 @@ SWITCHES = (
         "The public API stores an unknown property as text instead of refusing it.",
     ),
 )
-"""The switches of an account that are on or off: name, label, explanation."""
+"""Name, label, explanation."""
 _OTHERS = (
     "name",
     "plan",
@@ -95,19 +93,13 @@ _LEAD = (("email", "an email"), ("email_or_phone", "an email or a phone"))
 
 
 def account_context(client_id: str) -> dict[str, Any]:
-    """Return the template variables that all pages of an account use.
-
-    Raises NotFound if there is no account with this client id.
-    """
+    """Return the template variables that all pages of an account use."""
     detail = operating.detail(hub(), client_id)
     return {"account": detail.account, "detail": detail, "tabs": tabs(detail.account)}
 
 
 def tabs(account: Account) -> list[tuple[str, str]]:
-    """Return the label and endpoint of each tab of an account's pages that the user may open.
-
-    The label of the tab for possible duplicates contains the number of open pairs.
-    """
+    """Return the label and endpoint of each tab that the user may open."""
     with hub().database.reading() as db:
         count = possible_duplicates.count_open(db, account)
     counts = {"console.duplicates": f" ({count:,})" if count else ""}
@@ -119,10 +111,7 @@ def tabs(account: Account) -> list[tuple[str, str]]:
 
 
 def installed(name: str) -> Installed:
-    """Return the installed adapter with this name.
-
-    If there is none, return an `Installed` whose `error` says that the adapter is not installed.
-    """
+    """Return the installed adapter with this name, or an `Installed` with an `error`."""
     for adapter in hub().registry.installed():
         if adapter.name == name:
             return adapter
@@ -132,7 +121,6 @@ def installed(name: str) -> Installed:
 @blueprint.get("/accounts/<client_id>")
 @needs("activity")
 def account(client_id: str) -> flask.Response:
-    """Show an account's overview page."""
     return page("account/overview.html", **_overview(client_id))
 
 
@@ -161,7 +149,6 @@ def change_account(client_id: str) -> flask.Response:
 @blueprint.post("/accounts/<client_id>/disabled")
 @needs("change")
 def disable_account(client_id: str) -> flask.Response:
-    """Disable or enable an account, as the form says."""
     disabled = flask.request.form.get("disabled") == "true"
     operating.change(hub(), client_id, {}, disabled=disabled, by=author())
     message = "The account is disabled." if disabled else "The account is enabled."
@@ -198,7 +185,6 @@ def _overview(client_id: str) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    """Return the value of an account's switch as text for a form field."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:g}" if isinstance(value, float) else str(value)

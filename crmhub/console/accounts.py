@@ -25,11 +25,6 @@ _PAGE_SIZE = 50
 @blueprint.get("/accounts")
 @needs("activity")
 def accounts() -> flask.Response:
-    """Show a page of the list of accounts that the user sees, the oldest account first.
-
-    If the URL has the query parameter `q`, only accounts whose name or client id matches it are
-    listed.
-    """
     words = flask.request.args.get("q", "").strip()[:200]
     after = list_filters.parse_id(flask.request.args.get("after", "")) or 0
     with hub().database.reading() as db:
@@ -56,17 +51,12 @@ def accounts() -> flask.Response:
 @blueprint.get("/accounts/new")
 @needs("change", all_accounts=True)
 def new_account() -> flask.Response:
-    """Show the form that opens a new account."""
     return page("accounts/new.html", given={}, **_plan_choices())
 
 
 @blueprint.post("/accounts/new")
 @needs("change", all_accounts=True)
 def open_new_account() -> flask.Response:
-    """Open an account; show its webhook ids and its API key.
-
-    The API key cannot be shown again later.
-    """
     given = {
         name: flask.request.form.get(name, "").strip() for name in ("name", "client_id", "plan")
     }

@@ -51,7 +51,6 @@ _MAX_SELECTED = 50
 @blueprint.get("/activity")
 @needs("activity")
 def activity() -> flask.Response:
-    """Show a page of the list of actions, the newest action first."""
     given = _filters()
     after = params("after").get("after", "")
     choices: dict[str, Any] = {
@@ -82,7 +81,6 @@ def activity() -> flask.Response:
 @blueprint.get("/activity/rows")
 @needs("activity")
 def activity_rows() -> flask.Response:
-    """Return the rows of the first page of the list, by which an open page updates itself."""
     given = _filters()
     shown, _ = _page_of(_selection(given))
     return fragment("activity/rows.html", given=given, **_rows_context(given, shown))
@@ -98,7 +96,6 @@ def _filters() -> dict[str, str]:
 
 
 def _page_of(selection: Wanted) -> tuple[list[Summary], bool]:
-    """Return the newest selected actions, one page of them, and whether there are more."""
     database, limit = hub().database, _PAGE_SIZE + 1
     if signed_in().may("data"):
         matches = action_queries.listed(database, selection, limit=limit)
@@ -120,10 +117,7 @@ def _rows_context(given: dict[str, str], actions: list[Summary]) -> dict[str, An
 
 
 def _state_choices(given: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return the choices of the state filter; further states in the URL are a choice of their own.
-
-    So the form keeps the states that a link has selected.
-    """
+    """Return the choices of the state filter, and one more for other states of a link."""
     chosen = given.get("state", "")
     if not chosen or chosen in dict(STATE_CHOICES):
         return STATE_CHOICES
@@ -137,7 +131,6 @@ def _state_choices(given: dict[str, str]) -> tuple[tuple[str, str], ...]:
 @blueprint.get("/activity/retry")
 @needs("decide")
 def confirm_retry() -> flask.Response:
-    """Show the number of selected actions, with a button to retry them."""
     given = _given()
     selection = _selection_of_form(given)
     matches = retrying.retriable(hub().database, selection, most=_MAX_COUNT + 1)
@@ -147,7 +140,6 @@ def confirm_retry() -> flask.Response:
 @blueprint.post("/activity/retry")
 @needs("decide")
 def retry_actions() -> flask.Response:
-    """Retry the selected actions, and those that they block."""
     given = _given()
     count = retrying.retry(hub().database, _selection_of_form(given), by=author())
     message = f"{counted(count, 'action')} will be retried now."
@@ -157,17 +149,12 @@ def retry_actions() -> flask.Response:
 @blueprint.get("/activity/discard")
 @needs("decide")
 def confirm_discard() -> flask.Response:
-    """Show the number of selected actions, with a form to discard them.
-
-    The form asks for the reason.
-    """
     return page("activity/discard.html", **_discard_context())
 
 
 @blueprint.post("/activity/discard")
 @needs("decide")
 def discard_actions() -> flask.Response:
-    """Discard the selected actions, and those that they block."""
     reason, given = flask.request.form.get("reason", ""), _given()
     try:
         selection = _selection_of_form(given)
@@ -186,7 +173,6 @@ def _discard_context() -> dict[str, Any]:
 
 
 def _confirm_context(given: dict[str, Any], matches: Chosen, selection: Wanted) -> dict[str, Any]:
-    """Return the template variables of a page that asks whether to change the counted actions."""
     return {
         "given": given,
         "found": matches,
@@ -197,10 +183,7 @@ def _confirm_context(given: dict[str, Any], matches: Chosen, selection: Wanted) 
 
 
 def _given() -> dict[str, Any]:
-    """Return the filters in the URL, and as `id` the actions that checkboxes have selected.
-
-    `id` is missing if the request does not come from checkboxes.
-    """
+    """Return the filters in the URL, and as `id` the actions selected by checkboxes, if any."""
     given: dict[str, Any] = _filters()
     if "selected" in flask.request.args:
         ids = filter(is_id, flask.request.args.getlist("id"))
@@ -209,7 +192,6 @@ def _given() -> dict[str, Any]:
 
 
 def _selection_of_form(given: dict[str, Any]) -> Wanted:
-    """Return the selection of checkboxes, or that of the filters if there were no checkboxes."""
     if "selected" in given:
         # No id of the database: nothing checked must not mean everything.
         return Wanted(ids=tuple(given["id"]) or ("none",), account_ids=visible_accounts())
@@ -217,7 +199,7 @@ def _selection_of_form(given: dict[str, Any]) -> Wanted:
 
 
 def _back_to_list(message: str, given: dict[str, Any]) -> flask.Response:
-    """Return to the list with a message; after a selection by checkboxes, with its filters."""
+    """Return to the list; after a selection by checkboxes, with its filters."""
     kept = _filters_in(given) if "selected" in given else {}
     return done(message, "console.activity", **kept)
 
@@ -258,10 +240,6 @@ def _selection(given: dict[str, str], *, after: str = "") -> Wanted:
 
 
 def _count_attention(account: Account | None) -> Attention:
-    """Return the numbers of failed actions and of actions blocked by failed actions.
-
-    Only actions of `account` are counted; if it is None, those of all accounts that the user sees.
-    """
     with hub().database.reading() as db:
         if account is None:
             return attention.of_all(db, visible_accounts())

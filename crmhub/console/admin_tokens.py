@@ -20,14 +20,12 @@ from crmhub.operators.users import console_users as users
 @blueprint.get("/tokens")
 @needs("people")
 def tokens() -> flask.Response:
-    """Show the list of the admin tokens, with the form that creates another one."""
     return page("tokens/list.html", **_shown())
 
 
 @blueprint.post("/tokens")
 @needs("people")
 def tokens_create() -> flask.Response:
-    """Create an admin token, and show it; it cannot be shown again later."""
     form = flask.request.form
     name, scopes, life = form.get("name", ""), form.getlist("scope"), form.get("life", "")
     try:
@@ -42,7 +40,6 @@ def tokens_create() -> flask.Response:
 @blueprint.post("/tokens/<token_id>/revoke")
 @needs("people")
 def tokens_revoke(token_id: str) -> flask.Response:
-    """Revoke an admin token."""
     users.revoke_token(hub(), token_id, by=author())
     return done(f"Token {token_id} is revoked.", "console.tokens")
 

@@ -31,7 +31,6 @@ _VERB_CHOICES = (("", "Any change"), *((name, name) for name in VERBS))
 @blueprint.get("/audit")
 @needs("data")
 def audit_log() -> flask.Response:
-    """Show a page of the audit log, the newest change first."""
     given = params(*_FILTERS)
     after = params("after").get("after", "")
     choices: dict[str, Any] = {

@@ -1,8 +1,4 @@
-"""The banner with alerts at the top of every console page.
-
-Alerts report refused credentials, old queues, failed actions, API keys that expire soon, and event
-subscriptions that were switched off.
-"""
+"""The banner with alerts at the top of every console page."""
 
 from __future__ import annotations
 
@@ -38,11 +34,10 @@ _PAGES: dict[Kind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of the banner, for all alerts of one kind, or for admin tokens.
+    """All alerts of one kind, or those of admin tokens, as one line of the banner.
 
-    `said` is the message; `bad` is true for a serious alert. `accounts` has the client id and a URL
-    for the first three accounts with such an alert, `others` is the number of further accounts.
-    `address` is the URL of the activity page for all of them, or "".
+    `accounts`: client id and URL of the first three accounts; `others` counts the further ones.
+    `address`: the activity page for all of them, or "".
     """
 
     bad: bool
@@ -53,11 +48,7 @@ class Line:
 
 
 class Banner:
-    """A cache of the current alerts of all accounts.
-
-    `ending_tokens` is the number of admin tokens that expire soon, as of the last query. Each
-    process has its own cache, which is filled again after a few seconds.
-    """
+    """A cache of the current alerts of all accounts, per process, for a few seconds."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -66,10 +57,7 @@ class Banner:
         self._next_query_at = 0.0
 
     def alerts(self, hub: Hub) -> list[Alert]:
-        """Return the current alerts, from the cache or by a query.
-
-        The list is empty while the database is unavailable.
-        """
+        """Return the current alerts; none while the database is unavailable."""
         if time.monotonic() < self._next_query_at or not self._lock.acquire(blocking=False):
             # Another request is already querying; this page shows the cached alerts.
             return self._alerts
@@ -89,23 +77,16 @@ class Banner:
         return self._alerts
 
     def forget(self) -> None:
-        """Empty the cache, so that the next call of `alerts` queries the database.
-
-        Call this after a change that may start or end an alert.
-        """
+        """Query again at the next page: call this after a change that may start or end an alert."""
         self._next_query_at = 0.0
 
 
 def register(app: flask.Flask) -> None:
-    """Create the cache of alerts of the banner, and add it to the Flask app."""
     app.extensions["crmhub.console.banner"] = Banner()
 
 
 def banner(user: SignedIn) -> list[Line]:
-    """Return the lines of the banner, one for each kind of alert that is present.
-
-    Only alerts about accounts that the user sees are included.
-    """
+    """Return the lines of the banner about accounts that the user sees."""
     lines = _lines(visible_alerts(user))
     if (count := _banner().ending_tokens) and user.may("people"):
         said = f"{counted(count, 'admin token')} {'expires' if count == 1 else 'expire'} soon:"
@@ -114,7 +95,6 @@ def banner(user: SignedIn) -> list[Line]:
 
 
 def visible_alerts(user: SignedIn) -> list[Alert]:
-    """Return the current alerts about accounts that the user sees."""
     return [
         alert
         for alert in _banner().alerts(hub())
@@ -123,7 +103,6 @@ def visible_alerts(user: SignedIn) -> list[Alert]:
 
 
 def forget() -> None:
-    """Empty the app's cache of alerts, so that the next page shows the current alerts."""
     _banner().forget()
 
 

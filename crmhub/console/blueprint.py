@@ -8,7 +8,7 @@ import flask
 
 PREFIX = "/console"
 MAX_UPLOAD_BYTES = 20 * 1024 * 1024
-"""The longest body of an upload: a CSV file with its form."""
+"""For a CSV file with its form."""
 _UPLOAD = re.compile(rf"{PREFIX}/accounts/[^/]+/imports")
 
 blueprint = flask.Blueprint(
@@ -21,13 +21,9 @@ blueprint = flask.Blueprint(
 
 
 def is_ours(path: str) -> bool:
-    """Return whether a URL path belongs to the console: `/console` or a path below it.
-
-    A path such as `/console-2/api/v1` belongs to an account.
-    """
+    """Return whether a path is `/console` or below; `/console-2/api/v1` belongs to an account."""
     return path.startswith(PREFIX) and path[len(PREFIX) :][:1] in ("", "/")
 
 
 def is_upload(method: str, path: str) -> bool:
-    """Return whether a request uploads a file, so that its body may be longer than others."""
     return method == "POST" and _UPLOAD.fullmatch(path) is not None

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, cast, get_args
 
 import flask
 
+from crmhub.accounts.accounts import Account
 from crmhub.accounts.webhook_ids import WEEK_MS, Rotatable
-from crmhub.api.http.addresses import is_https
+from crmhub.api.helpers import chatbot, functions
+from crmhub.api.helpers.answers import Posted
+from crmhub.api.http.answers import failure
 from crmhub.api.http.authentication import hub
-from crmhub.console import test_call
+from crmhub.api.http.reading import read_json
 from crmhub.console.access import needs
 from crmhub.console.account import account_context
 from crmhub.console.blueprint import blueprint
 from crmhub.console.field_faults import set_differences
 from crmhub.console.pages import done, page, refused
 from crmhub.console.sessions import author
-from crmhub.console.snippets import BUILDERS, HELPERS, Helper, with_format
-from crmhub.errors import BadRequest, ChangedMeanwhile, HubError
+from crmhub.console.sign_in import absolute
+from crmhub.console.snippets import BUILDERS, HELPERS, Helper, fill, with_format
+from crmhub.errors import BadRequest, ChangedMeanwhile, Conflict, HubError
+from crmhub.identity import bindings
 from crmhub.operators.accounts import change_account
 from crmhub.operators.accounts.change_account import Detail
 from crmhub.operators.crm import crm_states
@@ -40,19 +48,39 @@ _ROTATABLE_LABELS: dict[Rotatable, str] = {
     "portal": "Portal id",
     "secret": "Webhook secret",
 }
+_TEST_TOKEN = "crmhub-test"
+"""The contactToken of all test calls of an account."""
+_MAX_BODY = 10_000
+_TEST_VALUES = {
+    "contactToken": _TEST_TOKEN,
+    "name": "Crmhub Test",
+    "email": "crmhub-test@example.com",
+    "phone": "+1 202-555-0166",
+    "city": "Hampton",
+    "dealname": "A test of crmhub",
+    "subject": "A test of crmhub",
+}
+_ANSWERS: Mapping[str, Callable[[Account, Posted], flask.Response]] = {
+    "createLead": chatbot.answer_lead,
+    "getProperties": chatbot.answer_properties,
+    "setProperties": chatbot.answer_changes,
+    "getType": chatbot.answer_type,
+    "createDeal": functions.answer_deal,
+    "createTicket": functions.answer_ticket,
+    "getRandomInt": functions.answer_int,
+}
+_WRITING = frozenset({"createLead", "setProperties", "createDeal", "createTicket"})
 
 
 @blueprint.get("/accounts/<client_id>/bots")
 @needs("change")
 def bots(client_id: str) -> flask.Response:
-    """Show the URLs of all helpers, and snippets that call the selected helper."""
     return page("account/bots.html", **_context(client_id, flask.request.args.get("helper", "")))
 
 
 @blueprint.post("/accounts/<client_id>/bots/answers")
 @needs("change")
 def bots_answers(client_id: str) -> flask.Response:
-    """Save the form of the answers and the allowed origins, unless it shows an older state."""
     form = flask.request.form
     given = {name: form.get(name, "").strip() for name in _ANSWER_SWITCHES}
     try:
@@ -73,15 +101,13 @@ def bots_answers(client_id: str) -> flask.Response:
 @blueprint.post("/accounts/<client_id>/bots/test")
 @needs("change")
 def bots_test(client_id: str) -> flask.Response:
-    """Call a helper of the account with the submitted body, and show its answer."""
     context = _context(client_id, flask.request.form.get("helper", ""))
     body = flask.request.form.get("body", "")
-    answer = test_call.call(context["account"], context["helper"], body)
+    answer = _call_helper(context["account"], context["helper"], body)
     return page("account/bots.html", **{**context, "body": body, "answer": answer})
 
 
 def _context(client_id: str, helper_name: str) -> dict[str, Any]:
-    """Return the template variables of the page, for the helper with this name or the first one."""
     shared = account_context(client_id)
     detail: Detail = shared["detail"]
     helper = next((one for one in HELPERS if one.name == helper_name), HELPERS[0])
@@ -90,8 +116,8 @@ def _context(client_id: str, helper_name: str) -> dict[str, Any]:
     url = _url(helper, detail)
     return dict(
         **shared,
-        body=test_call.sample_body(detail.account, helper),
-        writes=helper.name in test_call.WRITING,
+        body=_sample_body(detail.account, helper),
+        writes=helper.name in _WRITING,
         title=crm_states.title_of(hub(), detail.account.connection.adapter),
         addresses=[(candidate, _url(candidate, detail)) for candidate in HELPERS],
         helper=helper,
@@ -120,10 +146,6 @@ def _context(client_id: str, helper_name: str) -> dict[str, Any]:
 @blueprint.post("/accounts/<client_id>/bots/rotate")
 @needs("change")
 def bots_rotate(client_id: str) -> flask.Response:
-    """Replace a webhook id or the webhook secret, and show the new value.
-
-    A new secret cannot be shown again later.
-    """
     what, validity = flask.request.form.get("what", ""), flask.request.form.get("kept", "")
     if what not in get_args(Rotatable) or validity not in _OLD_VALID:
         raise BadRequest("what, kept: choose what to replace, and how long to keep the old one.")
@@ -142,14 +164,54 @@ def bots_rotate(client_id: str) -> flask.Response:
 
 
 def _url(helper: Helper, detail: Detail) -> str:
-    """Return the URL of a helper for the account in `detail`.
-
-    Host and scheme are those of the present request.
-    """
-    https = is_https(flask.request, hub().settings.trusted_proxies)
+    """Return the URL of a helper for the account, with host and scheme of the present request."""
     ids = {purpose: _ids(detail, purpose)[0].value for purpose in ("generated", "portal")}
-    return f"{'https' if https else 'http'}://{flask.request.host}{helper.path.format(**ids)}"
+    return absolute(helper.path.format(**ids))
 
 
 def _ids(detail: Detail, purpose: str) -> list[Any]:
     return [webhook_id for webhook_id in detail.ids if webhook_id.purpose == purpose]
+
+
+# --- test calls ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    """HTTP status, JSON as text, and the action's id or ""."""
+
+    status: int
+    text: str
+    action_id: str
+
+
+def _sample_body(account: Account, helper: Helper) -> str:
+    """Return the body of a test call as JSON text, with the contact of earlier test calls."""
+    with hub().database.reading() as db:
+        known = bindings.of_token(db, account, _TEST_TOKEN)
+    contact_id = (known.crm_id or known.hub_id) if known else ""
+    samples = {**_TEST_VALUES, "contactId": contact_id or "call createLead first"}
+    body = fill(helper.body, lambda name: samples[name])
+    return json.dumps(body, indent=2, ensure_ascii=False)
+
+
+def _call_helper(account: Account, helper: Helper, text: str) -> _Answered:
+    """Return a helper's answer, which may be an error; a disabled account is a Conflict."""
+    if account.disabled:
+        raise Conflict("The account is disabled: its helpers refuse every call.")
+
+    def posted() -> dict[str, Any]:
+        if len(text) > _MAX_BODY:
+            raise BadRequest(f"body: send at most {_MAX_BODY:,} characters.")
+        body = read_json(text.encode("utf-8", "replace"), strict=False)
+        if not isinstance(body, dict):
+            raise BadRequest("body: send a JSON object.")
+        return body
+
+    try:
+        answer = _ANSWERS[helper.name](account, posted)
+    except HubError as exc:
+        answer = failure(exc)
+    value: Any = json.loads(answer.get_data())
+    shown = json.dumps(value, indent=2, ensure_ascii=False)
+    return _Answered(answer.status_code, shown, flask.g.get("action_id", ""))

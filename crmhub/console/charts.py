@@ -1,7 +1,4 @@
-"""The console's charts page: a bar for each interval of the last hours or days.
-
-The bars show how many actions were accepted and finished, and how long they took.
-"""
+"""The console's charts: actions accepted and finished in each interval, and their duration."""
 
 from __future__ import annotations
 
@@ -27,7 +24,6 @@ _TIME_FORMATS = {"24h": "%H:%M", "7d": "%b %d %H:%M", "30d": "%b %d"}
 @blueprint.get("/activity/charts")
 @needs("activity")
 def charts() -> flask.Response:
-    """Show the charts of an account, or of all accounts."""
     given = params("account", "span")
     span = given.get("span", "24h")
     span = span if span in SPANS else "24h"
@@ -55,10 +51,7 @@ def charts() -> flask.Response:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An interval of the charts: its label, and its begin and end as the list's filters take them.
-
-    All are in UTC.
-    """
+    """An interval in UTC: its label, and its begin and end as the list's filters take them."""
 
     label: str
     begin: str

@@ -1,8 +1,7 @@
 """The console's pages that connect an account to its CRM by OAuth, for operators and customers.
 
-A customer has no session: the pages of a link, and the one to which the CRM sends people back, are
-open to everybody. What they may do, the signed link or the signed state says
-(`operations.connect_crm`).
+A customer has no session: these pages are open to everybody, and the signed link or state says what
+its holder may do (`operations.connect_crm`).
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ from crmhub.operators.crm import connect_crm
 @blueprint.post("/accounts/<client_id>/crm/connect")
 @needs("change")
 def crm_connect(client_id: str) -> flask.Response:
-    """Send the operator's browser to the CRM, to connect the account with the submitted values."""
     name = flask.request.form.get("adapter", "")
     try:
         address = connect_crm.start(
@@ -51,7 +49,6 @@ def crm_connect(client_id: str) -> flask.Response:
 @blueprint.post("/accounts/<client_id>/crm/link")
 @needs("change")
 def crm_link(client_id: str) -> flask.Response:
-    """Make a link for a customer, and show it once."""
     name = flask.request.form.get("adapter", "")
     try:
         address = _required_address()
@@ -73,7 +70,6 @@ def crm_link(client_id: str) -> flask.Response:
 @blueprint.get("/connect/link/<token>")
 @open_to_all
 def by_link(token: str) -> flask.Response:
-    """Show a customer what the link is for, with the button that connects the account."""
     try:
         invitation = connect_crm.open_link(hub(), token)
     except HubError as exc:
@@ -84,7 +80,6 @@ def by_link(token: str) -> flask.Response:
 @blueprint.post("/connect/link/<token>")
 @open_to_all
 def connect_by_link(token: str) -> flask.Response:
-    """Send the customer's browser to the CRM."""
     try:
         address = connect_crm.start_by_link(
             hub(), token, browser=flask.g.cookie, redirect_uri=_required_address()
@@ -97,7 +92,6 @@ def connect_by_link(token: str) -> flask.Response:
 @blueprint.get("/connect/callback")
 @open_to_all
 def connect_callback() -> flask.Response:
-    """End a visit to the CRM, which has sent the browser back: store the tokens, or say why not."""
     given = flask.request.args
     user = flask.g.signed_in
     try:
@@ -126,17 +120,15 @@ def _required_address() -> str:
 def _leave(address: str) -> flask.Response:
     """Return a page that leads to the CRM at once.
 
-    No redirect: browsers apply `form-action` of the content security policy to it, and the address
-    of a CRM may be any.
+    No redirect: browsers apply `form-action` of the content security policy to it.
     """
     return page("connect/leave.html", address=address)
 
 
 def _failed(error: HubError) -> flask.Response:
-    """Return the page that says why an account was not connected.
+    """Say why an account was not connected.
 
-    It leads an operator back to the account's CRM page with what was typed, and a customer back to
-    the link.
+    An operator gets back to the CRM page with what was typed, a customer to the link.
     """
     state = flask.request.args.get("state", "")
     origin = connect_crm.origin_of(hub(), state, browser=flask.g.cookie)

@@ -19,7 +19,7 @@ from crmhub.console.access import needs
 from crmhub.console.account import account_context, installed
 from crmhub.console.blueprint import PREFIX, blueprint
 from crmhub.console.field_faults import set_faults
-from crmhub.console.list_filters import text
+from crmhub.console.list_filters import parse_id, text
 from crmhub.console.pages import done, page, refused, see
 from crmhub.console.sessions import author, signed_in
 from crmhub.errors import HubError, NotFound, Semantic
@@ -30,17 +30,16 @@ from crmhub.operators.crm.switch_crm import DECISIONS, Decision
 
 _SETTING, _SECRET, _REMOVED = "setting.", "secret.", "removed."
 CALLBACK = f"{PREFIX}/connect/callback"
-"""The path to which a CRM sends people back after they have let the hub in."""
+"""Where a CRM sends people back after they have let the hub in."""
 
 
 @blueprint.get("/accounts/<client_id>/crm")
 @needs("data")
 def crm(client_id: str) -> flask.Response:
-    """Show the form with the settings of the account's CRM.
+    """Show the CRM form.
 
-    If the query parameter `adapter` names another adapter, show the form for that adapter instead;
-    with `restore`, the id of a former connection, show its settings; with `typed`, the id of a
-    failed visit to the CRM, show what the user typed for it.
+    Query parameters: `adapter` chooses the fields, `restore` (id of a former connection) and
+    `typed` (id of a failed visit to the CRM) the values.
     """
     name = flask.request.args.get("adapter", "")
     if not name and (typed := _typed_before(client_id, "")):
@@ -51,7 +50,6 @@ def crm(client_id: str) -> flask.Response:
 @blueprint.post("/accounts/<client_id>/crm/fields")
 @needs("change")
 def crm_fields(client_id: str) -> flask.Response:
-    """Redirect to the form for the chosen adapter; nothing is saved."""
     name = flask.request.form.get("adapter", "")
     return see(flask.url_for("console.crm", client_id=client_id, adapter=name))
 
@@ -59,7 +57,6 @@ def crm_fields(client_id: str) -> flask.Response:
 @blueprint.post("/accounts/<client_id>/crm")
 @needs("change")
 def crm_save(client_id: str) -> flask.Response:
-    """Save the submitted CRM settings; test the connection first, unless the form says not to."""
     form = flask.request.form
     name = form.get("adapter", "")
     test = "unasked" not in form
@@ -82,7 +79,6 @@ def crm_save(client_id: str) -> flask.Response:
 @blueprint.post("/accounts/<client_id>/crm/check")
 @needs("change")
 def crm_check(client_id: str) -> flask.Response:
-    """Test a connection with the submitted CRM settings; nothing is saved."""
     name = flask.request.form.get("adapter", "")
     try:
         crm = given_crm(client_id, name)
@@ -100,7 +96,7 @@ def crm_check(client_id: str) -> flask.Response:
 
 
 def _is_stored(crm: Crm, connection: ConnectionInfo) -> bool:
-    """Return whether submitted CRM settings, without a new secret, are those of the connection."""
+    """Return whether submitted settings, without a new secret, are those of the connection."""
     if crm.adapter != connection.adapter or any(crm.credentials.values()):
         return False
     return all(
@@ -112,38 +108,38 @@ def _is_stored(crm: Crm, connection: ConnectionInfo) -> bool:
 
 
 def refused_crm(error: HubError, client_id: str, name: str) -> flask.Response:
-    """Return the CRM page with the refused form; `name` is the adapter's."""
     context = crm_page(client_id, name, typed=True)
     return refused(error, "account/crm.html", at=form_fields(name), **context)
 
 
 def given_crm(client_id: str, adapter: str) -> Crm:
-    """Return the CRM settings of the submitted form, for the adapter with the name `adapter`.
+    """Return the CRM settings of the submitted form.
 
-    A secret whose field is empty stays unchanged, unless the form says to remove the secret; if it
-    was typed for a visit to the CRM that failed, that text counts. Raises Semantic if the form has
-    the fields of another adapter, and if it names another address than the visit did.
+    A secret whose field is empty stays unchanged, unless the form removes it; one typed for a
+    failed visit to the CRM counts. Raises Semantic if the form has another adapter's fields or
+    names another address than the visit did.
     """
     form = flask.request.form
     if form.get("shown", adapter) != adapter:
         title = installed(adapter).title or adapter
         raise Semantic(f"Not saved. Fill in the fields of {title} first.")
 
-    def fields(prefix: str) -> dict[str, str]:
-        return {
-            name.removeprefix(prefix): value.strip()
-            for name, value in form.items()
-            if name.startswith(prefix)
-        }
-
-    secrets = {name: value for name, value in fields(_SECRET).items() if value}
-    removed = dict.fromkeys(fields(_REMOVED), "")
-    past, settings = _past_id(form.get("restore", "")), fields(_SETTING)
+    secrets = {name: value for name, value in _typed_fields(_SECRET).items() if value}
+    removed = dict.fromkeys(_typed_fields(_REMOVED), "")
+    past, settings = parse_id(form.get("restore", "")), _typed_fields(_SETTING)
     if typed := _typed_before(client_id, adapter):
         missing = {name: text for name, text in typed.credentials.items() if name not in secrets}
         _require_same_addresses(adapter, settings, typed, missing)
         secrets |= missing
     return Crm(adapter, settings, {**removed, **secrets}, whole=True, guarded=True, past=past)
+
+
+def _typed_fields(prefix: str) -> dict[str, str]:
+    return {
+        name.removeprefix(prefix): value.strip()
+        for name, value in flask.request.form.items()
+        if name.startswith(prefix)
+    }
 
 
 def _typed_before(client_id: str, adapter: str) -> Crm | None:
@@ -170,14 +166,8 @@ def _require_same_addresses(
 
 
 def given_decision() -> Decision | None:
-    """Return what the submitted form says about the actions queued for the former CRM."""
     given = flask.request.form.get("queued", "")
     return next((decision for decision in DECISIONS if decision == given), None)
-
-
-def _past_id(text: str) -> int | None:
-    """Return the id of a former connection from a form or a URL; None for anything else."""
-    return int(text) if text.isascii() and text.isdigit() and 0 < len(text) < 10 else None
 
 
 def crm_page(
@@ -187,11 +177,10 @@ def crm_page(
     typed: bool = False,
     fault: Fault | None = None,
 ) -> dict[str, Any]:
-    """Return the template variables of the CRM page for the adapter `name`.
+    """Return the template variables of the CRM page.
 
-    An empty name means the account's present adapter. The form shows the submitted settings if
-    `typed` is true, else the stored settings. `fault` is what a connection test has found. Raises
-    NotFound for an unknown adapter.
+    An empty name means the account's present adapter. `typed`: show the submitted settings.
+    `fault` is what a connection test has found.
     """
     shared = account_context(client_id)
     account: Account = shared["account"]
@@ -202,23 +191,18 @@ def crm_page(
     form = flask.request.form
     # The fields of another adapter tell nothing about this one.
     typed = typed and form.get("shown", adapter.name) == adapter.name
-    past = _past_id(form.get("restore", "") or flask.request.args.get("restore", ""))
+    past = parse_id(form.get("restore", "") or flask.request.args.get("restore", ""))
     kept = [one for one in shared["detail"].past if one.adapter == adapter.name != current]
     restored = next((one for one in kept if one.id == past), None)
     base = account
     if restored is not None:
         base = set_crm.base_of(hub(), account, Crm(adapter.name, {}, {}, past=restored.id))
     same = adapter.name == base.connection.adapter
-    removed = {field.removeprefix(_REMOVED) for field in form if field.startswith(_REMOVED)}
     stored = crm_secrets.secret_names(hub(), base) if same else ()
     given: Mapping[str, str] = base.connection.settings if same else {}
     before = _typed_before(client_id, adapter.name)
     if typed:
-        given = {
-            field.removeprefix(_SETTING): text.strip()
-            for field, text in form.items()
-            if field.startswith(_SETTING)
-        }
+        given = _typed_fields(_SETTING)
     elif before:
         given = before.settings
     with hub().database.reading() as db:
@@ -236,7 +220,7 @@ def crm_page(
         "given": given,
         "visit": (form.get("typed") or flask.request.args.get("typed")) if before else "",
         "entered": before.credentials if before else (),
-        "removed": removed if typed else set(),
+        "removed": _typed_fields(_REMOVED) if typed else (),
         # None: the stored secrets cannot be decrypted.
         "stored": stored or (),
         "broken": stored is None,
@@ -252,7 +236,6 @@ def crm_page(
 
 
 def form_fields(adapter: str) -> dict[str, str]:
-    """Return the form fields of an adapter's settings and secrets, by their names."""
     return {
         one.name: f"{_SECRET if one.secret else _SETTING}{one.name}"
         for one in installed(adapter).settings

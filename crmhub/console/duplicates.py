@@ -1,7 +1,4 @@
-"""The console's pages for possible duplicates, which are pairs of contacts.
-
-One page lists the pairs; another page shows a pair with a preview of its merge.
-"""
+"""The console's pages for possible duplicates: the list of pairs, and a pair with its merge."""
 
 from __future__ import annotations
 
@@ -19,7 +16,6 @@ from crmhub.console.pages import done, page, refused
 from crmhub.console.sessions import author
 from crmhub.errors import HubError
 from crmhub.identity import possible_duplicates
-from crmhub.identity.possible_duplicates import Pair
 from crmhub.operators.duplicates import compare_contacts, merge_contacts
 from crmhub.operators.duplicates.compare_contacts import Preview
 
@@ -34,7 +30,6 @@ _TAKE_PREFIX = "take."
 @blueprint.get(_PATH, endpoint="duplicates")
 @needs("data")
 def duplicates_list(client_id: str) -> flask.Response:
-    """Show a page of the pairs with the selected state, the newest pair first."""
     account = hub().load_account(client_id)
     state = flask.request.args.get("state", "")
     state = state if state in STATES else "open"
@@ -58,7 +53,6 @@ def duplicates_list(client_id: str) -> flask.Response:
 @blueprint.get(_PAIR)
 @needs("data")
 def duplicates_pair(client_id: str, one: str, other: str) -> flask.Response:
-    """Show a pair of contacts, and the result that their merge would have."""
     account = hub().load_account(client_id)
     keep = list_filters.text(flask.request.args.get("keep", ""))
     preview = compare_contacts.preview(hub(), account, one, other, keep=keep)
@@ -68,7 +62,6 @@ def duplicates_pair(client_id: str, one: str, other: str) -> flask.Response:
 @blueprint.post(f"{_PAIR}/merge")
 @needs("change")
 def duplicates_merge(client_id: str, one: str, other: str) -> flask.Response:
-    """Merge a pair of contacts, unless a contact changed since the page was shown."""
     account = hub().load_account(client_id)
     form = flask.request.form
     keep = form.get("keep", "")
@@ -92,7 +85,6 @@ def duplicates_merge(client_id: str, one: str, other: str) -> flask.Response:
 @blueprint.post(f"{_PAIR}/unmerge")
 @needs("change")
 def duplicates_unmerge(client_id: str, one: str, other: str) -> flask.Response:
-    """Undo the merge of a pair of contacts."""
     account = hub().load_account(client_id)
     try:
         merge_contacts.unmerge(hub(), account, one, other, by=author())
@@ -106,10 +98,7 @@ def duplicates_unmerge(client_id: str, one: str, other: str) -> flask.Response:
 @blueprint.post(f"{_PAIR}/dismiss")
 @needs("change")
 def duplicates_dismiss(client_id: str, one: str, other: str) -> flask.Response:
-    """Close a pair of contacts.
-
-    The form gives the reason: two different persons, or contacts that were merged in the CRM.
-    """
+    """Close a pair: two different persons, or contacts that were merged in the CRM."""
     account = hub().load_account(client_id)
     merged = flask.request.form.get("reason") == "merged"
     merge_contacts.dismiss(hub(), account, one, other, merged=merged, by=author())
@@ -118,30 +107,17 @@ def duplicates_dismiss(client_id: str, one: str, other: str) -> flask.Response:
 
 
 def _cursor() -> tuple[int, str, str] | None:
-    """Return the list's cursor in the URL, None on the first page.
-
-    The cursor is the key of the last pair on the previous page: a time in ms since 1970, and the
-    ids of the two contacts.
-    """
+    """Return the key of the last pair on the previous page, None on the first page."""
     args = flask.request.args
-    found_at = args.get("after", "")
-    if not (found_at.isascii() and found_at.isdigit() and len(found_at) < 16):
-        return None
-    return (
-        int(found_at),
-        list_filters.text(args.get("one", "")),
-        list_filters.text(args.get("other", "")),
-    )
+    found_at = list_filters.parse_id(args.get("after", ""), digits=15)
+    one, other = (list_filters.text(args.get(name, "")) for name in ("one", "other"))
+    return None if found_at is None else (found_at, one, other)
 
 
 def _preview_again(
     account: Account, error: HubError, one: str, other: str, **choice: Any
 ) -> Preview:
-    """Return the preview of a pair, to show it with the error of a failed merge or unmerge.
-
-    `one` and `other` are the ids of the contacts; `choice` has the arguments `keep` and `take` of
-    `preview`. If the preview fails too, raises `error`, the error of the merge or unmerge.
-    """
+    """Preview a pair beside the error of its merge; raises `error` if the preview fails too."""
     try:
         return compare_contacts.preview(hub(), account, one, other, **choice)
     except HubError:
@@ -161,15 +137,10 @@ def _pair_context(account: Account, preview: Preview) -> dict[str, Any]:
         "kept": kept,
         "other": other,
         "contact_ids": {"one": preview.pair.one, "other": preview.pair.other},
-        "by_crm": _merged_by_crm(preview.pair),
+        "by_crm": preview.pair.state == "merged" and not preview.pair.decided_by,
         "compared": compare_contacts.COMPARED,
         "take": _TAKE_PREFIX,
     }
-
-
-def _merged_by_crm(pair: Pair) -> bool:
-    """Return whether the CRM, and not the hub, merged a pair."""
-    return pair.state == "merged" and not pair.decided_by
 
 
 def _list_context(account: Account) -> dict[str, Any]:

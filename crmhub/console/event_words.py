@@ -17,7 +17,6 @@ from crmhub.operators.actions.personal_data import HIDDEN
 from crmhub.properties.kinds import KINDS
 
 TONES = {"active": "good", "failing": "late", "ended": "bad", "switched off": "bad"}
-"""The colours of the states of subscriptions; a disabled one has none."""
 DELIVERY_TONES = {"delivered": "good", "failed": "bad", "queued": ""}
 _LONGEST_DATA = 4_000
 _RECORD = re.compile(rf"({'|'.join(KINDS)}):([0-9]+)")
@@ -26,10 +25,7 @@ _OF_CALLS = re.compile(r"\A(?:lead\.|\w+\.failed\Z)")
 
 
 def state_of(subscription: Subscription) -> str:
-    """Return the state of a subscription in the words of the pages.
-
-    An active one whose last call has failed is "failing".
-    """
+    """Return the state in the words of the pages: "failing" if the last call has failed."""
     if subscription.state == "active" and subscription.failing_since:
         return "failing"
     return subscription.state.replace("_", " ")
@@ -41,7 +37,7 @@ def gets_all_types(subscription: Subscription) -> bool:
 
 
 def visible_url(subscription: Subscription) -> str:
-    """Return a subscription's URL; its path may contain a secret, which only some users see."""
+    """Hide the URL's path, which may contain a secret, from users who may not change."""
     if signed_in().may("change"):
         return subscription.url
     parts = urlsplit(subscription.url)
@@ -59,10 +55,7 @@ def visible_subject(delivery: Delivery) -> str:
 
 
 def subject_url(client_id: str, delivery: Delivery) -> str:
-    """Return the page of the record or of the calls that an event is about.
-
-    Returns "" for other subjects, and if the user may not open the page.
-    """
+    """Return the page of the event's record or calls; "" if there is none or the user may not."""
     may_see_data = signed_in().may("data")
     if may_see_data and (record := _RECORD.fullmatch(delivery.subject)):
         kind, id = record[1], record[2]
@@ -73,7 +66,6 @@ def subject_url(client_id: str, delivery: Delivery) -> str:
 
 
 def visible_data(delivery: Delivery) -> str:
-    """Return the data of an event as indented JSON, its first 4,000 characters."""
     if not signed_in().may("data"):
         return HIDDEN
     text = json.dumps(json.loads(delivery.data), ensure_ascii=False, indent=2)
@@ -81,7 +73,7 @@ def visible_data(delivery: Delivery) -> str:
 
 
 def grouped_types() -> Mapping[str, list[tuple[str, str]]]:
-    """Return pairs of type and label by the title of their group, in the order of `TYPES`."""
+    """Return pairs of type and label by the title of their group."""
     groups: dict[str, list[tuple[str, str]]] = {}
     for name in TYPES:
         subject, _, what = name.partition(".")

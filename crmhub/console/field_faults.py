@@ -19,13 +19,11 @@ _NAMED = re.compile(r"([A-Za-z_][\w.\[\]]{0,60}): (.+)", re.DOTALL)
 
 
 def register(app: flask.Flask) -> None:
-    """Add the functions that templates call."""
     app.add_template_global(fault_of)
     app.add_template_global(has_focus)
 
 
 def set_faults(faults: Mapping[str, str]) -> None:
-    """Show these faults, by the name of the form field, on the page of this request."""
     flask.g.faults = {name: _sentence(text) for name, text in faults.items()}
     flask.g.shown_faults = []
 
@@ -40,10 +38,7 @@ def set_error(error: HubError, at: Mapping[str, str]) -> None:
 def set_differences(
     error: ChangedMeanwhile, given: Mapping[str, str], present: Mapping[str, str]
 ) -> None:
-    """Let `error` say at each field what the older form said, where that is not the present value.
-
-    `given` and `present` are values by form field: those of the older form, and those stored now.
-    """
+    """Let `error` say at each field what the older form said, if that is not the present value."""
     error.fields = tuple(
         (name, f"Your form said: {text or 'nothing'}. The present value is shown.")
         for name, text in given.items()
@@ -61,7 +56,6 @@ def headline(error: HubError) -> str:
 
 
 def fault_of(name: str) -> str:
-    """Return what is wrong with the form field of this name, "" for nothing."""
     fault: str = flask.g.get("faults", {}).get(name, "")
     if fault and name not in flask.g.shown_faults:
         flask.g.shown_faults.append(name)

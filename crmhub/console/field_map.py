@@ -21,9 +21,8 @@ from crmhub.console.access import needs
 from crmhub.console.account import account_context, installed
 from crmhub.console.blueprint import blueprint
 from crmhub.console.list_filters import text
-from crmhub.console.map_rows import Draft, Row, pairs
+from crmhub.console.map_rows import Draft, Example, Row, example, pairs
 from crmhub.console.pages import done, page, refused
-from crmhub.console.rule_examples import Example, example
 from crmhub.console.sessions import author
 from crmhub.console.template_filters import counted
 from crmhub.errors import BadRequest, HubError, NotFound, Semantic, listed
@@ -46,11 +45,7 @@ _CALL_CHOICES = (("sample", "The properties typed here"), ("newest", "The newest
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The part of the form for a kind of record: its rows, each with its example if it has one.
-
-    `theirs` has the CRM's definitions of the properties by name. The page folds all rows after the
-    first `shown`.
-    """
+    """The part of the form for a kind of record; rows after the first `shown` are folded."""
 
     mappable: Mappable
     rows: Sequence[tuple[Row, Example | None]]
@@ -61,10 +56,10 @@ class Section:
 @blueprint.get("/accounts/<client_id>/field-map")
 @needs("data")
 def fieldmap(client_id: str) -> flask.Response:
-    """Show the form with the account's field map.
+    """Show the form.
 
-    The query parameters `kind` and `name` open the rule for a property, or a new one if there is
-    none. `action` names a failed action that the rule is to fix.
+    Query parameters: `kind` and `name` open the rule for a property, or a new one; `action` is the
+    failed action that the rule is to fix.
     """
     kind, name = text(flask.request.args.get("kind", "")), text(flask.request.args.get("name", ""))
     focus = (kind, name) if kind in KINDS else None
@@ -74,10 +69,6 @@ def fieldmap(client_id: str) -> flask.Response:
 @blueprint.post("/accounts/<client_id>/field-map")
 @needs("change")
 def fieldmap_save(client_id: str) -> flask.Response:
-    """Save the submitted field map.
-
-    The field map is first checked against the CRM's properties, unless the form says not to.
-    """
     form = flask.request.form
     account = hub().load_account(client_id)
     draft = None if "json" in form else Draft.typed(form)
@@ -101,7 +92,6 @@ def fieldmap_save(client_id: str) -> flask.Response:
 @blueprint.post("/accounts/<client_id>/field-map/rows")
 @needs("change")
 def fieldmap_rows(client_id: str) -> flask.Response:
-    """Show the submitted field map again, with one more rule; nothing is saved."""
     draft = Draft.typed(flask.request.form)
     kind = flask.request.form.get("more", "")
     if kind in KINDS:
@@ -112,10 +102,6 @@ def fieldmap_rows(client_id: str) -> flask.Response:
 @blueprint.post("/accounts/<client_id>/field-map/preview")
 @needs("change")
 def fieldmap_preview(client_id: str) -> flask.Response:
-    """Show the property values that a helper call would send to the CRM.
-
-    Nothing is sent or saved.
-    """
     form = flask.request.form
     account = hub().load_account(client_id)
     draft = Draft.typed(form)
@@ -156,11 +142,9 @@ def _shown(
     *,
     focus: tuple[Written, str] | None = None,
 ) -> dict[str, Any]:
-    """Return the template variables of the field map page.
+    """Return the template variables of the page, with the rows of `draft` or the stored map.
 
-    The form shows the rows of `draft`; if it is None, it shows the stored field map. If `error` is
-    a `Faulty`, each of its faults is shown in the row of the faulty rule. `focus`: the kind of
-    record and the bots' property whose rule is opened.
+    `focus`: the kind of record and the bots' property whose rule is opened.
     """
     shared = account_context(client_id)
     account, form = shared["account"], flask.request.form
@@ -214,10 +198,7 @@ def _section(kind: Mappable, rows: Sequence[Row]) -> Section:
 
 
 def _action(account: Account) -> Full | None:
-    """Return the failed action that the user is fixing, None without one.
-
-    Its id comes from the URL or the form. An action of another account counts as none.
-    """
+    """Return the account's failed action that the URL or the form names, None without one."""
     action_id = text(flask.request.values.get("action", ""))
     if not action_id:
         return None

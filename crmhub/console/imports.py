@@ -1,4 +1,4 @@
-"""The console's pages for imports of CSV files: upload, columns, dry run, progress, result."""
+"""The console's pages for CSV files: the export of records, and imports from upload to result."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime
+from io import StringIO
 from typing import Any
 from urllib.parse import quote
 
@@ -19,9 +21,11 @@ from crmhub.console.blueprint import MAX_UPLOAD_BYTES, blueprint
 from crmhub.console.field_faults import set_faults
 from crmhub.console.list_filters import text
 from crmhub.console.pages import done, page, refused
+from crmhub.console.records import filter_of, filter_rows, kind_of
 from crmhub.console.sessions import author
 from crmhub.csv.columns import Choices, Column
 from crmhub.csv.encodings import ENCODINGS
+from crmhub.csv.exporting import Selection, export
 from crmhub.csv.jobs import ImportJob, JobSettings
 from crmhub.errors import BadRequest, HubError
 from crmhub.hub import Hub
@@ -39,9 +43,9 @@ SKIPPED = {
     "only HubSpot fills it in": "Only HubSpot fills this in.",
     "the hub fills it in": "The hub fills this in.",
 }
-"""Why a column is skipped, by how its property was searched."""
 _NAMES = ("id", "email", "phone", "name", "domain", "dealname", "subject")
 _SKIP = ""
+_TITLE = re.compile(r"title\.\d+")
 # With more options on the page, properties are typed, with one list of suggestions for all.
 _MOST_OPTIONS = 20_000
 # An option of the command in a message that has a form field.
@@ -66,14 +70,12 @@ _FORM_WORDS = (
 @blueprint.get("/accounts/<client_id>/imports")
 @needs("data")
 def imports(client_id: str) -> flask.Response:
-    """Show the forms for an upload and for an export, and the newest imports."""
     return page("account/imports.html", **_overview(client_id))
 
 
 @blueprint.post("/accounts/<client_id>/imports")
 @needs("change")
 def imports_upload(client_id: str) -> flask.Response:
-    """Store an uploaded CSV file as a draft, and show its columns."""
     account = hub().load_account(client_id)
     form = flask.request.form
     file = flask.request.files.get("file")
@@ -100,14 +102,12 @@ def imports_upload(client_id: str) -> flask.Response:
 @blueprint.get("/accounts/<client_id>/imports/<id>")
 @needs("data")
 def imports_job(client_id: str, id: str) -> flask.Response:
-    """Show an import: a draft with its columns and first rows, else its progress or result."""
     return page("account/import.html", **_shown(client_id, id))
 
 
 @blueprint.post("/accounts/<client_id>/imports/<id>")
 @needs("change")
 def imports_start(client_id: str, id: str) -> flask.Response:
-    """Save the form of a draft, and start a dry run or the import if its button was pressed."""
     account = hub().load_account(client_id)
     job = import_jobs.find(hub(), account, id)
     settings = _settings(job)
@@ -120,7 +120,8 @@ def imports_start(client_id: str, id: str) -> flask.Response:
     except HubError as exc:
         context = _shown(client_id, id, settings)
         exc.fields = tuple(_faults_of(exc.message, context.get("columns", ())).items())
-        return refused(_in_form_words(exc), "account/import.html", **context)
+        exc.message = _words(exc.message)
+        return refused(exc, "account/import.html", **context)
     said = {"dry-run": "The dry run has started.", "import": "The import has started."}
     message = said.get(action, "The preview is up to date.")
     return done(message, "console.imports_job", client_id=client_id, id=id)
@@ -129,7 +130,6 @@ def imports_start(client_id: str, id: str) -> flask.Response:
 @blueprint.post("/accounts/<client_id>/imports/<id>/state")
 @needs("change")
 def imports_state(client_id: str, id: str) -> flask.Response:
-    """Stop or continue an import, or make a draft of it again, as the button says."""
     account = hub().load_account(client_id)
     action = flask.request.form.get("action", "")
     if action == "stop":
@@ -147,7 +147,6 @@ def imports_state(client_id: str, id: str) -> flask.Response:
 @blueprint.post("/accounts/<client_id>/imports/<id>/deleted")
 @needs("change")
 def imports_delete(client_id: str, id: str) -> flask.Response:
-    """Delete an import with its file and its refused rows."""
     import_jobs.delete(hub(), hub().load_account(client_id), id)
     message = "The import and its file are deleted. Imported records stay."
     return done(message, "console.imports", client_id=client_id)
@@ -156,15 +155,13 @@ def imports_delete(client_id: str, id: str) -> flask.Response:
 @blueprint.get("/accounts/<client_id>/imports/<id>/refused.csv")
 @needs("data")
 def imports_refused(client_id: str, id: str) -> flask.Response:
-    """Return the refused rows of an import, with their lines and reasons, as a CSV file."""
     account = hub().load_account(client_id)
     job = import_jobs.find(hub(), account, id)
     name = f"{job.file_name.rpartition('.')[0]}.refused.csv"
-    return csv_download(account, import_jobs.refused_rows(hub(), job), name)
+    return _csv_download(account, import_jobs.refused_rows(hub(), job), name)
 
 
-def csv_download(account: Account, parts: Iterator[bytes], name: str) -> flask.Response:
-    """Return a response with a CSV file of an account that the browser saves under this name."""
+def _csv_download(account: Account, parts: Iterator[bytes], name: str) -> flask.Response:
     plain = re.sub(r'[^ -~]|["\\]', "_", name)
     disposition = f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name)}"
     return flask.Response(
@@ -197,10 +194,7 @@ def _overview(client_id: str) -> dict[str, Any]:
 
 
 def _shown(client_id: str, id: str, settings: JobSettings | None = None) -> dict[str, Any]:
-    """Return the template variables of an import's page.
-
-    A draft is shown with `settings`; if they are None, with the saved ones.
-    """
+    """Show a draft with `settings`, by default with the saved ones."""
     shared = account_context(client_id)
     account: Account = shared["account"]
     job = import_jobs.find(hub(), account, id)
@@ -253,11 +247,12 @@ def _columns(preview: Preview) -> list[tuple[Column, Sequence[str]]]:
 
 
 def _settings(job: ImportJob) -> JobSettings:
-    """Return the settings in the submitted form; without its fields, the saved settings."""
     form = {name: text(value) for name, value in flask.request.form.items()}
     if "encoding" not in form:
         return job.settings
-    titles = {key.partition(".")[2]: value for key, value in form.items() if _is(key, "title")}
+    titles = {
+        key.removeprefix("title."): value for key, value in form.items() if _TITLE.fullmatch(key)
+    }
     columns, links = {}, {}
     for index, title in titles.items():
         # A browser sends each line break as CR and LF.
@@ -278,10 +273,6 @@ def _settings(job: ImportJob) -> JobSettings:
         timezone=form.get("timezone", "").strip(),
     )
     return JobSettings(form["encoding"], delimiter[:1], "keep_going" in form, choices)
-
-
-def _is(key: str, part: str) -> bool:
-    return key.startswith(f"{part}.") and key.partition(".")[2].isdecimal()
 
 
 def _by_choices(catalogue: Catalogue) -> list[tuple[str, str]]:
@@ -307,7 +298,7 @@ def _label(label: str, name: str) -> str:
 
 
 def _words(message: str) -> str:
-    """Return a message of an import in the words of the form instead of the command's options."""
+    """Say a message of an import in the words of the form instead of the command's options."""
     for pattern, words in _FORM_WORDS:
         message = re.sub(pattern, words, message)
     return message
@@ -320,6 +311,35 @@ def _faults_of(message: str, columns: Sequence[tuple[Column, Sequence[str]]]) ->
     return faults or ({option[1]: _words(message)} if option else {})
 
 
-def _in_form_words(error: HubError) -> HubError:
-    error.message = _words(error.message)
-    return error
+# --- export --------------------------------------------------------------------------------------
+
+
+@blueprint.get("/accounts/<client_id>/export")
+@needs("data")
+def imports_export(client_id: str) -> flask.Response:
+    args = flask.request.args
+    account, kind = hub().load_account(client_id), kind_of(args.get("kind", "contacts"))
+    delimiter = args.get("delimiter", ",")
+    if delimiter not in dict(DELIMITERS[1:]):
+        raise BadRequest("Choose comma, semicolon, tab or bar as the delimiter.")
+    selection = Selection(
+        tuple(map(filter_of, filter_rows())), labels="labels" in args, delimiter=delimiter
+    )
+    out = StringIO(newline="")
+    out.write("\ufeff" * ("bom" in args))
+    steps = export(hub().records, account, kind, selection, out, by=author())
+    # The first page is read here, so that invalid filters are an error page.
+    next(steps)
+    day = f"{datetime.now(UTC):%Y-%m-%d}"
+    return _csv_download(account, _parts(out, steps), f"{client_id}-{kind.name}-{day}.csv")
+
+
+def _parts(out: StringIO, steps: Iterator[object]) -> Iterator[bytes]:
+    while True:
+        yield out.getvalue().encode("utf-8", "surrogatepass")
+        out.seek(0)
+        out.truncate()
+        if next(steps, None) is None:
+            break
+    if rest := out.getvalue():
+        yield rest.encode("utf-8", "surrogatepass")

@@ -23,14 +23,12 @@ from crmhub.operators.accounts import change_account
 @blueprint.get("/accounts/<client_id>/keys")
 @needs("data")
 def keys(client_id: str) -> flask.Response:
-    """Show the list of an account's API keys."""
     return page("account/keys.html", **_shown(client_id))
 
 
 @blueprint.post("/accounts/<client_id>/keys")
 @needs("change")
 def keys_create(client_id: str) -> flask.Response:
-    """Create an API key, and show it; it cannot be shown again later."""
     form = flask.request.form
     name, scopes = form.get("name", "").strip(), form.getlist("scope")
     # Without a choice, the default: no key lives for ever by mistake.
@@ -57,7 +55,6 @@ def keys_create(client_id: str) -> flask.Response:
 @blueprint.post("/accounts/<client_id>/keys/<key_id>/revoke")
 @needs("change")
 def keys_revoke(client_id: str, key_id: str) -> flask.Response:
-    """Revoke an API key of an account."""
     change_account.revoke_key(hub(), client_id, key_id, by=author())
     return done(f"Key {key_id} is revoked.", "console.keys", client_id=client_id)
 

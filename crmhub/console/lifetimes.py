@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
 
+from crmhub.accounts.admin_tokens import Token
+from crmhub.accounts.keys import Key
 from crmhub.accounts.scopes import ends_soon
 
 _DAY_MS = 24 * 3600 * 1000
@@ -14,39 +15,26 @@ CHOICES = (
     ("365", "in a year"),
     ("", "never"),
 )
-"""The choices of a form: the value, in days or "" for never, and its label."""
+"""The value, in days or "" for never, and its label."""
 DEFAULT = "365"
 
 
-class Expiring(Protocol):
-    """A key or token; times are in ms since 1970, None for never."""
-
-    @property
-    def created_at(self) -> int: ...
-    @property
-    def expires_at(self) -> int | None: ...
-    @property
-    def revoked_at(self) -> int | None: ...
-
-
 def expiry(choice: str) -> int | None:
-    """Return the expiry, in ms since 1970, that a choice of the form means; None for never.
+    """Return the expiry of a choice, in ms since 1970, None for never.
 
-    Any text that is not a choice means the default, so that no key lives for ever by mistake.
+    Other text means the default, so that no key lives for ever by mistake.
     """
     known = choice if choice in dict(CHOICES) else DEFAULT
     return _now() + int(known) * _DAY_MS if known else None
 
 
-def end_reason(one: Expiring) -> str:
-    """Return "revoked" or "expired" for a key or token that is no longer valid, else ""."""
+def end_reason(one: Key | Token) -> str:
     if one.revoked_at is not None:
         return "revoked"
     return "expired" if one.expires_at is not None and one.expires_at <= _now() else ""
 
 
-def is_ending(one: Expiring) -> bool:
-    """Return whether a valid key or token expires soon."""
+def is_ending(one: Key | Token) -> bool:
     return (
         one.expires_at is not None
         and not end_reason(one)

@@ -21,22 +21,18 @@ _UNSTORABLE = str.maketrans("", "", "\0")
 
 
 def params(*names: str) -> dict[str, str]:
-    """Return the request's query parameters that are in `names` and not empty, by name."""
+    """Return the request's query parameters that are in `names` and not empty."""
     given = {name: text(flask.request.args.get(name, "")) for name in names}
     return {name: value for name, value in given.items() if value}
 
 
 def text(given: str) -> str:
-    """Return the text `given` without U+0000 and surrounding blanks, cut to 500 characters."""
+    """Drop U+0000 and surrounding blanks, and cut to 500 characters."""
     return given.translate(_UNSTORABLE).strip()[:_MAX_LENGTH]
 
 
 def age(given: dict[str, str], name: str, label: str) -> int:
-    """Return the duration in `given[name]` in ms, 0 if there is none.
-
-    `given` are query parameters. Raises BadRequest for an invalid duration; the message names the
-    form field as `label`.
-    """
+    """Return the duration in `given[name]` in ms, 0 if there is none; errors name it `label`."""
     if name not in given:
         return 0
     milliseconds = durations.milliseconds(given[name])
@@ -47,11 +43,7 @@ def age(given: dict[str, str], name: str, label: str) -> int:
 
 
 def moment(given: dict[str, str], name: str, label: str) -> int:
-    """Return the time in `given[name]` in ms since 1970, 0 if there is none.
-
-    `given` are query parameters. A time without a time zone is UTC. Raises BadRequest for a text
-    that is no time; the message names the form field as `label`.
-    """
+    """Return the time in `given[name]` in ms since 1970, in UTC by default; 0 if there is none."""
     if name not in given:
         return 0
     try:
@@ -66,11 +58,7 @@ def moment(given: dict[str, str], name: str, label: str) -> int:
 
 
 def one_of(given: dict[str, str], name: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the comma-separated values of the query parameter `name`.
-
-    `given` are the query parameters, `allowed` the allowed values. The result is () without this
-    parameter. Raises BadRequest for a value that is not allowed.
-    """
+    """Return the comma-separated values of the query parameter `name`, () without it."""
     values = tuple(given[name].split(",")) if name in given else ()
     if unknown := [value for value in values if value not in allowed]:
         raise BadRequest(f"{name}: {unknown[0][:40]!r} is not known; use {', '.join(allowed)}.")
@@ -78,10 +66,9 @@ def one_of(given: dict[str, str], name: str, allowed: tuple[str, ...]) -> tuple[
 
 
 def account(given: dict[str, str]) -> Account | None:
-    """Return the account whose client id or name is in `given["account"]`.
+    """Return the account whose client id or name is in `given["account"]`; None without one.
 
-    `given` are query parameters. Returns None without this parameter. Raises NotFound for an
-    unknown account, and for one that the user does not see.
+    Raises NotFound also for one that the user does not see.
     """
     if "account" not in given:
         return None
@@ -99,6 +86,6 @@ def account(given: dict[str, str]) -> Account | None:
         raise
 
 
-def parse_id(given: str) -> int | None:
-    """Return a text of at most nine digits as an integer, and None for any other text."""
-    return int(given) if given.isascii() and given.isdigit() and len(given) < 10 else None
+def parse_id(given: str, *, digits: int = 9) -> int | None:
+    """Return a text of at most so many digits as an integer, else None."""
+    return int(given) if given.isascii() and given.isdigit() and len(given) <= digits else None

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from crmhub.accounts.field_maps import KINDS, FieldMap, Rule
-from crmhub.adapter import Written
+from crmhub.adapter import Described, Written
 from crmhub.errors import BadRequest
 from crmhub.operators.crm import field_map_reading
 from crmhub.operators.crm.field_map_reading import MOST_RULES, Faulty
@@ -37,10 +37,10 @@ _QUOTED = re.compile(r'\A"(?:[^"\\]|\\.)*"')
 
 @dataclass(slots=True)
 class Row:
-    """A row of the form: one rule of the field map, as the texts that the user typed.
+    """A rule of the field map as the texts that the user typed.
 
-    `wrong` has error messages by form field of the row; `notes` has warnings. `open`: whether the
-    page shows the row's form fields at once. `focus`: whether the cursor starts in this row.
+    `wrong` has errors by form field. `open`: the form fields are shown at once. `focus`: the cursor
+    starts here.
     """
 
     name: str = ""
@@ -56,12 +56,10 @@ class Row:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The texts of the row's form fields."""
         return tuple(getattr(self, part) for part in PARTS)
 
     @property
     def blank(self) -> bool:
-        """Whether the row's text fields are all blank."""
         return not any(map(str.strip, (self.name, self.to, self.values, self.constant)))
 
 
@@ -73,7 +71,6 @@ class Draft:
 
     @classmethod
     def of(cls, field_map: FieldMap) -> Draft:
-        """Return the rows that show a stored field map."""
         return cls(
             {
                 kind: [_row_of(name, rule) for name, rule in field_map.of(kind).rules.items()]
@@ -97,10 +94,7 @@ class Draft:
         return cls({kind: [row for _, row in sorted(rows.items())] for kind, rows in given.items()})
 
     def field_map(self) -> FieldMap:
-        """Return the field map that the rows describe.
-
-        Raises Faulty with all faults of the rows, which `attach_faults` can show, and BadRequest.
-        """
+        """Return the field map of the rows; raises Faulty with all faults of the rows."""
         faults: list[tuple[str, str]] = []
         rules_by_kind: dict[str, dict[str, Any]] = {}
         for kind, number, row in self._filled_rows():
@@ -121,10 +115,7 @@ class Draft:
         return field_map
 
     def focus(self, kind: Written, name: str = "") -> None:
-        """Open the row of the rule for the bots' property `name` of a kind of record.
-
-        If there is no such rule, a new row with this name is added.
-        """
+        """Open the row of the rule for the bots' property `name`, or a new one."""
         rows = self.rows[kind]
         row = next((row for row in rows if name and row.name.strip() == name), None)
         if row is None:
@@ -140,10 +131,7 @@ class Draft:
                 row.open = row.open or bool(row.wrong) or row.parts not in saved
 
     def attach_faults(self, faults: Iterable[tuple[str, str]]) -> None:
-        """Store each fault, a pair of path and message, in the row that its path names.
-
-        A fault whose path names no row is ignored.
-        """
+        """Store each fault (path, message) in the row that its path names, if any."""
         places = self._places()
         for path, words in faults:
             place = _part_path(path, places)
@@ -152,10 +140,9 @@ class Draft:
                 row.wrong.setdefault(part, []).append(_name_value(path, place, words))
 
     def locate(self, faults: Iterable[tuple[str, str]], crm: str) -> list[tuple[str, str, str]]:
-        """Return each fault as (label, id of the form field, message).
+        """Return each fault as (label, id of the form field, message); the CRM's label is `crm`.
 
-        The label is that of the form field, which names the CRM as `crm`. Without a form field, the
-        label is the path of the fault, and the id is "".
+        Without a form field, the label is the path of the fault, and the id is "".
         """
         places, fields = self._places(), {}
         for kind, rows in self.rows.items():
@@ -174,30 +161,22 @@ class Draft:
         return found
 
     def attach_notes(self, notes: Iterable[tuple[str, str]]) -> None:
-        """Store each warning, a pair of path and message, in the row that its path names.
-
-        A warning whose path names no row is ignored.
-        """
+        """Store each warning (path, message) in the row that its path names, if any."""
         places = self._places()
         for path, words in notes:
             if place := places.get(path):
                 place[0].notes.append(words)
 
     def _filled_rows(self) -> Iterator[tuple[Written, int, Row]]:
-        """Yield kind, number on the page (from 1) and row, for each row with a rule.
-
-        Blank rows and rows that the user marked for removal are left out.
-        """
         for kind, rows in self.rows.items():
             for number, row in enumerate(rows, 1):
                 if not (row.blank or row.remove):
                     yield kind, number, row
 
     def _places(self) -> dict[str, tuple[Row, str]]:
-        """Return where the faults of a field map are shown: (row, name of its form field) by path.
+        """Return (row, name of its form field) by path, as `Faulty` gives it.
 
-        A path is the place of a fault as `Faulty` gives it. Paths may contain only the first 100
-        characters of a rule's name.
+        Paths may contain only the first 100 characters of a rule's name.
         """
         places: dict[str, tuple[Row, str]] = {}
         for kind, number, row in self._filled_rows():
@@ -210,18 +189,13 @@ class Draft:
 
 
 def _row_path(kind: str, number: int) -> str:
-    """Return the path for faults of a row whose rule has no usable name.
-
-    The path contains `number`, the row's number on the page.
-    """
     return f"{kind}, rule {number}"
 
 
 def _part_path(path: str, places: Mapping[str, object]) -> str:
-    """Return the path in `places` that `path`, the path of a fault, equals or begins with.
+    """Return the path in `places` that `path` equals or begins with, else `path`.
 
-    For example, the result for `….values.Rome` is `….values`. Without such a path, `path` is
-    returned unchanged.
+    The result for `….values.Rome` is `….values`.
     """
     if path in places:
         return path
@@ -243,10 +217,7 @@ def _row_of(name: str, rule: Rule) -> Row:
 
 
 def _parse_row(row: Row) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return the rule of a row as JSON, and the faults of the row.
-
-    Each fault is a pair: the name of the form field and the reason.
-    """
+    """Return the rule as JSON, and its faults as (name of the form field, reason)."""
     rule: dict[str, Any] = {}
     all_faults: list[tuple[str, str]] = []
     if row.to.strip():
@@ -256,7 +227,7 @@ def _parse_row(row: Row) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         all_faults += [("values", fault) for fault in faults]
     if row.constant.strip():
         try:
-            rule["constant"] = unquote(row.constant)
+            rule["constant"] = _unquote(row.constant)
         except ValueError as exc:
             all_faults.append(("constant", str(exc)))
             # A constant is set, so that `read` does not also report a missing one.
@@ -267,11 +238,7 @@ def _parse_row(row: Row) -> tuple[dict[str, Any], list[tuple[str, str]]]:
 
 
 def pairs(text: str) -> tuple[dict[str, str], list[str]]:
-    """Parse a text with lines `ours = theirs`; return the pairs as a dict, and the faults.
-
-    `ours` is the bots' value and `theirs` the CRM's value. Each fault is a message with the number
-    of the invalid line.
-    """
+    """Parse lines `ours = theirs`; return the pairs, and the faults with their line numbers."""
     values: dict[str, str] = {}
     faults: list[str] = []
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
@@ -294,14 +261,11 @@ def _parse_line(line: str) -> tuple[str, str]:
     ours, sign, theirs = line[: max(end, 0)], *line[max(end, 0) :].partition("=")[1:]
     if not sign or (quoted and not line[end:].lstrip().startswith("=")):
         raise ValueError("write the bot's value, =, and the CRM's value")
-    return unquote(ours), unquote(theirs)
+    return _unquote(ours), _unquote(theirs)
 
 
-def unquote(text: str) -> str:
-    """Return the text without surrounding double quotes and blanks.
-
-    Raises ValueError for a text that begins with a quote and is not a JSON string.
-    """
+def _unquote(text: str) -> str:
+    """Raise ValueError for a text that begins with a quote and is not a JSON string."""
     text = text.strip()
     if not text.startswith('"'):
         return text
@@ -317,12 +281,44 @@ def unquote(text: str) -> str:
 
 
 def _quote(text: str, *, before: str = "") -> str:
-    """Return the text, in double quotes if it cannot be written without them.
-
-    `before` is the separator that follows the text on its line; a text with this separator in it
-    gets quotes. "" means that no separator follows.
-    """
+    """Quote a text that could not be read otherwise; `before` is the separator behind it."""
     plain = text.strip() == text != "" and text.isprintable() and text[0] != '"'
     if plain and not (before and before in text):
         return text
     return json.dumps(text, ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A value that a bot sends, and the value that the CRM gets by a rule.
+
+    `given` is "" if the rule sends its constant; both are "" if the rule changes only the name.
+    `label`: the CRM's label of its value. `further` counts the other values that the rule changes.
+    """
+
+    given: str = ""
+    value: str = ""
+    label: str = ""
+    further: int = 0
+
+
+def example(row: Row, theirs: Mapping[str, Described]) -> Example | None:
+    """Return an example for the rule in a row, None without a usable rule."""
+    name = row.name.strip()
+    values, faults = pairs(row.values)
+    if not name or faults:
+        return None
+    given, value, further = "", "", 0
+    if row.constant.strip():
+        try:
+            constant = _unquote(row.constant)
+        except ValueError:
+            return None
+        value = values.get(constant, constant)
+    elif values:
+        given, value = next(iter(values.items()))
+        further = len(values) - 1
+    described = theirs.get(row.to.strip() or name)
+    labels = {option.value: option.label for option in described.options} if described else {}
+    label = labels.get(value, "")
+    return Example(given, value, label if label != value else "", further)

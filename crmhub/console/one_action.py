@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import flask
 
-from crmhub.adapter import BadConfig
+from crmhub.accounts.accounts import Account
+from crmhub.accounts.field_maps import IDENTITY
+from crmhub.adapter import BadConfig, Rejected
 from crmhub.api.http.authentication import hub
 from crmhub.console import list_filters
 from crmhub.console.access import may_open, needs
@@ -15,33 +20,31 @@ from crmhub.console.blueprint import blueprint
 from crmhub.console.list_filters import params
 from crmhub.console.pages import done, page, refused
 from crmhub.console.people import names_of, visible_action, visible_standing
-from crmhub.console.rule_links import rule_links
 from crmhub.console.sessions import author, signed_in, visible_accounts
 from crmhub.console.template_filters import counted
 from crmhub.errors import BadRequest, HubError
+from crmhub.helpers.actions import HELPERS
 from crmhub.identity.contact_names import ContactName
 from crmhub.operators.actions import action_queries, correct_action
 from crmhub.operators.actions import discard_action as discarding
 from crmhub.operators.actions import retry_action as retrying
 from crmhub.operators.actions.action_queries import Full, Wanted
+from crmhub.operators.crm import crm_states
 from crmhub.properties.kinds import CONTACTS, DEALS, TICKETS, Kind
 
 _CONTACT_PAGE_SIZE = 20
+_MAX_LINKS = 20
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}", re.ASCII)
 _RECORDS: dict[str, Kind] = {"createDeal": DEALS, "createTicket": TICKETS}
 
 
 @blueprint.get("/activity/<action_id>")
 @needs("activity")
 def action(action_id: str) -> flask.Response:
-    """Show an action with its request, its attempts and its result."""
     return page("activity/one.html", **_action_context(action_id))
 
 
 def _action_context(action_id: str) -> dict[str, Any]:
-    """Return the template variables of an action's page.
-
-    Raises NotFound if there is no action with this id.
-    """
     action = visible_action(action_queries.shown(hub().database, action_id))
     state = action.summary.state
     values = correct_action.values_of(action.summary.kind, action.request)
@@ -57,7 +60,7 @@ def _action_context(action_id: str) -> dict[str, Any]:
         "values": values,
         "typed": values,
         "seen": len(action.versions),
-        "rules": rule_links(action, hub().load_account(action.summary.client_id)),
+        "rules": _rule_links(action, hub().load_account(action.summary.client_id)),
         "more": action.summary.kind != "createLead",
         **_link_context([action]),
     }
@@ -66,7 +69,6 @@ def _action_context(action_id: str) -> dict[str, Any]:
 @blueprint.get("/activity/contact")
 @needs("activity")
 def contact() -> flask.Response:
-    """Show the actions of a contact, the newest action first."""
     given = params("account", "contact")
     after = params("after").get("after", "")
     if given.keys() != {"account", "contact"}:
@@ -103,7 +105,6 @@ def _name_of(actions: list[Full]) -> ContactName | None:
 @blueprint.post("/activity/<action_id>/retry")
 @needs("decide")
 def retry_action(action_id: str) -> flask.Response:
-    """Retry an action, and the actions that it blocks."""
     count = retrying.retry_one(hub().database, action_id, by=author())
     return done(_retry_message("This action", count), "console.action", action_id=action_id)
 
@@ -111,7 +112,6 @@ def retry_action(action_id: str) -> flask.Response:
 @blueprint.post("/activity/<action_id>/edit")
 @needs("change")
 def edit_action(action_id: str) -> flask.Response:
-    """Correct values in an action's request; then retry it and the actions that it blocks."""
     form = flask.request.form
     names, shown_texts, typed_texts = (
         [_normalize_newlines(text) for text in form.getlist(part)]
@@ -141,7 +141,6 @@ def edit_action(action_id: str) -> flask.Response:
 @blueprint.post("/activity/<action_id>/discard")
 @needs("decide")
 def discard_action(action_id: str) -> flask.Response:
-    """Discard an action, and the actions that it blocks."""
     reason = flask.request.form.get("reason", "")
     try:
         count = discarding.discard_one(hub().database, action_id, reason=reason, by=author())
@@ -157,7 +156,7 @@ def _retry_message(what: str, count: int) -> str:
 
 
 def _normalize_newlines(text: str) -> str:
-    """Return the text with LF as line break; browsers submit CRLF."""
+    """Browsers submit CRLF."""
     return text.replace("\r\n", "\n")
 
 
@@ -165,18 +164,16 @@ def _normalize_newlines(text: str) -> str:
 
 
 def _link_context(actions: list[Full]) -> dict[str, Any]:
-    """Return the template variables with links from actions to the records they have written."""
     return {
-        "titles": {action.adapter: _adapter_title(action.adapter) for action in actions},
+        "titles": {
+            action.adapter: crm_states.title_of(hub(), action.adapter) for action in actions
+        },
         "links": {action.summary.id: _record_links(action) for action in actions},
     }
 
 
 def _record_links(action: Full) -> list[tuple[str, str]]:
-    """Return the label and the URL of each record that an action wrote.
-
-    The URL is "" for a record that has no page.
-    """
+    """Return label and URL of each record that an action wrote; "" for a record without a page."""
     result, record_kind = action.result or {}, _RECORDS.get(action.summary.kind, CONTACTS)
     contact_id, record_id = result.get("contact_id") or "", result.get("record_id") or ""
     ids = [(record_kind, record_id or contact_id)]
@@ -199,15 +196,51 @@ def _record_links(action: Full) -> list[tuple[str, str]]:
 
 
 def _uses_hub_records(adapter: str) -> bool:
-    """Return whether the adapter with this name stores its records in the hub itself."""
     try:
         return not hub().registry.load(adapter).remote
     except BadConfig:
         return False
 
 
-def _adapter_title(adapter: str) -> str:
-    try:
-        return hub().registry.load(adapter).title or adapter
-    except BadConfig:
-        return adapter
+@dataclass(frozen=True, slots=True)
+class RuleLink:
+    """A refused property, by the name that bots use, and the URL of its rule or of a new one."""
+
+    name: str
+    url: str
+
+
+def _rule_links(action: Full, account: Account) -> list[RuleLink]:
+    """Return a link for each property that the CRM refused, at most 20; none for a former CRM."""
+    if action.summary.connection_id != account.connection.id:
+        return []
+    kind = HELPERS[action.summary.kind].record
+    identity = IDENTITY if kind == "contacts" else ()
+    names = dict.fromkeys(name for name in _refused_names(action) if name not in identity)
+    return [
+        RuleLink(
+            name,
+            flask.url_for(
+                "console.fieldmap",
+                client_id=account.client_id,
+                kind=kind,
+                name=name,
+                action=action.summary.id,
+            ),
+        )
+        for name in list(names)[:_MAX_LINKS]
+    ]
+
+
+def _refused_names(action: Full) -> Iterator[str]:
+    """Yield the names of the properties that the CRM refused in the last attempt."""
+    for problem in (action.result or {}).get("refused") or ():
+        yield problem["name"]
+    if not action.tries or action.tries[-1].outcome != Rejected.__name__:
+        return
+    # `Rejected` joins its problems as "name: reason; name: reason".
+    sent = action.request.get("properties") or {}
+    for part in action.tries[-1].message.split("; "):
+        name, colon, _ = part.partition(": ")
+        if colon and (name in sent or _NAME.fullmatch(name)):
+            yield name

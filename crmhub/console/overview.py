@@ -28,11 +28,7 @@ _MAX_PROBLEMS = 10
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that needs attention: an account, what is wrong since when, and where to go.
-
-    `since` in ms since 1970. `bad`: whether it is serious. `label` is the text of the link to
-    `address`.
-    """
+    """Something that needs attention. `label` is the text of the link to `address`."""
 
     client_id: str
     said: str
@@ -46,7 +42,6 @@ class Problem:
 @blueprint.get("")
 @needs("activity")
 def home() -> flask.Response:
-    """Show the landing page, with a page of the list of accounts, the oldest account first."""
     after = list_filters.parse_id(flask.request.args.get("after", "")) or 0
     with hub().database.reading() as db:
         visible = visible_accounts()
@@ -83,7 +78,7 @@ def _of_crms(down: Sequence[Down]) -> Iterator[Problem]:
 
 
 def _of_alerts(alerts: Sequence[Alert]) -> Iterator[Problem]:
-    """Yield the problems that alerts report; refused credentials are problems of CRMs already."""
+    """Refused credentials are problems of CRMs already."""
     for alert in alerts:
         if alert.kind == "events":
             yield _of_subscriptions(alert)

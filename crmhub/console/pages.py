@@ -31,9 +31,9 @@ HEAD = (
     ("Users", "console.users", "users"),
     ("Hub", "console.workers", "workers"),
 )
-"""The pages that the header links to: label, endpoint, and the first segment of their paths."""
+"""Label, endpoint, and the first segment of the path."""
 _SECTIONS = {"records": "accounts", "tokens": "users", "plans": "workers"}
-"""The section of the header, as the first segment of its page, of pages with another segment."""
+"""The header's entry for pages whose path has another first segment."""
 
 # Only this service's own styles and scripts load; Bootstrap draws its arrows with data: URLs.
 _POLICY = (
@@ -47,7 +47,6 @@ HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-"""The security headers of every page."""
 _HEADINGS = {
     403: "Not allowed",
     404: "Page not found",
@@ -60,21 +59,20 @@ _MESSAGE_COOKIE = "crmhub_console_said"
 
 
 def page(template: str, status: int = 200, /, **context: Any) -> flask.Response:
-    """Return the response with a page, rendered by a template of `templates/console/`.
-
-    `context` has the template variables.
-    """
+    """Render a template of `templates/console/`."""
     user = flask.g.get("signed_in")
+    part = flask.request.path.removeprefix(f"{PREFIX}/").partition("/")[0]
     text = flask.render_template(
         f"console/{template}",
         user=user,
         # Whether the user may open the view of an endpoint: pages offer nothing else.
         may=partial(may_open, user),
-        banner=banner.banner(user) if user and _has_banner() else [],
+        # The overview itself lists what needs attention.
+        banner=banner.banner(user) if user and flask.request.endpoint != "console.home" else [],
         csrf=_csrf_field,
         said=_pending_message(),
         head=[one for one in HEAD if may_open(user, one[1])],
-        part=_section(),
+        part=_SECTIONS.get(part, part),
         **context,
     )
     response = flask.Response(text, status=status, content_type="text/html; charset=utf-8")
@@ -85,36 +83,20 @@ def page(template: str, status: int = 200, /, **context: Any) -> flask.Response:
     return response
 
 
-def _section() -> str:
-    """Return the first segment of the path of the page that the header marks as the present one."""
-    first = flask.request.path.removeprefix(f"{PREFIX}/").partition("/")[0]
-    return _SECTIONS.get(first, first)
-
-
-def _has_banner() -> bool:
-    # The overview itself lists what needs attention.
-    return bool(flask.g.get("signed_in")) and flask.request.endpoint != "console.home"
-
-
 def fragment(template: str, /, **context: Any) -> flask.Response:
-    """Return the response with a part of a page, rendered by a template of `templates/console/`."""
+    """Render a part of a page by a template of `templates/console/`."""
     text = flask.render_template(f"console/{template}", **context)
     flask.g.is_page = True
     return flask.Response(text, content_type="text/html; charset=utf-8")
 
 
 def _csrf_field() -> Markup:
-    """Return the hidden HTML field with the CSRF token, which every form must contain."""
     field = Markup('<input type="hidden" name="{}" value="{}">')
     return field.format(sessions.FIELD, sessions.csrf_token())
 
 
 def done(message: str, endpoint: str, **values: Any) -> flask.Response:
-    """Return a redirect to the console page of `endpoint`, which then shows `message` once.
-
-    `values` are the parameters of the endpoint's URL. Use it after a processed form: reloading the
-    new page does not submit the form again.
-    """
+    """Redirect after a processed form; the page of `endpoint` then shows `message` once."""
     banner.forget()
     response = see(flask.url_for(endpoint, **values))
     response.set_cookie(
@@ -130,7 +112,6 @@ def done(message: str, endpoint: str, **values: Any) -> flask.Response:
 
 
 def see(address: str) -> flask.Response:
-    """Return a redirect with status 303 to `address`, a URL of the console."""
     return flask.Response(status=303, headers={"Location": address})
 
 
@@ -139,9 +120,8 @@ def refused(
 ) -> flask.Response:
     """Return the page with a refused form again; each fault stands at its field.
 
-    `template` and `context` are those of the page; `at` has form fields by the names in the error
-    that differ. What stands at no field is in the message above the form. Raises the error if the
-    client does not prefer HTML.
+    `at` has form fields by the names in the error that differ. What stands at no field is in the
+    message above the form. Raises the error if the client does not prefer HTML.
     """
     if not wants_html():
         raise error
@@ -163,11 +143,7 @@ def wants_html() -> bool:
 
 
 def finish(response: flask.Response) -> flask.Response:
-    """Return the response with the headers and cookies of the console.
-
-    For browsers, a JSON error becomes an error page. Responses outside of the console are
-    unchanged.
-    """
+    """Add headers and cookies to the console's responses; make JSON errors pages for browsers."""
     if not is_ours(flask_proxies.request().path):
         return response
     if response.status_code >= 400 and response.mimetype == "application/json" and wants_html():
@@ -183,7 +159,6 @@ def finish(response: flask.Response) -> flask.Response:
 
 
 def _error_page(failure: flask.Response) -> flask.Response:
-    """Return the HTML page that shows a JSON error."""
     # On an unknown path no view ran, so the session was not looked up yet.
     with suppress(HubError):
         sessions.recognise()
@@ -204,11 +179,7 @@ def _error_page(failure: flask.Response) -> flask.Response:
 
 
 def ask_to_sign_in(error: NotSignedIn) -> flask.Response:
-    """Return a redirect to the sign-in page for browsers, or a JSON error for other clients.
-
-    After signing in, the browser returns to the requested page. If a form was submitted, the
-    sign-in page says that nothing was changed, and leads back to the form.
-    """
+    """Redirect browsers to the sign-in page, which leads back to the requested page or the form."""
     if not wants_html():
         return failure(error)
     if flask.request.method not in ("GET", "HEAD"):
@@ -220,10 +191,7 @@ def ask_to_sign_in(error: NotSignedIn) -> flask.Response:
 
 
 def _referring_page() -> str:
-    """Return the path of the console page that contains the submitted form.
-
-    Returns "" if the Referer header is not a page of this host that GET can open.
-    """
+    """Return the path of the page with the submitted form, "" if GET cannot open it here."""
     # urlsplit would raise for an invalid Referer.
     host, _, rest = (flask.request.referrer or "").partition("://")[2].partition("/")
     path = f"/{rest}"
@@ -233,7 +201,7 @@ def _referring_page() -> str:
 
 
 def _pending_message() -> str:
-    """Return the message that `done` stored in a cookie, or "" without a valid one."""
+    """Return the message that `done` stored in a cookie, "" without a valid one."""
     signature, _, text = flask.request.cookies.get(_MESSAGE_COOKIE, "").partition(".")
     text = unquote(text)
     return text if same(signature, _signature(text)) else ""

@@ -19,11 +19,7 @@ from crmhub.operators.crm.crm_states import CrmState
 
 
 def names_of(actions: Sequence[Summary]) -> dict[str, ContactName]:
-    """Return the names of the contacts of actions, by action id.
-
-    An action whose contact has no known name is missing, and all are for users who see no personal
-    data.
-    """
+    """Return the known names of the contacts of actions, by action id; none without the right."""
     if not signed_in().may("data"):
         return {}
     keys = {one.id: (one.account_id, one.connection_id, one.hub_id) for one in actions}
@@ -33,18 +29,15 @@ def names_of(actions: Sequence[Summary]) -> dict[str, ContactName]:
 
 
 def visible_action(action: Full) -> Full:
-    """Return an action as the user may see it: without personal data if their role says so."""
     return action if signed_in().may("data") else hide_in_action(action)
 
 
 def visible_standing(action: Summary) -> Standing:
-    """Return the reasons why an action waits, as the user may see them."""
     reasons = standing(hub().database, action)
     return replace(reasons, away=visible_text(reasons.away))
 
 
 def visible_states(states: Mapping[int, list[CrmState]]) -> dict[int, list[CrmState]]:
-    """Return the states of CRMs, by account id, with reasons as the user may see them."""
     return {
         account_id: [replace(one, reason=visible_text(one.reason)) for one in several]
         for account_id, several in states.items()
@@ -52,5 +45,4 @@ def visible_states(states: Mapping[int, list[CrmState]]) -> dict[int, list[CrmSt
 
 
 def visible_text(text: str) -> str:
-    """Return a message of a CRM as the user may see it."""
     return text if signed_in().may("data") else hide_in_text(text)

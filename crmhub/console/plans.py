@@ -17,7 +17,6 @@ from crmhub.properties.kinds import KINDS
 @blueprint.get("/plans")
 @needs("data", all_accounts=True)
 def plans() -> flask.Response:
-    """Show the plans with their limits, and how many accounts have each."""
     with hub().database.reading() as db:
         counts = accounts.count_by_plan(db)
     return page(
@@ -32,7 +31,6 @@ def plans() -> flask.Response:
 @blueprint.get("/workers")
 @needs("data", all_accounts=True)
 def workers() -> flask.Response:
-    """Show the running processes: server processes and workers, since when, and their versions."""
     listed = processes.list_processes(hub().database)
     return page(
         "plans/workers.html",

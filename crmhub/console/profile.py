@@ -25,14 +25,13 @@ _LONGEST_CODE = 60
 @blueprint.get("/profile")
 @for_users
 def profile() -> flask.Response:
-    """Show the user's own page."""
     return page("profile/profile.html", **_shown())
 
 
 @blueprint.post("/profile/password")
 @for_users
 def profile_password() -> flask.Response:
-    """Set a new password; the user must enter the present one, and signs in again afterwards."""
+    """The user must enter the present password, and signs in again afterwards."""
     form, email = flask.request.form, signed_in().email
     try:
         signing_in.check_password(hub(), email, form.get("present", ""), sessions.browser())
@@ -49,14 +48,12 @@ def profile_password() -> flask.Response:
 @blueprint.get("/profile/second-factor")
 @for_users
 def profile_second_factor() -> flask.Response:
-    """Show a new secret as QR code and text, and the form that confirms it with a code."""
     return page("profile/second_factor.html", **_new_secret(""))
 
 
 @blueprint.post("/profile/second-factor")
 @for_users
 def profile_turn_on() -> flask.Response:
-    """Turn on the second factor, and show the recovery codes; they cannot be shown again."""
     form, user_id = flask.request.form, signed_in().user_id
     sealed = form.get("sealed", "")
     try:
@@ -69,7 +66,6 @@ def profile_turn_on() -> flask.Response:
 @blueprint.post("/profile/second-factor/off")
 @for_users
 def profile_turn_off() -> flask.Response:
-    """Turn off the second factor."""
     try:
         second_factor.turn_off(hub(), signed_in().user_id, _code())
     except HubError as exc:
@@ -80,7 +76,6 @@ def profile_turn_off() -> flask.Response:
 @blueprint.post("/profile/recovery-codes")
 @for_users
 def profile_recovery_codes() -> flask.Response:
-    """Replace the recovery codes, and show the new ones; they cannot be shown again."""
     try:
         codes = second_factor.new_recovery_codes(hub(), signed_in().user_id, _code())
     except HubError as exc:

@@ -1,7 +1,4 @@
-"""The console's properties page: properties, pipelines and owners of a kind of record.
-
-The page shows those of the account's CRM, or those that the hub defines for its own records.
-"""
+"""The properties, pipelines and owners of a kind of record, in the account's CRM or in the hub."""
 
 from __future__ import annotations
 
@@ -33,10 +30,7 @@ _Pipeline = tuple[str, str, list[tuple[str, str]]]
 
 @dataclass(frozen=True, slots=True)
 class CrmAnswer:
-    """A list on the properties page, as the CRM or the hub answered it.
-
-    If the CRM failed, `values` is empty and `wrong` is the error message.
-    """
+    """A list as the CRM or the hub answered it; `wrong` is the message of a failed CRM."""
 
     values: Sequence[object] = ()
     wrong: str = ""
@@ -45,7 +39,6 @@ class CrmAnswer:
 @blueprint.get("/accounts/<client_id>/properties")
 @needs("data")
 def properties(client_id: str) -> flask.Response:
-    """Show the properties, pipelines and owners of a kind of record, in the CRM or in the hub."""
     shared = account_context(client_id)
     account, args = shared["account"], flask.request.args
     adapter = installed(account.connection.adapter)
@@ -55,7 +48,9 @@ def properties(client_id: str) -> flask.Response:
     from_crm = has_crm_lists and args.get("of") != "hub"
     sections = _read_crm(account, kind) if from_crm else _read_hub(account, kind)
     words = list_filters.text(args.get("q", "")).casefold()
-    matches = [prop for prop in _properties(sections) if words in _searched(prop)]
+    answer = sections["properties"]
+    listed = cast("Sequence[Described | Property]", answer.values if answer else ())
+    matches = [prop for prop in listed if words in f"{prop.name} {prop.label}".casefold()]
     number = list_filters.parse_id(args.get("page", "")) or 0
     start = number * _PAGE_SIZE
     return page(
@@ -75,16 +70,6 @@ def properties(client_id: str) -> flask.Response:
         more=start + _PAGE_SIZE < len(matches),
         **sections,
     )
-
-
-def _properties(sections: dict[str, CrmAnswer | None]) -> Sequence[Described | Property]:
-    answer = sections["properties"]
-    return cast("Sequence[Described | Property]", answer.values if answer else ())
-
-
-def _searched(prop: Described | Property) -> str:
-    """Return the text of a property that a search looks in."""
-    return f"{prop.name} {prop.label}".casefold()
 
 
 def _read_crm(account: Account, kind: Kind) -> dict[str, CrmAnswer | None]:

@@ -27,7 +27,7 @@ from crmhub.records.search.pages import PageRequest
 from crmhub.records.search.query import Query
 
 ROWS = 5
-"""The most rows for filters in the form above a list of records."""
+"""The most rows for filters."""
 _FEWEST_ROWS = 3
 SORTS = (
     ("updated_at", "Recently changed"),
@@ -57,14 +57,12 @@ _FILTER = re.compile(r"filters\[(\d+)\]\.?(\w*)")
 @blueprint.get("/records/<client_id>")
 @needs("data")
 def records(client_id: str) -> flask.Response:
-    """Redirect to the list of an account's contacts."""
     return see(flask.url_for("console.records_of", client_id=client_id, kind="contacts"))
 
 
 @blueprint.get("/records/<client_id>/<kind>")
 @needs("data")
 def records_of(client_id: str, kind: str) -> flask.Response:
-    """Show a page of the records of one kind that match up to five filters."""
     account, record_kind = hub().load_account(client_id), kind_of(kind)
     catalogue = hub().records.catalogue(account, record_kind)
     given = filter_rows()
@@ -106,7 +104,6 @@ def records_of(client_id: str, kind: str) -> flask.Response:
 @blueprint.get("/records/<client_id>/<kind>/<id>")
 @needs("data")
 def records_one(client_id: str, kind: str, id: str) -> flask.Response:
-    """Show a record with its properties and its associated records."""
     account, record_kind = hub().load_account(client_id), kind_of(kind)
     record = hub().records.get(account, record_kind, number(record_kind, id))
     catalogue = hub().records.catalogue(account, record_kind)
@@ -135,17 +132,13 @@ def _frame(account: Account, kind: Kind) -> dict[str, Any]:
 
 
 def kind_of(name: str) -> Kind:
-    """Return the kind of record with this name; raises NotFound."""
     if name not in KINDS:
         raise NotFound(f"There are no records of kind {name[:60]!r}; kinds are {', '.join(KINDS)}.")
     return KINDS[name]
 
 
 def filter_rows() -> list[tuple[str, str, str]]:
-    """Return the first five filters in the URL, as (property, operator, value).
-
-    Rows without a property are left out.
-    """
+    """Return the first five filters in the URL, as (property, operator, value)."""
     args = flask.request.args
     rows = zip(
         args.getlist("property"), args.getlist("operator"), args.getlist("value"), strict=False
@@ -155,7 +148,6 @@ def filter_rows() -> list[tuple[str, str, str]]:
 
 
 def _rows(given: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
-    """Return the rows of the form: those in use and an empty one, at least three, at most five."""
     count = min(ROWS, max(_FEWEST_ROWS, len(given) + 1))
     return (given + [("", "EQ", "")] * count)[:count]
 
@@ -179,22 +171,14 @@ def _fields_of(error: HubError) -> Iterator[tuple[str, str]]:
 
 
 def _columns(catalogue: Catalogue, given: list[tuple[str, str, str]]) -> list[tuple[str, str]]:
-    """Return the name and label of each column of a list of records.
-
-    The columns are the usual properties of the kind of record, and the properties in `given`, which
-    are filters as (property, operator, value).
-    """
+    """Return the name and label of each column: the usual ones, and those of filters."""
     names = dict.fromkeys((*_COLUMNS[catalogue.kind.name], *(row[0] for row in given)))
     properties = [catalogue.get(name) for name in names]
     return [(prop.name, prop.label) for prop in properties if prop is not None]
 
 
 def _title(properties: dict[str, str], kind: Kind) -> str:
-    """Return a title for a record with these properties, "" if they give none.
-
-    The title of a contact is its name, email or phone. The title of another record is its value of
-    the first column of its kind.
-    """
+    """Return a contact's name, email or phone, another record's first column; "" for none."""
     names = _COLUMNS[kind.name]
     if kind.name == "contacts":
         full_name = " ".join(filter(None, (properties.get(name) for name in names[:2])))

@@ -7,9 +7,10 @@ from pathlib import Path
 import flask
 from flask_bootstrap import Bootstrap5
 
+from crmhub import __version__
 from crmhub.api.http import static_files
 from crmhub.api.http.static_files import StaticFiles
-from crmhub.console import (
+from crmhub.console import (  # noqa: F401
     account,
     accounts,
     activity,
@@ -21,12 +22,9 @@ from crmhub.console import (
     connecting,
     connection,
     duplicates,
-    event_deliveries,
     events,
-    exports,
     field_faults,
     field_map,
-    front_page,
     imports,
     keys,
     links,
@@ -36,49 +34,16 @@ from crmhub.console import (
     profile,
     properties,
     records,
-    setup,
     sign_in,
     template_filters,
     users,
 )
 from crmhub.console.blueprint import blueprint
-from crmhub.console.pages import ask_to_sign_in
+from crmhub.console.pages import HEADERS, ask_to_sign_in, wants_html
 from crmhub.console.sessions import NotSignedIn
-
-__all__ = [
-    "account",
-    "accounts",
-    "activity",
-    "admin_tokens",
-    "audit_log",
-    "bots",
-    "charts",
-    "connecting",
-    "connection",
-    "duplicates",
-    "event_deliveries",
-    "events",
-    "exports",
-    "field_map",
-    "front_page",
-    "imports",
-    "keys",
-    "links",
-    "one_action",
-    "overview",
-    "plans",
-    "profile",
-    "properties",
-    "records",
-    "register",
-    "setup",
-    "sign_in",
-    "users",
-]
 
 
 def register(app: flask.Flask) -> None:
-    """Add the console's pages, template filters and error handler to the Flask app."""
     # Bootstrap's files come from its package: no page loads a file from another host.
     app.config["BOOTSTRAP_SERVE_LOCAL"] = True
     Bootstrap5(app)
@@ -87,7 +52,7 @@ def register(app: flask.Flask) -> None:
     field_faults.register(app)
     banner.register(app)
     app.register_blueprint(blueprint)
-    app.add_url_rule("/", view_func=front_page.front_page)
+    app.add_url_rule("/", view_func=front_page)
     for endpoint, folder, pattern in (
         ("console.static", blueprint.static_folder, "*"),
         # The package has many themes; the pages use this file.
@@ -95,3 +60,15 @@ def register(app: flask.Flask) -> None:
     ):
         static_files.serve(app, endpoint, StaticFiles(Path(folder or ""), pattern))
     app.register_error_handler(NotSignedIn, ask_to_sign_in)
+
+
+def front_page() -> flask.Response:
+    """Show the page to browsers; answer other clients with the JSON error for an unknown path."""
+    if not wants_html():
+        flask.abort(404)
+    text = flask.render_template("console/front_page.html", version=__version__)
+    response = flask.Response(text, content_type="text/html; charset=utf-8")
+    response.headers.extend(HEADERS)
+    response.headers["Cache-Control"] = "no-cache"
+    response.vary.add("Accept")
+    return response

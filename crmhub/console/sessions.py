@@ -46,12 +46,10 @@ _TOKEN = re.compile(r"[A-Za-z0-9]{43}", re.ASCII)
 
 
 class NotSignedIn(Unauthorized):
-    """The error for a request without a session, or with an expired session."""
+    """The request has no session, or an expired one."""
 
 
 class FileTooLarge(HubError):
-    """The error for an upload that is longer than MAX_UPLOAD_BYTES."""
-
     status = 413
     category = "BadRequestError"
 
@@ -60,10 +58,7 @@ class FileTooLarge(HubError):
 def guard() -> None:
     """Check the session, the user's rights and the CSRF token before each view of the console.
 
-    Raises NotSignedIn without a valid session, unless the page needs none. Raises Forbidden if the
-    user's role does not include what the view requires, and for a POST from another site or without
-    a valid CSRF token. Raises NotFound if the path names an account that the user does not see, or
-    an action of such an account.
+    Raises NotSignedIn, Forbidden, or NotFound for an account that the user does not see.
     """
     endpoint = flask.request.endpoint
     # Flask answers OPTIONS itself, and the list of methods is no secret.
@@ -98,7 +93,6 @@ def _require_visible(view_args: Mapping[str, str]) -> None:
 
 
 def load_account(client_id: str) -> Account:
-    """Return the account with this client id; raises NotFound if the user sees no such account."""
     account = hub().load_account(client_id)
     if not signed_in().sees(account.id):
         # The same message as for an account that does not exist.
@@ -107,7 +101,7 @@ def load_account(client_id: str) -> Account:
 
 
 def _read_upload() -> None:
-    """Read a form with a file, which may be longer than other bodies; raises FileTooLarge."""
+    """Read a form with a file, which may be longer than other bodies."""
     flask.request.max_content_length = MAX_UPLOAD_BYTES
     try:
         # Parses the body, which is then stored in the request.
@@ -120,11 +114,7 @@ def _read_upload() -> None:
 
 
 def recognise() -> None:
-    """Find the session of the request's cookie, and store it in `flask.g.signed_in`.
-
-    Without a valid session, None is stored. Later calls for the same request do nothing. Raises
-    Unavailable if the database is unavailable.
-    """
+    """Find the session of the request's cookie, once a request; store it in `flask.g.signed_in`."""
     if "signed_in" in flask.g:
         return
     flask.g.signed_in = None
@@ -141,25 +131,18 @@ def _session_cookie() -> str:
 
 
 def _cookie_value(name: str) -> str:
-    """Return the value of a cookie, or "" without the cookie.
-
-    In production, only cookies that were set over https (`__Host-…`) count.
-    """
+    """Return the value of a cookie, or ""; in production, only of one set over https."""
     cookies = flask.request.cookies
     plain = "" if hub().settings.env == "production" else cookies.get(name, "")
     return cookies.get(f"{_HOST_PREFIX}{name}", plain)
 
 
 def device(user_id: str) -> str:
-    """Return the device token in this browser's cookie for a user, or "" without the cookie.
-
-    By this token a sign-in of the user recognises the browser.
-    """
+    """Return the token by which a sign-in of the user recognises this browser, or ""."""
     return _cookie_value(f"{_DEVICE_COOKIE}{user_id}")
 
 
 def browser() -> Browser:
-    """Return the browser of this request, for a sign-in."""
     address = client_address(flask.request, hub().settings.trusted_proxies)
     return Browser(address, flask.g.cookie, device)
 
@@ -178,10 +161,7 @@ def _require_console_form() -> None:
 
 
 def _is_same_origin() -> bool:
-    """Return whether a page of this host sent the request.
-
-    The result is also True if the browser sends neither Sec-Fetch-Site nor Origin.
-    """
+    """Return whether a page of this host sent the request, or the browser does not say."""
     site = flask.request.headers.get("Sec-Fetch-Site")
     if site:
         return site in ("same-origin", "none")
@@ -190,10 +170,7 @@ def _is_same_origin() -> bool:
 
 
 def csrf_token() -> str:
-    """Return the CSRF token for the forms of this session.
-
-    If the request has no session cookie, a new cookie is created.
-    """
+    """Return the token for the forms of this session, with a new cookie if there is none."""
     if not flask.g.cookie:
         flask.g.cookie = flask.g.new_cookie = new_secret()
     key = derive(hub().settings.secret_key, "console")
@@ -207,7 +184,7 @@ def remember(session: NewSession) -> None:
 
 
 def set_cookies(response: flask.Response) -> None:
-    """Add the cookies that were created or changed during this request to the response."""
+    """Add the cookies that were created or changed during this request."""
     value: str | None = flask.g.get("new_cookie")
     if value is not None:
         _set_cookie(response, COOKIE, value, LONGEST_MS // 1000)
@@ -231,16 +208,11 @@ def _set_cookie(response: flask.Response, name: str, value: str, seconds: int) -
 
 
 def secure() -> bool:
-    """Return whether cookies must be sent over https only."""
     settings = hub().settings
     return settings.env == "production" or is_https(flask.request, settings.trusted_proxies)
 
 
 def signed_in() -> SignedIn:
-    """Return the signed-in user of the request.
-
-    Call this only in views that require a session.
-    """
     return cast(SignedIn, flask.g.signed_in)
 
 
@@ -250,6 +222,5 @@ def visible_accounts() -> frozenset[int] | None:
 
 
 def author() -> Author:
-    """Return the signed-in user as the author of audit log entries."""
     user = signed_in()
     return Author("user", user.email, user.user_id)

@@ -29,7 +29,6 @@ _LONGEST_PATH = 1_000
 @blueprint.get("/sign-in")
 @open_to_all
 def sign_in() -> flask.Response:
-    """Show the sign-in form; a signed-in user is redirected instead."""
     back = safe_path(flask.request.args.get("next", ""))
     if flask.g.signed_in is not None:
         return see(back)
@@ -39,10 +38,7 @@ def sign_in() -> flask.Response:
 @blueprint.post("/sign-in")
 @open_to_all
 def let_in() -> flask.Response:
-    """Sign a user in with email and password, and redirect to the page requested before.
-
-    A user with a second factor is asked for a code first.
-    """
+    """Sign a user in with a password; one with a second factor is asked for a code first."""
     form = flask.request.form
     email, back = form.get("email", "")[:300], safe_path(form.get("next", ""))
     try:
@@ -53,7 +49,6 @@ def let_in() -> flask.Response:
 
 
 def _choices() -> dict[str, Any]:
-    """Return the template variable that says whether a provider is configured."""
     return {"provider": hub().openid is not None}
 
 
@@ -67,7 +62,6 @@ def _go_on(result: NewSession | CodeNeeded, back: str) -> flask.Response:
 @blueprint.post("/sign-in/code")
 @open_to_all
 def enter_code() -> flask.Response:
-    """Sign a user in with a code of their second factor, after the password was right."""
     form = flask.request.form
     step, back = form.get("step", "")[:300], safe_path(form.get("next", ""))
     try:
@@ -80,7 +74,6 @@ def enter_code() -> flask.Response:
 @blueprint.post("/sign-out")
 @for_users
 def sign_out() -> flask.Response:
-    """End the user's session, and redirect to the sign-in page."""
     signing_in.sign_out(hub(), flask.g.cookie)
     return done("You are signed out.", "console.sign_in")
 
@@ -91,7 +84,6 @@ def sign_out() -> flask.Response:
 @blueprint.get("/sign-in/provider")
 @open_to_all
 def ask_provider() -> flask.Response:
-    """Redirect to the provider's sign-in page."""
     back = safe_path(flask.request.args.get("next", ""))
     # The state is bound to the browser's cookie; this creates the cookie if there is none.
     sessions.csrf_token()
@@ -107,7 +99,6 @@ def ask_provider() -> flask.Response:
 @blueprint.get("/sign-in/provider/back")
 @open_to_all
 def return_from_provider() -> flask.Response:
-    """Sign in the user whom the provider sends back with a code."""
     args = flask.request.args
     try:
         if "code" not in args:
@@ -125,15 +116,11 @@ def return_from_provider() -> flask.Response:
 
 
 def _redirect_uri() -> str:
-    """Return the URL of `return_from_provider`, as the provider must know it.
-
-    Host and scheme are those of the request; a provider refuses an unknown host.
-    """
+    """Return the URL of `return_from_provider`; a provider refuses an unknown host."""
     return absolute(flask.url_for("console.return_from_provider"))
 
 
 def absolute(path: str) -> str:
-    """Return the URL of a path of this console, with the host and scheme of the request."""
     https = is_https(flask.request, hub().settings.trusted_proxies)
     return f"{'https' if https else 'http'}://{flask.request.host}{path}"
 

@@ -1,9 +1,9 @@
-"""Snippets that call a webhook helper, to be copied by bot builders.
+"""Snippets that call a webhook helper, for curl, HTTP blocks, n8n and Node-RED.
 
-They are for curl, for a bot builder's HTTP block, for n8n and for Node-RED. The snippets for n8n
-and Node-RED chain: each hands the bot's variables on, with the ids that the helpers answered and
-the names of the helpers that failed. A failed call does not end the chain.
-The pages under docs/builders print the same snippets.
+Those for n8n and Node-RED chain: each hands the bot's variables on, with the ids that the helpers
+answered and the names of the helpers that failed. A failed call does not end the chain.
+The pages under docs/builders print the same snippets. `secret`: send a placeholder for the
+webhook secret.
 """
 
 from __future__ import annotations
@@ -15,18 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 RESULTS = ("contactId", "dealId", "ticketId", "failed")
-"""The results of a chain for n8n or Node-RED; `failed` is names of helpers, joined by commas."""
+"""`failed` is names of helpers, joined by commas."""
 SECRET_HEADER = "X-Webhook-Secret"
 _SECRET = "the webhook secret"
 
 
 @dataclass(frozen=True, slots=True)
 class Helper:
-    """A webhook helper: name, explanation, path and an example of its body.
-
-    The path contains `{generated}` or `{portal}` for the webhook id. Texts in the body that start
-    with $ are variables of the bot; all other values are examples.
-    """
+    """A webhook helper with an example of its body; $ begins a variable of the bot."""
 
     name: str
     does: str
@@ -95,10 +91,6 @@ _SAMPLES = {
 
 
 def curl(helper: Helper, url: str, *, secret: bool) -> str:
-    """Return a shell command that calls the helper at `url` with sample values.
-
-    With `secret`, the command sends a placeholder for the webhook secret.
-    """
     body = json.dumps(fill(helper.body, lambda name: _SAMPLES[name]), ensure_ascii=False)
     header = [f"-H {shlex.quote(f'{SECRET_HEADER}: {_SECRET}')}"] if secret else []
     return " \\\n  ".join(
@@ -116,8 +108,7 @@ def http_block(
 ) -> str:
     """Return the request to enter in a bot builder's HTTP block.
 
-    `variable` returns how the builder writes the variable of a name: {{name}}, unless it is given.
-    With `secret`, the request has a header with a placeholder for the webhook secret.
+    `variable` returns how the builder writes the variable of a name.
     """
     body = json.dumps(fill(helper.body, variable), indent=2, ensure_ascii=False)
     headers = ["Content-Type: application/json"] + ([f"{SECRET_HEADER}: {_SECRET}"] * secret)
@@ -125,21 +116,16 @@ def http_block(
 
 
 def n8n(helper: Helper, url: str, *, secret: bool) -> str:
-    """Return the JSON of three n8n nodes that call the helper at `url`.
+    """Return the JSON of three n8n nodes: variables, call, answer.
 
-    The first node takes the bot's variables: those of the snippet before, the body that a Webhook
-    node received, or else the whole item. The second one calls the helper. The last one returns the
-    answer and the RESULTS, and under `bot` the variables for the next snippet. With `secret`, the
-    nodes send a placeholder for the webhook secret.
+    The variables are those of the snippet before, the body that a Webhook node received, or else
+    the whole item. The last node returns the answer, the RESULTS, and the next variables as `bot`.
     """
     return json.dumps(_n8n_nodes(helper, url, secret), indent=2, ensure_ascii=False)
 
 
 def n8n_workflow(calls: Sequence[tuple[Helper, str]], *, secret: bool) -> str:
-    """Return the JSON of an n8n workflow: a Webhook node, the snippets of `calls`, the answer.
-
-    `calls` are helpers with their URLs. The workflow answers with the RESULTS.
-    """
+    """Return the JSON of an n8n workflow: a Webhook node, the snippets, the RESULTS as answer."""
     parts = [_n8n_nodes(helper, url, secret) for helper, url in calls]
     webhook = {
         "parameters": {
@@ -208,7 +194,6 @@ def _n8n_nodes(helper: Helper, url: str, secret: bool) -> dict[str, Any]:
 
 
 def _n8n_set(name: str, expression: str, x: int) -> dict[str, Any]:
-    """Return an n8n node that outputs the object of a JavaScript expression."""
     return {
         "parameters": {
             "mode": "raw",
@@ -230,8 +215,8 @@ def _ids(source: str) -> str:
 def _results(helper: Helper, answer: str, bot: str) -> str:
     """Return the JavaScript object of a chain's results after a call of `helper`.
 
-    `answer` and `bot` are the JavaScript expressions of the helper's answer and of the variables
-    before the call. A lead that failed has no contactId: a former one may be another person's.
+    `answer` and `bot` are JavaScript expressions. A lead that failed has no contactId: a former one
+    may be another person's.
     """
     former = "''" if helper.name == "createLead" else f"{bot}.contactId || ''"
     return (
@@ -247,21 +232,16 @@ def _n8n_wire(target: str) -> dict[str, Any]:
 
 
 def node_red(helper: Helper, url: str, *, secret: bool) -> str:
-    """Return the JSON of a Node-RED flow that calls the helper at `url`.
+    """Return the JSON of a Node-RED flow: body, call, answer, debug.
 
-    The first node takes the bot's variables: those of the snippet before, else the payload. The
-    second one calls the helper. The third one returns the answer and the RESULTS as payload, and
-    the variables for the next snippet in `msg.bot`; a debug node shows the answer. With `secret`,
-    the flow sends a placeholder for the webhook secret.
+    The variables are those of the snippet before, else the payload. The payload is then the answer
+    and the RESULTS, and the next variables are in `msg.bot`.
     """
     return json.dumps(_node_red_nodes(helper, url, secret, 80), indent=2, ensure_ascii=False)
 
 
 def node_red_flow(calls: Sequence[tuple[Helper, str]], *, secret: bool) -> str:
-    """Return the JSON of a Node-RED flow: an HTTP input, the snippets of `calls`, the response.
-
-    `calls` are helpers with their URLs. The flow answers with the RESULTS.
-    """
+    """Return the JSON of a Node-RED flow: an HTTP input, the snippets, the RESULTS as response."""
     nodes: list[dict[str, Any]] = [
         {
             "id": "crmhub.in",
@@ -377,10 +357,7 @@ def fill(value: Any, variable: Any) -> Any:
 
 
 def javascript(value: Any, source: str) -> str:
-    """Return an example body as a JavaScript expression that builds the body.
-
-    Variables of the bot are read from the JavaScript object whose name is `source`.
-    """
+    """Return an example body as JavaScript; the bot's variables are members of `source`."""
     if isinstance(value, dict):
         pairs = (
             f"{name}: {javascript(member, source)}{_IF_MISSING.get(name, '')}"
@@ -393,10 +370,7 @@ def javascript(value: Any, source: str) -> str:
 
 
 def with_format(url: str, wanted: str, *, own: str) -> str:
-    """Return the URL of a helper whose answer has the form `wanted`; "" takes any form.
-
-    `own` is the form of the account, which needs no query parameter.
-    """
+    """Return the URL of a helper whose answer has the form `wanted`; "" takes any form."""
     return url if wanted in ("", own) else f"{url}?format={wanted}"
 
 
@@ -436,6 +410,4 @@ BUILDERS = (
         "flat",
     ),
 )
-"""The tools that snippets are made for: name, instructions, function that makes the snippet, and
-the form of the answer that the tool needs, "" for any.
-"""
+"""Name, instructions, function that makes the snippet, and the form of answer, "" for any."""

@@ -1,7 +1,4 @@
-"""Jinja filters for the console's templates.
-
-They print times, durations, numbers, counts with nouns, JSON values, and states of actions.
-"""
+"""Jinja filters for the console's templates."""
 
 from __future__ import annotations
 
@@ -24,37 +21,20 @@ from crmhub.records.search.filters import iso
 
 
 def register(app: flask.Flask) -> None:
-    """Add the filters of this module to the templates of the Flask app."""
-    app.add_template_filter(when)
-    app.add_template_filter(exactly)
-    app.add_template_filter(lasted)
-    app.add_template_filter(readable)
-    app.add_template_filter(share)
-    app.add_template_filter(number)
-    app.add_template_filter(counted)
-    app.add_template_filter(rate)
-    app.add_template_filter(label)
-    app.add_template_filter(as_sent)
-    app.add_template_filter(points)
-    app.add_template_filter(coded)
-    app.add_template_filter(spaced)
-    app.add_template_filter(account_name)
-    app.add_template_filter(one_line)
+    for template_filter in (
+        when, exactly, lasted, readable, share, number, counted, rate, label, as_sent, points,
+        coded, spaced, account_name, one_line,
+    ):  # fmt: skip
+        app.add_template_filter(template_filter)
 
 
 def when(milliseconds: int | None, never: str = "never") -> Markup:
-    """Return a time (ms since 1970) as a `<time>` element, to the minute.
-
-    For None and 0, the text `never` is returned.
-    """
+    """Return a time (ms since 1970) to the minute; `never` for None and 0."""
     return _time_element(milliseconds, never, "%Y-%m-%d %H:%M")
 
 
 def exactly(milliseconds: int | None, never: str = "never") -> Markup:
-    """Return a time (ms since 1970) as a `<time>` element, to the second.
-
-    For None and 0, the text `never` is returned.
-    """
+    """Return a time (ms since 1970) to the second; `never` for None and 0."""
     return _time_element(milliseconds, never, "%Y-%m-%d %H:%M:%S", exact=True)
 
 
@@ -73,10 +53,7 @@ _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
 
 
 def lasted(milliseconds: int) -> str:
-    """Return a duration (in ms) in one or two units.
-
-    For example `80 ms`, `4.2 s`, `3 min 20 s` or `2 d`.
-    """
+    """Return a duration (in ms): `80 ms`, `4.2 s`, `3 min 20 s` or `2 d`."""
     if milliseconds < 1_000:
         return f"{max(0, milliseconds)} ms"
     if milliseconds < 10_000:
@@ -90,10 +67,7 @@ def lasted(milliseconds: int) -> str:
 
 
 def readable(value: Any) -> str:
-    """Return a JSON value as people read it.
-
-    A text is returned unchanged, a list of texts joined by commas, and any other value as JSON.
-    """
+    """Return a JSON value as people read it: texts bare, lists of texts joined by commas."""
     if isinstance(value, str):
         return value
     if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
@@ -103,33 +77,26 @@ def readable(value: Any) -> str:
 
 
 def number(value: int) -> str:
-    """Return an integer with thousands separators: `12,345`."""
     return f"{value:,}"
 
 
 def share(value: float) -> str:
-    """Return a fraction as a percentage; `100 %` is returned only for a fraction of 1 or more."""
+    """Return a fraction as a percentage; only 1 or more is `100 %`."""
     return f"{min(value * 100, 99.9):.1f} %" if value < 1 else "100 %"
 
 
 def counted(value: int, one: str, many: str = "") -> str:
-    """Return a number with its noun in singular or plural: `1 action`, `2 actions`.
-
-    `one` is the singular and `many` the plural, by default `one` with an s.
-    """
+    """Return a number with its noun: `1 action`, `2 actions`."""
     return f"{value:,} {one if value == 1 else many or f'{one}s'}"
 
 
 def rate(limit: Rate | None) -> str:
-    """Return a rate limit as text: `1,000 in 10 s`; `no limit` for None."""
+    """Return a rate limit as text: `1,000 in 10 s`."""
     return f"{limit.count:,} in {lasted(limit.seconds * 1000)}" if limit else "no limit"
 
 
 def points(counts: Sequence[int]) -> str:
-    """Return the points of a line of these counts, for an SVG that is 20 high.
-
-    Points have a distance of 4 from each other; the greatest count is at the top.
-    """
+    """Return the points of a line for an SVG that is 20 high, 4 apart."""
     highest = max(1, *counts)
     return " ".join(f"{4 * i},{19 - 18 * n / highest:.1f}" for i, n in enumerate(counts))
 
@@ -158,7 +125,7 @@ def one_line(text: str) -> Markup:
 
 
 def account_name(client_id: str) -> str:
-    """Return the name of the account with this client id, or the client id if it cannot be read."""
+    """Return the name of the account, or the client id if it cannot be read."""
     # The banner and the error page name accounts, too: a broken account must not break them.
     with suppress(Unavailable, Unreadable):
         if account := hub().directory.by_client_id(client_id):
@@ -170,7 +137,7 @@ _HUMP = re.compile("(?<=[a-z])(?=[A-Z])")
 
 
 def spaced(name: str) -> str:
-    """Return a name of the admin API as words: "fieldMap" becomes `field map`."""
+    """Return a name of the admin API as words: `fieldMap` becomes `field map`."""
     return _HUMP.sub(" ", name).lower()
 
 
@@ -183,9 +150,6 @@ _WIRE_NAMES = {"contact_token": "contactToken", "contact_id": "contactId"}
 
 
 def as_sent(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an action's request under the names that bots send; the hub's empty note is left out.
-
-    The note `before` is the conversation's former contact.
-    """
+    """Return a request under the names that bots send, without an empty note `before`."""
     shown = {name: value for name, value in request.items() if name != "before" or value}
     return {_WIRE_NAMES.get(name, name): value for name, value in shown.items()}

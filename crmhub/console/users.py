@@ -19,20 +19,19 @@ from crmhub.operators.users import console_users as operating
 from crmhub.users.roles import EXPLAINED, ROLES
 from crmhub.users.users import User
 
+_ROLE_CHOICES = [(role, role.capitalize()) for role in ROLES]
 _SEPARATORS = re.compile(r"[\s,;]+")
 
 
 @blueprint.get("/users")
 @needs("people")
 def users() -> flask.Response:
-    """Show the list of all console users, with the form that invites another one."""
     return page("users/list.html", **_list_context())
 
 
 @blueprint.post("/users")
 @needs("people")
 def users_invite() -> flask.Response:
-    """Invite a user, and show their one-time link; it cannot be shown again later."""
     form = flask.request.form
     given = {name: form.get(name, "").strip() for name in ("email", "role", "scope", "accounts")}
     try:
@@ -51,14 +50,12 @@ def users_invite() -> flask.Response:
 @blueprint.get("/users/<user_id>")
 @needs("people")
 def users_one(user_id: str) -> flask.Response:
-    """Show a user with the forms that change their role, accounts and access."""
     return page("users/one.html", **_user_context(operating.load_user(hub(), user_id)))
 
 
 @blueprint.post("/users/<user_id>")
 @needs("people")
 def users_change(user_id: str) -> flask.Response:
-    """Set the role and the accounts of a user."""
     user, form = operating.load_user(hub(), user_id), flask.request.form
     given = {name: form.get(name, "").strip() for name in ("role", "scope", "accounts")}
     try:
@@ -82,7 +79,6 @@ def users_change(user_id: str) -> flask.Response:
 @blueprint.post("/users/<user_id>/disabled")
 @needs("people")
 def users_disable(user_id: str) -> flask.Response:
-    """Enable a user if the form says so, else disable the user."""
     user, disabled = operating.load_user(hub(), user_id), "enable" not in flask.request.form
     try:
         operating.set_disabled(hub(), user.email, disabled, by=author())
@@ -95,7 +91,6 @@ def users_disable(user_id: str) -> flask.Response:
 @blueprint.post("/users/<user_id>/link")
 @needs("people")
 def users_link(user_id: str) -> flask.Response:
-    """Create a link for a new password or for joining, and show it; it is not shown again."""
     user = operating.load_user(hub(), user_id)
     try:
         token = operating.create_link(hub(), user.email, by=author())
@@ -107,7 +102,6 @@ def users_link(user_id: str) -> flask.Response:
 @blueprint.post("/users/<user_id>/second-factor")
 @needs("people")
 def users_reset_second_factor(user_id: str) -> flask.Response:
-    """Turn off the second factor of a user who has lost it."""
     user = operating.load_user(hub(), user_id)
     operating.reset_second_factor(hub(), user.email, by=author())
     message = f"The second factor of {user.email} is off."
@@ -117,7 +111,6 @@ def users_reset_second_factor(user_id: str) -> flask.Response:
 @blueprint.post("/users/<user_id>/remove")
 @needs("people")
 def users_remove(user_id: str) -> flask.Response:
-    """Remove a user."""
     user = operating.load_user(hub(), user_id)
     try:
         operating.remove_user(hub(), user.email, by=author())
@@ -145,7 +138,7 @@ def _list_context(given: dict[str, str] | None = None) -> dict[str, Any]:
         "users": listed,
         "client_ids": operating.client_ids_of(hub(), listed),
         "given": given or {"role": "operator"},
-        "roles": _role_choices(),
+        "roles": _ROLE_CHOICES,
         "explained": EXPLAINED,
     }
 
@@ -162,10 +155,6 @@ def _user_context(user: User) -> dict[str, Any]:
         "client_ids": client_ids,
         "seen": operating.access_version(user),
         "given": given,
-        "roles": _role_choices(),
+        "roles": _ROLE_CHOICES,
         "explained": EXPLAINED,
     }
-
-
-def _role_choices() -> list[tuple[str, str]]:
-    return [(role, role.capitalize()) for role in ROLES]

@@ -8,9 +8,10 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+import rich_click as click
 
 from benchmarks.places import free_port
-from crmhub.cli import adapter_skeleton
+from crmhub.cli.adapters import write_package
 from tests.cli.conftest import CommandLine, environment
 from tests.depth import thorough
 from tests.processes import FORKED
@@ -57,7 +58,7 @@ def test_a_new_adapter_bears_its_name_everywhere(
 
 @thorough
 def test_a_new_adapter_passes_its_tests_at_once(tmp_path: Path) -> None:
-    adapter_skeleton.write("contoso", tmp_path, taken=[])
+    write_package("contoso", tmp_path, taken=[])
     command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-k", SOME]
     ran = subprocess.run(
         command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
@@ -100,8 +101,8 @@ def test_a_name_that_cannot_be_used_is_refused_and_nothing_written(
 
 
 def test_a_name_that_differs_from_an_installed_one_by_a_hyphen_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(adapter_skeleton.InvalidTarget, match="'my_crm' is installed"):
-        adapter_skeleton.write("my-crm", tmp_path, taken=["my_crm"])
+    with pytest.raises(click.UsageError, match="'my_crm' is installed"):
+        write_package("my-crm", tmp_path, taken=["my_crm"])
     assert not _files(tmp_path)
 
 
@@ -138,8 +139,8 @@ def test_what_cannot_be_written_whole_is_not_written(
         return real(self, text, encoding)
 
     monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(adapter_skeleton.InvalidTarget, match="No space left"):
-        adapter_skeleton.write("contoso", directory, taken=[])
+    with pytest.raises(click.UsageError, match="No space left"):
+        write_package("contoso", directory, taken=[])
     assert [*tmp_path.rglob("*")] == ([directory] if empty else [])
 
 
@@ -148,7 +149,7 @@ def test_the_wheel_holds_all_that_it_is_written_from(tmp_path: Path) -> None:
     options = ("--no-deps", "--no-index", "--no-build-isolation", "--quiet")
     build = [sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", str(tmp_path), "."]
     subprocess.run(build, cwd=ROOT, check=True)
-    adapter_skeleton.write("acme", tmp_path / "new", taken=[])
+    write_package("acme", tmp_path / "new", taken=[])
     with ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
         for path, text in _files(tmp_path / "new").items():
             assert wheel.read(f"crmhub/adapter/skeleton/{path}").decode() == text

@@ -149,7 +149,7 @@ def test_a_test_shows_the_answer_and_how_long_it_took(
 def test_deliveries_are_shown_filtered_and_paged(
     hub: Hub, client: Client, operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crmhub.console.event_deliveries._PAGE_SIZE", 2)
+    monkeypatch.setattr("crmhub.console.events._PAGE_SIZE", 2)
     id = subscribe(hub, client, "contact.created").subscription.id
     made = []
     for n in range(3):

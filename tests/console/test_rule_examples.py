@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crmhub.adapter import Choice, Described
-from crmhub.console.map_rows import Row
-from crmhub.console.rule_examples import Example, example
+from crmhub.console.map_rows import Example, Row, example
 
 STAGES = (Choice("17", "Won"), Choice("18", "Lost"))
 THEIRS = {"dealstage": Described("dealstage", "Deal stage", "enumeration", STAGES)}
