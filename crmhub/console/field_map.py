@@ -21,7 +21,7 @@ from crmhub.console.access import needs
 from crmhub.console.account import account_context, installed
 from crmhub.console.blueprint import blueprint
 from crmhub.console.list_filters import text
-from crmhub.console.map_rows import Draft, Example, Row, example, pairs
+from crmhub.console.map_rows import Draft, Row, pairs
 from crmhub.console.pages import done, page, refused
 from crmhub.console.sessions import author
 from crmhub.console.template_filters import counted
@@ -48,7 +48,7 @@ class Section:
     """The part of the form for a kind of record; rows after the first `shown` are folded."""
 
     mappable: Mappable
-    rows: Sequence[tuple[Row, Example | None]]
+    rows: Sequence[Row]
     theirs: dict[str, Described]
     shown: int = _SHOWN_RULES
 
@@ -173,7 +173,10 @@ def _shown(
         "is_remote": is_remote,
         "crm": crm,
         "seen": map_fields.fingerprint(account),
-        "sections": [_section(kind, draft.rows[kind.kind]) for kind in kinds],
+        "sections": [
+            Section(kind, draft.rows[kind.kind], {prop.name: prop for prop in kind.theirs})
+            for kind in kinds
+        ],
         "new_row": Row(open=True),
         "action": _action(account),
         "untold": list(dict.fromkeys(kind.unknown for kind in kinds if kind.unknown)),
@@ -190,11 +193,6 @@ def _shown(
         "bys": _MAP_CHOICES,
         "sources": _SOURCES,
     }
-
-
-def _section(kind: Mappable, rows: Sequence[Row]) -> Section:
-    theirs = {prop.name: prop for prop in kind.theirs}
-    return Section(kind, [(row, example(row, theirs)) for row in rows], theirs)
 
 
 def _action(account: Account) -> Full | None:

@@ -1,8 +1,8 @@
 """Convert a field map to rows of a form, and back: a row for each rule.
 
 The translated values of a rule are lines `ours = theirs`: the bots' value and the CRM's value. A
-text is written in double quotes, as in JSON, if it has surrounding blanks, several lines, a quote
-at its beginning, or, on the left side, an `=`.
+rule with a text that no line can hold (surrounding blanks, several lines, or an `=` in the bots'
+value) is edited as JSON.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 import orjson
 
 from crmhub.accounts.field_maps import KINDS, FieldMap, Rule
-from crmhub.adapter import Described, Written
+from crmhub.adapter import Written
 from crmhub.errors import BadRequest
 from crmhub.operators.crm import field_map_reading
 from crmhub.operators.crm.field_map_reading import MOST_RULES, Faulty
 
-PARTS = ("name", "to", "values", "constant", "set", "remove")
+PARTS = ("name", "to", "values", "constant", "set", "json", "remove")
 _FIELD = re.compile(rf"({'|'.join(KINDS)})\.([0-9]{{1,6}})\.({'|'.join(PARTS)})", re.ASCII)
 _LABELS = {
     "name": "Bot's property",
@@ -29,10 +29,10 @@ _LABELS = {
     "values": "Values",
     "constant": "Constant",
     "set": "When the constant is sent",
+    "json": "Rule as JSON",
 }
 # Per kind: the maximum of rules, and as many empty rows.
 _MOST_ROWS = 2 * MOST_RULES
-_QUOTED = re.compile(r'\A"(?:[^"\\]|\\.)*"')
 
 
 @dataclass(slots=True)
@@ -48,6 +48,7 @@ class Row:
     values: str = ""
     constant: str = ""
     set: str = "always"
+    json: str = ""
     remove: str = ""
     wrong: dict[str, list[str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -60,7 +61,7 @@ class Row:
 
     @property
     def blank(self) -> bool:
-        return not any(map(str.strip, (self.name, self.to, self.values, self.constant)))
+        return not any(map(str.strip, (self.name, self.to, self.values, self.constant, self.json)))
 
 
 @dataclass(slots=True)
@@ -183,8 +184,9 @@ class Draft:
             name = row.name.strip()
             for stem in (f"{kind}.{name}", f"{kind}.{name[:100]}", _row_path(kind, number)):
                 places.setdefault(stem, (row, "name"))
-                for part in ("name", "to", "values", "constant", "set"):
-                    places.setdefault(f"{stem}.{part}", (row, part))
+                for part in ("name", "to", "values", "constant", "set", "json"):
+                    shown = "json" if row.json and part != "name" else part
+                    places.setdefault(f"{stem}.{part}", (row, shown))
         return places
 
 
@@ -209,32 +211,33 @@ def _name_value(path: str, place: str, words: str) -> str:
 
 
 def _row_of(name: str, rule: Rule) -> Row:
-    values = "\n".join(
-        f"{_quote(ours, before='=')} = {_quote(theirs)}" for ours, theirs in rule.values.items()
-    )
-    constant = _quote(rule.constant) if rule.constant else ""
-    return Row(name, rule.to, values, constant, rule.when)
+    texts = (*rule.values, *rule.values.values(), rule.constant or "-")
+    if any(text != text.strip() or not text.isprintable() for text in texts) or any(
+        "=" in ours for ours in rule.values
+    ):
+        return Row(name, json=json.dumps(rule.plain(), indent=2, ensure_ascii=False))
+    values = "\n".join(f"{ours} = {theirs}" for ours, theirs in rule.values.items())
+    return Row(name, rule.to, values, rule.constant, rule.when)
 
 
-def _parse_row(row: Row) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+def _parse_row(row: Row) -> tuple[Any, list[tuple[str, str]]]:
     """Return the rule as JSON, and its faults as (name of the form field, reason)."""
+    if row.json.strip():
+        try:
+            return orjson.loads(row.json), []
+        except orjson.JSONDecodeError as exc:
+            return row.name.strip(), [("json", f"this is not JSON: {exc}")]
     rule: dict[str, Any] = {}
-    all_faults: list[tuple[str, str]] = []
+    faults: list[str] = []
     if row.to.strip():
         rule["to"] = row.to.strip()
     if row.values.strip():
         rule["values"], faults = pairs(row.values)
-        all_faults += [("values", fault) for fault in faults]
     if row.constant.strip():
-        try:
-            rule["constant"] = _unquote(row.constant)
-        except ValueError as exc:
-            all_faults.append(("constant", str(exc)))
-            # A constant is set, so that `read` does not also report a missing one.
-            rule["constant"] = row.constant
+        rule["constant"] = row.constant.strip()
     if row.set != "always" or "constant" in rule:
         rule["set"] = row.set
-    return rule, all_faults
+    return rule, [("values", fault) for fault in faults]
 
 
 def pairs(text: str) -> tuple[dict[str, str], list[str]]:
@@ -242,83 +245,11 @@ def pairs(text: str) -> tuple[dict[str, str], list[str]]:
     values: dict[str, str] = {}
     faults: list[str] = []
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            ours, theirs = _parse_line(line.strip())
-        except ValueError as exc:
-            faults.append(f"line {number}: {exc}")
-            continue
-        if ours in values:
+        ours, sign, theirs = map(str.strip, line.partition("="))
+        if sign and ours not in values:
+            values[ours] = theirs
+        elif sign:
             faults.append(f"line {number}: {ours[:60]} is there twice; remove one line")
-        values[ours] = theirs
+        elif ours:
+            faults.append(f"line {number}: write the bot's value, =, and the CRM's value")
     return values, faults
-
-
-def _parse_line(line: str) -> tuple[str, str]:
-    quoted = _QUOTED.match(line)
-    end = quoted.end() if quoted else line.find("=")
-    ours, sign, theirs = line[: max(end, 0)], *line[max(end, 0) :].partition("=")[1:]
-    if not sign or (quoted and not line[end:].lstrip().startswith("=")):
-        raise ValueError("write the bot's value, =, and the CRM's value")
-    return _unquote(ours), _unquote(theirs)
-
-
-def _unquote(text: str) -> str:
-    """Raise ValueError for a text that begins with a quote and is not a JSON string."""
-    text = text.strip()
-    if not text.startswith('"'):
-        return text
-    try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        value = None
-    if not isinstance(value, str):
-        raise ValueError(
-            'a text that begins with " must end with ", as in JSON; write \\" for a " inside it'
-        )
-    return value
-
-
-def _quote(text: str, *, before: str = "") -> str:
-    """Quote a text that could not be read otherwise; `before` is the separator behind it."""
-    plain = text.strip() == text != "" and text.isprintable() and text[0] != '"'
-    if plain and not (before and before in text):
-        return text
-    return json.dumps(text, ensure_ascii=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A value that a bot sends, and the value that the CRM gets by a rule.
-
-    `given` is "" if the rule sends its constant; both are "" if the rule changes only the name.
-    `label`: the CRM's label of its value. `further` counts the other values that the rule changes.
-    """
-
-    given: str = ""
-    value: str = ""
-    label: str = ""
-    further: int = 0
-
-
-def example(row: Row, theirs: Mapping[str, Described]) -> Example | None:
-    """Return an example for the rule in a row, None without a usable rule."""
-    name = row.name.strip()
-    values, faults = pairs(row.values)
-    if not name or faults:
-        return None
-    given, value, further = "", "", 0
-    if row.constant.strip():
-        try:
-            constant = _unquote(row.constant)
-        except ValueError:
-            return None
-        value = values.get(constant, constant)
-    elif values:
-        given, value = next(iter(values.items()))
-        further = len(values) - 1
-    described = theirs.get(row.to.strip() or name)
-    labels = {option.value: option.label for option in described.options} if described else {}
-    label = labels.get(value, "")
-    return Example(given, value, label if label != value else "", further)
