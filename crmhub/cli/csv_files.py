@@ -132,6 +132,8 @@ def import_(
                 f" {', '.join(ENCODINGS)}."
             ) from None
     refused = refused or file.with_name(f"{file.stem}.refused.csv")
+    if not refused.exists() and not refused.parent.is_dir():
+        raise click.UsageError(f"--refused: there is no directory {refused.parent}.")
     with opened_hub() as hub:
         from crmhub.csv.columns import Choices, plan_columns
         from crmhub.csv.importing import Import, load_catalogues

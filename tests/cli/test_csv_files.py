@@ -221,6 +221,14 @@ def test_rows_refused_before_are_not_written_over(acme):
     assert len(_read(acme.root / "other.csv")) == 2
 
 
+def test_no_row_is_imported_where_refused_rows_have_no_directory(acme):
+    _write(acme, [["ann@x.org", "", ""]])
+    refused = ("--refused", "nowhere/rows.csv")
+    told = acme("import", "acme", "contacts", "people.csv", *refused, code=2).stderr
+    assert "there is no directory nowhere" in told
+    assert _emails(acme) == []
+
+
 def test_a_full_plan_stops_the_import_and_a_larger_one_lets_it_go_on(acme, hub):
     acme("account", "set", "acme", "plan=free")
     _write(acme, [["bad", "", ""], *([f"p{n}@example.com", "", ""] for n in range(1300))])
