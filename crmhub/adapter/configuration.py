@@ -13,11 +13,9 @@ _SHOWN_FAULTS = 20
 def configured(
     adapter: type[Adapter], settings: Mapping[str, str], credentials: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the settings and the credentials, completed with the declared defaults.
+    """Return settings and credentials with defaults; raises BadConfig with all faults.
 
-    Raises BadConfig with all faults: unknown names, missing or invalid values, secrets among
-    `settings`, others among `credentials`. Without such faults, `Adapter.clash` may still be the
-    reason.
+    `Adapter.clash` may still have a reason against them.
     """
     problems: list[Problem] = []
     complete: tuple[dict[str, str], dict[str, str]] = ({}, {})

@@ -175,17 +175,12 @@ class NothingShared:
 class Context:
     """The argument that the hub passes to the constructor of an adapter.
 
-    - `client_id`: the client id of the account.
-    - `region`: the account's country (such as "DE"), for phone numbers without a country code
-      and the order of day and month; or "".
+    - `region`: the account's country (such as "DE"), for phone numbers without a country code and
+      the order of day and month; or "".
     - `language`: the account's language (such as "es"), for words that mean yes or no; or "".
     - `settings`, `credentials`: the value or the default of every declared setting.
-    - `store`: the hub's own records of the account.
-    - `session`: sends HTTP requests.
-    - `budget`: returns a rate limit that all processes share.
-    - `lease`: returns a lock between processes.
-    - `remaining()`: returns the seconds left for the current call.
-    - `load_credentials()`: returns the stored credentials, which another process may have replaced.
+    - `remaining()`: the seconds left for the current call.
+    - `load_credentials()`: the stored credentials, which another process may have replaced.
     - `save_credentials(credentials)`: stores replaced credentials for all processes.
     - `shared`: definitions that all processes share; use them by `crmhub.adapter.remembered`.
     """

@@ -30,9 +30,7 @@ def check_address(base_url: str) -> str:
 
 
 def after_base(crm: str, path: Iterable[str], params: Params | None, *, slash: bool) -> str:
-    """Return the part of a URL that follows the CRM's address; `slash` is one at its end.
-
-    Raises NotFound for a segment that could lead to another path, and UnicodeEncodeError for half a
+    """Raises NotFound for a segment that could lead elsewhere, UnicodeEncodeError for half a
     character.
     """
     encoded = ""

@@ -41,7 +41,6 @@ def split(name: str) -> tuple[str, str]:
 
 
 def open_adapter(adapter_class: type[Adapter], context: Context) -> Adapter:
-    """Return an adapter of this class, which takes and returns first and last names in any case."""
     if not adapter_class.whole_name:
         return adapter_class(context)
     bases = (_Split, adapter_class)
@@ -56,8 +55,6 @@ class _Split(Adapter):
 
     def can(self, feature: str) -> bool:
         return feature in features(self.plain)
-
-    # Reading.
 
     def find_contact(
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
@@ -97,8 +94,6 @@ class _Split(Adapter):
         if self.whole_name in values:
             values |= zip(HALVES, split(values[self.whole_name]), strict=True)
         return replace(contact, properties={n: values[n] for n in names if n in values})
-
-    # Writing.
 
     def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
         with self.__blaming(properties):
@@ -173,7 +168,6 @@ class _Split(Adapter):
         return {**held, **properties}
 
     def __blamed(self, outcome: T, properties: Mapping[str, str]) -> T:
-        """Return the outcome of a write with the names that the caller sent in its problems."""
         if isinstance(outcome, Saved) and outcome.refused:
             return replace(outcome, refused=self.__problems(outcome.refused, properties))
         if isinstance(outcome, Rejected):

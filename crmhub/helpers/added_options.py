@@ -19,10 +19,9 @@ def without_added(properties: Mapping[str, str]) -> dict[str, str]:
 def with_held(
     account: Account, adapter: Adapter, contact_id: str, properties: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the properties to write, with the options that the contact has before the added ones.
+    """Put the contact's options before the added ones; the hub's own records do so themselves.
 
-    The hub's own records join them in the transaction of the write. A text that begins with ";" is
-    returned unchanged, and so is each value if the CRM does not describe its properties.
+    A text that begins with ";" is unchanged, and so is all if the CRM describes nothing.
     """
     added = [name for name, value in properties.items() if adds_options(value)]
     if not added or not adapter.remote:

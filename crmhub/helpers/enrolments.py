@@ -66,11 +66,9 @@ _LIST = Statement(
 def enrol(
     hub: Hub, account: Account, *, workflow_id: str, contact_id: str, by: Author | None = None
 ) -> None:
-    """Store that the contact enters the workflow now; an earlier time is replaced.
+    """Store that the contact enters the workflow now; `by`: the operator, for the audit log.
 
-    `by`: the operator, for the audit log; None for a call of the public API. Raises NotFound for a
-    contact that the CRM does not have, BadRequest for an invalid id, and Unavailable if the CRM or
-    the database is unavailable.
+    Raises NotFound for an unknown contact, BadRequest for an invalid id, and Unavailable.
     """
     row = _row(account, workflow_id, contact_id)
     with as_hub_errors(account):
@@ -88,7 +86,6 @@ def enrol(
 def unenrol(
     hub: Hub, account: Account, *, workflow_id: str, contact_id: str, by: Author | None = None
 ) -> None:
-    """Delete the enrolment of the contact in the workflow; raises NotFound if there is none."""
     row = _row(account, workflow_id, contact_id)
 
     def delete(tx: Connection) -> None:
@@ -130,10 +127,9 @@ def listed(
     after: tuple[str, str] = ("", ""),
     limit: int,
 ) -> list[Enrolment]:
-    """Return up to `limit` enrolments of the present connection, by contact id, then workflow id.
+    """Return enrolments of the present connection, by contact id, then workflow id.
 
-    `workflow_id`, `contact_id`: only these; "" for all. `after`: the (contact id, workflow id) of
-    the previous page's last enrolment.
+    `after`: the (contact id, workflow id) of the previous page's last enrolment.
     """
     rows = db.rows(
         _LIST,

@@ -62,7 +62,6 @@ def find_known(hub: Hub, account: Account, contact_id: str) -> Known:
 def find_contact(
     hub: Hub, account: Account, *, email: str = "", phone: str = "", names: Sequence[str]
 ) -> Contact | None:
-    """Return the CRM's contact with this email or this phone, both canonical, or None."""
     with _asking(hub, account) as adapter:
         return adapter.find_contact(email=email, phone=phone, names=names)
 
@@ -79,17 +78,13 @@ def describe(hub: Hub, account: Account, kind: Written) -> list[Described] | Non
 
 
 def pipelines(hub: Hub, account: Account, kind: Linked) -> list[Pipeline] | None:
-    """Return the CRM's pipelines for deals or tickets, None if the adapter cannot list them."""
     with _asking(hub, account, kind) as adapter:
         return list(adapter.pipelines(kind)) if adapter.can("pipelines") else None
 
 
 @contextmanager
 def _asking(hub: Hub, account: Account, kind: str = "contacts") -> Iterator[Adapter]:
-    """Yield the account's adapter for a read, within the account's deadline.
-
-    Raises TooManyRequests if the account uses all of its threads, and Unavailable while the CRM is.
-    """
+    """Raises TooManyRequests if the account uses all of its threads, or Unavailable."""
     if is_deferred():
         raise too_many_at_once()
     if reason := outage_reason(hub.database, account):

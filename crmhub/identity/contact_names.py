@@ -44,15 +44,12 @@ _OF_CONTACTS = Statement(
 
 @dataclass(frozen=True, slots=True)
 class ContactName:
-    """A contact's name, email and phone, each "" if the hub does not know it."""
-
     name: str = ""
     email: str = ""
     phone: str = ""
 
     @property
     def title(self) -> str:
-        """The name, else the email, else the phone; "" if the hub knows none of them."""
         return self.name or self.email or self.phone
 
     @property
@@ -68,7 +65,6 @@ def name_in(values: Mapping[str, str]) -> str:
 
 
 def names_of(db: Connection, keys: Iterable[Key]) -> dict[Key, ContactName]:
-    """Return the names of contacts; a contact that the hub does not know is missing."""
     wanted = set(keys)
     if not wanted:
         return {}

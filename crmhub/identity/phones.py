@@ -13,11 +13,7 @@ from crmhub.properties import values
 
 
 def readings(text: str, region: str) -> list[str]:
-    """Return the phone numbers that a text may mean, the likeliest first, in E.164 if possible.
-
-    `region`: the account's two-letter country code, or "". A text that is no phone number means
-    itself.
-    """
+    """Return E.164 if possible, likeliest first; a text that is no phone number means itself."""
     phone = read_phone(text)
     if phone is None:
         return [text]
@@ -29,7 +25,6 @@ def readings(text: str, region: str) -> list[str]:
 
 
 def forms(number: str, region: str) -> list[str]:
-    """Return all notations in which a phone number may be stored, `number` itself first."""
     phone = read_phone(number)
     plus = _with_country(phone) if phone else ""
     if phone is None or not plus:
@@ -48,7 +43,6 @@ def _stored(text: str, region: str) -> str:
 
 
 def _with_country(phone: PhoneText) -> str:
-    """Return the digits of a number that begin with a country code in E.164, "" if impossible."""
     if not phone.international:
         return ""
     number = _stored(f"+{phone.international}", "")

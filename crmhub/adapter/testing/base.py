@@ -44,10 +44,9 @@ _numbers = itertools.count(1)
 
 
 def for_each(name: str, values: Mapping[str, object]) -> Callable[[Any], Any]:
-    """Run a test once with each of `values`, by label, as its argument `name`.
+    """Run a test with each value, in one test case; a failure names the label.
 
-    A failure names the label. Between two values, the CRM's contacts are deleted. `Base.xfail` may
-    name a test with the label of one value.
+    Between two values, the contacts are deleted. `Base.xfail` may name one label.
     """
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
@@ -231,10 +230,7 @@ class Base:
         """An adapter of the connection under test."""
         return connection.adapter()
 
-    # Helpers for the tests.
-
     def _connection(self, urls: Mapping[str, str], store: Store | None = None) -> Connection:
-        """Return a new connection with the settings and credentials of the test class."""
         settings = {name: value.format_map(urls) for name, value in self.settings.items()}
         secrets = dict(self.credentials)
         for host, url in urls.items():
@@ -364,10 +360,7 @@ class _Number(str):
 
 
 def numeric(text: str) -> str:
-    """Return `text`; if it is a number, a text that equals other texts of this number.
-
-    A CRM may store 1250 as 1250.00.
-    """
+    """Return a number's text as one that equals its other texts, such as 1250 and 1250.00."""
     return _Number(text) if _NUMBER.fullmatch(text) else text
 
 
@@ -382,10 +375,7 @@ def either(error: type[E], call: Callable[[], T]) -> T | E:
 def leaving_out(
     write: Callable[[Mapping[str, str]], Saved], properties: Mapping[str, str]
 ) -> tuple[Saved, dict[str, str]]:
-    """Call `write` without the properties that it rejects by name; return the result and the rest.
-
-    Fail if it rejects a property that was not sent, or names none.
-    """
+    """Write without the properties rejected by name; fail if one was not sent, or none is named."""
     rest = dict(properties)
     while isinstance(saved := either(Rejected, lambda: write(rest)), Rejected):  # noqa: B023
         named = {problem.name for problem in saved.problems}
@@ -396,10 +386,7 @@ def leaving_out(
 
 
 def new_mark() -> str:
-    """Return a new unique mark, in the hub's format.
-
-    A mark is a text that the hub stores in a record to recognize it later.
-    """
+    """Return a new unique mark, in the hub's format."""
     return f"crmhub-{next(_numbers):020d}"
 
 
@@ -409,10 +396,7 @@ def phone_number() -> str:
 
 
 def texts_of(error: BaseException | None) -> str:
-    """Return all texts of an error, and of the errors that caused it, joined to one string.
-
-    The texts of an error are its message, its representation and its attributes.
-    """
+    """Return message, representation and attributes of an error, and of its causes."""
     texts: list[str] = []
     seen: set[int] = set()
     waiting = [error]
@@ -427,10 +411,7 @@ def texts_of(error: BaseException | None) -> str:
 
 
 def hidden_in(text: str, connection: Connection) -> bool:
-    """Return whether a text contains one of the connection's secrets.
-
-    A short secret counts only as a whole word, since it may be a part of an ordinary one.
-    """
+    """A short secret counts only as a whole word, since it may be a part of an ordinary one."""
     return any(
         secret in text
         and (

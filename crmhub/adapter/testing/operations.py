@@ -48,7 +48,6 @@ OPERATIONS: tuple[type[Operation], ...] = (
 
 
 def operations_of(adapter: type[Adapter]) -> list[type[Operation]]:
-    """Return the operations that an adapter class supports, in the order of `OPERATIONS`."""
     announced = features(adapter)
     return [
         operation
