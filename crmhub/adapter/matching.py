@@ -145,7 +145,7 @@ def is_another_persons(lead: Lead, contact: Contact) -> bool:
 def keep_phones(
     stored: Mapping[str, str], properties: Mapping[str, str], spellings: Mapping[str, str]
 ) -> dict[str, str]:
-    """Write phones as the contact already has them; `spellings` are phones as they were sent."""
+    """Return phones as the contact already has them; `spellings` are phones as they were sent."""
     kept = dict(properties)
     for name in PHONES:
         present, sent = stored.get(name, ""), properties.get(name, "")

@@ -257,7 +257,7 @@ def give_back(
     *,
     exists: Callable[[str], bool],
 ) -> None:
-    """Leave pairs as they are that were decided since, or whose contacts exist no more."""
+    """Restore pairs, but none that was decided since or whose contacts exist no more."""
     for one, other in undo["followers"]:
         follower = _of(account) | {"one": one, "other": other}
         tx.run(_FOLLOW_BACK, follower | {"kept_id": pair.merged_id, "former_id": pair.kept_id})

@@ -88,9 +88,8 @@ def for_each(name: str, values: Mapping[str, object]) -> Callable[[Any], Any]:
 class Base:
     """The attributes with which the test class of an adapter describes its CRM.
 
-    A subclass sets `adapter_class` and the attributes that differ from the defaults. The subclass
-    defines a fixture `crm` that yields an empty CRM for each test. Property names are the CRM's
-    own.
+    A subclass sets `adapter_class` and what differs, and defines a fixture `crm` that yields an
+    empty CRM for each test. Property names are the CRM's own.
     """
 
     adapter_class: ClassVar[type[Adapter]]
@@ -209,10 +208,7 @@ class Base:
     def connection(
         self, urls: Mapping[str, str], store: Store | None, caplog: pytest.LogCaptureFixture
     ) -> Iterator[Connection]:
-        """The connection under test.
-
-        After the test, fail if a log contains a secret or an email.
-        """
+        """Fail after the test if a log contains a secret or an email."""
         connection = self._connection(urls, store)
         caplog.set_level(logging.DEBUG)
         yield connection
@@ -239,10 +235,7 @@ class Base:
         return Connection(self.adapter_class, settings, secrets, store=store)
 
     def empty(self, crm: Crm) -> None:
-        """Delete the CRM's contacts, between two values of a test.
-
-        Override this method for a CRM that deletes no contact with deals or tickets.
-        """
+        """Delete the contacts between two values; override it if a CRM keeps those with deals."""
         for contact_id in list(crm.contacts()):
             crm.delete_contact(contact_id)
 
@@ -259,19 +252,12 @@ class Base:
             assert self.shown(lambda: adapter.find_contact(phone=phone)), "the search is too late"  # noqa: B023
 
     def made(self, kind: str, properties: Mapping[str, str]) -> dict[str, str]:
-        """Return `properties`, completed with those that the CRM requires of a new record.
-
-        `kind` is the kind of record, such as "contacts".
-        """
+        """Return `properties` with those that the CRM requires of a new record, as "contacts"."""
         needed = {name: numeric(value) for name, value in self.needed.get(kind, {}).items()}
         return {**needed, **properties}
 
     def person(self, **properties: str) -> dict[str, str]:
-        """Return the properties of a new contact: a unique email, a unique text, and `properties`.
-
-        The properties that the CRM requires are added. `properties` may replace the email and the
-        text.
-        """
+        """Return a contact's `properties` with a unique email and text, and the required ones."""
         number = next(_numbers)
         mine = {"email": f"ann{number}@{DOMAIN}", self.text: f"Of test {number}"}
         return self.made("contacts", mine | properties)
@@ -288,12 +274,7 @@ class Base:
         tried_ms: int = 0,
         written_ms: int = 0,
     ) -> Lead:
-        """Return a lead (a human being whom a chatbot describes) with the given properties.
-
-        The properties that the CRM requires are added. The lead's email and phone are those of
-        `properties`; the remaining arguments are attributes of `Lead`. `mark` identifies the lead's
-        write; a new mark is generated if it is "".
-        """
+        """Return a lead with the required properties too; a new mark is made if `mark` is ""."""
         return Lead(
             self.made("contacts", properties),
             email=properties.get("email", ""),
@@ -308,11 +289,7 @@ class Base:
         )
 
     def title(self, kind: Linked, title: str = "A title") -> dict[str, str]:
-        """Return the properties of a new deal or ticket.
-
-        The properties are the title, and those that the CRM requires. If titles must be unique in
-        the CRM, each call returns another one.
-        """
+        """Return title and required properties; another title each time if it must be unique."""
         if kind in self.adapter_class.unique_titles:
             title = f"{title} {next(_numbers)}"
         return self.made(kind, {self.titles[kind]: title})
@@ -323,11 +300,7 @@ class Base:
             pytest.skip(f"{self.adapter_class.title} announces no {feature}")
 
     def pipelines(self, adapter: Adapter, kind: Linked) -> list[Pipeline]:
-        """Return the pipelines for deals or for tickets.
-
-        Skip the test if the adapter does not support `pipelines`, or the CRM has no records of this
-        kind, or no pipelines for them.
-        """
+        """Skip the test if the adapter or the CRM has no pipelines of this kind."""
         self.announced("pipelines")
         try:
             return adapter.pipelines(kind)
@@ -335,10 +308,7 @@ class Base:
             pytest.skip(f"{self.adapter_class.title} has no pipelines of {kind}")
 
     def lagging(self, crm: Crm) -> LaggingCrm:
-        """Make the CRM's search show all later writes only after an hour; return the CRM.
-
-        Skip the test if the fake CRM cannot delay its search.
-        """
+        """Let the CRM's search lag by an hour; skip the test if the fake cannot do this."""
         if not isinstance(crm, LaggingCrm):
             pytest.skip("the fake CRM has no search_lag: its search is never late")
         crm.search_lag = HOURS
