@@ -27,7 +27,6 @@ from crmhub.adapter.places import PLACES
 
 PARTY, DEAL, TASK = "party.party", "sale.opportunity", "project.work"
 _MODELS: Mapping[hub.Kind, str] = {"contacts": PARTY, "deals": DEAL, "tickets": TASK}
-# Names of the hub by Tryton's, where they differ.
 _OURS: Mapping[str, Mapping[str, str]] = {
     PARTY: {"mobile": "mobilephone"},
     DEAL: {"description": "dealname", "end_date": "closedate", "employee": "hubspot_owner_id"},
@@ -329,7 +328,6 @@ def _mechanisms(party: Mapping[str, Any], *types: str) -> dict[int, str]:
 
 
 def _mechanism_changes(party: Mapping[str, Any], type_of: str, value: str) -> list[list[Any]]:
-    """Return what makes `value` the first contact mechanism of a type; "" leaves none of it."""
     held = _mechanisms(party, type_of)
     if not value:
         return [["delete", list(held)]] if held else []

@@ -1,5 +1,3 @@
-"""The adapter class for HubSpot: it reads contacts, and writes contacts, deals and tickets."""
-
 from __future__ import annotations
 
 import json
@@ -428,7 +426,6 @@ def _backward_problem(present: str) -> Problem:
 
 
 def _index_of(record: Mapping[str, Any], items: Mapping[int, ContactWrite]) -> int | None:
-    """Return the index of the item of a record: by trace id, or else by contact id or email."""
     email = text_of(value_at(record, "properties", "email")).lower()
     for index, item in items.items():
         if _TRACE in record:

@@ -48,8 +48,6 @@ _HINTS: Mapping[str, PropertyType] = {
 
 
 class HubSpotDefinitions(Definitions):
-    """The definitions of one HubSpot account; each level of sensitivity has a list of its own."""
-
     lists = _LEVELS
     hidden = (MissingScopes,)
 

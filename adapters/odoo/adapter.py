@@ -338,7 +338,6 @@ class OdooAdapter(Adapter):
                 }
                 rows = good if len(good) < len(rows) else {}
             except (Conflict, NotFound, NotYet, Rejected):
-                # One row may be the cause: each is written alone.
                 return {}
             except AdapterError as exc:
                 return dict.fromkeys(rows, exc)
@@ -358,7 +357,6 @@ def _addresses(text: str) -> list[str]:
 
 
 def _corrected(present: str, email: str) -> str:
-    """Return the text of a field Email whose first address becomes `email`; the others stay."""
     first, *others = _addresses(present) or [""]
     if not others:
         return email

@@ -73,7 +73,6 @@ _OF_CONTACT = frozenset(
 )
 # HubSpot's priorities in the order of Odoo's, by the number of Odoo's.
 _PRIORITIES = {2: ("low", "high"), 4: ("low", "medium", "high", "urgent")}
-# How stages name their pipelines; a model has one of these.
 _LINKS = ("team_ids", "team_id", "project_ids")
 
 
@@ -131,7 +130,6 @@ class Field(Described):
         return to_text(value)
 
     def stored(self, text: str) -> str:
-        """Return a text of the contract in the form in which `text` returns it later."""
         match self.odoo_type:
             case "boolean" | "integer" | "float" | "monetary" if text in ("false", "0"):
                 return ""
@@ -273,7 +271,6 @@ class Definitions(shared.Definitions):
 
 
 def _linked_ids(value: Any) -> list[int]:
-    """Return the ids of a link: of a many2one, which Odoo answers with a label, or a many2many."""
     if not isinstance(value, list):
         return []
     return value[:1] if len(value) == 2 and isinstance(value[1], str) else value

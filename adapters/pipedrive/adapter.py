@@ -99,7 +99,6 @@ class PipedriveAdapter(DefinedAdapter):
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
     ) -> Contact | None:
         started = time.monotonic()
-        # What was just searched for is not searched again by the create that follows.
         known = started - self._searched.pop(email, -_SEARCHED_S) < _SEARCHED_S
         found = None if known else self._search(email, phone)
         found = found or self._recent(email, phone)
@@ -134,7 +133,6 @@ class PipedriveAdapter(DefinedAdapter):
             yield from self._api.listed("persons", params=params)
 
     def _recent(self, email: str, phone: str) -> Found | None:
-        """Return the oldest person among those whose changes the search may not show yet."""
         since = self._api.moment(time.time() - _SEARCH_LAG_S)
         people = self._api.listed("persons", params={"updated_since": since})
         return min((one for one in people if _has(one[1], email, phone)), key=_age, default=None)

@@ -68,7 +68,6 @@ _OWN: Mapping[Kind, _Own] = {
     },
 }
 _REQUIRED = ("dealname", "subject")
-# The types of custom fields that can be written.
 _CUSTOM: Mapping[str, PropertyType] = {
     "varchar": "string",
     "varchar_auto": "string",
@@ -224,7 +223,6 @@ class Definitions(fields.Fields[Field]):
 
 
 def _field(name: str, key: str, type: PropertyType | None, item: Record, custom: str = "") -> Field:
-    """Return a field with a definition of Pipedrive; it cannot be written if `type` is None."""
     listed = item.get("options") if type in ("enumeration", "multi_enumeration") else None
     return Field(
         name,

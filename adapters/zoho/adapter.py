@@ -1,5 +1,3 @@
-"""The adapter class for Zoho CRM; its methods call the other modules of this package."""
-
 from __future__ import annotations
 
 import re
@@ -38,7 +36,6 @@ _EMAILS = ("email", "Secondary_Email")
 _ID = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
 # COQL takes 50 values in a list and 50 columns, of which one is the id.
 _VALUES, _COLUMNS = 50, 49
-# The methods with which `check` tries the rights to write, and the scopes that they need.
 _WRITES: Mapping[Written, Mapping[str, str]] = {
     "contacts": {"POST": "CREATE", "PUT": "UPDATE"},
     "deals": {"POST": "CREATE"},

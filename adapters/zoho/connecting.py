@@ -126,7 +126,6 @@ def accounts_url(settings: Mapping[str, str]) -> str:
 
 
 def api_url(settings: Mapping[str, str]) -> str:
-    """Return the address of the API, for a token that came without it."""
     return f"https://www.zohoapis.{_domain(settings).partition('.')[2]}"
 
 

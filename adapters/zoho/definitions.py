@@ -32,7 +32,6 @@ from crmhub.adapter.places import PLACES
 from crmhub.adapter.remembered import HOUR
 from crmhub.adapter.types import to_json, to_text
 
-# The fields that crmhub names differently, by Zoho's name.
 _OURS: Mapping[Kind, Mapping[str, str]] = {
     "contacts": {
         "Email": "email",

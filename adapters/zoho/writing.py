@@ -1,5 +1,3 @@
-"""Write contacts, deals and cases to Zoho, contacts also in batches."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -46,7 +44,6 @@ class Writing(MarkedAdapter):
         self.mark_name = context.settings["mark_field"]
         self.definitions: Definitions = Definitions(self._api, context)
         self.fitting = Fitting(self.definitions)
-        # The API names of fields that Zoho was seen to demand of deals and cases.
         self._demanded: set[str] = set()
 
     def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:

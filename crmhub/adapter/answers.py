@@ -83,7 +83,6 @@ def value_at(value: Any, *names: str) -> Any:
 
 
 def objects_in(value: Any) -> list[Mapping[str, Any]]:
-    """Return the JSON objects in the list `value`; return an empty list if `value` is no list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
@@ -161,7 +160,6 @@ def _reason_in(answer: Answer) -> str:
 
 
 def parse_wait(text: str) -> float | None:
-    """Return the seconds of a header Retry-After, at most a day; None for an invalid text."""
     text = text.strip()
     if text.isascii() and text.replace(".", "", 1).isdigit():
         return min(float(text), _LONGEST_WAIT)

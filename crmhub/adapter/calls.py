@@ -53,7 +53,6 @@ _recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
 
 @contextmanager
 def recording() -> Iterator[Recording]:
-    """Record the HTTP calls that the block makes in this thread; yield the recording."""
     mine = Recording()
     before = _recording.set(mine)
     try:

@@ -135,8 +135,6 @@ def sent_text(value: str | Sequence[str] | None) -> str:
 
 
 class Options:
-    """Finds options by their exact value, or else by their value or label in any case."""
-
     def __init__(self, options: Iterable[_Option]) -> None:
         self._options = tuple(options)
         self._values = {option.value for option in self._options}

@@ -52,8 +52,6 @@ class Store(Protocol):
 
 
 class Response(Protocol):
-    """A complete HTTP response, as `requests.Response` provides it."""
-
     @property
     def status_code(self) -> int:
         """The HTTP status of the response."""
@@ -89,8 +87,6 @@ class Session(Protocol):
 
 
 class Budget(Protocol):
-    """A rate limit of the CRM, shared by all processes that use the connection."""
-
     def take(self, cost: int = 1) -> None:
         """Count a request, or its `cost`, after the necessary wait; Throttled if it is too long."""
 
@@ -102,15 +98,11 @@ class Budget(Protocol):
 
 
 class OpenBudget(Protocol):
-    """A function that returns one of the connection's rate limits, by its name."""
-
     def __call__(self, lane: str, *, calls: int, seconds: float) -> Budget:
         """Return the rate limit of a kind of requests; a new one allows `calls` per `seconds`."""
 
 
 class OpenLease(Protocol):
-    """A function that returns a lock between processes, to be held in a `with` block."""
-
     def __call__(
         self, key: str, seconds: float, *, patience: float | None = None
     ) -> AbstractContextManager[None]:
@@ -167,5 +159,4 @@ class Context:
 
     @property
     def reading(self) -> Reading:
-        """How the account's people write dates, yes and no."""
         return Reading(self.region, self.language)

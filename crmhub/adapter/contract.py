@@ -382,12 +382,10 @@ def _hold_back(seconds: float, since_ms: int, why: str) -> None:
 
 
 def features(adapter: type[Adapter]) -> frozenset[str]:
-    """Return the names of the optional methods that this adapter class overrides."""
     return frozenset(
         name for name in OPTIONAL if getattr(adapter, name) is not getattr(Adapter, name)
     )
 
 
 def has_oauth(adapter: type[Adapter]) -> bool:
-    """Return whether this adapter class overrides `Adapter.oauth`."""
     return adapter.oauth.__func__ is not Adapter.oauth.__func__  # type: ignore[attr-defined]

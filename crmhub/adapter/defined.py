@@ -46,8 +46,6 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """A create whose answer was lost; the parameters of `Adapter.find_apart`."""
-
     kind: Written
     contact_id: str
     mark: str

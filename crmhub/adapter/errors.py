@@ -84,7 +84,6 @@ class Rejected(AdapterError):
         )
 
     def set_problems(self, problems: Sequence[Problem]) -> None:
-        """Replace the problems, and the message if it was made of them."""
         if self.message == _listed(self.problems):
             self.message = _listed(problems)
             self.args = (self.message,)

@@ -31,8 +31,6 @@ class Field(Described):
 
 
 class Fields(Definitions, Generic[F]):
-    """The cached definitions of a CRM's fields; `types` may name a subclass of `Field`."""
-
     types: ClassVar[tuple[type, ...]] = (Field,)
 
     @abstractmethod
@@ -66,7 +64,6 @@ class Fields(Definitions, Generic[F]):
 
     @contextmanager
     def renamed(self, kind: Kind, sent: Iterable[str]) -> Iterator[None]:
-        """Name the properties in a refusal of the CRM as the caller does, who has sent `sent`."""
         try:
             yield
         except Conflict as exc:

@@ -1,15 +1,12 @@
 """HTTP client for adapters: JSON requests with rate limits, time limits and safe retries.
 
-An adapter creates one `Http` for its connection and calls `send` with the segments of a path.
-`send` returns an `Answer` with a status of 2xx; any other result raises an error of the contract.
+`Http.send` returns an `Answer` with a status of 2xx; any other result raises an error of the
+contract. A failed write raises Uncertain, unless it was not sent or the CRM clearly refused it,
+since a CRM may answer 500 although it stored the record. Only requests that wrote nothing are
+repeated.
 
-This module decides whether a failed request may have written something. A read writes nothing, and
-neither does a request that was not sent or that a rate limit refused. Any other failed write raises
-Uncertain unless the CRM clearly refused it, since a CRM may answer 500 although it stored the
-record. Only requests that wrote nothing are repeated.
-
-People read a CRM's error messages, so the connection's secrets are masked in them. Logs contain
-statuses and correlation ids, but no URL and no error message.
+The connection's secrets are masked in error messages. Logs contain statuses and correlation ids,
+but no URL and no error message.
 """
 
 from __future__ import annotations

@@ -87,8 +87,6 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The contact that a lead belongs to, None to create one, and the properties to write."""
-
     contact: Contact | None
     properties: Mapping[str, str]
     refused: tuple[Problem, ...] = ()

@@ -1,5 +1,3 @@
-"""Names of properties: the hub's, and those of a CRM that names some of them otherwise."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping

@@ -191,7 +191,6 @@ class Grant:
             self._lock.release()
 
     def _fresh(self, refused: str) -> Mapping[str, str]:
-        """Return the stored credentials with a token that is neither old nor `refused`."""
         stored = self._latest = self._context.load_credentials()
         if self._unsaved is not None and self._unsaved[0] == stored:
             # The last renewal was not stored; its refresh token may be the only valid one.

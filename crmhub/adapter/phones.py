@@ -152,7 +152,6 @@ def is_no_change(stored: str, sent: str) -> bool:
 
 
 def is_ambiguous(sent: str) -> bool:
-    """Return whether a phone as it was sent may be another notation of a number with a plus."""
     text = read_phone(sent)
     if text is None:
         return False
@@ -161,7 +160,6 @@ def is_ambiguous(sent: str) -> bool:
 
 
 def has_number(values: Mapping[str, Any], phone: str, names: Sequence[str] = PHONES) -> bool:
-    """Return whether one of the properties `names` holds `phone` (in E.164), in any notation."""
     numbers = (str(values[name]) for name in names if values.get(name))
     return any(_ends_alike(phone, number) and same(phone, number) for number in numbers)
 

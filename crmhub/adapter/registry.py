@@ -48,7 +48,6 @@ class Registry:
 
     @property
     def names(self) -> list[str]:
-        """The names of all installed adapters, sorted, including those that cannot be used."""
         return sorted(self._points)
 
     def load(self, name: str) -> type[Adapter]:

@@ -50,7 +50,6 @@ class Remembered(Generic[T]):
         self._context = context
         self._name = name
         self._lock = threading.Lock()
-        # The time of loading, by `time.monotonic`, and the value.
         self._held: tuple[float, T] | None = None
         # Whether the held value is used only because the CRM is unavailable.
         self._is_stale = False

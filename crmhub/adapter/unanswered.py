@@ -1,5 +1,3 @@
-"""The error for an HTTP request that the CRM did not answer."""
-
 from __future__ import annotations
 
 import re

@@ -211,7 +211,6 @@ def _after_clash(
         if clash.existing_id:
             holder = _get(adapter, clash.existing_id, names_to_read(adapter, lead))
         else:
-            # Look up again: the contact may be new.
             holder = _search_by_email(adapter, lead)
         if holder is None:
             return None
@@ -224,7 +223,6 @@ def _after_clash(
     new_match = decide(lead, Found(None, match.contact, holder))
     if "phone" not in new_match.properties or new_match.contact is holder:
         return new_match
-    # This CRM requires unique phones, so the other contact keeps the number.
     refused = Problem("phone", f"this number belongs to another contact, {holder.id}")
     if lead.strict:
         raise Rejected([refused])

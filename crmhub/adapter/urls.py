@@ -1,5 +1,3 @@
-"""URLs of requests: the CRM's address, followed by path segments and query parameters."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -161,8 +161,6 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Guide:
-    """What a person does in the CRM for one purpose, such as making a token, in `steps`."""
-
     title: str
     steps: tuple[Step, ...]
 

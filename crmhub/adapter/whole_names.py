@@ -32,7 +32,6 @@ def join(first: str, last: str) -> str:
 
 
 def split(name: str) -> tuple[str, str]:
-    """Split a whole name at the BORDER, or else after the first word."""
     first, border, last = name.partition(BORDER)
     if border:
         return first.removesuffix(" ") if last else first, last
@@ -128,7 +127,6 @@ class _Split(Adapter):
         held = replace(contact, properties=_without(contact.properties))
         found = super().changes(held, _without(properties))
         if any(contact.properties.get(name) != value for name, value in halves.items()):
-            # Both, so that the update need not read the other one.
             found = replace(found, properties={**found.properties, **halves})
         return found
 
@@ -161,7 +159,6 @@ class _Split(Adapter):
         return {**_without(properties), self.whole_name: join(first, last)}
 
     def __completed(self, contact_id: str, properties: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the properties of an update with both halves of a name, one read from the CRM."""
         if not contact_id or len(properties.keys() & {*HALVES}) != 1:
             return properties
         held = self.get_contact(contact_id, HALVES).properties

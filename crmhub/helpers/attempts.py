@@ -32,7 +32,6 @@ Status = Literal["created", "updated", "unchanged", "queued", "ok"]
 
 _QUOTA_WAIT_S = 600.0
 _RIGHT_WAIT_S = 600.0
-# Seconds until the next look at a lead that is in progress.
 _SOON_S = 5.0
 # The fields of `Done` that the journal stores.
 _STORED = ("status", "contact_id", "record_id", "url", "refused", "message")
@@ -61,8 +60,6 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """`refused`: not sent. `initial`: written only if the contact has no value yet."""
-
     properties: Mapping[str, str] = field(repr=False)
     refused: tuple[Problem, ...] = ()
     initial: frozenset[str] = frozenset()
@@ -107,7 +104,6 @@ class Action(Protocol):
         """Return the properties for the adapter; needs neither the database nor the CRM."""
 
     def check(self, account: Account, adapter: Adapter | None, mapped: Mapped) -> None:
-        """Raise Rejected if every CRM would refuse the action; no `adapter` if it is unusable."""
         if (account.switches.strict and mapped.refused) or not mapped.properties:
             raise refusal(mapped.refused, "" if mapped.refused else "There is nothing to write.")
 
@@ -282,7 +278,6 @@ def note_failure(
     here = (account.id, account.connection.id)
     outcome = apply_circuit_breaker(hub, here, classify_error(exc, waits=True, record=record))
     if outcome.away:
-        # The read succeeds even if the database takes no writes.
         with suppress(Unwritable):
             outcomes.open_circuit(hub.database, account, outcome)
 

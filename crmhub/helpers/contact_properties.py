@@ -143,7 +143,6 @@ def _remember(hub: Hub, account: Account, binding: Binding, found: Mapping[str, 
     note_chat_of_contact(hub.database, account, binding.crm_id)
     if all(binding.last_values.get(name) == value for name, value in found.items()):
         return
-    # The call succeeds even if the database takes no writes.
     with suppress(Unwritable):
         hub.database.transact(
             lambda tx: resolution.set_contact(
@@ -227,7 +226,6 @@ class SetProperties(Action):
     def perform(
         self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
     ) -> Done:
-        """Update the contact that the conversation had when the call was accepted."""
         contact_id = crm_id_of(hub, account, entry)
         hold_back_update(adapter, entry.written_at)
         written: dict[str, str] = {}
@@ -243,7 +241,6 @@ class SetProperties(Action):
             return adapter.update_contact(contact_id, written)
 
         if not mapped.properties and not mapped.refused:
-            # Blank values change nothing in this account.
             return Done("unchanged", contact_id=contact_id)
         try:
             stored = write_accepted_properties(

@@ -60,7 +60,6 @@ def create_lead(
 
 
 def demand(account: Account, lead: CreateLead) -> None:
-    """Raise Semantic if the lead lacks name or email; some accounts allow a phone instead."""
     checked = {"name": name_fault(lead.name), "email": key_fault(lead.email)}
     faults = [(where, fault) for where, fault in checked.items() if fault]
     by_phone = account.switches.lead_requires == "email_or_phone"

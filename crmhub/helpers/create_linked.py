@@ -151,7 +151,6 @@ class CreateForContact(Action):
         properties: Mapping[str, str],
         entry: Entry,
     ) -> Saved:
-        """Create the record, linked to the contact, or to the one into which it was merged."""
         try:
             return self._write_once(hub, adapter, contact_id, properties, entry)
         except contract.NotFound as exc:

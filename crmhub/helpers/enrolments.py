@@ -1,7 +1,4 @@
-"""Enrolments in workflows: the hub's records that a contact has entered a workflow.
-
-getType answers from them if the CRM cannot report the workflows of a contact.
-"""
+"""Enrolments in workflows, from which getType answers if the CRM cannot report workflows."""
 
 from __future__ import annotations
 

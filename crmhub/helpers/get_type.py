@@ -123,7 +123,6 @@ def get_type(
 
 
 def _last_known(hub: Hub, account: Account, asked: _Asked) -> ActiveWorkflow | None:
-    """Return the hub's answer without the CRM; None if only the CRM can answer."""
     phones = readings(asked.number, account.switches.region)
     contact_id = next(filter(None, (_seen_with(hub, account, phone) for phone in phones)), "")
     if not contact_id:

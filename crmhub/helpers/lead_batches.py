@@ -75,7 +75,6 @@ def attempt_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:
     attempts: list[tuple[Entry, Outcome, Done | Exception]] = []
     for (entry, action, fields, _), one in zip(batch, saved, strict=True):
         if isinstance(one, Rejected | Conflict):
-            # A single attempt may still store the valid properties.
             singles.append(entry)
             continue
         result = (

@@ -143,8 +143,6 @@ def of_contact(database: Database, account: Account, contact: Contact, turns: Tu
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """The integer of a contact; `settled`: nothing must be written for it."""
-
     value: int
     settled: bool
 

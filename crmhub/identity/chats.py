@@ -37,7 +37,6 @@ def note_chat_of_contact(database: Database, account: Account, crm_id: str) -> N
         # abs(), since the last chat is in the future if the clock was set back.
         if abs(now_ms() - last_chat(connection, account, crm_id)) < _SAME_CALL_MS:
             return
-    # The helper's read succeeds even if the database takes no writes.
     with suppress(Unwritable):
         database.transact(lambda tx: note_chat(tx, account, get_or_create(tx, account, crm_id)))
 

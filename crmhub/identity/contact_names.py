@@ -1,5 +1,3 @@
-"""The names of contacts for operators, read from the contacts' bindings."""
-
 from __future__ import annotations
 
 import json
@@ -54,7 +52,6 @@ class ContactName:
 
     @property
     def detail(self) -> str:
-        """The email, else the phone, if the title is neither of them; else ""."""
         other = self.email or self.phone
         return "" if other == self.title else other
 

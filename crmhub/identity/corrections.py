@@ -1,5 +1,3 @@
-"""Store in a binding the values that an operator corrected."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -83,7 +83,6 @@ _PART = tuple(
 
 
 def merged_into(connection: Connection, account: Account, crm_id: str) -> str:
-    """Return the id of the contact into which a contact was merged, or its own id."""
     kept_id: str | None = connection.scalar(_MERGED_INTO, _of(account) | {"crm_id": crm_id})
     return kept_id or crm_id
 
@@ -94,7 +93,6 @@ def with_former_email(connection: Connection, account: Account, email: str) -> s
 
 
 def hold_contact(tx: Connection, account: Account, crm_id: str) -> str:
-    """Lock a contact of the CRM, and the one into which it was merged; return the latter's id."""
     hold_contacts(tx, account, [crm_id])
     kept_id = merged_into(tx, account, crm_id)
     if kept_id != crm_id:
@@ -152,7 +150,6 @@ def merge_persons(tx: Connection, account: Account, persons: Set[str], into: str
 
 
 def part(tx: Connection, account: Account, merged_id: str, kept_id: str, joined: Joined) -> None:
-    """Undo `join`: separate two contacts again, with the actions accepted since."""
     here = _of(account)
     contacts = {"merged": merged_id, "kept": kept_id}
     tx.run(_MOVE_BACK, here | contacts | {"hub_ids": joined.hub_ids})

@@ -1,8 +1,7 @@
 """The different notations of a phone number.
 
-Messengers write bare international digits (`4915112345678`), people write `00` for the plus. A
-national number may look the same. So a number is stored in one reading, by the account's region,
-but a search tries all possible readings.
+A national number may look like the bare international digits of messengers. So a number is stored
+in one reading, by the account's region, but a search tries all possible readings.
 """
 
 from __future__ import annotations

@@ -147,7 +147,6 @@ def note(tx: Connection, account: Account, one: str, other: str, *, shares: Sequ
 
 
 def _add(tx: Connection, account: Account, new: Pair) -> None:
-    """Store an open pair; if the pair is stored already, add its new shared properties to it."""
     if _insert(tx, account, new):
         return
     known = find(tx, account, *new.ids, lock=True)
@@ -186,7 +185,6 @@ def count_open(db: Connection, account: Account) -> int:
 
 
 def find(db: Connection, account: Account, one: str, other: str, *, lock: bool = False) -> Pair:
-    """Return the pair of two contacts in any order, locked with `lock`; raises NotFound."""
     ids = sorted((one, other))
     row = db.row(_LOCK if lock else _FIND, _of(account) | {"one": ids[0], "other": ids[1]})
     if row is None:
@@ -281,7 +279,6 @@ def undo_of(tx: Connection, account: Account, pair: Pair) -> dict[str, Any]:
 
 
 def merges_into(tx: Connection, account: Account, contact_id: str) -> list[Pair]:
-    """Return the pairs merged directly into the contact whose merge can be undone."""
     rows = tx.rows(_MERGES_INTO, _of(account) | {"kept_id": contact_id})
     return [_pair(row) for row in rows]
 

@@ -203,7 +203,6 @@ def resolve_binding(
 
 
 def person_now(tx: Connection, account: Account, binding: Binding) -> str:
-    """Return the stored person of a binding, locked; `binding.person` may be out of date."""
     person: str | None = tx.scalar(
         _PERSON_NOW, connection_key(account) | {"hub_id": binding.hub_id}
     )
@@ -260,7 +259,6 @@ def keep_values(
 def get_or_create(tx: Connection, account: Account, crm_id: str) -> Binding:
     crm_id = merged_contacts.hold_contact(tx, account, crm_id)
     found = with_crm_id(tx, account, crm_id)
-    # Actions accepted before the binding existed have the CRM's id as their person.
     return found or _add(tx, account, crm_id, crm_id, {}, {})
 
 
@@ -316,13 +314,11 @@ def lock_phone(tx: Connection, account: Account, phone: str) -> None:
 
 
 def set_crm_id(tx: Connection, account: Account, hub_id: str, crm_id: str) -> bool:
-    """Store which contact of the CRM a binding stands for; return whether this is new."""
     here = connection_key(account) | {"hub_id": hub_id, "crm_id": crm_id}
     return bool(tx.run(_SET_CRM_ID, here))
 
 
 def _kept(binding: Binding, values: Mapping[str, str]) -> str | None:
-    """Return a binding's updated values as JSON; None once the CRM has the contact."""
     return None if binding.crm_id else json.dumps(merged_values(binding.last_values, values))
 
 

@@ -1,5 +1,3 @@
-"""The base class of all conformance tests: the description of the CRM, and shared fixtures."""
-
 from __future__ import annotations
 
 import functools
@@ -223,7 +221,6 @@ class Base:
 
     @pytest.fixture
     def adapter(self, connection: Connection) -> Adapter:
-        """An adapter of the connection under test."""
         return connection.adapter()
 
     def _connection(self, urls: Mapping[str, str], store: Store | None = None) -> Connection:
@@ -240,14 +237,12 @@ class Base:
             crm.delete_contact(contact_id)
 
     def shown(self, find: Callable[[], T | None]) -> T | None:
-        """Call `find` until it finds something, for `patience` seconds at most; return that."""
         ends = time.monotonic() + self.patience
         while (found := find()) is None and time.monotonic() < ends:
             time.sleep(_POLL)
         return found
 
     def settle(self, adapter: Adapter, *phones: str) -> None:
-        """Wait until the CRM's search shows the contacts with these phones."""
         for phone in phones if self.patience else ():
             assert self.shown(lambda: adapter.find_contact(phone=phone)), "the search is too late"  # noqa: B023
 
@@ -295,12 +290,10 @@ class Base:
         return self.made(kind, {self.titles[kind]: title})
 
     def announced(self, feature: str) -> None:
-        """Skip the test unless the adapter supports the optional method named `feature`."""
         if feature not in features(self.adapter_class):
             pytest.skip(f"{self.adapter_class.title} announces no {feature}")
 
     def pipelines(self, adapter: Adapter, kind: Linked) -> list[Pipeline]:
-        """Skip the test if the adapter or the CRM has no pipelines of this kind."""
         self.announced("pipelines")
         try:
             return adapter.pipelines(kind)
@@ -316,8 +309,6 @@ class Base:
 
 
 class _Number(str):
-    """The text of a number, which equals every text of the same number."""
-
     __slots__ = ()
     __hash__ = str.__hash__
 
@@ -335,7 +326,6 @@ def numeric(text: str) -> str:
 
 
 def either(error: type[E], call: Callable[[], T]) -> T | E:
-    """Call `call`; return its result, or the exception of class `error` that it raised."""
     try:
         return call()
     except error as exc:
@@ -361,7 +351,6 @@ def new_mark() -> str:
 
 
 def phone_number() -> str:
-    """Return a new unique phone number in E.164."""
     return f"+49151234{next(_numbers):05d}"
 
 

@@ -1,5 +1,3 @@
-"""Tests that execute each operation of an adapter with each fault at each of its requests."""
-
 from __future__ import annotations
 
 from zlib import crc32

@@ -326,7 +326,6 @@ def harms() -> dict[str, list[Harm]]:
     }
 
 
-# The names under which CRMs give reasons, and the form of their codes.
 _REASONS = frozenset({"message", "reason", "error", "detail"})
 _CODE = re.compile(r"[A-Z]+(?:_[A-Z]+)*")
 _STATUSES = (400, 401, 403, 404, 405, 409, 410, 422, 500, 599)

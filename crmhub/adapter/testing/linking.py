@@ -1,5 +1,3 @@
-"""Tests of deals and tickets that are created for a contact, for every adapter."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

@@ -163,7 +163,6 @@ class MarkTests(Base):
         alone = is_found(lambda mine, mark: adapter.create_contact(mine, mark=mark))
 
         def write(mine: Mapping[str, str], mark: str) -> None:
-            # The hub makes what a batch leaves out in a call of its own.
             if adapter.write_contacts([ContactWrite("", mine, mark)]) == [None]:
                 adapter.create_contact(mine, mark=mark)
 

@@ -1,5 +1,3 @@
-"""A call of an adapter as an object, which the fault tests execute and check."""
-
 from __future__ import annotations
 
 import time

@@ -1,5 +1,3 @@
-"""All calls of an adapter that the fault tests execute and check."""
-
 from __future__ import annotations
 
 from crmhub.adapter import Adapter, features

@@ -1,5 +1,3 @@
-"""Tests of the requests that an adapter sends when nothing fails."""
-
 from __future__ import annotations
 
 import re

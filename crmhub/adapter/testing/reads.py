@@ -1,5 +1,3 @@
-"""The calls of an adapter that only read, as objects."""
-
 from __future__ import annotations
 
 from crmhub.adapter import (

@@ -1,5 +1,3 @@
-"""Tests of the upsert of several leads, at once and in batches, for every adapter."""
-
 from __future__ import annotations
 
 import threading

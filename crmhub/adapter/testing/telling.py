@@ -1,5 +1,3 @@
-"""Tests of settings, properties, pipelines, owners and the connection check, for every adapter."""
-
 from __future__ import annotations
 
 import inspect

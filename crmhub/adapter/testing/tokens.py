@@ -1,5 +1,3 @@
-"""Tests of adapters that renew their access tokens."""
-
 from __future__ import annotations
 
 from urllib.parse import unquote_plus

@@ -1,5 +1,3 @@
-"""The calls of an adapter that write, as objects."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -207,5 +205,4 @@ class WriteSeveral(UpsertSeveral):
     def _is_right(self, outcome: object, sent: Mapping[str, str], after: State) -> bool:
         if outcome is not None:
             return super()._is_right(outcome, sent, after)
-        # The hub makes such a write once more, so it must not have been made.
         return not any(one.items() >= sent.items() for one in after.contacts.values())

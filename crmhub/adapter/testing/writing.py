@@ -1,5 +1,3 @@
-"""Tests of the creation and the update of contacts, for every adapter."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,5 +1,3 @@
-"""Tests that a wrong secret is recognized, whatever status the CRM answers to it."""
-
 from __future__ import annotations
 
 import re
