@@ -1,7 +1,4 @@
-"""Tryton's JSON-RPC: sessions, calls, errors, and values as JSON.
-
-Tryton runs each call in one transaction, so an error that it reports itself has written nothing.
-"""
+"""Tryton's JSON-RPC: sessions, calls, errors, and values as JSON."""
 
 from __future__ import annotations
 

@@ -279,11 +279,7 @@ def _refused(answer: Answer, body: Mapping[str, Any]) -> AdapterError | None:
 
 
 def _faults(body: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Return (error code, reason) by property name.
-
-    HubSpot lists refused properties in `errors`, or as JSON inside the message, and missing
-    required ones at the top level.
-    """
+    """Return (error code, reason) by property name: from `errors`, the message or the top level."""
     faults: dict[str, tuple[str, str]] = {}
     message = text_of(body.get("message"))
     for error in (*objects_in(body.get("errors")), *_listed_in(message), body):

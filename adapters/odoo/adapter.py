@@ -322,10 +322,7 @@ class OdooAdapter(Adapter):
                 results.update(self._load_batch(rows, outcome))
 
     def _load_batch(self, rows: Mapping[int, Row], outcome: Outcome) -> Results:
-        """Return the results by index; a row without one is written alone later.
-
-        An error that no row can cause, such as a lost answer, is the result of all rows.
-        """
+        """Return results by index; errors that no row can cause are the result of all rows."""
         while rows:
             try:
                 ids = self._api.load(CONTACTS.name, list(rows.values()))

@@ -69,10 +69,7 @@ class Api:
         context: Mapping[str, Any] = {},
         **named: Any,
     ) -> Answer:
-        """Return an answer in JSON-RPC's form, with the method's result under "result".
-
-        `reads`: whether the method writes nothing.
-        """
+        """Return an answer with the result under "result"; `reads`: the method writes nothing."""
         # Without a zone of its own, a call has the user's, in which `load` reads times.
         named["context"] = {"lang": self._settings["language"], "tz": "UTC", **context}
         if self._json2:

@@ -60,10 +60,7 @@ _ID = re.compile(r"[1-9][0-9]{0,15}", re.ASCII)
 
 
 class PipedriveAdapter(DefinedAdapter):
-    """Pipedrive has no tickets: they become deals in the pipeline that a setting names.
-
-    `active_workflow` is missing, since no call tells the automations of a person.
-    """
+    """Tickets become deals in the pipeline that a setting names; automations cannot be read."""
 
     title = "Pipedrive"
     record_pages = True

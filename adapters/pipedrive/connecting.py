@@ -104,10 +104,7 @@ def clash(settings: Mapping[str, str], credentials: Mapping[str, str]) -> Proble
 
 
 def oauth(settings: Mapping[str, str]) -> OAuth:
-    """Pipedrive takes the scopes from the app, and ignores those of the request.
-
-    The company's address in the token endpoint's answer identifies the account.
-    """
+    """Pipedrive takes the scopes from the app, and ignores those of the request."""
     url = f"{settings['oauth_url'].rstrip('/')}/oauth"
     return OAuth(
         authorize_url=f"{url}/authorize",

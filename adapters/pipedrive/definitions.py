@@ -127,10 +127,10 @@ class Definitions(fields.Fields[Field]):
         self._currency = Remembered(self._load_currency, context, name="currency")
 
     def mark_field(self, kind: Written, *, newer_than: float = HOUR) -> Field | None:
-        """Return the custom text field that the setting `mark_field` names, or None.
+        """Return the text field of the setting `mark_field`, or a deal's source channel ID, or
+        None.
 
-        For deals it may be the source channel ID, which Pipedrive takes though its API file omits
-        it.
+        Pipedrive takes that ID though its API file omits it.
         """
         fields = self.fields(kind, newer_than=newer_than)
         for field in fields.values():

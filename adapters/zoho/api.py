@@ -115,8 +115,7 @@ class Api:
     ) -> list[str | AdapterError]:
         """Write up to 100 records; return the id or the error of each, in order.
 
-        The error of a single record or of the whole call is raised; `path`: the id of a single
-        record.
+        An error of the whole call, or of the single record in `path`, is raised.
         """
         body: dict[str, Any] = {"data": list(rows)}
         if self._context.settings["run_workflows"] == "false":

@@ -95,9 +95,8 @@ CREATE, UPDATE = "api_create", "api_update"
 
 @dataclass(frozen=True, slots=True)
 class Field(fields.Field):
-    """`refuses`: what may not write it, of `CREATE` and `UPDATE`. `is_encrypted`: COQL finds no
-    record by its value. `leads_to`: the module of linked records, or "". `created`: seconds since
-    1970.
+    """`refuses`: `CREATE`, `UPDATE` or both. `is_encrypted`: COQL finds no record by its value.
+    `leads_to`: the module of linked records, or "". `created`: in seconds since 1970.
     """
 
     is_text: bool = False
@@ -265,10 +264,7 @@ def _choice(raw: Mapping[str, Any]) -> Choice | None:
 
 
 def with_last_name(row: dict[str, Any]) -> dict[str, Any]:
-    """Zoho requires a last name: without one it is the email, the phone or a dash.
-
-    An invisible mark lets it be read as "".
-    """
+    """Without a last name, which Zoho requires, it is the email, the phone or a marked dash."""
     if row.get("Last_Name"):
         return row
     known = "-" if row.get("First_Name") else row.get("Email") or row.get("Phone") or "-"
@@ -276,10 +272,7 @@ def with_last_name(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def demanded(fields: Mapping[str, Field], names: set[str]) -> dict[str, Any]:
-    """Return values for fields that accounts may demand, and bots do not send.
-
-    `names`: fields that Zoho was seen to demand, beside the mandatory ones.
-    """
+    """Return values for `names`, seen to be demanded, and for mandatory fields that bots lack."""
     values: dict[str, Any] = {}
     closing, origin = fields.get("Closing_Date"), fields.get("Case_Origin")
     if closing and (closing.required or closing.theirs in names):

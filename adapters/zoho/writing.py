@@ -105,9 +105,7 @@ class Writing(MarkedAdapter):
     def _create(
         self, kind: Written, properties: Mapping[str, str], mark: str, link: Mapping[str, Any]
     ) -> Saved:
-        """Return an earlier attempt's record with this mark; `link`: JSON of the link to the
-        contact.
-        """
+        """Return an earlier attempt's record with this mark; `link`: the contact's JSON."""
         row = {**self._row(kind, CREATE, properties, mark), **link}
         fields = self.definitions.fields(kind)
         row = demanded(fields, self._demanded) | row

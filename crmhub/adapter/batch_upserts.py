@@ -22,10 +22,7 @@ from crmhub.adapter.values import Contact, ContactWrite, Saved
 def upsert_contacts(
     adapter: Adapter, leads: Sequence[Lead], *, approve: Approve = approve_all
 ) -> list[SavedLead | AdapterError]:
-    """Return a result or error per lead, in order; those of one contact keep their order.
-
-    `approve` is called as in `upsert_contact`.
-    """
+    """Return a result or error per lead, in order; `approve` is called as in `upsert_contact`."""
     outcomes = _upsert_together(adapter, leads, approve) if adapter.batch_size > 1 else {}
     for index, lead in enumerate(leads):
         if index not in outcomes:

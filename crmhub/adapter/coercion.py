@@ -46,10 +46,7 @@ def fitted(
     of: str,
     reading: Reading = _PLAIN,
 ) -> dict[str, str]:
-    """Raises Rejected with a problem for each unknown, read-only or invalid property.
-
-    `of`: the kind of record, for messages. A blank value becomes `""`, which clears the property.
-    """
+    """Raises Rejected for all misfits; `of`: the kind of record. A blank value clears."""
     converted: dict[str, str] = {}
     problems: list[Problem] = []
     for name, text in properties.items():

@@ -13,10 +13,7 @@ _SHOWN_FAULTS = 20
 def configured(
     adapter: type[Adapter], settings: Mapping[str, str], credentials: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return settings and credentials with defaults; raises BadConfig with all faults.
-
-    `Adapter.clash` may still have a reason against them.
-    """
+    """Return them with defaults; BadConfig has all faults, but those of `Adapter.clash`."""
     problems: list[Problem] = []
     complete: tuple[dict[str, str], dict[str, str]] = ({}, {})
     for secret, given, filled in (

@@ -131,9 +131,8 @@ class Adapter(ABC):
 
     @classmethod
     def clash(cls, settings: Mapping[str, str], credentials: Mapping[str, str]) -> Problem | str:
-        """Return why these complete, singly valid values cannot be used together, or `""`.
-
-        A `Problem` names the setting beside whose field the form shows the reason.
+        """Return why these singly valid values cannot be used together, maybe for one field; or
+        `""`.
         """
         return ""
 
@@ -225,10 +224,7 @@ class Adapter(ABC):
     # Derived: override where the CRM differs.
 
     def has_email(self, contact: Contact, email: str) -> bool:
-        """Return whether `email` (in lower case) belongs to a contact read with `email_names`.
-
-        Override this method where a contact may have several emails.
-        """
+        """Return whether the contact has `email` (lower case); override for several emails."""
         return contact.properties.get("email", "").lower() == email
 
     def has_phone(self, contact: Contact, phone: str) -> bool:
@@ -295,10 +291,7 @@ class Adapter(ABC):
         self._cannot("list pipelines")
 
     def check_place(self, kind: Linked, properties: Mapping[str, str]) -> None:
-        """Raise Rejected for a pipeline or stage that is known not to exist; send no request.
-
-        So a caller learns of a wrong stage even while the CRM is unavailable.
-        """
+        """Raise Rejected for a place that is known not to exist, without any request."""
         return
 
     def owners(self) -> list[Owner]:

@@ -181,10 +181,7 @@ class MarkedAdapter(DefinedAdapter):
     def _marks_since(
         self, kind: Written, since_ms: int, *, newer_than: float = HOUR
     ) -> tuple[bool, bool]:
-        """Return whether marks are unique, and whether every create since `since_ms` has one.
-
-        A process that does not know the property for marks yet sends none.
-        """
+        """Return whether marks are unique, and whether every create since `since_ms` has one."""
         found = self.definitions.mark(kind, newer_than=newer_than)
         if found is None:
             return False, False

@@ -46,9 +46,7 @@ class Fitting:
     def fitted(
         self, kind: Kind, properties: Mapping[str, str], *, newer_than: float = HOUR
     ) -> dict[str, str]:
-        """Pipeline and stage become ids, and are added if missing; raises Rejected with all
-        misfits.
-        """
+        """Pipeline and stage become ids, and are added if missing; raises Rejected."""
         if kind == "contacts" and properties.keys() <= self._plain:
             listed = any(isinstance(value, Listed) for value in properties.values())
             if not listed:

@@ -154,10 +154,7 @@ class Grant:
         return "" if self._entered else self._valid().fields.get(name, "")
 
     def renew(self) -> bool:
-        """Replace the access token just refused to this thread; False if people enter it.
-
-        Concurrent calls in all threads and processes get the same new token.
-        """
+        """Replace the token just refused to this thread, once for all; False if people enter it."""
         if self._entered:
             return False
         self._replace(getattr(self._current, "token", _stored_token(self._credentials).text))

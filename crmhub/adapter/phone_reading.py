@@ -63,10 +63,7 @@ class PhoneText:
 
 
 def read_phone(text: str) -> PhoneText | None:
-    """Links (`tel:`, `whatsapp:`, `wa.me/`) and WhatsApp ids (`…@c.us`) are one number.
-
-    The number need not be possible.
-    """
+    """Links (`tel:`, `whatsapp:`, `wa.me/`) and WhatsApp ids are numbers, even impossible ones."""
     text = text.strip()
     if len(text) > _LONGEST:
         return None

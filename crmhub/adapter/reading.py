@@ -114,8 +114,8 @@ class Reading:
         return _TRUTH["en"].get(word) or _TRUTH.get(self.language, {}).get(word, "")
 
     def moments(self, text: str) -> list[str]:
-        """Return `YYYY-MM-DD` or `YYYY-MM-DDTHH:MM:SS`: two if the order is unknown, none if no
-        date.
+        """Return `YYYY-MM-DD` or `YYYY-MM-DDTHH:MM:SS`: two if the order is unknown, else one or
+        none.
 
         If the country's order of day and month is impossible, the other order is read.
         """

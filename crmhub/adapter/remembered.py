@@ -55,8 +55,7 @@ class Remembered(Generic[T]):
         self._is_stale = False
 
     def get(self, *, newer_than: float = HOUR) -> T:
-        """Return the value, reloaded if it is older than `newer_than` seconds and the CRM
-        available.
+        """Reload a value older than `newer_than` seconds; if the CRM is unavailable, return it.
 
         Raises the errors of `load`, and NotYet if another thread's reload takes too long.
         """

@@ -28,9 +28,7 @@ def check_address(base_url: str) -> str:
 
 
 def after_base(crm: str, path: Iterable[str], params: Params | None, *, slash: bool) -> str:
-    """Raises NotFound for a segment that could lead elsewhere, UnicodeEncodeError for half a
-    character.
-    """
+    """Raises NotFound for a segment that leads elsewhere, UnicodeEncodeError for a surrogate."""
     encoded = ""
     for segment in path:
         refused = segment in ("", ".", "..") or len(segment) > _LONGEST_SEGMENT

@@ -19,10 +19,7 @@ def without_added(properties: Mapping[str, str]) -> dict[str, str]:
 def with_held(
     account: Account, adapter: Adapter, contact_id: str, properties: Mapping[str, str]
 ) -> dict[str, str]:
-    """Put the contact's options before the added ones; the hub's own records do so themselves.
-
-    A text that begins with ";" is unchanged, and so is all if the CRM describes nothing.
-    """
+    """Put the contact's options before added ones, unless the CRM describes nothing."""
     added = [name for name, value in properties.items() if adds_options(value)]
     if not added or not adapter.remote:
         return dict(properties)

@@ -180,10 +180,7 @@ def finish(
     attempts: Sequence[tuple[Entry, Outcome, Done | Exception]],
     leases: ExitStack | None = None,
 ) -> bool:
-    """Record the outcomes and the contacts' data in one transaction; return whether now.
-
-    While the database is unavailable, this is repeated in the background under `leases`.
-    """
+    """Record outcomes and contacts at once, or in the background, with `leases`; return which."""
     for _, outcome, _ in attempts:
         metrics.attempted(account.connection.adapter, outcome.word, outcome.ms / 1000)
     # All processes lock contacts in the same order, so that no deadlock arises.

@@ -121,10 +121,7 @@ def _attempt(
 
 
 def _wait_for_turn(hub: Hub, account: Account, accepted: Accepted) -> Accepted:
-    """Wait for the contact's earlier actions, at most until the deadline, then claim this one.
-
-    Return it with its `entry`, or with `earlier` if the worker has attempted it already.
-    """
+    """Claim the action after the contact's earlier ones, or return it at the deadline."""
     pause = _FIRST_LOOK_S
     lease_s = account.switches.deadline_s + GRACE_MS / 1000
     while remaining() > pause:

@@ -63,10 +63,7 @@ _LIST = Statement(
 def enrol(
     hub: Hub, account: Account, *, workflow_id: str, contact_id: str, by: Author | None = None
 ) -> None:
-    """Store that the contact enters the workflow now; `by`: the operator, for the audit log.
-
-    Raises NotFound for an unknown contact, BadRequest for an invalid id, and Unavailable.
-    """
+    """Store the time of the entry; raises NotFound, BadRequest for an invalid id, Unavailable."""
     row = _row(account, workflow_id, contact_id)
     with as_hub_errors(account):
         # The id as the CRM writes it: 7 for 007.

@@ -55,10 +55,7 @@ A list has several options. None stands for an object, or for a list of somethin
 def usable(
     sent: Sent, checks: Mapping[str, Callable[[str], str]] | None = None
 ) -> tuple[dict[str, str], list[Problem]]:
-    """Return the storable values, and the problems of the others.
-
-    `checks`: return a value's error message or ""; for other properties `text_fault`.
-    """
+    """Return the storable values, and the problems of others by `checks` or `text_fault`."""
     good: dict[str, str] = {}
     problems: list[Problem] = []
     for name, value in sent.items():

@@ -115,9 +115,7 @@ def hold_actions(tx: Connection, account: Account, crm_ids: Sequence[str]) -> No
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """`person`: of both contacts since. `hub_ids`: moved bindings. `persons`: each contact's
-    before.
-    """
+    """`person`: of both contacts since; `persons`: of each before; `hub_ids`: moved bindings."""
 
     person: str
     hub_ids: tuple[str, ...]

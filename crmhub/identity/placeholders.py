@@ -37,9 +37,8 @@ _NO_GUID = r"(?![0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-)"
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """`counts`: where it is recognised: `text` (inside of any value), `key` (inside of an id,
-    email, number or name), `whole` (a whole value) or `id` (a whole id). Each includes the later
-    ones.
+    """`counts`: `text` (inside of any value), `key` (inside of an id, email, number or name),
+    `whole` (a whole value) or `id` (a whole id); each includes the later ones.
     """
 
     example: str

@@ -218,10 +218,7 @@ def set_contact(
     values: Mapping[str, str],
     accepted: Mapping[str, int] | None = None,
 ) -> None:
-    """Store the contact of a binding, unless erased; all its bindings get the same person.
-
-    `accepted`: when the hub accepted each value; None for values read from the CRM.
-    """
+    """`accepted`: when the hub accepted each value; None for values read from the CRM."""
     # Without this lock, a parallel assignment of the same contact would not be seen.
     crm_id = merged_contacts.hold_contact(tx, account, crm_id)
     here = connection_key(account) | {"hub_id": hub_id, "crm_id": crm_id}

@@ -93,10 +93,7 @@ class Connection:
             self.slept += seconds
 
     def secrets(self) -> set[str]:
-        """Return present and former credentials, their words, and the parts of URLs.
-
-        Credentials below 4 characters, and parts below 8, may be ordinary words and are left out.
-        """
+        """Leave out credentials below 4 characters and parts below 8, maybe ordinary words."""
         texts = {*self.credentials.values(), *(v for text in self.saved for v in text.values())}
         # A stored access token comes with an expiry time; parts of a secret URL are secret, too.
         words = {word for text in texts for word in (*text.split(), *parts_of_address(text))}

@@ -184,10 +184,7 @@ def closed_after(exchange: Exchange) -> None:
 
 
 class HeldBack:
-    """Reset the connection, and forward the request only when `land` is called.
-
-    So the caller gives up, and the write takes effect later.
-    """
+    """Reset the connection; forward the request later, when `land` is called."""
 
     def __init__(self, proxy: FaultProxy) -> None:
         self._proxy = proxy
@@ -264,9 +261,7 @@ def http_date(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Harm:
-    """`silent`: a success without a body, which an adapter may believe, as some CRMs so answer
-    every change. `harmless`: the adapter may succeed in spite of it.
-    """
+    """`silent`: a success without a body, as some CRMs answer. `harmless`: may be survived."""
 
     name: str
     fault: Fault

@@ -77,10 +77,7 @@ class HostileTests(JudgingTests):
     def test_a_wrong_address_is_not_taken_for_nobody(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, by: str
     ) -> None:
-        """A 404 means "no such contact" only where the CRM itself answers nobody with it.
-
-        Elsewhere the address is wrong, and the adapter would make each contact again.
-        """
+        """Only where the CRM answers nobody with 404 it means that; else the address is wrong."""
         adapter = connection.adapter()
         adapter.find_contact(email=self.person()["email"])
 

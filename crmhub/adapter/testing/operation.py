@@ -88,10 +88,7 @@ class Operation(ABC):
         """Return whether the result agrees with the changes in the CRM."""
 
     def is_deceived(self, result: object, before: State, after: State) -> bool:
-        """Return whether the result is wrong only because the CRM reported success falsely.
-
-        An adapter cannot see that in a success without content.
-        """
+        """Return whether the result is wrong only because of a false success without content."""
         return False
 
     def effect(self, before: State, after: State) -> Effect:

@@ -71,11 +71,9 @@ Fault = Callable[["Exchange"], None]
 
 
 class FaultProxy:
-    """A proxy in front of `upstream`, and of the CRM's further hosts `more`, whose addresses in
-    responses it replaces.
+    """Forwards to `upstream`, and to the CRM's further hosts `more`, whose addresses it replaces.
 
-    `state` returns the CRM's records, to see which requests changed them. `secrets`: those that the
-    CRM may quote; `hidden`: those that no report shows.
+    `state`: the CRM's records. `secrets`: what the CRM may quote; `hidden`: never shown.
     """
 
     def __init__(

@@ -51,9 +51,7 @@ class UpsertNew(Creates):
         return upsert_contact(adapter, self.tests.lead(self.new, mark=self.mark))
 
     def repeat(self, adapter: Adapter, *, written_ms: int) -> Saved:
-        """Write again after an Uncertain attempt whose last write was at `written_ms` (ms since
-        1970).
-        """
+        """Write again; `written_ms`: when an Uncertain attempt last wrote (ms since 1970)."""
         again = self.tests.lead(
             self.new, mark=self.mark, tried_ms=self.since_ms, written_ms=written_ms
         )
