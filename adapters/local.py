@@ -8,8 +8,6 @@ from crmhub.adapter import Adapter, Contact, Described, Kind, Linked, Pipeline, 
 
 
 class LocalAdapter(Adapter):
-    """Adapter that stores contacts, deals and tickets in the hub itself; it needs no settings."""
-
     title = "local"
     remote = False
     # An interrupted transaction is rolled back, and marks are unique.

@@ -27,7 +27,6 @@ from crmhub.adapter.places import PLACES
 
 PARTY, DEAL, TASK = "party.party", "sale.opportunity", "project.work"
 _MODELS: Mapping[hub.Kind, str] = {"contacts": PARTY, "deals": DEAL, "tickets": TASK}
-# Names of the hub by Tryton's, where they differ.
 _OURS: Mapping[str, Mapping[str, str]] = {
     PARTY: {"mobile": "mobilephone"},
     DEAL: {"description": "dealname", "end_date": "closedate", "employee": "hubspot_owner_id"},
@@ -61,8 +60,6 @@ class Status(hub.Choice):
 
 
 class Definitions(Fields[Field]):
-    """The fields of the models, the states of opportunities, and the projects of tasks."""
-
     types = (Field, Status)
 
     def __init__(self, rpc: Rpc, context: hub.Context) -> None:
@@ -70,7 +67,6 @@ class Definitions(Fields[Field]):
         self._rpc, self._settings = rpc, context.settings
 
     def load_fields(self, kind: hub.Kind) -> Iterator[Field]:
-        """Read the fields of a model that the hub may read or write."""
         model = _MODELS[kind]
         held, ours = self._rpc.read(model, "fields_get", []), _OURS[model]
         types = _MECHANISMS if model == PARTY else {}
@@ -81,7 +77,6 @@ class Definitions(Fields[Field]):
             yield Field(_EMAILS, "All emails", "string", read_only=True, theirs=_EMAILS)
 
     def load_pipelines(self, kind: Linked) -> list[hub.Pipeline]:
-        """Read the states of opportunities, or the projects with the statuses of tasks."""
         return self._load_states() if kind == "deals" else self._load_projects()
 
     def _load_states(self) -> list[hub.Pipeline]:
@@ -109,7 +104,6 @@ class Definitions(Fields[Field]):
         return [hub.Pipeline(ids[name], name, stages) for name in names]
 
     def load_owners(self) -> list[hub.Owner]:
-        """Read the employees."""
         return [
             hub.Owner(str(one["id"]), to_text(party.get("email")), to_text(one.get("rec_name")))
             for one in self._rpc.search("company.employee", [], "rec_name", "party.email")
@@ -118,8 +112,6 @@ class Definitions(Fields[Field]):
 
 
 class TrytonAdapter(DefinedAdapter):
-    """The adapter for Tryton's JSON-RPC, with a session of a user."""
-
     title = "Tryton"
     record_pages = True
     whole_name = "name"
@@ -141,8 +133,6 @@ class TrytonAdapter(DefinedAdapter):
         self._rpc = Rpc(context, self.title)
         self.definitions: Definitions = Definitions(self._rpc, context)
         self.fitting = Fitting(self.definitions)
-
-    # Properties.
 
     def _values(self, kind: Written, fit: Mapping[str, str]) -> dict[str, Any]:
         return self.definitions.values(kind, fit, lambda one, text: to_json(one.their_type, text))
@@ -174,8 +164,6 @@ class TrytonAdapter(DefinedAdapter):
     def _url(self, model: str, record_id: int) -> str:
         base, database = (self.context.settings[name] for name in ("base_url", "database"))
         return f"{base.rstrip('/')}/#{quote(database, safe='')}/model/{model}/{record_id}"
-
-    # Contacts.
 
     @classmethod
     def may_be_id(cls, contact_id: str) -> bool:
@@ -264,8 +252,6 @@ class TrytonAdapter(DefinedAdapter):
             raise answer.broken("it does not say that it has written")
         return replace(saved, outcome="updated")
 
-    # Deals and tickets.
-
     def create_for_contact(
         self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
     ) -> Saved:
@@ -317,8 +303,6 @@ class TrytonAdapter(DefinedAdapter):
             return self._saved(model, record["id"])
         return None
 
-    # What it tells.
-
     def check(self) -> None:
         settings, models = self.context.settings, [PARTY, DEAL]
         if not self._rpc.preferences.get(newer_than=0.0).get("company"):
@@ -335,7 +319,6 @@ class TrytonAdapter(DefinedAdapter):
 
 
 def _mechanisms(party: Mapping[str, Any], *types: str) -> dict[int, str]:
-    """Return the values of a party's contact mechanisms of these types by id, in their order."""
     listed = party.get("contact_mechanisms.")
     if not isinstance(listed, list):
         raise hub.Unavailable("Tryton answered without the contact mechanisms of a party.")
@@ -345,7 +328,6 @@ def _mechanisms(party: Mapping[str, Any], *types: str) -> dict[int, str]:
 
 
 def _mechanism_changes(party: Mapping[str, Any], type_of: str, value: str) -> list[list[Any]]:
-    """Return what makes `value` the first contact mechanism of a type; "" leaves none of it."""
     held = _mechanisms(party, type_of)
     if not value:
         return [["delete", list(held)]] if held else []

@@ -1,7 +1,4 @@
-"""Tryton's JSON-RPC: sessions, calls, errors, and values as JSON.
-
-Tryton runs each call in one transaction, so an error that it reports itself has written nothing.
-"""
+"""Tryton's JSON-RPC: sessions, calls, errors, and values as JSON."""
 
 from __future__ import annotations
 
@@ -32,8 +29,6 @@ _NO_MODEL = re.compile(r"'([a-z_]+(?:\.[a-z_]+)+)'")
 
 
 class Rpc:
-    """Calls of one database, with a session of the connection's user."""
-
     def __init__(self, context: hub.Context, crm: str) -> None:
         self._settings = context.settings
         self._session = Grant(context, crm, self._log_in)
@@ -51,21 +46,16 @@ class Rpc:
         """The ids of the user's company and employee, by these names, as far as it has them."""
 
     def call(self, model: str, method: str, *params: Any, reads: bool = False) -> Answer:
-        """Call a method of a model, for the user's company and employee.
-
-        Tryton's messages come in English, since `failure` and others read them.
-        """
+        """Tryton's messages come in English, since `failure` and others read them."""
         context = {**self.preferences.get(), "language": "en"}
         return self._send(f"model.{model}.{method}", (*params, context), reads=reads)
 
     def search(self, model: str, domain: Sequence[Any], *names: str) -> list[Mapping[str, Any]]:
-        """Return these fields of the records that match a domain, the oldest first."""
         params = (domain, 0, None, [["id", "ASC"]], ["id", *names])
         answer = self.call(model, "search_read", *params, reads=True)
         return [record for record in answer.items("result") if answer.id(record)]
 
     def read(self, model: str, method: str, *params: Any) -> Mapping[str, Any]:
-        """Return the mapping that a method of a model returns."""
         answer = self.call(model, method, *params, reads=True)
         return answer.mapping(answer.object().get("result"))
 
@@ -90,7 +80,6 @@ class Rpc:
 
 
 def failure(answer: Answer) -> hub.AdapterError | None:
-    """Return the error that an answer of Tryton reports; None for a result."""
     match answer.body:
         case {"error": [("UserError" | "UserWarning") as kind, [*texts]]}:
             message = str(texts[kind == "UserWarning"])
@@ -112,10 +101,7 @@ def failure(answer: Answer) -> hub.AdapterError | None:
 
 
 def field_of(definition: Any, ours: str, type_of: hub.PropertyType | None = None) -> Field | None:
-    """Return a field of Tryton as a property of the name `ours`; None if its type is none.
-
-    `definition` is of `fields_get`. `type_of` is the property's type, if it is another than usual.
-    """
+    """Return None for an unsupported type; `definition` is of `fields_get`."""
     match definition:
         case {"name": str(name), "type": str(theirs), "string": str(label)} if theirs in _TYPES:
             read_only = bool(definition.get("readonly"))
@@ -159,7 +145,6 @@ def to_json(type_of: str, text: str) -> Any:
 
 
 def to_text(value: Any) -> str:
-    """Return a value of Tryton's JSON as the text that the contract prescribes."""
     match value:
         case {"__class__": "Decimal", "decimal": str(number)}:
             plain = f"{Decimal(number):f}"

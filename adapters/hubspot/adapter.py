@@ -1,5 +1,3 @@
-"""The adapter class for HubSpot: it reads contacts, and writes contacts, deals and tickets."""
-
 from __future__ import annotations
 
 import json
@@ -65,11 +63,7 @@ _TRACE = "objectWriteTraceId"
 
 
 class HubSpotAdapter(MarkedAdapter):
-    """The adapter for HubSpot's CRM API, in its dated versions and in v3.
-
-    `active_workflow` is not supported, since no API version reports the workflows of a contact; so
-    the hub itself stores which workflow a contact is in.
-    """
+    """`active_workflow` is missing, since no API version reports a contact's workflows."""
 
     title = "HubSpot"
     email_names = ("email", "hs_additional_emails")
@@ -96,8 +90,6 @@ class HubSpotAdapter(MarkedAdapter):
     @classmethod
     def oauth(cls, settings: Mapping[str, str]) -> OAuth | None:
         return oauth(settings)
-
-    # Reading.
 
     @classmethod
     def may_be_id(cls, contact_id: str) -> bool:
@@ -138,7 +130,6 @@ class HubSpotAdapter(MarkedAdapter):
         return {contact.properties.get("email", "").lower(): contact for contact in contacts}
 
     def _contact(self, key: str, names: Sequence[str], *, by: str = "") -> Contact:
-        """Return the contact with the id `key`, or with the value `key` of the property `by`."""
         params = {"idProperty": by} if by else {}
         if names:
             params["properties"] = ",".join(names)
@@ -157,7 +148,6 @@ class HubSpotAdapter(MarkedAdapter):
     def _contacts(
         self, keys: Sequence[str], names: Sequence[str], *, by: str = ""
     ) -> list[Contact]:
-        """Return the contacts of several `keys`, as `_contact` does, in any order."""
         with self.definitions.reject_sensitive("contacts", names):
             found = list(self._api.batch_reads("contacts", keys, names, by=by))
         return [self._contact_of(answer, record, names) for answer, record in found]
@@ -172,17 +162,13 @@ class HubSpotAdapter(MarkedAdapter):
         return Contact(contact_id, properties, self._api.page("contacts", contact_id, record))
 
     def _by_phone(self, phones: Sequence[str], names: Sequence[str]) -> dict[str, Contact]:
-        """Return the oldest contact with each phone, by phone.
-
-        Only the ids come from the search: since it lags, the properties are read once more.
-        """
+        """The search lags, so only the ids come from it; the properties are read once more."""
         ids_by_phone = self._search(phones)
         ids = dict.fromkeys(id for phone_ids in ids_by_phone.values() for id in phone_ids)
         all_names = list(dict.fromkeys((*names, *PHONES)))
         return oldest_holders(ids_by_phone, self._contacts(list(ids), all_names), names)
 
     def _search(self, phones: Sequence[str]) -> dict[str, list[str]]:
-        """Search for contacts with these phones; return their ids by phone, the oldest first."""
         if self._calculated_phones:
             try:
                 return self._searched(phones, calculated=True)
@@ -216,8 +202,6 @@ class HubSpotAdapter(MarkedAdapter):
                 after = "" if ids_by_phone.keys() >= {*batch} else next_page(answer, after=after)
         return ids_by_phone
 
-    # Writing.
-
     def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
         """Create a contact; one with neither email nor name gets its phone as first name, too."""
         try:
@@ -233,7 +217,6 @@ class HubSpotAdapter(MarkedAdapter):
     def create_for_contact(
         self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
     ) -> Saved:
-        """Create a deal or ticket together with its link to the contact, in one call."""
         self.check_id(contact_id)
         link = {"associationCategory": "HUBSPOT_DEFINED", "associationTypeId": _TO_CONTACT[kind]}
         return self._create(kind, properties, mark, [{"to": {"id": contact_id}, "types": [link]}])
@@ -269,10 +252,7 @@ class HubSpotAdapter(MarkedAdapter):
     def _create(
         self, kind: Written, properties: Mapping[str, str], mark: str, links: Sequence[Any]
     ) -> Saved:
-        """Create a record with its mark, and with `links` in the format of `associations`.
-
-        If an earlier attempt has already created a record with this mark, return that record.
-        """
+        """Return the record of an earlier attempt with this mark, if there is one."""
         try:
             path = self._api.path("objects", kind)
             answer, _ = self._send("POST", path, kind, properties, mark=mark, links=links)
@@ -301,10 +281,7 @@ class HubSpotAdapter(MarkedAdapter):
         mark: str = "",
         links: Sequence[Any] | None = None,
     ) -> tuple[Answer, dict[str, str]]:
-        """Convert properties and send them; return HubSpot's response and the sent properties.
-
-        Raises Rejected with all values that HubSpot cannot store.
-        """
+        """Return HubSpot's response and the sent properties; Rejected has all unsuitable values."""
 
         def send(fit: dict[str, str]) -> Answer:
             sent = fit | self.mark_to_send(kind, mark)
@@ -368,8 +345,6 @@ class HubSpotAdapter(MarkedAdapter):
                 error = Uncertain("HubSpot's answer to a batch leaves this one out.")
                 results.setdefault(index, error)
 
-    # Records of earlier attempts.
-
     def search_mark(self, mark: str) -> Saved | None:
         path = self._api.path("objects", "contacts", "search")
         body = _search_body({self.mark_name: [mark.lower()]})
@@ -398,18 +373,13 @@ class HubSpotAdapter(MarkedAdapter):
     def clock_ahead(self) -> float:
         return self._api.http.clock_ahead
 
-    # Metadata.
-
     def describe(self, kind: Kind) -> list[Described]:
         described = super().describe(kind)
         required = self.definitions.required(kind)
         return [replace(one, required=one.name in required) for one in described]
 
     def check(self) -> None:
-        """Test the credentials by calling every endpoint that needs a right.
-
-        Raises Denied if HubSpot refuses the credentials, and LacksRight with all missing rights.
-        """
+        """Call every endpoint that needs a right; LacksRight has all missing rights."""
         missing: list[str] = []
         for kind, (reads, writes) in SCOPES.items():
             self._try(missing, reads, "GET", "objects", kind, params={"limit": "1"})
@@ -432,7 +402,6 @@ class HubSpotAdapter(MarkedAdapter):
 
 
 def _search_body(values_by_name: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Return the body of a search for contacts with any of the values, all in lower case."""
     groups = [
         {"filters": [{"propertyName": name, "operator": "IN", "values": values}]}
         for name, values in values_by_name.items()
@@ -442,7 +411,6 @@ def _search_body(values_by_name: Mapping[str, Sequence[str]]) -> dict[str, Any]:
 
 
 def _phone_search(phones: Sequence[str], *, calculated: bool) -> dict[str, Any]:
-    """Return the body of a search for phones, also by HubSpot's calculated properties."""
     most_forms = 1 if calculated and len(phones) > 1 else None
     typed = [form.lower() for phone in phones for form in notations(phone)[:most_forms]]
     values_by_name = dict.fromkeys(PHONES, typed)
@@ -458,7 +426,6 @@ def _backward_problem(present: str) -> Problem:
 
 
 def _index_of(record: Mapping[str, Any], items: Mapping[int, ContactWrite]) -> int | None:
-    """Return the index of the item of a record: by trace id, or else by contact id or email."""
     email = text_of(value_at(record, "properties", "email")).lower()
     for index, item in items.items():
         if _TRACE in record:
@@ -473,18 +440,13 @@ def _index_of(record: Mapping[str, Any], items: Mapping[int, ContactWrite]) -> i
 
 
 def _may_succeed_alone(error: AdapterError, sent: Set[str]) -> bool:
-    """Return whether a write that failed in a batch may succeed when it is sent alone.
-
-    HubSpot's conflict for a single write names the contact that has the email, and refused values
-    of a single write are converted again with newer definitions.
-    """
+    """Sent alone, a conflict names the contact with the email, and refused values are refitted."""
     if isinstance(error, Rejected):
         return bool({problem.name for problem in error.problems} & (sent - _PLAIN))
     return isinstance(error, Conflict | NotFound)
 
 
 def _indexes_in(failed: Mapping[str, Any]) -> set[int]:
-    """Return the indexes of the items that have the error `failed`, an entry of `errors`."""
     traces = value_at(failed, "context", _TRACE)
     listed = traces if isinstance(traces, list) else []
     return {int(trace) for trace in listed if isinstance(trace, str) and trace.isdecimal()}

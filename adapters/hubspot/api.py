@@ -61,8 +61,6 @@ class TooLong(Rejected):
 
 
 class Api:
-    """Calls HubSpot's API for one connection, in the API version of the connection's settings."""
-
     def __init__(self, context: Context, *, title: str) -> None:
         self._context = context
         self._grant = Grant(context, title, self._exchange, token="access_token")
@@ -89,10 +87,7 @@ class Api:
         self._account = Remembered(self._load_account, context)
 
     def path(self, area: str, *rest: str) -> tuple[str, ...]:
-        """Return the path of an endpoint, as segments; `rest` are its last ones.
-
-        `area` is "objects", "properties", "pipelines", "owners" or "crm-object-schemas".
-        """
+        """`area`: "objects", "properties", "pipelines", "owners" or "crm-object-schemas"."""
         if area == "crm-object-schemas":
             return (area, self._version, *rest)
         if self._version == "v3":
@@ -114,14 +109,8 @@ class Api:
         if lane == GENERAL and _COUNT.fullmatch(limit) and _COUNT.fullmatch(window):
             self._general.follow(int(limit), int(window) / 1000)
 
-    # Lists.
-
     def listed(self, method: str, *path: str, absent: bool = False, **options: Any) -> Answer:
-        """Send a read request whose response is a list, and return the response.
-
-        Raises Unavailable if the list is incomplete. If `absent` is True, the list may lack records
-        that do not exist. `options` are those of `send`.
-        """
+        """Raises Unavailable if the list is incomplete; with `absent`, records may be missing."""
         try:
             answer = self.send(method, *path, reads=True, **options)
         except NotFound:
@@ -138,7 +127,6 @@ class Api:
         return answer
 
     def pages(self, path: Sequence[str], send: Callable[..., Answer]) -> Iterator[Answer]:
-        """Request all pages of a list, one after the other, by `send`; yield the responses."""
         params = {"limit": "500"}
         while True:
             answer = send("GET", *path, params=params)
@@ -151,11 +139,7 @@ class Api:
     def batch_reads(
         self, kind: str, ids: Sequence[str], names: Iterable[str], *, by: str = ""
     ) -> Iterator[tuple[Answer, Mapping[str, Any]]]:
-        """Read records by their ids, 100 per request; yield each with the response that has it.
-
-        `names` are the properties to read. If `by` names a unique property, `ids` contains values
-        of this property instead of ids. Records that do not exist are left out.
-        """
+        """Read 100 records per request, but no missing ones; `by`: the unique property of `ids`."""
         body: dict[str, Any] = {"properties": list(names), "propertiesWithHistory": []}
         if by:
             body["idProperty"] = by
@@ -166,17 +150,13 @@ class Api:
             for record in answer.items():
                 yield answer, record
 
-    # Record pages in HubSpot.
-
     def saved(
         self, kind: Kind, answer: Answer, record: Mapping[str, Any], outcome: Outcome
     ) -> Saved:
-        """Return the result of a write of `record`, a part of HubSpot's response `answer`."""
         record_id = answer.id(record)
         return Saved(record_id, outcome, self.page(kind, record_id, record))
 
     def page(self, kind: Kind, record_id: str, record: Mapping[str, Any]) -> str:
-        """Return the URL of a record's page in HubSpot's web app, or "" if it cannot be found."""
         if isinstance(record.get("url"), str) and record["url"]:
             return str(record["url"])
         if self._context.remaining() < _SPARE_S:
@@ -204,13 +184,11 @@ def next_page(answer: Answer, *, after: str) -> str:
 
 
 def _word(body: Mapping[str, Any], name: str) -> str:
-    """Return the code in a field of a response body, such as its category; "" without a code."""
     text = text_of(body.get(name))
     return text if re.fullmatch(r"[A-Z_]{1,60}", text) else ""
 
 
 def _failure(answer: Answer) -> AdapterError | None:
-    """Return the error of the adapter contract for a response; None for any status of 2xx."""
     if 200 <= answer.status < 300:
         return None
     # Any field of HubSpot's error body may be missing.
@@ -221,7 +199,6 @@ def _failure(answer: Answer) -> AdapterError | None:
 
 
 def item_failure(answer: Answer, failed: Mapping[str, Any]) -> AdapterError:
-    """Return the error for `failed`, an entry in the list `errors` of the response to a batch."""
     category = _word(failed, "category")
     status = {"CONFLICT": 409, "OBJECT_NOT_FOUND": 404, "VALIDATION_ERROR": 400}.get(category, 200)
     message = f"HubSpot could not write this one of a batch ({category or 'no word'})."
@@ -269,7 +246,6 @@ def _throttled(answer: Answer, body: Mapping[str, Any]) -> Throttled:
 
 
 def _missing_scopes(body: Mapping[str, Any]) -> AdapterError | None:
-    """Return MissingScopes with the scopes that a 403 response names; None for another reason."""
     named = [
         text_of(value)
         for error in (body, *objects_in(body.get("errors")))
@@ -284,7 +260,6 @@ def _missing_scopes(body: Mapping[str, Any]) -> AdapterError | None:
 
 
 def _refused(answer: Answer, body: Mapping[str, Any]) -> AdapterError | None:
-    """Return the error for a 400 or 409 response that refuses values or links; None for another."""
     message, faults = text_of(body.get("message")), _faults(body)
     errors = (body, *objects_in(body.get("errors")))
     # Only the link from a deal or ticket to its contact refers to another object.
@@ -304,11 +279,7 @@ def _refused(answer: Answer, body: Mapping[str, Any]) -> AdapterError | None:
 
 
 def _faults(body: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Return why HubSpot refuses properties: (error code, reason) by property name.
-
-    HubSpot lists refused properties in `errors`, or as JSON inside the message. If required values
-    are missing, it lists them at the top level of the body.
-    """
+    """Return (error code, reason) by property name: from `errors`, the message or the top level."""
     faults: dict[str, tuple[str, str]] = {}
     message = text_of(body.get("message"))
     for error in (*objects_in(body.get("errors")), *_listed_in(message), body):

@@ -94,7 +94,6 @@ GUIDES = (
 
 
 def oauth(settings: Mapping[str, str]) -> OAuth:
-    """Return how an account with these settings is connected by OAuth."""
     api = settings["base_url"].rstrip("/")
     # HubSpot's page for people is on another host; any other API, such as a fake, has it itself.
     return OAuth(

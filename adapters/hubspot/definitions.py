@@ -48,8 +48,6 @@ _HINTS: Mapping[str, PropertyType] = {
 
 
 class HubSpotDefinitions(Definitions):
-    """The definitions of one HubSpot account; each level of sensitivity has a list of its own."""
-
     lists = _LEVELS
     hidden = (MissingScopes,)
 
@@ -64,12 +62,10 @@ class HubSpotDefinitions(Definitions):
 
     @contextmanager
     def reject_sensitive(self, kind: Kind, names: Iterable[str]) -> Iterator[None]:
-        """Convert MissingScopes in the `with` block to Rejected if a sensitive property caused it.
+        """Convert MissingScopes to Rejected if a sensitive one of the properties `names` caused it.
 
-        Every access token may read the definitions of sensitive properties, but their values need
-        additional scopes (HubSpot's guide to sensitive data). A call without these scopes fails as
-        a whole with MissingScopes. `names` are the properties of the call, and Rejected lists the
-        sensitive ones. If none of them is sensitive, MissingScopes is raised unchanged.
+        Every token may read their definitions, but values need further scopes (HubSpot's guide to
+        sensitive data), and a call without these fails as a whole.
         """
         try:
             yield
@@ -106,10 +102,7 @@ class HubSpotDefinitions(Definitions):
         return definitions
 
     def required(self, kind: Kind) -> Collection[str]:
-        """Return the names of the properties that HubSpot requires of a new record of this kind.
-
-        The result is empty if the access token may not read the account's schemas.
-        """
+        """Return no names if the access token may not read the account's schemas."""
         return self._required[kind].get()
 
     def _load_required(self, kind: Kind) -> list[str]:
@@ -193,7 +186,6 @@ def _pipeline(answer: Answer, pipeline: Mapping[str, Any]) -> Pipeline:
 
 
 def _ordered(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the pipelines or stages that are not archived, in HubSpot's display order."""
     live = (item for item in items if not item.get("archived"))
     return sorted(live, key=lambda item: (*_order(item), text_of(item.get("label")).casefold()))
 

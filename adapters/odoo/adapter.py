@@ -55,8 +55,6 @@ Row = dict[str, str]
 
 
 class OdooAdapter(Adapter):
-    """The adapter for Odoo's contacts and opportunities, and for its tickets or tasks."""
-
     title = "Odoo"
     own_titles: ClassVar[Mapping[Linked, str]] = {"deals": "name", "tickets": "name"}
     record_pages = True
@@ -124,13 +122,8 @@ class OdooAdapter(Adapter):
         return is_record_id(contact_id) and int(contact_id) < 2**31
 
     def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
-        """Return 0: the mark is a unique external id, with which nothing is created twice.
-
-        A create that is sent again returns the record of the first, so none is looked up.
-        """
+        """Return 0: the mark is a unique external id, so a repeated create returns the record."""
         return 0.0
-
-    # Contacts.
 
     def find_contact(
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
@@ -145,10 +138,7 @@ class OdooAdapter(Adapter):
         phones: Sequence[str] = (),
         names: Sequence[str] = (),
     ) -> dict[str, Contact]:
-        """Return the people with these emails or phones, found in one search.
-
-        A person is found by the first address in the field Email, and by both phones.
-        """
+        """A person is found by the first address in the field Email, and by both phones."""
         domain = [["email_normalized", "in", list(emails)]] if emails else self._holders(phones)
         found: dict[str, Contact] = {}
         asked = [*names, "email_normalized", "phone", "mobilephone"]
@@ -184,7 +174,6 @@ class OdooAdapter(Adapter):
             return self._write("contacts", properties, {".id": contact_id})
 
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
-        """Return the properties whose values differ from the contact's, as Odoo stores them."""
         if properties.get("email"):
             email = _corrected(contact.properties.get("email", ""), properties["email"])
             properties = {**properties, "email": email}
@@ -194,36 +183,26 @@ class OdooAdapter(Adapter):
         return super().changes(contact, stored)
 
     def has_email(self, contact: Contact, email: str) -> bool:
-        """Return whether `email` is one of the addresses in the contact's field Email."""
         return email in _addresses(contact.properties.get("email", "").lower())
 
     def has_phone(self, contact: Contact, phone: str) -> bool:
-        """Return whether the contact has this number, in any notation, or beside another one."""
         held = (contact.properties.get(name, "") for name in ("phone", "mobilephone"))
         return any(same(phone, part.strip()) for text in held for part in text.split("|"))
 
     def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
         return write_batches(writes, fit=self._fit_contact, send=self._send_batch)
 
-    # Deals and tickets.
-
     def create_for_contact(
         self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
     ) -> Saved:
-        """Create an opportunity, ticket or task of a contact, with its link in the same row."""
         self.check_id(contact_id)
         fixed = _marked(mark) | {"partner_id/.id": contact_id}
         if kind == "deals":
             fixed["type"] = "opportunity"
         return self._write(kind, properties, fixed)
 
-    # What it tells.
-
     def check(self) -> None:
-        """Test the key, the apps and the rights; raise BadConfig, or LacksRight with all of them.
-
-        Nothing of it is cached.
-        """
+        """Raise BadConfig, or LacksRight with all missing rights; nothing is cached."""
         if "email_normalized" not in self._definitions.load_list("properties", "contacts"):
             raise BadConfig("This Odoo cannot find contacts by email; install its app CRM.")
         kinds: list[Linked] = ["deals"]
@@ -254,10 +233,7 @@ class OdooAdapter(Adapter):
     def owners(self) -> list[Owner]:
         return self._definitions.owners()
 
-    # Reading.
-
     def _holders(self, phones: Sequence[str]) -> list[Any]:
-        """Return the domain of the contacts that may have one of these phones."""
         fields = self._definitions.fields("contacts")
         forms = [form for phone in phones for form in notations(phone)]
         terms: list[Any] = [[name, "in", forms] for name in _PHONES if name in fields]
@@ -272,7 +248,6 @@ class OdooAdapter(Adapter):
         return ["|"] * (len(terms) - 1) + terms
 
     def _contacts(self, domain: list[Any], names: Sequence[str]) -> list[Contact]:
-        """Return the contacts in a domain, the oldest first; unknown names are left out."""
         fields = self._definitions.fields("contacts")
         theirs = {name: CONTACTS.names.theirs(name) for name in names}
         asked = {name: fields[key] for name, key in theirs.items() if key in fields}
@@ -286,14 +261,11 @@ class OdooAdapter(Adapter):
             for record in answer.items("result")
         ]
 
-    # Writing.
-
     def _fit_contact(self, properties: Mapping[str, str]) -> dict[str, str]:
         with CONTACTS.names.translated(properties) as given:
             return self._definitions.fitted("contacts", given)
 
     def _row(self, kind: Written, fit: Mapping[str, str], fixed: Row) -> Row:
-        """Return the row of a `load` that writes these values, beside the cells `fixed`."""
         if ".id" not in fixed:
             # A new record has no values to clear.
             fit = {name: text for name, text in fit.items() if text}
@@ -305,7 +277,7 @@ class OdooAdapter(Adapter):
         return fixed | dict(fields[name].cell(text) for name, text in fit.items())
 
     def _write(self, kind: Written, properties: Mapping[str, str], fixed: Row) -> Saved:
-        """Load one row with the cells `fixed`; a record with its mark is returned as it is."""
+        """Load one row; a record with its mark is returned as it is."""
         model, fitted = self._definitions.model(kind), self._definitions.fitted
         with model.names.translated(properties) as given:
             if kind == "tickets" and "priority" in given:
@@ -350,11 +322,7 @@ class OdooAdapter(Adapter):
                 results.update(self._load_batch(rows, outcome))
 
     def _load_batch(self, rows: Mapping[int, Row], outcome: Outcome) -> Results:
-        """Load rows of contacts without those that Odoo refuses; return the results by index.
-
-        A row without a result is written alone later. An error that no row can cause, such as a
-        lost answer, is the result of all rows of the `load`.
-        """
+        """Return results by index; errors that no row can cause are the result of all rows."""
         while rows:
             try:
                 ids = self._api.load(CONTACTS.name, list(rows.values()))
@@ -367,7 +335,6 @@ class OdooAdapter(Adapter):
                 }
                 rows = good if len(good) < len(rows) else {}
             except (Conflict, NotFound, NotYet, Rejected):
-                # One row may be the cause: each is written alone.
                 return {}
             except AdapterError as exc:
                 return dict.fromkeys(rows, exc)
@@ -378,18 +345,15 @@ class OdooAdapter(Adapter):
 
 
 def _marked(mark: str) -> Row:
-    """Return the cell for the external id of a record with this mark."""
     # Under the name of a module, which need not exist.
     return {"id": f"crmhub.{mark}"} if mark else {}
 
 
 def _addresses(text: str) -> list[str]:
-    """Return the addresses in a field Email, which may hold several and names."""
     return [part for part in _ADDRESS_ENDS.split(text) if "@" in part]
 
 
 def _corrected(present: str, email: str) -> str:
-    """Return the text of a field Email whose first address becomes `email`; the others stay."""
     first, *others = _addresses(present) or [""]
     if not others:
         return email

@@ -41,10 +41,7 @@ _NO_INTERFACE = (
 
 
 class Api:
-    """Calls the models of one Odoo, with the API key of the connection.
-
-    JSON-RPC names the user by number: a login tells it, to each process once an hour.
-    """
+    """JSON-RPC names the user by number: each process learns it by a login, once an hour."""
 
     def __init__(self, context: Context, *, title: str) -> None:
         self._settings = context.settings
@@ -72,11 +69,7 @@ class Api:
         context: Mapping[str, Any] = {},
         **named: Any,
     ) -> Answer:
-        """Call a method of a model with named arguments; return an answer of the form of JSON-RPC.
-
-        Its body has the method's result under "result". `ids` are the records of the call. `reads`
-        says whether the method writes nothing. `context` is added to the context of all calls.
-        """
+        """Return an answer with the result under "result"; `reads`: the method writes nothing."""
         # Without a zone of its own, a call has the user's, in which `load` reads times.
         named["context"] = {"lang": self._settings["language"], "tz": "UTC", **context}
         if self._json2:
@@ -87,10 +80,7 @@ class Api:
         return self._rpc("object", "execute_kw", self._user.get(), self._key, *args, reads=reads)
 
     def search(self, model: str, domain: list[Any], fields: Iterable[str], **more: Any) -> Answer:
-        """Return the records in a domain with some fields, the oldest first.
-
-        They are the items "result" of the answer. `more` are further arguments of `search_read`.
-        """
+        """Return the records as "result", oldest first; `more`: arguments of `search_read`."""
         # Odoo's own order is by name, or by priority.
         options = {"order": "id", **more}
         return self.call(model, "search_read", domain=domain, fields=sorted(fields), **options)
@@ -98,9 +88,8 @@ class Api:
     def load(self, model: str, rows: Sequence[Mapping[str, str]]) -> list[str]:
         """Create or update a record for each row, all or none; return the ids in their order.
 
-        Rows map the same columns to cells. The column `id` holds the external ids of new records:
-        an external id that exists stands for its record, which is left as it is. The column `.id`
-        holds the ids of records to update. Raises NotLoaded with the rows that Odoo refuses.
+        The column `id` has the external ids of new records; an existing one stands for its record,
+        which is left as it is. `.id` has the ids of records to update. Raises NotLoaded.
         """
         context = {"mode": "update", "noupdate": True} if "id" in rows[0] else {}
         fields, data = list(rows[0]), [list(row.values()) for row in rows]
@@ -111,14 +100,12 @@ class Api:
         return [answer.id({"id": id}) for id in ids]
 
     def may(self, model: str, operation: str) -> bool:
-        """Return whether the user may create, read or write records of a model."""
         method, more = "has_access", dict[str, Any]()
         if not self._json2:
             method, more = "check_access_rights", {"raise_exception": False}
         return self.call(model, method, operation=operation, **more).object().get("result") is True
 
     def page(self, model: str, id: str) -> str:
-        """Return the web address of a record."""
         base = self._settings["base_url"].rstrip("/")
         if self._json2:
             return f"{base}/odoo/{model}/{id}"
@@ -146,19 +133,13 @@ class Api:
 
 
 class NotLoaded(Rejected):
-    """Odoo refuses rows of a `load`; the problems have Odoo's names of the fields.
-
-    `rows` are the indexes of the refused rows. It is empty if Odoo does not name them.
-    """
+    """Odoo refuses `rows` (indexes; empty if unknown); the problems have Odoo's field names."""
 
     rows: frozenset[int] = frozenset()
 
 
 def _failure(answer: Answer) -> AdapterError | None:
-    """Return the error that an answer of Odoo reports, or None for a result.
-
-    Odoo rolls a call back that raises, so such an error is never Uncertain.
-    """
+    """Never Uncertain: Odoo rolls back a call that raises."""
     match answer.body:
         case {"result": {"ids": False, "messages": list(messages)}}:
             return _not_loaded(messages)
@@ -177,12 +158,10 @@ def _failure(answer: Answer) -> AdapterError | None:
 
 
 def lacks(rights: Sequence[str]) -> LacksRight:
-    """Return the error of rights that the user lacks in Odoo."""
     return LacksRight(f"The user lacks rights in Odoo: {', '.join(rights)}")
 
 
 def _raised(name: str, message: str) -> AdapterError:
-    """Return the error for an exception that was raised in Odoo, by its qualified name."""
     kind, words = name.rpartition(".")[2], _shown(message)
     if _BUSY.search(f"{kind} {message}"):
         return NotYet(f"Odoo is busy with the same records: {words}", retry_after=_BUSY_S)

@@ -73,17 +73,12 @@ _OF_CONTACT = frozenset(
 )
 # HubSpot's priorities in the order of Odoo's, by the number of Odoo's.
 _PRIORITIES = {2: ("low", "high"), 4: ("low", "medium", "high", "urgent")}
-# How stages name their pipelines; a model has one of these.
 _LINKS = ("team_ids", "team_id", "project_ids")
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model of Odoo: its name, and the names of its fields.
-
-    `places` are its fields for pipeline and stage, `pipelines` and `stages` the models to which
-    they lead. `owner` is its field for the owner.
-    """
+    """`places`: fields for pipeline and stage; `pipelines`, `stages`: the models they lead to."""
 
     name: str
     names: Names
@@ -117,15 +112,10 @@ TICKETS = {
 
 @dataclass(frozen=True, slots=True)
 class Field(Described):
-    """The definition of a field under Odoo's name, with its type in Odoo."""
-
     odoo_type: str = ""
 
     def text(self, value: Any) -> str:
-        """Return a value that Odoo answered as text.
-
-        Where nothing is stored, Odoo answers false, and 0 for a number.
-        """
+        """Where nothing is stored, Odoo answers false, and 0 for a number."""
         if not value:
             return ""
         match self.odoo_type:
@@ -140,7 +130,6 @@ class Field(Described):
         return to_text(value)
 
     def stored(self, text: str) -> str:
-        """Return a text of the contract in the form in which `text` returns it later."""
         match self.odoo_type:
             case "boolean" | "integer" | "float" | "monetary" if text in ("false", "0"):
                 return ""
@@ -160,7 +149,6 @@ class Field(Described):
         return ""
 
     def cell(self, text: str) -> tuple[str, str]:
-        """Return the column and the cell of a `load` for a text of the contract."""
         match self.odoo_type:
             case "many2one" | "many2many":
                 return f"{self.name}/.id", text.replace(";", ",")
@@ -172,10 +160,7 @@ class Field(Described):
 
 
 class Definitions(shared.Definitions):
-    """The definitions of the models that the settings name, by kind of record.
-
-    Properties have Odoo's names.
-    """
+    """The definitions of the models that the settings name; properties have Odoo's names."""
 
     types = (Field,)
 
@@ -188,29 +173,23 @@ class Definitions(shared.Definitions):
         super().__init__(context, self._models)
 
     def model(self, kind: Kind) -> Model:
-        """Return the model of a kind of record; raise Unsupported if there is none."""
         if kind not in self._models:
             why = "For tickets, choose a model in the settings."
             raise Unsupported(f"Odoo keeps no {kind} here. {why}")
         return self._models[kind]
 
     def fields(self, kind: Kind) -> Mapping[str, Field]:
-        """Return the fields of a kind of record that a text can hold, by name."""
         self.model(kind)
         return cast("Mapping[str, Field]", self._lists["properties"][kind].get())
 
     def fitting(self, kind: Kind) -> Fitting:
-        """Return what converts values to those that a kind of record takes."""
         model = self.model(kind)
         return Fitting(self, places={kind: model.places}, owner=model.owner)
 
     def fitted(
         self, kind: Kind, properties: Mapping[str, str], *, newer_than: float = HOUR
     ) -> dict[str, str]:
-        """Return properties of Odoo's names with their values as Odoo takes them.
-
-        Definitions of the last `newer_than` seconds are used first. Raises Rejected.
-        """
+        """Definitions of the last `newer_than` seconds are used first; raises Rejected."""
         fit = self.fitting(kind).fitted(kind, properties, newer_than=newer_than)
         fields = self.fields(kind)
         faults = {name: fields[name].fault(text) for name, text in fit.items()}
@@ -226,7 +205,6 @@ class Definitions(shared.Definitions):
         return words.get(text.strip().lower(), text)
 
     def load_list(self, name: str, kind: Kind) -> dict[str, Described]:
-        """Read the definitions of all fields of a kind of record that a text can hold."""
         model = self.model(kind)
         answer = self._api.call(model.name, "fields_get", attributes=_ATTRIBUTES)
         fields: dict[str, Described] = {}
@@ -256,7 +234,6 @@ class Definitions(shared.Definitions):
         return fields
 
     def load_pipelines(self, kind: Linked) -> list[Pipeline]:
-        """Read the sales teams, the helpdesk teams or the project, each with its stages."""
         model = self.model(kind)
         domain: list[Any] = [["use_opportunities", "=", True]] if kind == "deals" else []
         if model.pipelines == "project.project":
@@ -281,7 +258,6 @@ class Definitions(shared.Definitions):
         return pipelines
 
     def load_owners(self) -> list[Owner]:
-        """Read the people who work in Odoo."""
         fields = ["name", "login", "email"]
         answer = self._api.search("res.users", [["share", "=", False]], fields)
         return [
@@ -295,7 +271,6 @@ class Definitions(shared.Definitions):
 
 
 def _linked_ids(value: Any) -> list[int]:
-    """Return the ids of a link: of a many2one, which Odoo answers with a label, or a many2many."""
     if not isinstance(value, list):
         return []
     return value[:1] if len(value) == 2 and isinstance(value[1], str) else value

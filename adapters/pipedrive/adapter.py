@@ -60,11 +60,7 @@ _ID = re.compile(r"[1-9][0-9]{0,15}", re.ASCII)
 
 
 class PipedriveAdapter(DefinedAdapter):
-    """The adapter for Pipedrive, by API token or OAuth.
-
-    Pipedrive has no tickets: they become deals in the pipeline that a setting names.
-    `active_workflow` is not supported, since no call tells the automations of a person.
-    """
+    """Tickets become deals in the pipeline that a setting names; automations cannot be read."""
 
     title = "Pipedrive"
     record_pages = True
@@ -96,13 +92,10 @@ class PipedriveAdapter(DefinedAdapter):
     def may_be_id(cls, contact_id: str) -> bool:
         return _ID.fullmatch(contact_id) is not None
 
-    # Finding contacts.
-
     def find_contact(
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
     ) -> Contact | None:
         started = time.monotonic()
-        # What was just searched for is not searched again by the create that follows.
         known = started - self._searched.pop(email, -_SEARCHED_S) < _SEARCHED_S
         found = None if known else self._search(email, phone)
         found = found or self._recent(email, phone)
@@ -111,7 +104,6 @@ class PipedriveAdapter(DefinedAdapter):
         return self._contact(*found, names) if found else None
 
     def _search(self, email: str, phone: str) -> Found | None:
-        """Return the oldest person whom the search finds, as read by id."""
         searches = [(email, "email", "true")]
         if phone:
             # How the search compares phones is not documented: by a part, then by the whole text.
@@ -129,7 +121,6 @@ class PipedriveAdapter(DefinedAdapter):
         return None
 
     def _read(self, ids: Sequence[str]) -> Iterator[Found]:
-        """Yield the people with these ids; those that do not exist are left out."""
         if len(ids) == 1:
             with suppress(NotFound):
                 yield self._person(ids[0])
@@ -139,7 +130,6 @@ class PipedriveAdapter(DefinedAdapter):
             yield from self._api.listed("persons", params=params)
 
     def _recent(self, email: str, phone: str) -> Found | None:
-        """Return the oldest person among those whose changes the search may not show yet."""
         since = self._api.moment(time.time() - _SEARCH_LAG_S)
         people = self._api.listed("persons", params={"updated_since": since})
         return min((one for one in people if _has(one[1], email, phone)), key=_age, default=None)
@@ -169,11 +159,9 @@ class PipedriveAdapter(DefinedAdapter):
         return Saved(record_id, outcome, f"{self._api.site()}/{page}/{record_id}")
 
     def has_email(self, contact: Contact, email: str) -> bool:
-        """Return whether `email` is the primary email or a further one of the contact."""
         return email in contact.properties.get("emails", "").lower().split(_BETWEEN["emails"])
 
     def has_phone(self, contact: Contact, phone: str) -> bool:
-        """Return whether the contact has this phone number, stored in any notation."""
         phones = contact.properties.get("phones", "").split(_BETWEEN["phones"])
         return any(same(phone, one) for one in phones)
 
@@ -183,8 +171,6 @@ class PipedriveAdapter(DefinedAdapter):
         if changes.get("phone") and self.has_phone(contact, changes["phone"]):
             del changes["phone"]
         return Changes(changes)
-
-    # Writing.
 
     def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
         # Pipedrive takes an email twice.
@@ -201,7 +187,6 @@ class PipedriveAdapter(DefinedAdapter):
     def create_for_contact(
         self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
     ) -> Saved:
-        """Create a deal that is linked to the person, in one call."""
         self.pipelines(kind)
         # Pipedrive does not say what it does with the id of a deleted person.
         self._person(contact_id)
@@ -217,7 +202,6 @@ class PipedriveAdapter(DefinedAdapter):
         mark: str = "",
         **link: int,
     ) -> Saved:
-        """Create a record, or update the person `record`; return the result."""
         path = ["persons" if kind == "contacts" else "deals"]
         path += [str(record["id"])] if record else []
 
@@ -233,10 +217,10 @@ class PipedriveAdapter(DefinedAdapter):
         return self._saved(kind, answer, made, "updated" if record else "created")
 
     def find_create(self, create: Create) -> Saved | None:
-        """Return the record that has the mark; or the oldest that has none, and the same values.
+        """Return the record with the mark, or the oldest one without a mark and with equal values.
 
-        A person then has the same email, or else the same phone. Lists show a write at once.
-        Pipeline and stage of a deal are not compared, since an automation may have changed them.
+        For a person, the same email, or else phone, is enough. Pipeline and stage are not compared,
+        since an automation may have changed them.
         """
         kind, sent, path, params = create.kind, create.sent, "persons", _NEWEST_FIRST
         fields, field = self.definitions.fields(kind), self.definitions.mark_field(kind)
@@ -266,13 +250,8 @@ class PipedriveAdapter(DefinedAdapter):
                 alike = answer, record
         return self._saved(kind, *alike) if alike else None
 
-    # Metadata.
-
     def check(self) -> None:
-        """Test the credentials, the scopes of an app, and the settings that name fields.
-
-        Raises LacksRight with the missing scopes, and BadConfig with all wrong settings.
-        """
+        """Raises LacksRight with the missing scopes, and BadConfig with all wrong settings."""
         self._api.record("GET", "users", "me", version="v1", cost=ME)
         if missing := self._api.missing_scopes():
             raise LacksRight(f"The app lacks scopes in Pipedrive; give it {', '.join(missing)}.")
@@ -299,10 +278,7 @@ class PipedriveAdapter(DefinedAdapter):
             raise BadConfig(texts, problems=problems)
 
     def describe(self, kind: Kind) -> list[Described]:
-        """Return the fields of people or deals; those of tickets are the fields of deals.
-
-        The users are no options of the owner: to list them costs 20 tokens (`owners`).
-        """
+        """The users are no options of the owner: to list them costs 20 tokens (`owners`)."""
         return [
             field if field.name == OWNER else self.fitting.with_options(kind, field)
             for field in self.definitions.described(kind)
@@ -310,12 +286,10 @@ class PipedriveAdapter(DefinedAdapter):
 
 
 def _has(record: Record, email: str, phone: str) -> bool:
-    """Return whether a person has this email (or phone), and is not deleted."""
     found = has_email(record, email) if email else has_phone(record, phone)
     return found and not record.get("is_deleted")
 
 
 def _age(found: Found) -> tuple[str, int]:
-    """Return the sort key by which the oldest person comes first."""
     answer, person = found
     return str(person.get("add_time")), int(answer.id(person))

@@ -49,8 +49,6 @@ class MissingScope(LacksRight):
 
 
 class Api:
-    """Calls Pipedrive's API for one connection; `title` is the CRM's name in messages."""
-
     def __init__(self, context: Context, title: str) -> None:
         keeps = ("api_domain", "scope")
         self._context = context
@@ -82,19 +80,14 @@ class Api:
         )
 
     def site(self) -> str:
-        """Return the company's address, without a slash at its end."""
         return (self._grant.kept("api_domain") or self._context.settings["base_url"]).rstrip("/")
 
     def missing_scopes(self) -> list[str]:
-        """Return the scopes that the app lacks; none for an API token, which has no scopes."""
         granted = re.split(r"[ ,]+", self._grant.kept("scope"))
         return [scope for scope in SCOPES if scope not in granted] if any(granted) else []
 
     def record(self, method: str, *path: str, version: str = "v2", **options: Any) -> Found:
-        """Send a request whose answer is one record; return both.
-
-        `path` are the segments after the version. `options` are those of `Http.send`.
-        """
+        """`path`: the segments after the version; `options`: those of `Http.send`."""
         answer = self._http.send(method, "api", version, *path, **options)
         return answer, answer.mapping(answer.object().get("data"))
 
@@ -106,11 +99,7 @@ class Api:
         lane: str = GENERAL,
         version: str = "v2",
     ) -> Iterator[Found]:
-        """Yield the records of a list, page by page.
-
-        `path` are the segments after the version, and `params` the query. Raises Unavailable if
-        there is no such list.
-        """
+        """Raises Unavailable if there is no such list; `path`: the segments after the version."""
         if version == "v2":
             params = {"limit": _PAGE, **params}
         while True:
@@ -133,10 +122,7 @@ class Api:
             params = {**params, "cursor": str(cursor)}
 
     def moment(self, seconds: float) -> str:
-        """Return a time of this machine (seconds since 1970) as Pipedrive's, in RFC 3339.
-
-        Pipedrive refuses fractions of a second.
-        """
+        """Return seconds since 1970 as Pipedrive's time, in RFC 3339 without fractions."""
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds + self._http.clock_ahead))
 
     def _exchange(self, credentials: Mapping[str, str]) -> Answer:
@@ -153,7 +139,6 @@ class Api:
         return {"Authorization": f"Bearer {self._grant.token()}"}
 
     def _follow(self, lane: str, answer: Answer) -> None:
-        """Adopt the limits in the headers of an answer; `lane` is the one that counted it."""
         announced = ((lane, "x-ratelimit-limit", _WINDOW_S), (QUOTA, _DAILY_LIMIT, _DAY_S))
         for name, header, seconds in announced:
             limit = answer.headers.get(header, "")
@@ -162,10 +147,7 @@ class Api:
 
 
 def failure(answer: Answer) -> AdapterError | None:
-    """Return the error that an answer of Pipedrive reports; None leaves it to the status.
-
-    Only `success` and `error` of an error's body are documented.
-    """
+    """None leaves it to the status; an error's body has only `success` and `error` for sure."""
     body = answer.body if isinstance(answer.body, dict) else {}
     if 200 <= answer.status < 300:
         return None if body.get("success") is True else answer.broken("it reports no success")
@@ -190,10 +172,7 @@ def failure(answer: Answer) -> AdapterError | None:
 
 
 def _login_failure(answer: Answer) -> AdapterError | None:
-    """Return the error that an answer of the token endpoint reports; None leaves it to the status.
-
-    A token's answer has no `success`. Logins have no documented limit, so the wait is long.
-    """
+    """A token's answer has no `success`. Logins have no documented limit, so the wait is long."""
     error = failure(answer) if answer.status >= 300 else None
     if isinstance(error, Throttled) and answer.seconds() is None:
         error.retry_after = _LOGIN_WAIT_S
@@ -218,10 +197,7 @@ def _is_cloudflare(answer: Answer) -> bool:
 
 
 def _faults(value: Any, reason: str) -> Iterator[Problem]:
-    """Yield a problem for each custom field that an error names, wherever it names it.
-
-    `reason` is the reason that stands above `value`.
-    """
+    """Yield a problem for each custom field that an error names, at any depth."""
     if isinstance(value, dict):
         told = [value.get(name) for name in ("message", "error")]
         reason = next((text[:_SHOWN] for text in told if isinstance(text, str) and text), reason)

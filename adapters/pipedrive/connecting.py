@@ -96,7 +96,6 @@ GUIDES = (
 
 
 def clash(settings: Mapping[str, str], credentials: Mapping[str, str]) -> Problem | str:
-    """Return why these settings and credentials cannot be used together; "" if they can."""
     if refused := token_or_oauth(credentials, "api_token"):
         return refused
     if credentials["api_token"] and not settings["base_url"]:
@@ -105,11 +104,7 @@ def clash(settings: Mapping[str, str], credentials: Mapping[str, str]) -> Proble
 
 
 def oauth(settings: Mapping[str, str]) -> OAuth:
-    """Return how an account with these settings is connected by OAuth.
-
-    Pipedrive takes the scopes from the app, and ignores those of the request. The token endpoint
-    names the company's address, which identifies the account.
-    """
+    """Pipedrive takes the scopes from the app, and ignores those of the request."""
     url = f"{settings['oauth_url'].rstrip('/')}/oauth"
     return OAuth(
         authorize_url=f"{url}/authorize",

@@ -68,7 +68,6 @@ _OWN: Mapping[Kind, _Own] = {
     },
 }
 _REQUIRED = ("dealname", "subject")
-# The types of custom fields that can be written.
 _CUSTOM: Mapping[str, PropertyType] = {
     "varchar": "string",
     "varchar_auto": "string",
@@ -92,12 +91,10 @@ class Field(fields.Field):
     """A field of Pipedrive; `their_type` is "" for one of Pipedrive's own fields."""
 
     def read(self, record: Record) -> Any:
-        """Return the field's value in a record, as Pipedrive's JSON; None if it has none."""
         held = record.get("custom_fields") if self.their_type else record
         return held.get(self.theirs) if isinstance(held, dict) else None
 
     def text(self, record: Record) -> str:
-        """Return the field's value in a record, in the form of its type; "" if it has none."""
         if self.name in LISTED:
             return value(record, self.name)
         stored = self.read(record)
@@ -105,10 +102,7 @@ class Field(fields.Field):
         return "" if self.theirs == "name" and text == stand_in(record) else text
 
     def json(self, text: str, currency: str) -> Any:
-        """Return a text in the form of the field's type as Pipedrive's JSON; None for "".
-
-        Options are numbers, amounts of custom fields have a currency.
-        """
+        """Options are numbers, amounts of custom fields have a currency; "" is None."""
         if not text:
             return None
         if self.type in ("enumeration", "multi_enumeration"):
@@ -121,8 +115,6 @@ class Field(fields.Field):
 
 
 class Definitions(fields.Fields[Field]):
-    """The fields, pipelines and users of a Pipedrive company; a pipeline may be for tickets."""
-
     stale_s = 60.0
     hidden = (MissingScope,)
     types = (Field,)
@@ -135,10 +127,10 @@ class Definitions(fields.Fields[Field]):
         self._currency = Remembered(self._load_currency, context, name="currency")
 
     def mark_field(self, kind: Written, *, newer_than: float = HOUR) -> Field | None:
-        """Return the field for the hub's marks; None if there is none.
+        """Return the text field of the setting `mark_field`, or a deal's source channel ID, or
+        None.
 
-        It is the custom text field that the setting `mark_field` names, or else the source channel
-        ID of a deal, which Pipedrive takes though its API file does not name it.
+        Pipedrive takes that ID though its API file omits it.
         """
         fields = self.fields(kind, newer_than=newer_than)
         for field in fields.values():
@@ -148,11 +140,7 @@ class Definitions(fields.Fields[Field]):
         return fields.get(CHANNEL)
 
     def pipelines(self, kind: Linked, *, newer_than: float = HOUR) -> list[Pipeline]:
-        """Return the pipelines for deals or for tickets, in Pipedrive's order.
-
-        Raises Unsupported for tickets if the setting `support_pipeline` is empty, and BadConfig if
-        it names no pipeline.
-        """
+        """Raises Unsupported for tickets without `support_pipeline`, BadConfig if unknown."""
         if kind == "tickets" and not self._support:
             raise Unsupported(
                 "Pipedrive has no tickets; the setting support_pipeline names a pipeline for them."
@@ -171,10 +159,7 @@ class Definitions(fields.Fields[Field]):
     def body(
         self, kind: Written, values: Mapping[str, str], record: Record | None
     ) -> dict[str, Any]:
-        """Return the JSON that writes fitted values to a record; None is a new record.
-
-        Raises Rejected for a person without any name.
-        """
+        """Raises Rejected for a person without any name; `record` is None for a new one."""
         fields, old = self.fields(kind), record or {}
         body: dict[str, Any] = {}
         custom: dict[str, Any] = {}
@@ -202,7 +187,6 @@ class Definitions(fields.Fields[Field]):
         return str(user.get("default_currency") or "")
 
     def load_owners(self) -> list[Owner]:
-        """Read the active users of the company."""
         users = self._api.listed("users", params={}, version="v1", cost=USERS)
         return [
             Owner(answer.id(user), text_of(user.get("email")), text_of(user.get("name")))
@@ -211,7 +195,6 @@ class Definitions(fields.Fields[Field]):
         ]
 
     def load_pipelines(self, kind: Linked) -> list[Pipeline]:
-        """Read all pipelines of the company, whatever they are for."""
         stages: dict[str, list[Choice]] = {}
         params = {"sort_by": "order_nr"}
         for answer, stage in self._api.listed("stages", params=params, cost=PIPELINES):
@@ -227,7 +210,6 @@ class Definitions(fields.Fields[Field]):
         return [Pipeline(id, name, tuple(stages.get(id, ()))) for _, id, name in pipelines]
 
     def load_fields(self, kind: Kind) -> Iterator[Field]:
-        """Read the fields of people or deals; those of tickets are the fields of deals."""
         path = "personFields" if kind == "contacts" else "dealFields"
         listed = self._api.listed(path, params={"limit": "500"})
         told = {text_of(item.get("field_code")): item for _, item in listed}
@@ -241,7 +223,6 @@ class Definitions(fields.Fields[Field]):
 
 
 def _field(name: str, key: str, type: PropertyType | None, item: Record, custom: str = "") -> Field:
-    """Return a field with a definition of Pipedrive; it cannot be written if `type` is None."""
     listed = item.get("options") if type in ("enumeration", "multi_enumeration") else None
     return Field(
         name,

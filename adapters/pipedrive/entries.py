@@ -1,8 +1,7 @@
 """The lists in which a person of Pipedrive has several emails and phones.
 
-The hub knows one email, one phone and one mobile number of a contact. The email and the phone are
-the primary entries, and the mobile number is the entry with the label `mobile`. Pipedrive replaces
-a list as a whole, so a new value is written together with all other entries.
+The hub's email and phone are the primary entries, its mobile number the one labelled `mobile`.
+Pipedrive replaces a list as a whole, so a new value is written together with all other entries.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ LISTED: Mapping[str, tuple[str, str]] = {
 
 
 def values(record: Mapping[str, Any], name: str) -> list[str]:
-    """Return the values in the list `name` of a person, or of a search result."""
     listed = record.get(name)
     texts = [
         entry.get("value") if isinstance(entry, dict) else entry
@@ -33,38 +31,30 @@ def values(record: Mapping[str, Any], name: str) -> list[str]:
 
 
 def value(record: Mapping[str, Any], name: str) -> str:
-    """Return the value of a property of `LISTED`; "" if the person has none."""
     listed, label = LISTED[name]
     entry = _chosen(_entries(record, listed), label)
     return entry["value"] if entry else ""
 
 
 def has_email(record: Mapping[str, Any], email: str) -> bool:
-    """Return whether one of the record's emails is `email`, which is in lower case."""
     return any(text.lower() == email for text in values(record, "emails"))
 
 
 def has_phone(record: Mapping[str, Any], phone: str) -> bool:
-    """Return whether one of the record's phones is the number `phone`, in any notation."""
     numbers = {str(i): text for i, text in enumerate(values(record, "phones"))}
     return has_number(numbers, phone, tuple(numbers))
 
 
 def stand_in(record: Mapping[str, Any]) -> str:
-    """Return the name of a person who has none: the email, or else the phone; "" without both.
-
-    Pipedrive requires a name.
-    """
+    """Pipedrive requires a name: use the email, or else the phone; "" without both."""
     return next((value(record, name) for name in LISTED if value(record, name)), "")
 
 
 def written(record: Mapping[str, Any], properties: Mapping[str, str]) -> dict[str, Any]:
-    """Return a person's lists with new values; lists without a new value are left out.
+    """Return those lists of a person (a new one is {}) that get new values.
 
-    `record` is the person, or {} for a new one. Of `properties`, only those of `LISTED` count.
-
-    A value that the person has already becomes primary (or the mobile number). A new phone becomes
-    primary beside the former ones. A new email replaces the primary one, which is corrected by it.
+    A value that the person has becomes primary (or the mobile number). A new phone becomes primary
+    beside the former ones; a new email replaces the primary one, which it corrects.
     """
     lists: dict[str, Any] = {}
     for name, (listed, label) in LISTED.items():
@@ -108,7 +98,6 @@ def _entries(record: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def _chosen(entries: list[dict[str, Any]], label: str) -> dict[str, Any] | None:
-    """Return the entry with this label, or the primary entry; None if there is none."""
     if label:
         return next((entry for entry in entries if entry.get("label") == label), None)
     primary = next((entry for entry in entries if entry.get("primary")), None)

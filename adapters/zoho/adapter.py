@@ -1,5 +1,3 @@
-"""The adapter class for Zoho CRM; its methods call the other modules of this package."""
-
 from __future__ import annotations
 
 import re
@@ -38,7 +36,6 @@ _EMAILS = ("email", "Secondary_Email")
 _ID = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
 # COQL takes 50 values in a list and 50 columns, of which one is the id.
 _VALUES, _COLUMNS = 50, 49
-# The methods with which `check` tries the rights to write, and the scopes that they need.
 _WRITES: Mapping[Written, Mapping[str, str]] = {
     "contacts": {"POST": "CREATE", "PUT": "UPDATE"},
     "deals": {"POST": "CREATE"},
@@ -47,10 +44,7 @@ _WRITES: Mapping[Written, Mapping[str, str]] = {
 
 
 class ZohoAdapter(Writing):
-    """The adapter for Zoho CRM's API v8, connected by OAuth; a ticket is a case.
-
-    `active_workflow` is not supported, since Zoho does not tell the workflows of a contact.
-    """
+    """A ticket is a case; `active_workflow` is missing, since Zoho does not tell workflows."""
 
     title = "Zoho CRM"
     own_titles: ClassVar[Mapping[Linked, str]] = {"deals": "Deal_Name", "tickets": "Subject"}
@@ -80,8 +74,6 @@ class ZohoAdapter(Writing):
     def may_be_id(cls, contact_id: str) -> bool:
         return _ID.fullmatch(contact_id) is not None
 
-    # Contacts.
-
     def find_contact(
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
     ) -> Contact | None:
@@ -96,7 +88,6 @@ class ZohoAdapter(Writing):
         phones: Sequence[str] = (),
         names: Sequence[str] = (),
     ) -> dict[str, Contact]:
-        """Return the oldest contact of each email, also of a secondary one, or of each phone."""
         by, forms = (_EMAILS if emails else PHONES), {email: email for email in emails}
         for phone in phones:
             forms |= dict.fromkeys(notations(phone), phone)
@@ -126,11 +117,10 @@ class ZohoAdapter(Writing):
     def _rows(
         self, kind: Kind, names: Sequence[str], by: Sequence[str], values: Sequence[str]
     ) -> list[Mapping[str, Any]]:
-        """Return the records with one of `values` in one of the fields `by`, the oldest first.
+        """Return records with one of `values` in one of at most two fields `by`, oldest first.
 
-        `names` are the fields to read; unknown ones are left out. `by` has at most two fields;
-        unknown and encrypted ones are ignored. COQL may compare texts in other ways than Python,
-        so compare the values of the records.
+        Unknown fields, and encrypted ones in `by`, are ignored. COQL may compare texts in other
+        ways than Python, so compare the values of the records.
         """
         try:
             return self._found(kind, names, by, values, HOUR)
@@ -162,10 +152,7 @@ class ZohoAdapter(Writing):
                     found.setdefault(record_id, {}).update(row)
         return [found[record_id] for record_id in sorted(found, key=int)]
 
-    # Records of earlier attempts.
-
     def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
-        """Return 0 if Zoho would refuse a second record because of its email or its mark."""
         if kind == "contacts" and properties.get("email") and self.is_unique_email():
             return 0.0
         field = self.definitions.fields(kind).get(self.mark_name)
@@ -199,13 +186,8 @@ class ZohoAdapter(Writing):
     def clock_ahead(self) -> float:
         return self._api.clock_ahead
 
-    # Metadata.
-
     def check(self) -> None:
-        """Test every right that the hub needs, and the fields that it relies on; write nothing.
-
-        Raises LacksRight with all missing rights, and BadConfig for a field that does not fit.
-        """
+        """Write nothing; LacksRight has all missing rights, BadConfig a field that does not fit."""
         missing: list[str] = []
         problems: list[Problem] = []
         for kind in _WRITES:
@@ -251,7 +233,6 @@ class ZohoAdapter(Writing):
 
 
 def _try(missing: list[str], scope: str, call: Callable[[], T]) -> T | None:
-    """Call `call` and return its result; without the right for it, add `scope` to `missing`."""
     try:
         return call()
     except LacksRight:

@@ -36,11 +36,6 @@ _PAGE = 200
 
 
 class Api:
-    """Calls Zoho's API v8 for one connection; `title` is the CRM's name in messages.
-
-    `send` is that of `Http`.
-    """
-
     def __init__(self, context: Context, *, title: str) -> None:
         self._context = context
         self._grant = grant = Grant(context, title, self._exchange, keeps=["api_domain"])
@@ -70,8 +65,6 @@ class Api:
         # Both take leases of the same names, so that together they stay within `at_once`.
         self._heavy = http(at_once=min(at_once, _HEAVY_AT_ONCE))
 
-    # Credentials and limits.
-
     def _base_url(self) -> str:
         usual = api_url(self._context.settings)
         return f"{(self._grant.kept('api_domain') or usual).rstrip('/')}/crm/v8"
@@ -85,10 +78,7 @@ class Api:
         """By how many seconds Zoho's clock is ahead of this machine's, as its last query says."""
         return self._heavy.clock_ahead
 
-    # Records.
-
     def record(self, kind: Kind, record_id: str) -> Mapping[str, Any]:
-        """Return the record with this id as Zoho's JSON; raises NotFound."""
         answer = self.send("GET", MODULES[kind], record_id)
         if answer.status == 204:
             raise NotFound("Zoho has no such record")
@@ -100,10 +90,7 @@ class Api:
     def query(
         self, kind: Kind, columns: Sequence[str], where: str
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Yield the ids and these columns of the records that match a condition of COQL.
-
-        The oldest record comes first.
-        """
+        """Yield the ids and columns of records, oldest first; `where` is a condition of COQL."""
         chosen = ", ".join(["id", *columns])
         query = f"select {chosen} from {MODULES[kind]} where {where} order by id asc"
         offset, more = 0, True
@@ -128,8 +115,7 @@ class Api:
     ) -> list[str | AdapterError]:
         """Write up to 100 records; return the id or the error of each, in order.
 
-        `method` is POST to create and PUT to update; `path` is the id of a single record to update.
-        The error of a single record is raised, and so is one of the whole call.
+        An error of the whole call, or of the single record in `path`, is raised.
         """
         body: dict[str, Any] = {"data": list(rows)}
         if self._context.settings["run_workflows"] == "false":

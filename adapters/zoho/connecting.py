@@ -122,25 +122,19 @@ GUIDES = (
 
 
 def accounts_url(settings: Mapping[str, str]) -> str:
-    """Return the address of Zoho's server for logins and tokens, without a slash at its end."""
     return settings["accounts_url"].rstrip("/") or f"https://{_ACCOUNTS}{_domain(settings)}"
 
 
 def api_url(settings: Mapping[str, str]) -> str:
-    """Return the address of the API, for a token that came without it."""
     return f"https://www.zohoapis.{_domain(settings).partition('.')[2]}"
 
 
 def page_url(settings: Mapping[str, str], tab: str, record_id: str) -> str:
-    """Return the address of the page of a record; `tab` is the name of its module in addresses."""
     return f"https://crm.{_domain(settings)}/crm/tab/{tab}/{record_id}"
 
 
 def _domain(settings: Mapping[str, str]) -> str:
-    """Return the domain of the account's data centre, such as zoho.eu.
-
-    It is that of the login address, except for an address that is not Zoho's, such as a fake.
-    """
+    """Return the domain of the login address, or the setting's if that is not Zoho's, as a fake."""
     host = urlsplit(settings["accounts_url"]).hostname or ""
     if host.startswith(_ACCOUNTS):
         return host.removeprefix(_ACCOUNTS)

@@ -32,7 +32,6 @@ from crmhub.adapter.places import PLACES
 from crmhub.adapter.remembered import HOUR
 from crmhub.adapter.types import to_json, to_text
 
-# The fields that crmhub names differently, by Zoho's name.
 _OURS: Mapping[Kind, Mapping[str, str]] = {
     "contacts": {
         "Email": "email",
@@ -96,14 +95,8 @@ CREATE, UPDATE = "api_create", "api_update"
 
 @dataclass(frozen=True, slots=True)
 class Field(fields.Field):
-    """A field of a module.
-
-    - `is_text`: whether its JSON is a text, also for a number.
-    - `refuses`: what may not write it, of `CREATE` and `UPDATE`.
-    - `unique`: whether no two records have the same value; `in_any_case`: whatever their case.
-    - `is_encrypted`: whether COQL finds no record by its value.
-    - `leads_to`: the module of the records to which it links, or "".
-    - `created`: when it was made, in seconds since 1970.
+    """`refuses`: `CREATE`, `UPDATE` or both. `is_encrypted`: COQL finds no record by its value.
+    `leads_to`: the module of linked records, or "". `created`: in seconds since 1970.
     """
 
     is_text: bool = False
@@ -115,7 +108,6 @@ class Field(fields.Field):
     created: float = 0.0
 
     def to_json(self, text: str) -> Any:
-        """Return a text in the form of the field's type as Zoho's JSON value; None for ""."""
         if text and self.their_type in _LINKS:
             return {"id": text}
         if text and self.type == "datetime":
@@ -123,7 +115,6 @@ class Field(fields.Field):
         return to_json("string" if self.is_text else self.type, text)
 
     def to_text(self, row: Mapping[str, Any]) -> str:
-        """Return the field's value in Zoho's JSON of a record; the id for a link."""
         value = row.get(self.theirs)
         text = to_text(value.get("id") if isinstance(value, dict) else value)
         if text == _NOTHING or (self.theirs == "Last_Name" and text.endswith(_FILLED)):
@@ -136,14 +127,10 @@ class Field(fields.Field):
 
 @dataclass(frozen=True, slots=True)
 class InLayout(Pipeline):
-    """A pipeline with the id of its layout, or ""."""
-
     layout: str = ""
 
 
 class Definitions(fields.Fields[Field]):
-    """The fields, pipelines and users of a Zoho account; a field has Zoho's name, too."""
-
     types = (Field, InLayout)
     hidden = (LacksRight,)
 
@@ -153,15 +140,11 @@ class Definitions(fields.Fields[Field]):
         self._mark = context.settings["mark_field"]
 
     def mark(self, kind: Kind, *, newer_than: float = HOUR) -> tuple[bool, float] | None:
-        """Return whether records are found by the mark, and when its field was made."""
         field = self.fields(kind, newer_than=newer_than).get(self._mark)
         return (not field.is_encrypted, field.created) if field else None
 
     def link(self, kind: Linked) -> Field:
-        """Return the field that links a deal or case to its contact.
-
-        Raises Unsupported if the account has no such field.
-        """
+        """Raises Unsupported if the account has no such field."""
         links = [one for one in self.fields(kind).values() if one.leads_to == MODULES["contacts"]]
         usual = [one for one in links if one.theirs in ("Contact_Name", "Related_To")]
         if not links:
@@ -169,7 +152,6 @@ class Definitions(fields.Fields[Field]):
         return (usual or links)[0]
 
     def layout(self, kind: Linked, pipeline: str) -> dict[str, Any]:
-        """Return the JSON that puts a new record into its pipeline's layout, if that matters."""
         found = [one for one in self.pipelines(kind) if isinstance(one, InLayout)]
         layouts = {one.id: one.layout for one in found}
         return {"Layout": {"id": layouts[pipeline]}} if len({*layouts.values()}) > 1 else {}
@@ -181,10 +163,7 @@ class Definitions(fields.Fields[Field]):
         return by_theirs | {field.name: field for field in fields}
 
     def load_fields(self, kind: Kind) -> Iterator[Field]:
-        """Read the fields that the adapter can read or write.
-
-        Raises Unsupported for tickets if the account has no cases.
-        """
+        """Raises Unsupported for tickets if the account has no cases."""
         params = {"module": MODULES[kind], "include": "allowed_permissions_to_update"}
         try:
             answer = self._api.send("GET", "settings", "fields", params=params)
@@ -201,7 +180,6 @@ class Definitions(fields.Fields[Field]):
                 yield _field(kind, raw)
 
     def load_pipelines(self, kind: Linked) -> list[Pipeline]:
-        """Read the pipelines of deals by their names; the statuses of cases have no pipeline."""
         found: dict[str, Pipeline] = {}
         layouts = []
         if kind == "deals":
@@ -226,7 +204,6 @@ class Definitions(fields.Fields[Field]):
         return [InLayout("", "", stage.options if stage else ())]
 
     def load_owners(self) -> list[Owner]:
-        """Read the active users from Zoho."""
         owners: list[Owner] = []
         page, more = 1, True
         while more:
@@ -281,18 +258,13 @@ def _options(raw: Mapping[str, Any]) -> tuple[Choice, ...]:
 
 
 def _choice(raw: Mapping[str, Any]) -> Choice | None:
-    """Return an option, a pipeline or a stage from Zoho's JSON; None if it has no value."""
     value, label = raw.get("actual_value"), raw.get("display_value")
     value = value or label
     return Choice(str(value), str(label or value)) if value else None
 
 
 def with_last_name(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of a contact with a last name, which Zoho requires.
-
-    A last name that is missing or empty becomes the email, the phone or a dash, with an invisible
-    mark, so that it is read as "".
-    """
+    """Without a last name, which Zoho requires, it is the email, the phone or a marked dash."""
     if row.get("Last_Name"):
         return row
     known = "-" if row.get("First_Name") else row.get("Email") or row.get("Phone") or "-"
@@ -300,10 +272,7 @@ def with_last_name(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def demanded(fields: Mapping[str, Field], names: set[str]) -> dict[str, Any]:
-    """Return values for fields that accounts may demand of a deal or case, and bots do not send.
-
-    `names` are the API names of fields that Zoho was seen to demand, beside the mandatory ones.
-    """
+    """Return values for `names`, seen to be demanded, and for mandatory fields that bots lack."""
     values: dict[str, Any] = {}
     closing, origin = fields.get("Closing_Date"), fields.get("Case_Origin")
     if closing and (closing.required or closing.theirs in names):

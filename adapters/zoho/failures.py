@@ -32,10 +32,7 @@ _SHOWN = 300
 
 
 class Duplicate(Conflict):
-    """Another record has a value that must be unique.
-
-    `module` is Zoho's name of that record's kind, or "" if Zoho does not tell it.
-    """
+    """`module`: Zoho's name of the other record's kind, or "" if unknown."""
 
     module = ""
 
@@ -49,10 +46,7 @@ class Refused(Rejected):
 
 
 def failure(answer: Answer) -> AdapterError | None:
-    """Return the error that an answer of Zoho's API reports; None leaves it to the status.
-
-    For a write of several rows of which some failed, the error is Refused.
-    """
+    """None leaves it to the status; Refused if some of several written rows failed."""
     if answer.status in (404, 410):
         # A record that does not exist is a 204 or a 400.
         return BadConfig("Zoho has no such address; the data centre may be wrong.")
@@ -70,10 +64,7 @@ def failure(answer: Answer) -> AdapterError | None:
 
 
 def token_failure(answer: Answer) -> AdapterError | None:
-    """Return the error that an answer of the token endpoint reports; None leaves it to the status.
-
-    Zoho answers refused credentials with status 200, and too many requests with 400.
-    """
+    """Zoho answers refused credentials with status 200, and too many requests with 400."""
     match answer.body:
         case {"error": str(error)}:
             pass
@@ -119,7 +110,6 @@ def _has_code(row: Any) -> bool:
 
 
 def _outcome(answer: Answer, row: Any) -> str | AdapterError:
-    """Return the id of the record of a written row, or the error of a refused one."""
     if _is_error(row):
         return _error(answer, row)
     record_id = value_at(row, "details", "id")
@@ -172,7 +162,6 @@ def _doubt(answer: Answer, why: str) -> AdapterError:
 
 
 def _several(answer: Answer, words: str, listed: Any) -> AdapterError:
-    """Return the error for a row with several errors; refused values come last."""
     errors = [_error(answer, row) for row in objects_in(listed) if _has_code(row)]
     problems = [p for error in errors if isinstance(error, Rejected) for p in error.problems]
     others = [error for error in errors if not isinstance(error, Rejected)]
@@ -192,10 +181,7 @@ def _duplicate(words: str, named: Sequence[str], details: Mapping[str, Any]) -> 
 
 
 def _named(details: Mapping[str, Any]) -> list[str]:
-    """Return the API names of the fields at fault; `id` means that the record does not exist.
-
-    The id of a linked record is named `id`, too; then the path tells the field.
-    """
+    """`id` means that the record does not exist, unless the path names a field that links it."""
     names = []
     for entry in [details, *objects_in(details.get("expected_fields"))]:
         name = entry.get("api_name")

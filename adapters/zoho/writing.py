@@ -1,5 +1,3 @@
-"""Write contacts, deals and cases to Zoho, contacts also in batches."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -40,22 +38,16 @@ _TABS: Mapping[Kind, str] = {**MODULES, "deals": "Potentials"}
 
 
 class Writing(MarkedAdapter):
-    """The part of the adapter that creates and updates records."""
-
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._api = Api(context, title=self.title)
         self.mark_name = context.settings["mark_field"]
         self.definitions: Definitions = Definitions(self._api, context)
         self.fitting = Fitting(self.definitions)
-        # The API names of fields that Zoho was seen to demand of deals and cases.
         self._demanded: set[str] = set()
 
     def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
-        """Create a contact; where Zoho takes an email twice, look for it once more under a lease.
-
-        A contact without a last name, which Zoho requires, gets its email, its phone or a dash.
-        """
+        """Where Zoho takes an email twice, look for it once more under a lease."""
         email = (properties.get("email") or properties.get("Email", "")).strip()
         with free_email(self, "" if self.is_unique_email() else email):
             return self._create("contacts", properties, mark, {})
@@ -69,7 +61,6 @@ class Writing(MarkedAdapter):
     def create_for_contact(
         self, kind: Linked, contact_id: str, properties: Mapping[str, str], *, mark: str = ""
     ) -> Saved:
-        """Create a deal or case together with its link to the contact, in one call."""
         self.check_id(contact_id)
         link = self.definitions.link(kind)
         try:
@@ -80,25 +71,19 @@ class Writing(MarkedAdapter):
             raise
 
     def saved(self, kind: Kind, record_id: str, outcome: Outcome) -> Saved:
-        """Return the result of a write, with the address of the record's page."""
         return Saved(record_id, outcome, self.page(kind, record_id))
 
     def page(self, kind: Kind, record_id: str) -> str:
-        """Return the address of a record's page in Zoho."""
         return page_url(self.context.settings, _TABS[kind], record_id)
 
     def is_unique_email(self) -> bool:
-        """Return whether Zoho takes an email once, whatever its case."""
         email = self.definitions.fields("contacts").get("email")
         return email is not None and email.in_any_case
 
     def _row(
         self, kind: Kind, operation: str, properties: Mapping[str, str], mark: str = ""
     ) -> dict[str, Any]:
-        """Return the JSON of a record to create or to update, with its mark if the account has one.
-
-        Raises Rejected with a problem for each value that Zoho would refuse, cut or ignore.
-        """
+        """Raises Rejected with a problem for each value that Zoho would refuse, cut or ignore."""
         fit = self.fitting.fitted(kind, properties)
         fields = self.definitions.fields(kind)
         fixed = [name for name in fit if name in fields and operation in fields[name].refuses]
@@ -117,16 +102,10 @@ class Writing(MarkedAdapter):
         row = self.mark_to_send(kind, mark) | row
         return with_last_name(row) if kind == "contacts" else row
 
-    # Single records.
-
     def _create(
         self, kind: Written, properties: Mapping[str, str], mark: str, link: Mapping[str, Any]
     ) -> Saved:
-        """Create a record with its link, and with what the account demands beside.
-
-        `link` is the JSON of the field that links the record to its contact. If an earlier attempt
-        has already created a record with this mark, return that record.
-        """
+        """Return an earlier attempt's record with this mark; `link`: the contact's JSON."""
         row = {**self._row(kind, CREATE, properties, mark), **link}
         fields = self.definitions.fields(kind)
         row = demanded(fields, self._demanded) | row
@@ -158,7 +137,7 @@ class Writing(MarkedAdapter):
         properties: Mapping[str, str],
         *path: str,
     ) -> str:
-        """Write one record; return its id. Errors name the properties as the caller does."""
+        """Errors name the properties as the caller does."""
         try:
             with self.definitions.renamed(kind, properties):
                 [written] = self._api.write(method, kind, [row], *path)
@@ -168,8 +147,6 @@ class Writing(MarkedAdapter):
         if isinstance(written, AdapterError):
             raise written
         return written
-
-    # Batches.
 
     def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
         return write_batches(writes, fit=dict, send=self._send_batch)
@@ -200,10 +177,7 @@ class Writing(MarkedAdapter):
     def _write_rows(
         self, method: str, rows: Mapping[int, Any], outcome: Outcome, results: Results
     ) -> None:
-        """Write contacts in one call, and add the result of each to `results`.
-
-        One that may succeed in a call of its own, or gets a better error there, has no result.
-        """
+        """A row that may succeed alone, or gets a better error there, has no result."""
         written: Sequence[str | AdapterError]
         try:
             written = self._api.write(method, "contacts", list(rows.values())) if rows else []

@@ -29,13 +29,7 @@ _SHOWN = 300
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A CRM's answer to one HTTP request.
-
-    - `body`: the parsed JSON of the body; None if the body is empty or not JSON.
-    - `reads`: whether the request could write nothing.
-    - `correlation_id`: the CRM's id for the request, or "".
-    - `is_json`: False if the body has another format, such as an HTML page of a proxy.
-    """
+    """`reads`: the request could write nothing. `is_json`: False for another format, as HTML."""
 
     crm: str
     status: int
@@ -46,24 +40,20 @@ class Answer:
     is_json: bool = True
 
     def object(self) -> Mapping[str, Any]:
-        """Return the body if it is a JSON object; raises the error `broken` otherwise."""
         return self.mapping(self.body)
 
     def mapping(self, value: Any) -> Mapping[str, Any]:
-        """Return `value`, a part of the body, if it is a JSON object; raises the error `broken`."""
         if not isinstance(value, dict):
             raise self.broken("an object was expected")
         return value
 
     def items(self, name: str = "results") -> list[Mapping[str, Any]]:
-        """Return the list of JSON objects in the body under `name`; raises the error `broken`."""
         listed = self.object().get(name)
         if not isinstance(listed, list):
             raise self.broken(f"{name} is not a list")
         return [self.mapping(item) for item in listed]
 
     def id(self, value: Mapping[str, Any] | None = None) -> str:
-        """Return the id of a record, by default of the body, as text; raises the error `broken`."""
         record_id = (self.object() if value is None else value).get("id")
         if isinstance(record_id, bool) or not isinstance(record_id, str | int) or record_id == "":
             raise self.broken("it names no id")
@@ -77,10 +67,7 @@ class Answer:
         return error
 
     def seconds(self, header: str = "Retry-After") -> float | None:
-        """Return how many seconds to wait by a header, at most a day; None without a valid one.
-
-        The header has seconds or a date (RFC 9110, 10.2.3).
-        """
+        """The header has seconds or a date (RFC 9110, 10.2.3); at most a day, None if invalid."""
         return parse_wait(self.headers.get(header, ""))
 
 
@@ -90,14 +77,12 @@ def text_of(value: Any) -> str:
 
 
 def value_at(value: Any, *names: str) -> Any:
-    """Return the value at the path `names` in nested JSON objects; None if there is none."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value
 
 
 def objects_in(value: Any) -> list[Mapping[str, Any]]:
-    """Return the JSON objects in the list `value`; return an empty list if `value` is no list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
@@ -110,11 +95,7 @@ def parse_time(value: Any) -> float:
 
 
 def usual_failure(answer: Answer) -> AdapterError:
-    """Return the error for an answer whose HTTP status is not 2xx.
-
-    It follows from the status, from Retry-After, and from whether the request was a read. The CRM's
-    own error codes are ignored.
-    """
+    """By status, Retry-After, and whether the request was a read, but not by the CRM's codes."""
     crm, status, reason = answer.crm, answer.status, _reason_in(answer)
     if 300 <= status < 500 and status not in (303, 304, 408, 499):
         return _refusal(answer, reason)
@@ -128,7 +109,6 @@ def usual_failure(answer: Answer) -> AdapterError:
 
 
 def _refusal(answer: Answer, reason: str) -> AdapterError:
-    """Return the error for a status from 300 to 499: nothing was written."""
     crm, status, wait = answer.crm, answer.status, answer.seconds()
     if status < 400:
         return BadConfig(f"{crm} answered with a redirect ({status}); correct its address.")
@@ -168,7 +148,6 @@ def _page_error(answer: Answer) -> AdapterError:
 
 
 def _reason_in(answer: Answer) -> str:
-    """Return the CRM's own error message with ": " before it, or ""."""
     body = answer.body[0] if isinstance(answer.body, list) and answer.body else answer.body
     if isinstance(body, dict) and isinstance(body.get("error"), dict):
         body = body["error"]
@@ -181,7 +160,6 @@ def _reason_in(answer: Answer) -> str:
 
 
 def parse_wait(text: str) -> float | None:
-    """Return the seconds of a header Retry-After, at most a day; None for an invalid text."""
     text = text.strip()
     if text.isascii() and text.replace(".", "", 1).isdigit():
         return min(float(text), _LONGEST_WAIT)

@@ -22,11 +22,7 @@ from crmhub.adapter.values import Contact, ContactWrite, Saved
 def upsert_contacts(
     adapter: Adapter, leads: Sequence[Lead], *, approve: Approve = approve_all
 ) -> list[SavedLead | AdapterError]:
-    """Create or update the contacts of several leads; return a result or error per lead, in order.
-
-    Leads are written in batches if the adapter supports them, those of the same contact in their
-    order. `approve` is called as in `upsert_contact`.
-    """
+    """Return a result or error per lead, in order; `approve` is called as in `upsert_contact`."""
     outcomes = _upsert_together(adapter, leads, approve) if adapter.batch_size > 1 else {}
     for index, lead in enumerate(leads):
         if index not in outcomes:
@@ -40,10 +36,7 @@ def upsert_contacts(
 def _upsert_together(
     adapter: Adapter, leads: Sequence[Lead], approve: Approve
 ) -> dict[int, SavedLead | AdapterError]:
-    """Create or update contacts in batches; return the results by index in `leads`.
-
-    A lead that the caller must upsert in a call of its own has no entry.
-    """
+    """Return results by index in `leads`; a lead without one must be sent alone."""
     chosen = _first_of_each_person(leads)
     outcomes: dict[int, SavedLead | AdapterError] = {}
     try:
@@ -83,11 +76,7 @@ def _upsert_together(
 
 
 def _first_of_each_person(leads: Sequence[Lead]) -> list[int]:
-    """Return the indexes of the leads that one batch may contain.
-
-    They have an email, no attempt of them ended Uncertain, and they share no email, phone or
-    contact id with a lead before them.
-    """
+    """Return the leads with email, no Uncertain attempt, and no value of an earlier one."""
     chosen, seen = [], set[str]()
     for index, lead in enumerate(leads):
         identifiers = {value for value in (lead.email, lead.phone, lead.contact_id) if value}
@@ -98,10 +87,7 @@ def _first_of_each_person(leads: Sequence[Lead]) -> list[int]:
 
 
 def _match_together(adapter: Adapter, leads: Mapping[int, Lead]) -> dict[int, Match]:
-    """Return the matches, by index, of the leads that need lookups by email and phone only.
-
-    Leads that `decide` rejects are left out, too.
-    """
+    """Leave out leads that `decide` rejects, or that need other lookups than email and phone."""
     names = sorted({name for lead in leads.values() for name in names_to_read(adapter, lead)})
     of_email = adapter.find_contacts(emails=[lead.email for lead in leads.values()], names=names)
     decidable = {

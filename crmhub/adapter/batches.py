@@ -24,10 +24,9 @@ def write_batches(
 ) -> list[Saved | AdapterError | None]:
     """Make all updates, then all creates; return what `Adapter.write_contacts` returns.
 
-    - `fit` converts the properties of a contact, or raises Rejected for this contact alone.
-    - `send(action, items, results)` sends one batch, with the writes by index, and adds the result
-      of each to `results`. An item without a result is sent alone later, also if `send` raises an
-      error about values or records; another error is the result of all items without one.
+    `fit` may raise Rejected for one contact. `send(action, items, results)` adds results by index;
+    an item without one is sent alone later, also after an error about values or records. Another
+    error is the result of all items without one.
     """
     results: Results = {}
     batches: dict[Action, dict[int, ContactWrite]] = {"update": {}, "create": {}}

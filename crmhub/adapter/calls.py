@@ -36,8 +36,6 @@ class Call:
 
 @dataclass(slots=True)
 class Recording:
-    """The last calls of one attempt, at most `MOST_CALLS`."""
-
     _total: int = 0
     _last: deque[Call] = field(default_factory=lambda: deque(maxlen=MOST_CALLS))
 
@@ -55,7 +53,6 @@ _recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
 
 @contextmanager
 def recording() -> Iterator[Recording]:
-    """Record the HTTP calls that the block makes in this thread; yield the recording."""
     mine = Recording()
     before = _recording.set(mine)
     try:
@@ -72,9 +69,8 @@ def record(method: str, url: str, status: int, ms: int, correlation_id: str) -> 
 
 
 def shown_path(url: str) -> str:
-    """Return the path of a URL for operators, in at most 200 characters.
+    """Return at most 200 characters without query values and segments that may be personal.
 
-    Query values are left out, and so are segments that may be personal data:
     `https://api.example/contacts/ann@example.com?idProperty=email` becomes
     `/contacts/…?idProperty=…`.
     """
@@ -93,7 +89,6 @@ def shown_path(url: str) -> str:
 
 
 def to_stored(calls: Sequence[Call]) -> list[list[str | int]]:
-    """Return calls as JSON for the journal: a list for each call."""
     return [[c.number, c.method, c.path, c.status, c.ms, c.correlation_id] for c in calls]
 
 

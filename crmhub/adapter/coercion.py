@@ -46,12 +46,7 @@ def fitted(
     of: str,
     reading: Reading = _PLAIN,
 ) -> dict[str, str]:
-    """Return the properties, with each value converted to the type of its property.
-
-    `of` names the kind of record in error messages. A blank value becomes `""`, which clears the
-    property. Raises Rejected with a problem for each unknown or read-only property and each invalid
-    value.
-    """
+    """Raises Rejected for all misfits; `of`: the kind of record. A blank value clears."""
     converted: dict[str, str] = {}
     problems: list[Problem] = []
     for name, text in properties.items():
@@ -91,8 +86,6 @@ class _Option(Protocol):
 
 
 class Definition(Protocol):
-    """The type and the options of a property, in a CRM or in the hub."""
-
     @property
     def type(self) -> str: ...
 
@@ -101,12 +94,10 @@ class Definition(Protocol):
 
 
 def coerced(described: Definition, text: str, reading: Reading = _PLAIN) -> str:
-    """Return `text` converted to the type of a property.
+    """Return numbers without exponent and separators, dates as `YYYY-MM-DD`, datetimes as ISO 8601
+    in UTC with milliseconds, `true` or `false`, and options' internal values, joined by `;`.
 
-    Numbers have no exponent and no separators, dates are `YYYY-MM-DD`, datetimes ISO 8601 in UTC
-    with milliseconds, booleans `true` or `false`, options their internal values, joined by `;`.
-    Blank text is `""`. Raises Misfit for an invalid value, and its subclass Unclear for one that
-    can be read in two ways.
+    Blank text is `""`. Raises Misfit, and its subclass Unclear for a text with two readings.
     """
     if isinstance(text, Listed) and described.type != "multi_enumeration":
         raise Unclear("is an array or an object; send one value")
@@ -137,27 +128,20 @@ class Listed(str):
 
 
 def sent_text(value: str | Sequence[str] | None) -> str:
-    """Return the value of a property in a stored call as text; a list is joined by ";"."""
     return value or "" if value is None or isinstance(value, str) else ";".join(value)
 
 
 class Options:
-    """Finds options by their exact value, or else by their value or label in any case."""
-
     def __init__(self, options: Iterable[_Option]) -> None:
         self._options = tuple(options)
         self._values = {option.value for option in self._options}
         self._meanings: dict[str, set[str]] = {}
 
     def one(self, text: str) -> str:
-        """Return the value of the option that a text names; raises Misfit and Unclear."""
         return self._only(text, self._find(text))
 
     def several(self, text: str) -> str:
-        """Return the values of several options, joined by ";"; raises Misfit and Unclear.
-
-        They are separated by ";", or by commas if each part between commas names one.
-        """
+        """Separated by ";", or by commas if each part names an option; joined by ";"."""
         parts = [part for piece in text.split(";") if (part := piece.strip())]
         if not parts:
             raise Misfit('names no option; send values joined by ";"')

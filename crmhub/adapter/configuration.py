@@ -13,12 +13,7 @@ _SHOWN_FAULTS = 20
 def configured(
     adapter: type[Adapter], settings: Mapping[str, str], credentials: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the settings and the credentials, completed with the declared defaults.
-
-    Raises BadConfig with all faults: unknown names, missing or invalid values, secrets among
-    `settings`, others among `credentials`. Without such faults, `Adapter.clash` may still be the
-    reason.
-    """
+    """Return them with defaults; BadConfig has all faults, but those of `Adapter.clash`."""
     problems: list[Problem] = []
     complete: tuple[dict[str, str], dict[str, str]] = ({}, {})
     for secret, given, filled in (

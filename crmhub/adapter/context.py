@@ -21,17 +21,10 @@ class Store(Protocol):
     def find(
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
     ) -> Contact | None:
-        """Return the oldest contact with this email or with this phone, or None if there is none.
-
-        Exactly one of `email` and `phone` is given; a phone matches in any notation. `names` are
-        the properties to return with the contact.
-        """
+        """Return the oldest contact with either the email or the phone (any notation), or None."""
 
     def get(self, contact_id: str, names: Sequence[str]) -> Contact:
-        """Return the contact with this id and its properties `names`.
-
-        Raises NotFound if there is no such contact.
-        """
+        """Return a contact with its properties `names`; raises NotFound."""
 
     def create(
         self,
@@ -41,21 +34,15 @@ class Store(Protocol):
         contact_id: str | None = None,
         mark: str = "",
     ) -> Saved:
-        """Create a record, and link it to the contact `contact_id` if that is given.
+        """Create a record, linked to the contact `contact_id` if given, in one transaction.
 
-        Both happen in one transaction. A property that is not yet defined is defined as text. An
-        unknown pipeline or stage is added, unless the account has changed its pipelines. `mark` is
-        a unique text that identifies this write: if a record with the same mark exists already,
-        return that record. Raises Rejected, Conflict, and NotFound if there is no contact
-        `contact_id`.
+        An undefined property is defined as text; an unknown pipeline or stage is added, unless the
+        account has changed its pipelines. A record with the same `mark` is returned. Raises
+        Rejected, Conflict, and NotFound if there is no contact `contact_id`.
         """
 
     def update(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
-        """Write the given properties of a contact, and leave its other properties unchanged.
-
-        Raises NotFound if there is no such contact, Rejected for invalid values, and Conflict if a
-        value that must be unique belongs to another contact.
-        """
+        """Write these properties only; raises NotFound, Rejected, or Conflict for taken values."""
 
     def describe(self, kind: Kind) -> list[Described]:
         """Return the definitions of all properties of this kind of record."""
@@ -65,8 +52,6 @@ class Store(Protocol):
 
 
 class Response(Protocol):
-    """A complete HTTP response, as `requests.Response` provides it."""
-
     @property
     def status_code(self) -> int:
         """The HTTP status of the response."""
@@ -98,61 +83,38 @@ class Session(Protocol):
         data: bytes | None,
         timeout: float,
     ) -> Response:
-        """Send one request and return the complete response.
-
-        An error status raises no exception. `data` is the encoded body. `timeout` limits the whole
-        call, in seconds.
-        """
+        """Send one request, in `timeout` seconds altogether; an error status raises nothing."""
 
 
 class Budget(Protocol):
-    """A rate limit of the CRM, shared by all processes that use the connection."""
-
     def take(self, cost: int = 1) -> None:
-        """Count one request, or `cost` tokens or credits; wait first until the limit allows them.
-
-        Raises Throttled if the wait would be longer than the time left for this call.
-        """
+        """Count a request, or its `cost`, after the necessary wait; Throttled if it is too long."""
 
     def follow(self, calls: int, seconds: float) -> None:
         """Replace the rate limit by one that the CRM announced: `calls` requests per `seconds`."""
 
     def pause(self, seconds: float) -> None:
-        """Block all requests for `seconds`.
-
-        An adapter calls this after the CRM has refused a request because of its rate limit.
-        """
+        """Block all requests for `seconds`; called after the CRM has refused one for its limit."""
 
 
 class OpenBudget(Protocol):
-    """A function that returns one of the connection's rate limits, by its name."""
-
     def __call__(self, lane: str, *, calls: int, seconds: float) -> Budget:
-        """Return the rate limit of the lane (kind of requests) with the name `lane`.
-
-        A new rate limit allows `calls` requests (or tokens, or credits) per `seconds`.
-        """
+        """Return the rate limit of a kind of requests; a new one allows `calls` per `seconds`."""
 
 
 class OpenLease(Protocol):
-    """A function that returns a lock between processes, to be held in a `with` block."""
-
     def __call__(
         self, key: str, seconds: float, *, patience: float | None = None
     ) -> AbstractContextManager[None]:
         """Return the lock named `key`, which expires after `seconds`.
 
-        Entering it waits while another call holds the lock, at most `patience` seconds, and by
-        default as long as the current call may take; then it raises NotYet. The lock occupies no
-        database connection.
+        Entering waits at most `patience` seconds, by default the time left for the call, and then
+        raises NotYet. The lock occupies no database connection.
         """
 
 
 class Shared(Protocol):
-    """Texts of one connection that all processes of the hub share, such as its definitions.
-
-    They are deleted when the connection gets other settings.
-    """
+    """Texts that all processes share, such as definitions; deleted when settings change."""
 
     def load(self, name: str) -> tuple[float, str] | None:
         """Return the age in seconds and the text that was last saved; None if there is none."""
@@ -175,19 +137,10 @@ class NothingShared:
 class Context:
     """The argument that the hub passes to the constructor of an adapter.
 
-    - `client_id`: the client id of the account.
-    - `region`: the account's country (such as "DE"), for phone numbers without a country code
-      and the order of day and month; or "".
-    - `language`: the account's language (such as "es"), for words that mean yes or no; or "".
-    - `settings`, `credentials`: the value or the default of every declared setting.
-    - `store`: the hub's own records of the account.
-    - `session`: sends HTTP requests.
-    - `budget`: returns a rate limit that all processes share.
-    - `lease`: returns a lock between processes.
-    - `remaining()`: returns the seconds left for the current call.
-    - `load_credentials()`: returns the stored credentials, which another process may have replaced.
-    - `save_credentials(credentials)`: stores replaced credentials for all processes.
-    - `shared`: definitions that all processes share; use them by `crmhub.adapter.remembered`.
+    `region` (such as "DE") and `language` (such as "es") may be ""; `settings` and `credentials`
+    have every declared name. `remaining()`: the seconds left for the current call.
+    `load_credentials()`: the stored ones, which another process may have replaced;
+    `save_credentials` stores replaced ones for all. Use `shared` by `crmhub.adapter.remembered`.
     """
 
     client_id: str
@@ -206,5 +159,4 @@ class Context:
 
     @property
     def reading(self) -> Reading:
-        """How the account's people write dates, yes and no."""
         return Reading(self.region, self.language)

@@ -62,8 +62,7 @@ OPTIONAL = frozenset(
 class Adapter(ABC):
     """Base class of adapters; the hub creates one instance for each connection.
 
-    The constructor sends no request. `context.settings` and `context.credentials` hold a value for
-    every declared setting, possibly a default or `""`.
+    The constructor sends no request. Every declared setting has a value, possibly `""`.
     """
 
     title: ClassVar[str]
@@ -132,29 +131,26 @@ class Adapter(ABC):
 
     @classmethod
     def clash(cls, settings: Mapping[str, str], credentials: Mapping[str, str]) -> Problem | str:
-        """Return why these settings and credentials cannot be used together; `""` if they can.
-
-        Both mappings contain every declared setting, and each value is valid on its own. Return a
-        `Problem` to name the setting beside whose field the form shows the reason.
+        """Return why these singly valid values cannot be used together, maybe for one field; or
+        `""`.
         """
         return ""
 
     @classmethod
     def oauth(cls, settings: Mapping[str, str]) -> OAuth | None:
-        """Return how an account with these settings is connected by OAuth; None if it cannot be.
+        """Return how an account with these settings is connected by OAuth, or None.
 
-        `settings` contains every declared setting that is no secret. If the adapter overrides this
-        method, the console offers the button "Connect". Send no request.
+        `settings` has every declared setting that is no secret. Overridden, the console offers the
+        button "Connect". Send no request.
         """
         return None
 
     @classmethod
     def may_be_id(cls, contact_id: str) -> bool:
-        """Return whether `contact_id` has the format of this CRM's contact ids; send no request.
+        """Return whether this may be one of the CRM's contact ids; send no request.
 
-        Override this method with a format check, so that the hub can refuse an invalid id even
-        while the CRM is unavailable. The method must return True for every id that the CRM has
-        issued.
+        So the hub refuses an invalid id even while the CRM is unavailable. Return True for every id
+        that the CRM has issued.
         """
         return True
 
@@ -166,11 +162,9 @@ class Adapter(ABC):
     def may_land_for(self, kind: Written, properties: Mapping[str, str]) -> float:
         """Return how many seconds after an unanswered create the CRM may still show its record.
 
-        `kind` and `properties` are those of the record. During this time the hub does not trust a
-        lookup that finds nothing, and does not create the record again. Return 0 where the CRM
-        refuses a second record because the email or the mark (the text that identifies the write)
-        must be unique. Return more than `under_way_s` where the CRM's lookups show a new record
-        late.
+        During this time the hub trusts no lookup that finds nothing, and creates nothing again.
+        Return 0 where the CRM refuses a second record because the email or the mark must be unique,
+        and more than `under_way_s` where its lookups show a new record late.
         """
         return self.under_way_s
 
@@ -180,45 +174,39 @@ class Adapter(ABC):
     def find_contact(
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
     ) -> Contact | None:
-        """Return the contact with this email or with this phone, or None if the CRM has none.
+        """Return the oldest contact with this email or with this phone, or None.
 
-        Exactly one of `email` (in lower case) and `phone` is given. `phone` is in E.164 if the hub
-        could parse it; if the CRM stores another notation, search for that one. `names` are the
-        properties to return with the contact. The whole value must match, so check the results of a
-        CRM that searches for parts of values. If several contacts match, return the oldest. Use an
-        endpoint that shows the CRM's latest writes: a search index that lags behind causes
-        duplicates.
+        Exactly one is given: `email` in lower case, or `phone`, in E.164 if the hub could parse it;
+        search for the CRM's notation. The whole value must match, so check the results of a search
+        by parts. Use an endpoint that shows the latest writes: a search index that lags causes
+        duplicates. `names` are the properties to return.
         """
 
     @abstractmethod
     def get_contact(self, contact_id: str, names: Sequence[str]) -> Contact:
         """Return the contact with this id and its properties `names`.
 
-        Omit names that the CRM does not know, but return `""` for a property without a value. If
-        the CRM's answers omit both alike, fetch the property definitions to tell them apart, since
-        the hub reports unknown names to callers. Raises NotFound if the contact does not exist or
-        the id has an invalid format. If the CRM redirects from a merged contact to the resulting
-        contact, return the resulting contact under its own id.
+        Omit unknown names, but return `""` for a property without a value; if the CRM omits both,
+        fetch the definitions to tell them apart. Raises NotFound if there is no such contact, or
+        the id is invalid. For a merged contact, return the resulting one under its own id, if the
+        CRM leads there.
         """
 
     @abstractmethod
     def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
         """Create a contact and return its id, with the outcome `created`.
 
-        `mark` is a unique text that identifies this write; store it in the contact if the CRM has a
-        field for it. Raises Conflict with the id of an existing contact that has this email (or
-        this phone, if the CRM itself enforces unique phones). Raises Rejected with exactly the
-        properties that the CRM refuses, and Uncertain if the CRM did not answer.
+        `mark` identifies this write; store it if the CRM has a field for it. Raises Conflict with
+        the id of the contact that has the email (or the phone, if unique in the CRM), Rejected with
+        exactly the properties that the CRM refuses, and Uncertain if it did not answer.
         """
 
     @abstractmethod
     def update_contact(self, contact_id: str, properties: Mapping[str, str]) -> Saved:
-        """Write the given properties of a contact; leave its other properties unchanged.
+        """Write the given properties of a contact; `""` clears one, and others are unchanged.
 
-        The value `""` clears a property. Return the outcome `unchanged` only if the CRM certainly
-        had the given values before, else `updated`. Raises NotFound if there is no such contact,
-        Rejected for values that the CRM refuses, and Conflict if a value that must be unique
-        belongs to another contact.
+        Return `unchanged` only if the CRM certainly had the values before, else `updated`. Raises
+        NotFound, Rejected, and Conflict for a unique value of another contact.
         """
 
     @abstractmethod
@@ -227,39 +215,31 @@ class Adapter(ABC):
     ) -> Saved:
         """Create a deal or ticket that is linked to the contact, never one without the link.
 
-        If the CRM needs one call for the record and another for the link, delete the record when
-        the second call fails; raise Uncertain if the record cannot be deleted either. Raises
-        Rejected with the property's name for a pipeline or stage that the CRM does not have; never
-        use another instead. `mark` is a unique text that identifies this write; store it in the
-        record if the CRM has a field for it, so that `find_marked` can find the record. Raises
-        NotFound if the contact does not exist.
+        If the link needs a second call and that fails, delete the record; raise Uncertain if that
+        fails, too. Raises Rejected with the property's name for an unknown pipeline or stage (never
+        use another instead), and NotFound for an unknown contact. Store `mark`, which identifies
+        the write, if the CRM has a field for it, so that `find_marked` finds the record.
         """
 
     # Derived: override where the CRM differs.
 
     def has_email(self, contact: Contact, email: str) -> bool:
-        """Return whether `email`, which is in lower case, belongs to this contact.
-
-        The contact was read with the properties `email_names`. Override this method where a contact
-        may have several emails.
-        """
+        """Return whether the contact has `email` (lower case); override for several emails."""
         return contact.properties.get("email", "").lower() == email
 
     def has_phone(self, contact: Contact, phone: str) -> bool:
-        """Return whether `phone` is the value of one of the contact's properties `phone_names`.
+        """Return whether `phone` is the value of one of `phone_names`, in either Argentine form.
 
-        Both forms of an Argentine number are the same. Override this method where the CRM may store
-        a number in another notation than the hub sent, or several numbers in one property.
+        Override this method where the CRM may store other notations, or several numbers in one.
         """
         values = (contact.properties.get(name, "") for name in self.phone_names)
         return line_of(phone) in map(line_of, values)
 
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
-        """Return which of the given properties an update of the contact must write.
+        """Return which properties an update must write; by default those whose value differs.
 
-        `contact` was read with the names of all given properties. The default implementation
-        returns the properties whose value differs. Override this method where the CRM converts
-        values or silently ignores some. Raises Rejected for values that the adapter refuses.
+        `contact` was read with their names. Override this method where the CRM converts values or
+        silently ignores some. Raises Rejected for values that the adapter refuses.
         """
         current = contact.properties
         return Changes({name: v for name, v in properties.items() if current.get(name) != v})
@@ -273,29 +253,25 @@ class Adapter(ABC):
         phones: Sequence[str] = (),
         names: Sequence[str] = (),
     ) -> dict[str, Contact]:
-        """Return the contacts with any of these emails or phones, in few requests.
+        """Return the contacts by those of the given `emails` or `phones` that have one.
 
-        Exactly one of `emails` and `phones` is given. `names` are the properties to return with
-        each contact. The keys of the result are the given emails or phones; one without a contact
-        is missing. An email may also be missing if only `find_contact` or a write can find its
-        contact.
+        Exactly one of both is given; send few requests. An email may also be missing if only
+        `find_contact` or a write can find its contact. `names` are the properties to return.
         """
         self._cannot("find several contacts at once")
 
     def write_contacts(self, writes: Sequence[ContactWrite]) -> list[Saved | AdapterError | None]:
         """Make up to `batch_size` creates and updates in few requests; return results in order.
 
-        A failed write does not affect the other writes of the batch: its result is the error. The
-        result None means that this write was not made; the hub then makes it in a request of its
-        own, which gives a more precise error.
+        A failed write affects no other; its result is the error. None means that it was not made:
+        the hub then makes it in a request of its own, which gives a more precise error.
         """
         self._cannot("write several contacts at once")
 
     def active_workflow(self, contact_id: str, *, since_ms: int) -> str:
-        """Return the id of the workflow that the contact entered last, or `""` if there is none.
+        """Return the id of the workflow that the contact entered last since `since_ms`, or `""`.
 
-        Workflows entered before `since_ms` (milliseconds since 1970, UTC) do not count. If the
-        adapter does not override this method, the hub itself stores which workflow a contact is in.
+        In milliseconds since 1970. Without this method, the hub itself stores the workflows.
         """
         self._cannot("tell a contact's workflow")
 
@@ -308,19 +284,14 @@ class Adapter(ABC):
         self._cannot("list properties")
 
     def pipelines(self, kind: Linked) -> list[Pipeline]:
-        """Return the pipelines for deals or for tickets, with their stages.
+        """Return the pipelines with their stages; stages without one are in a pipeline "".
 
-        If the CRM has stages and no pipelines, return one pipeline with the id "". Raises
-        Unsupported for a kind of records that has neither.
+        Raises Unsupported for a kind of records that has neither.
         """
         self._cannot("list pipelines")
 
     def check_place(self, kind: Linked, properties: Mapping[str, str]) -> None:
-        """Raise Rejected for a pipeline or stage that the CRM does not have, as far as is known.
-
-        Sends no request: it is called while the CRM cannot be asked, so that a caller learns of a
-        wrong stage at once. The default implementation knows nothing, and refuses nothing.
-        """
+        """Raise Rejected for a place that is known not to exist, without any request."""
         return
 
     def owners(self) -> list[Owner]:
@@ -338,19 +309,16 @@ class Adapter(ABC):
     ) -> Saved | None:
         """Return the record that an earlier attempt of a create made, or None if there is none.
 
-        The hub calls this method after a create that raised Uncertain, before it sends the create
-        again. `kind`, `contact_id`, `mark` (the text that identifies the create) and the properties
-        `sent` are those of the create. The create began at `since_ms` (milliseconds since 1970).
-        `contact_id` is "" if the record is itself a contact.
+        Called before a create that raised Uncertain is sent again; `contact_id` is "" for a
+        contact. The create began at `since_ms` (milliseconds since 1970) with the properties
+        `sent`.
 
-        Use an endpoint that shows the CRM's latest writes: search by the mark if the CRM stores it,
-        else among the contact's deals or tickets created since `since_ms`. The hub repeats the
-        lookup when the seconds of `may_land_for` are over, and relies on the result None only then.
-        Raises NotYet while the CRM cannot answer reliably.
+        Use an endpoint that shows the latest writes: search by the mark if the CRM stores it, else
+        among the contact's records created since. The hub relies on None only after the seconds of
+        `may_land_for`. Raises NotYet while the CRM cannot answer reliably.
 
-        If the adapter does not override this method, the hub sends a deal or ticket again at once,
-        which makes a duplicate if the first attempt took effect, unless the CRM returns the record
-        that has the mark already. A contact is found by its email or phone.
+        Without this method, a deal or ticket is sent again at once, which makes a duplicate unless
+        the CRM returns the record with the mark. A contact is found by its email or phone.
         """
         self._cannot("look up a write")
 
@@ -366,9 +334,8 @@ class Adapter(ABC):
     ) -> Saved | None:
         """Return the result of `find_marked`, but never a record whose id is in `others`.
 
-        `others` are the ids of records that other writes created; all further parameters are those
-        of `find_marked`. Override this method if `find_marked` recognizes a record by its values
-        and creation time: of two equal deals, it must not return the deal of another write.
+        Those are of other writes. Override this method if `find_marked` recognizes a record by
+        values and creation time: of two equal deals, it must not return that of another write.
         """
         return self.find_marked(kind, contact_id, mark, sent=sent, since_ms=since_ms)
 
@@ -379,12 +346,10 @@ class Adapter(ABC):
 def hold_back_create(
     adapter: Adapter, kind: Written, properties: Mapping[str, str], written_ms: int
 ) -> None:
-    """Raise NotYet while the record of an earlier, unanswered create may still appear in the CRM.
+    """Raise NotYet while the record of an earlier, unanswered create may still appear.
 
-    Call this function after a lookup that found nothing, before the record is created again. `kind`
-    and `properties` are those of the record. `written_ms` is the latest time at which an earlier
-    attempt may have sent the record (milliseconds since 1970), or 0 if there was no earlier
-    attempt.
+    Call this after a lookup that found nothing, before the record is created again. `written_ms`:
+    when an earlier attempt may last have sent it (milliseconds since 1970), or 0.
     """
     if written_ms:
         seconds = adapter.may_land_for(kind, properties)
@@ -393,11 +358,9 @@ def hold_back_create(
 
 
 def hold_back_update(adapter: Adapter, written_ms: int) -> None:
-    """Raise NotYet while the values of an earlier, unanswered update may still reach the CRM.
+    """Raise NotYet while an earlier, unanswered update may still overwrite newer values.
 
-    Those late values would overwrite newer values that are written now. `written_ms` is the latest
-    time at which an earlier attempt may have sent the update (milliseconds since 1970), or 0 if
-    there was no earlier attempt.
+    `written_ms`: when an attempt may last have sent it (milliseconds since 1970), or 0.
     """
     if written_ms:
         why = f"{adapter.title} may still write the values. They are sent again after that."
@@ -412,12 +375,10 @@ def _hold_back(seconds: float, since_ms: int, why: str) -> None:
 
 
 def features(adapter: type[Adapter]) -> frozenset[str]:
-    """Return the names of the optional methods that this adapter class overrides."""
     return frozenset(
         name for name in OPTIONAL if getattr(adapter, name) is not getattr(Adapter, name)
     )
 
 
 def has_oauth(adapter: type[Adapter]) -> bool:
-    """Return whether this adapter class overrides `Adapter.oauth`."""
     return adapter.oauth.__func__ is not Adapter.oauth.__func__  # type: ignore[attr-defined]

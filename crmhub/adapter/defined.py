@@ -37,10 +37,7 @@ _CLOCKS_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A record that a create may have made.
-
-    `created` is the time of its creation by the CRM's clock, in seconds since 1970.
-    """
+    """`created`: by the CRM's clock, in seconds since 1970."""
 
     saved: Saved
     created: float
@@ -49,8 +46,6 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """A create whose answer was lost; the parameters of `Adapter.find_apart`."""
-
     kind: Written
     contact_id: str
     mark: str
@@ -60,10 +55,7 @@ class Create:
 
 
 class DefinedAdapter(Adapter):
-    """An adapter that converts values by the CRM's definitions, and finds its unanswered creates.
-
-    The constructor sets `definitions` and `fitting`.
-    """
+    """The constructor sets `definitions` and `fitting`."""
 
     definitions: Definitions
     fitting: Fitting
@@ -82,7 +74,6 @@ class DefinedAdapter(Adapter):
         return self.definitions.owners()
 
     def changes(self, contact: Contact, properties: Mapping[str, str]) -> Changes:
-        """Return the properties whose values differ in the form in which the CRM stores them."""
         return super().changes(contact, self.fitting.fitted("contacts", properties))
 
     @abstractmethod
@@ -113,10 +104,7 @@ class DefinedAdapter(Adapter):
 
 
 class MarkedAdapter(DefinedAdapter):
-    """An adapter for a CRM in which an account may have a property for the marks.
-
-    The values of this property may be unique. The constructor also sets its name, `mark_name`.
-    """
+    """An account may have a property for marks, maybe unique; the constructor sets `mark_name`."""
 
     search_lag_s: ClassVar[float] = 60.0
     """For how many seconds the CRM's search may hide a new contact that has no email."""
@@ -128,18 +116,13 @@ class MarkedAdapter(DefinedAdapter):
         return {self.mark_name: mark} if known else {}
 
     def raise_for_mark(self, of: str, sent: Mapping[str, str], refused: Rejected) -> None:
-        """Raise BadConfig if the CRM refuses the hub's mark, and not a value of the caller.
-
-        Without its mark, a write whose answer was lost could not be found again.
-        """
+        """Raise BadConfig for a refused mark, without which no unanswered write is found."""
         reasons = [one.reason for one in refused.problems if one.name == self.mark_name]
         if reasons and self.mark_name not in sent:
             raise BadConfig(
                 f"{self.title} does not take the hub's mark in {self.mark_name} of {of}:"
                 f" {reasons[0]}. Free this property of rules, or name another one in the settings."
             ) from refused
-
-    # Records of earlier attempts.
 
     @abstractmethod
     def find_unique_mark(self, kind: Written, mark: str) -> Saved | None:
@@ -153,10 +136,7 @@ class MarkedAdapter(DefinedAdapter):
     def candidates(
         self, kind: Linked, contact_id: str, names: Iterable[str], others: Collection[str]
     ) -> Iterable[Candidate]:
-        """Yield the contact's deals or tickets, except those with the ids `others`.
-
-        `names`: the properties that each of them comes with.
-        """
+        """Yield the contact's deals or tickets except `others`, with the properties `names`."""
 
     @abstractmethod
     def clock_ahead(self) -> float:
@@ -172,11 +152,10 @@ class MarkedAdapter(DefinedAdapter):
         return 0.0 if unique and sure else seconds
 
     def find_create(self, create: Create) -> Saved | None:
-        """Return the record that an earlier attempt of a create has made, or None.
+        """Return the record that an earlier attempt has made, or None.
 
-        If marks are unique, the record is found by its mark. Otherwise, or if the attempt may have
-        been sent without mark, a contact is found by its email or phone or by a search for the
-        mark, and a deal or ticket among those of the contact.
+        Unless every attempt had a unique mark, a contact is found by its email or phone or by a
+        search for the mark, and a deal or ticket among those of the contact.
         """
         kind, mark, sent = create.kind, create.mark, create.sent
         newer = self.definitions.stale_s
@@ -202,10 +181,7 @@ class MarkedAdapter(DefinedAdapter):
     def _marks_since(
         self, kind: Written, since_ms: int, *, newer_than: float = HOUR
     ) -> tuple[bool, bool]:
-        """Return whether marks are unique, and whether every create since `since_ms` has one.
-
-        A process that does not know the property for marks yet sends a create without its mark.
-        """
+        """Return whether marks are unique, and whether every create since `since_ms` has one."""
         found = self.definitions.mark(kind, newer_than=newer_than)
         if found is None:
             return False, False
@@ -218,11 +194,9 @@ class MarkedAdapter(DefinedAdapter):
 def find_created(
     candidates: Iterable[Candidate], sent: Mapping[str, str], *, since: float
 ) -> Saved | None:
-    """Return the oldest candidate that has the values `sent`, or None if there is none.
+    """Return the oldest candidate since `since` (seconds since 1970) with the values `sent`.
 
-    Blank values of `sent` are not compared, nor is the form in which the CRM stores a number, a
-    time or several options. Records that were created before `since` (seconds since 1970) do not
-    count.
+    Blank values are not compared, nor the forms of numbers, times and several options.
     """
     expected = {name: value for name, value in sent.items() if value}
     matches = [
@@ -236,7 +210,6 @@ def find_created(
 
 
 def _alike(sent: str, stored: str) -> bool:
-    """Return whether `stored` may be the form in which the CRM stores the value `sent`."""
     if sent.strip().casefold() == stored.strip().casefold():
         return True
     try:

@@ -22,10 +22,7 @@ _SETS = 256
 
 
 class Definitions(ABC):
-    """What `crmhub.adapter.fitting` needs of a CRM, read by the methods `load_…`.
-
-    Owners are cached by each process for itself, because they are people.
-    """
+    """Owners are cached by each process for itself, because they are people."""
 
     lists: ClassVar[tuple[str, ...]] = ("properties",)
     """The lists in which the CRM keeps its property definitions; the first has almost all."""
@@ -56,20 +53,13 @@ class Definitions(ABC):
 
     @property
     def reading(self) -> Reading:
-        """How the account's people write dates, yes and no."""
         return self._context.reading
-
-    # To be implemented.
 
     @abstractmethod
     def load_list(self, name: str, kind: Kind) -> dict[str, Described] | None:
-        """Read the list `name` of property definitions; return it by property name.
-
-        Return None if it is too large to be read: then `load_named` is called.
-        """
+        """Read a list by property name; None if it is too large: then `load_named` is called."""
 
     def load_named(self, name: str, kind: Kind, names: Sequence[str]) -> dict[str, Described]:
-        """Read the definitions of the properties `names` in the list `name`, by property name."""
         raise Unsupported(f"The list of the properties of {kind} is too large.")
 
     @abstractmethod
@@ -81,18 +71,12 @@ class Definitions(ABC):
         """Read the users to whom records can be assigned; raises LacksRight."""
 
     def load_mark(self, kind: Kind) -> tuple[bool, float] | None:
-        """Read the property for marks, as `mark` returns it."""
         return None
-
-    # Cached.
 
     def properties(
         self, kind: Kind, names: Iterable[str], *, newer_than: float = HOUR
     ) -> dict[str, Described]:
-        """Return the definitions of the properties `names` by name; leave out unknown names.
-
-        Definitions that were loaded within the last `newer_than` seconds are used.
-        """
+        """Leave out unknown names; definitions of the last `newer_than` seconds are used."""
         names = set(names)
         definitions = self.in_list(self.lists[0], kind, names, newer_than=newer_than)
         for other in self.lists[1:]:
@@ -104,7 +88,6 @@ class Definitions(ABC):
     def in_list(
         self, name: str, kind: Kind, names: Iterable[str], *, newer_than: float = HOUR
     ) -> dict[str, Described]:
-        """Return those definitions of the properties `names` that are in the list `name`."""
         wanted = frozenset(names)
         if not wanted:
             return {}
@@ -117,10 +100,7 @@ class Definitions(ABC):
         return {one: definitions[one] for one in wanted if one in definitions}
 
     def listed(self, name: str, kind: Kind, *, newer_than: float = HOUR) -> Mapping[str, Described]:
-        """Return all definitions in the list `name`; raises Unsupported if they are too many.
-
-        So it does for a kind of record that the adapter does not describe.
-        """
+        """Raises Unsupported if they are too many, or the adapter does not describe this kind."""
         if kind not in self._lists[name]:
             raise Unsupported(f"The adapter describes no {kind}.")
         listed = self._lists[name][kind].get(newer_than=newer_than)
@@ -129,7 +109,6 @@ class Definitions(ABC):
         return listed
 
     def described(self, kind: Kind) -> list[Described]:
-        """Return the definitions of all properties; raises Unsupported as `listed` does."""
         definitions: dict[str, Described] = {}
         for name in self.lists:
             definitions |= self.listed(name, kind)
@@ -137,7 +116,6 @@ class Definitions(ABC):
         return [one for name, one in definitions.items() if name == one.name]
 
     def pipelines(self, kind: Linked, *, newer_than: float = HOUR) -> list[Pipeline]:
-        """Return the pipelines of deals or tickets, with their stages."""
         return self._pipelines[kind].get(newer_than=newer_than)
 
     def known_pipelines(self, kind: Linked) -> list[Pipeline] | None:
@@ -149,10 +127,9 @@ class Definitions(ABC):
         return self._owners.get(newer_than=newer_than)
 
     def mark(self, kind: Kind, *, newer_than: float = HOUR) -> tuple[bool, float] | None:
-        """Return whether values of the property for marks are unique, and when it was changed.
+        """Return whether marks are unique, and when their property changed (0 if unknown).
 
-        The time is in seconds since 1970, 0 if not known. Return None if the account has no such
-        property, or if the hub cannot write text into it.
+        None if the account has no such property, or if the hub cannot write text into it.
         """
         return self._marks[kind].get(newer_than=newer_than)
 

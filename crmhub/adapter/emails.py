@@ -12,11 +12,7 @@ from crmhub.adapter.values import ContactWrite
 
 @contextmanager
 def free_email(adapter: Adapter, email: str) -> Iterator[None]:
-    """Hold the lease of an email, if any, for the block that creates a contact with it.
-
-    Raises Conflict if a contact has the email already, and the errors of `find_contact` and of the
-    lease.
-    """
+    """Raises Conflict if a contact has the email, and errors of `find_contact` and the lease."""
     if not email:
         yield
         return
@@ -29,10 +25,9 @@ def free_email(adapter: Adapter, email: str) -> Iterator[None]:
 
 @contextmanager
 def free_emails(adapter: Adapter, writes: Sequence[ContactWrite]) -> Iterator[list[int]]:
-    """Hold the leases of the emails of new contacts for a batch; yield the indexes to write.
+    """Yield the indexes to write: neither a contact nor another process holds the email.
 
-    A create is left out if a contact has its email already, or if another process holds the lease:
-    made alone, it waits, or raises Conflict. Raises the errors of `find_contacts`.
+    The others, made alone, wait or raise Conflict. Raises the errors of `find_contacts`.
     """
     held: dict[str, int] = {}
     with ExitStack() as leases:

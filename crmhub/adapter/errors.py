@@ -22,9 +22,9 @@ from dataclasses import dataclass, replace
 
 
 class AdapterError(Exception):
-    """A failure that an adapter reports; callers read `message`, so it contains no credential.
+    """A failure that an adapter reports; callers read `message`: it contains no credential.
 
-    `correlation_id` is the CRM's id for the failed request, which the CRM's support may ask for.
+    `correlation_id`: the CRM's id for the request, which its support may ask for.
     """
 
     correlation_id: str = ""
@@ -36,11 +36,10 @@ class AdapterError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why one property or setting was refused.
+    """Why one property or setting was refused: what is wrong, and what to send instead.
 
-    `name` is the property's name as the caller sent it, or the name of a required property that is
-    missing. `reason` tells what is wrong and what to send instead. `options` are values that the
-    property accepts; the tuple may be empty or incomplete.
+    `name` is as the caller sent it, or missing and required. `options`: accepted values, maybe
+    incomplete.
     """
 
     name: str
@@ -49,10 +48,7 @@ class Problem:
 
 
 class BadConfig(AdapterError):
-    """The connection's settings cannot work; the message names the setting and the reason.
-
-    `problems` names each wrong setting with its reason, where they are known.
-    """
+    """The settings cannot work; `problems` names the wrong ones, where they are known."""
 
     def __init__(self, message: str, *, problems: Sequence[Problem] = ()) -> None:
         super().__init__(message)
@@ -68,17 +64,13 @@ class LacksRight(Denied):
 
 
 class NotFound(AdapterError):
-    """The CRM has no record with the given id, or has deleted it.
-
-    A search without a result does not raise this error.
-    """
+    """The CRM has no record with this id, or has deleted it; never for an empty search."""
 
 
 class Rejected(AdapterError):
     """The CRM refuses values of the call; nothing was written.
 
-    `problems` has one entry for each refused or missing property. If `problems` is empty, the CRM
-    refuses the values as a whole, and `message` gives the reason.
+    Without `problems` it refuses the values as a whole, and `message` gives the reason.
     """
 
     def __init__(self, problems: Sequence[Problem], message: str = "") -> None:
@@ -92,7 +84,6 @@ class Rejected(AdapterError):
         )
 
     def set_problems(self, problems: Sequence[Problem]) -> None:
-        """Replace the problems, and the message if it was made of them."""
         if self.message == _listed(self.problems):
             self.message = _listed(problems)
             self.args = (self.message,)
@@ -106,8 +97,7 @@ def _listed(problems: Sequence[Problem]) -> str:
 class Conflict(AdapterError):
     """A value that must be unique belongs to another record; nothing was written.
 
-    `existing_id` is the other record's id, or "" if the CRM does not name it. `name` is the name of
-    the property that must be unique, as the caller sent it, or "" if unknown.
+    `existing_id`: that record, or "". `name`: the property as the caller sent it, or "".
     """
 
     def __init__(self, message: str, *, existing_id: str = "", name: str = "") -> None:
@@ -119,8 +109,8 @@ class Conflict(AdapterError):
 class Throttled(AdapterError):
     """The CRM's rate limit is exhausted; nothing was written.
 
-    `retry_after` is the wait in seconds. `scope` names the exhausted limit (`burst`, `daily`,
-    `search`, …), so that calls under other limits can continue; "" if unknown.
+    `retry_after`: in seconds. `scope`: the limit (`burst`, `daily`, `search`, …), so that calls
+    under others can continue; "" if unknown.
     """
 
     def __init__(self, message: str, *, retry_after: float, scope: str = "") -> None:
@@ -130,10 +120,7 @@ class Throttled(AdapterError):
 
 
 class Unavailable(AdapterError):
-    """The CRM is unreachable or fails, and nothing was written.
-
-    `retry_after` is the wait in seconds, or None if the CRM names none.
-    """
+    """The CRM is unreachable or fails, and nothing was written; `retry_after`: seconds or None."""
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -145,10 +132,9 @@ class Unreachable(Unavailable):
 
 
 class NotYet(Unavailable):
-    """The caller must repeat the call later; nothing failed and nothing was written.
+    """The call must be repeated after `retry_after` seconds; nothing failed or was written.
 
-    For example, another process makes the same call, or an earlier call may still take effect in
-    the CRM. `retry_after` is the wait in seconds.
+    Another process makes the same call, or an earlier call may still take effect.
     """
 
     retry_after: float

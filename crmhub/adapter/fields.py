@@ -1,7 +1,4 @@
-"""Property definitions of a CRM that has names and types of its own for its fields.
-
-An adapter makes a `Field` of each field that the CRM describes.
-"""
+"""Property definitions of a CRM that has names and types of its own for its fields."""
 
 from __future__ import annotations
 
@@ -22,12 +19,8 @@ F = TypeVar("F", bound="Field")
 
 @dataclass(frozen=True, slots=True)
 class Field(Described):
-    """The definition of a property under the hub's name, with what the CRM has beside.
-
-    - `theirs`, `their_type`: the name and the type of the field in the CRM.
-    - `longest`: the most characters that the CRM takes; 0 for no limit.
-    - `single_line`: whether the CRM refuses tabs and line breaks in a text.
-    - `is_user`: whether the value is the id of an owner, whom bots may name by email.
+    """`theirs`, `their_type`: the field's name and type in the CRM. `longest`: most characters, or
+    0. `single_line`: no tabs, no line breaks. `is_user`: an owner's id, whom bots name by email.
     """
 
     theirs: str = ""
@@ -38,8 +31,6 @@ class Field(Described):
 
 
 class Fields(Definitions, Generic[F]):
-    """The cached definitions of a CRM's fields; `types` may name a subclass of `Field`."""
-
     types: ClassVar[tuple[type, ...]] = (Field,)
 
     @abstractmethod
@@ -50,17 +41,12 @@ class Fields(Definitions, Generic[F]):
         return {field.name: field for field in self.load_fields(kind)}
 
     def fields(self, kind: Kind, *, newer_than: float = HOUR) -> Mapping[str, F]:
-        """Return the fields by name, loaded within `newer_than` seconds; raises Unsupported."""
         return cast("Mapping[str, F]", self.listed(self.lists[0], kind, newer_than=newer_than))
 
     def values(
         self, kind: Kind, properties: Mapping[str, str], convert: Callable[[F, str], Any]
     ) -> dict[str, Any]:
-        """Return fitted properties under the CRM's names, with the values that it takes.
-
-        `convert` returns the value for a text, or raises Misfit. Raises Rejected with all of these,
-        and with a property that was sent under two names.
-        """
+        """Raises Rejected for each Misfit of `convert`, and for a property sent under two names."""
         fields, values = self.fields(kind), dict[str, Any]()
         problems: list[Problem] = []
         for name, text in properties.items():
@@ -78,7 +64,6 @@ class Fields(Definitions, Generic[F]):
 
     @contextmanager
     def renamed(self, kind: Kind, sent: Iterable[str]) -> Iterator[None]:
-        """Name the properties in a refusal of the CRM as the caller does, who has sent `sent`."""
         try:
             yield
         except Conflict as exc:

@@ -25,14 +25,9 @@ _BREAKS = re.compile(r"[\t\n\r\v\f]+")
 
 
 class Fitting:
-    """Converts properties by the definitions of one CRM account.
-
-    - `places`: the names of the pipeline and stage properties, by kind of record; by default the
-      hub's.
-    - `owner`: the name of the property that holds an owner's id, and has the owners as options; ""
-      for none.
-    - `plain`: the names of contact properties that are text in every account; if all properties
-      are among them, no definitions are needed.
+    """`places`: the names of the pipeline and stage properties, by default the hub's. `owner`: the
+    property with an owner's id, or "". `plain`: contact properties that are text in every account
+    and need no definitions.
     """
 
     def __init__(
@@ -51,11 +46,7 @@ class Fitting:
     def fitted(
         self, kind: Kind, properties: Mapping[str, str], *, newer_than: float = HOUR
     ) -> dict[str, str]:
-        """Return the properties with their values converted to the CRM's format.
-
-        For deals and tickets, pipeline and stage are converted to ids, and added if missing. Raises
-        Rejected with all values that do not fit their property's definition.
-        """
+        """Pipeline and stage become ids, and are added if missing; raises Rejected."""
         if kind == "contacts" and properties.keys() <= self._plain:
             listed = any(isinstance(value, Listed) for value in properties.values())
             if not listed:
@@ -68,11 +59,10 @@ class Fitting:
     def write(
         self, kind: Kind, properties: Mapping[str, str], send: Callable[[dict[str, str]], T]
     ) -> tuple[T, dict[str, str]]:
-        """Convert the properties and call `send` with them; return its result and the properties.
+        """Convert the properties and call `send`; return its result and the properties.
 
-        If the CRM refuses values, they are converted again with newer definitions, and sent once
-        more if that makes a difference. Raises Rejected and the errors of `send`, at once if a
-        refusal names only what was not sent.
+        Refused values are converted again with newer definitions, and sent once more if that makes
+        a difference. A refusal that names only what was not sent is raised at once.
         """
         sent = self.fitted(kind, properties)
         try:
@@ -89,7 +79,6 @@ class Fitting:
     def without_place(
         self, kind: Kind, properties: Mapping[str, str], *, newer_than: float = HOUR
     ) -> dict[str, str]:
-        """Return the properties in the CRM's format, but without pipeline and stage."""
         places: Collection[str] = self._places.get(kind, ())
         given = {name: value for name, value in properties.items() if name not in places}
         definitions = self._definitions.properties(kind, given, newer_than=newer_than)
@@ -107,7 +96,6 @@ class Fitting:
     def place(
         self, kind: Kind, properties: Mapping[str, str], *, newer_than: float = HOUR
     ) -> dict[str, str]:
-        """Return the ids of a record's pipeline and stage as properties; raises Rejected."""
         if kind not in ("deals", "tickets"):
             return {}
         pipeline, stage = names = self._places[kind]
@@ -126,10 +114,7 @@ class Fitting:
     def with_options(
         self, kind: Kind, described: Described, *, newer_than: float = HOUR
     ) -> Described:
-        """Return a definition with the owners, pipelines or stages that are its options.
-
-        A definition whose options the credentials may not read is returned unchanged.
-        """
+        """Without the right to read the options, the definition is returned unchanged."""
         try:
             if described.name == self._owner:
                 owners = self._definitions.owners(newer_than=newer_than)
@@ -147,7 +132,6 @@ class Fitting:
         return described
 
     def _owner_id(self, text: str, newer_than: float) -> str:
-        """Return the id of the owner with the email `text`; any other text is unchanged."""
         if "@" not in text:
             return text
         try:
@@ -176,7 +160,6 @@ class Fitting:
 def _as_stored(
     properties: Mapping[str, str], definitions: Mapping[str, Described]
 ) -> dict[str, str]:
-    """Return fitted texts as the CRM stores them; raise Rejected for those that it would refuse."""
     stored = dict(properties)
     problems = []
     for name, field in definitions.items():

@@ -1,15 +1,12 @@
 """HTTP client for adapters: JSON requests with rate limits, time limits and safe retries.
 
-An adapter creates one `Http` for its connection and calls `send` with the segments of a path.
-`send` returns an `Answer` with a status of 2xx; any other result raises an error of the contract.
+`Http.send` returns an `Answer` with a status of 2xx; any other result raises an error of the
+contract. A failed write raises Uncertain, unless it was not sent or the CRM clearly refused it,
+since a CRM may answer 500 although it stored the record. Only requests that wrote nothing are
+repeated.
 
-This module decides whether a failed request may have written something. A read writes nothing, and
-neither does a request that was not sent or that a rate limit refused. Any other failed write raises
-Uncertain unless the CRM clearly refused it, since a CRM may answer 500 although it stored the
-record. Only requests that wrote nothing are repeated.
-
-People read a CRM's error messages, so the connection's secrets are masked in them. Logs contain
-statuses and correlation ids, but no URL and no error message.
+The connection's secrets are masked in error messages. Logs contain statuses and correlation ids,
+but no URL and no error message.
 """
 
 from __future__ import annotations
@@ -88,24 +85,17 @@ correlation id, the function sets it on the error.
 
 
 class Http:
-    """HTTP client for one connection to the CRM at `base_url`; thread-safe.
+    """HTTP client for one connection to a CRM; thread-safe. A CRM's second host gets a second
+    client.
 
-    A CRM with a second host, such as one for logins, gets a second client.
-
-    - `base_url`: the CRM's address, or a function that returns it, for an address that comes with
-      the access token. The function is called before every request, after `authorize`.
-    - `crm`: the CRM's name for messages.
+    - `base_url`: a function is called before every request, after `authorize`.
     - `authorize`: returns the authentication headers; called before every request.
     - `renew`: called once after an answer that means Denied but not LacksRight; returns whether to
       retry with new headers.
     - `failure`: converts the CRM's own error answers, see `Failure`.
-    - `budgets`: the rate limit of each lane; a lane is a kind of requests, such as searches. The
-      lane `QUOTA` counts the costs of all requests.
-    - `at_once`: the most requests that the CRM accepts at the same time; 0 for no such limit.
-    - `trailing_slash`: whether the path of every URL ends with a slash.
-    - `on_response`: called with the lane and the answer of every request, such as to read rate
-      limit headers.
-    - `secrets`: returns the texts to mask in messages.
+    - `budgets`: the rate limit of each lane, a kind of requests; `QUOTA` counts all their costs.
+    - `at_once`: the most simultaneous requests; 0 for no such limit.
+    - `on_response`: called with the lane and the answer of every request.
     - `correlation_header`: the response header with the CRM's id for the request.
     """
 
@@ -159,21 +149,17 @@ class Http:
         reads: bool | None = None,
         anonymous: bool = False,
     ) -> Answer:
-        """Send one request and return its successful answer; retry while nothing was written.
+        """Return the successful answer; retry while nothing was written.
 
-        - `path`: the segments of the URL after `base_url`, not yet percent-encoded. A segment may
-          come from a caller: one that could lead to another path, such as one with a slash, raises
+        - `path`: unencoded segments; one that could lead to another path, as by a slash, raises
           NotFound.
-        - `params`: the query parameters; one with several values is repeated.
-        - `body`, `form`: the content, sent as JSON or as a form; at most one is given.
-        - `headers`: additional headers for this request.
-        - `lane`: the name of the rate limit in `budgets` that counts this request.
-        - `cost`: how many tokens or credits the request takes from the lane `QUOTA`.
+        - `params`: one with several values is repeated.
+        - `body`, `form`: sent as JSON or as a form; at most one is given.
+        - `lane`, `cost`: the rate limit that counts the request, and its credits of the lane
+          `QUOTA`.
         - `reads`: whether the request writes nothing; by default True for GET and HEAD.
-        - `anonymous`: whether to send the request without credentials.
 
-        Raises every error of the contract except Unsupported, and the errors of `authorize` and
-        `renew`.
+        Raises every error of the contract except Unsupported, and those of `authorize` and `renew`.
         """
         if reads is None:
             reads = method in ("GET", "HEAD")
@@ -327,7 +313,6 @@ class Http:
 
 
 def _correlation(value: object) -> str:
-    """Return a correlation id shortened for logs; "" if it is no printable text."""
     text = value[:_LONGEST_CORRELATION] if isinstance(value, str) else ""
     return text if text.isprintable() else ""
 
@@ -346,7 +331,6 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _is_refused(answer: Answer, error: AdapterError) -> bool:
-    """Return whether the CRM refuses the credentials, so that new ones may help."""
     if not isinstance(error, Denied) or isinstance(error, LacksRight):
         return False
     # A page with another status than 401 comes from a firewall.

@@ -42,11 +42,7 @@ def mask(text: str, secrets: Iterable[str]) -> str:
 
 @lru_cache(maxsize=256)
 def _encodings(secrets: frozenset[str]) -> list[str]:
-    """Return the forms in which these secrets may appear in a text, the longest first.
-
-    These are the secret itself, its JSON and URL encodings, and those of the parts of a secret URL.
-    Secrets shorter than 4 characters are left out.
-    """
+    """Also JSON, URL encodings and parts of a secret URL; nothing below 4 characters."""
     written: set[str] = set()
     for secret in {
         part for secret_text in secrets for part in (secret_text, *parts_of_address(secret_text))
@@ -59,7 +55,6 @@ def _encodings(secrets: frozenset[str]) -> list[str]:
 
 
 def parts_of_address(secret: str) -> list[str]:
-    """Return the parts of a secret webhook URL that an error message may quote alone."""
     if not secret.startswith(("https://", "http://")):
         return []
     path, _, query = secret.partition("://")[2].partition("#")[0].partition("?")

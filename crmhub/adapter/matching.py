@@ -39,22 +39,17 @@ _NAMES = ("name", "firstname", "lastname")
 class Lead:
     """A human being whom a chatbot describes, with the values that find this person's contact.
 
-    - `properties`: all values to store, including `email` and `phone`; none is blank.
-    - `email`, `phone`: the values that find the contact, even if `properties` lacks them; "" if the
-      chatbot gave none.
-    - `contact_id`: the contact to which the conversation's earlier leads belong.
+    - `properties`: all values to store; none is blank.
+    - `contact_id`: the contact of the conversation's earlier leads.
     - `email_id`, `phone_id`: the contacts that last had this email or phone, as the hub remembers;
       the CRM's search may not show them yet.
-    - `strict`: whether a refused property raises Rejected instead of being left out.
-    - `mark`: a unique text that identifies this lead's write in the CRM.
-    - `tried_ms`: when the first attempt that ended Uncertain began (milliseconds since 1970), or 0.
-    - `written_ms`: the latest time at which an attempt that ended Uncertain may have sent a write
-      (milliseconds since 1970), or 0.
-    - `initial`: the names of properties to write only if the contact has no value for them.
-    - `by_phone_alone`: whether a lead without an email may match by phone a contact with an email.
-    - `phone_identifies`: whether a contact found by phone takes precedence over the conversation's
-      contact.
-    - `talked_by_phone`: whether the conversation has given a phone but never an email.
+    - `strict`: a refused property raises Rejected instead of being left out.
+    - `tried_ms`: when the first Uncertain attempt began (milliseconds since 1970), or 0.
+    - `written_ms`: the latest time at which an Uncertain attempt may have sent a write, or 0.
+    - `initial`: names of properties to write only if the contact has no value for them.
+    - `by_phone_alone`: a lead without an email may match by phone a contact with an email.
+    - `phone_identifies`: a contact found by phone goes before the conversation's.
+    - `talked_by_phone`: the conversation has given a phone but never an email.
     - `spellings`: the phones as the chatbot wrote them, by property name.
     """
 
@@ -77,8 +72,6 @@ class Lead:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The contacts found by a lead's email, by its conversation, and by its phone."""
-
     by_email: Contact | None = None
     by_conversation: Contact | None = None
     by_phone: Contact | None = None
@@ -86,10 +79,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """A second contact that may be the same human being as the lead's contact.
-
-    `shares` names the values in common: `phone`, or `phone` and `name`.
-    """
+    """`shares` names the values in common: `phone`, or `phone` and `name`."""
 
     contact_id: str
     shares: tuple[str, ...]
@@ -97,8 +87,6 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The contact that a lead belongs to, None to create one, and the properties to write."""
-
     contact: Contact | None
     properties: Mapping[str, str]
     refused: tuple[Problem, ...] = ()
@@ -106,10 +94,7 @@ class Match:
 
 
 def decide(lead: Lead, found: Found) -> Match:
-    """Decide by the table of this module which contact a lead belongs to, and what to write.
-
-    Raises Rejected if the lead is strict and one of its properties would be left out.
-    """
+    """Raises Rejected if the lead is strict and one of its properties would be left out."""
     contact = contact_of(lead, found)
     properties, refused = dict(lead.properties), list[Problem]()
     duplicate = None
@@ -151,20 +136,14 @@ def contact_of(lead: Lead, found: Found) -> Contact | None:
 
 
 def is_another_persons(lead: Lead, contact: Contact) -> bool:
-    """Return whether the conversation's contact may be another human being with the same phone.
-
-    So if both have an email, but only the phone led the conversation to the contact.
-    """
+    """Return whether both have an email, but only the phone led the conversation here."""
     return bool(lead.talked_by_phone and lead.email and contact.properties.get("email"))
 
 
 def keep_phones(
     stored: Mapping[str, str], properties: Mapping[str, str], spellings: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the properties with each phone that the contact already has as the contact has it.
-
-    `spellings` are phones as they were sent: digits without a plus may be read as another number.
-    """
+    """Return phones as the contact already has them; `spellings` are phones as they were sent."""
     kept = dict(properties)
     for name in PHONES:
         present, sent = stored.get(name, ""), properties.get(name, "")
@@ -174,10 +153,7 @@ def keep_phones(
 
 
 def shared(values: Mapping[str, str], others: Mapping[str, str]) -> tuple[str, ...]:
-    """Return which values contacts with the same phone share: `phone`, and maybe `name`.
-
-    They share the name if every name in `values` has the same text in `others`, in any case.
-    """
+    """Return `phone`, and `name` if each of `values` has the same text in `others`, in any case."""
     names = [name for name in _NAMES if values.get(name)]
     same = all(values[name].casefold() == others.get(name, "").casefold() for name in names)
     return ("phone", "name") if names and same else ("phone",)

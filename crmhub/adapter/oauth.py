@@ -54,7 +54,6 @@ def refresh_form(credentials: Mapping[str, str]) -> dict[str, str]:
 
 
 def oauth_settings(crm: str) -> tuple[Setting, ...]:
-    """Return the secrets that an adapter with `oauth` and `Grant` declares; `crm` is its title."""
     return (
         Setting(
             "client_id",
@@ -74,10 +73,7 @@ def oauth_settings(crm: str) -> tuple[Setting, ...]:
 
 
 def connect_guide(make: Step, redirect: str, scopes: Sequence[str] = ()) -> Guide:
-    """Return the guide to the button Connect, which begins with the step that makes an app.
-
-    `redirect` is the CRM's name of the redirect address, and `scopes` are those that the app needs.
-    """
+    """`redirect`: the CRM's name of the redirect address; `make`: the step that makes an app."""
     given = [Step("Give it these scopes:", codes=tuple(scopes))] if scopes else []
     address = Step(f"Enter the redirect address that the form shows as its {redirect}.")
     last = Step("Copy its client id and client secret into the fields, then press Connect.")
@@ -85,10 +81,7 @@ def connect_guide(make: Step, redirect: str, scopes: Sequence[str] = ()) -> Guid
 
 
 def token_or_oauth(credentials: Mapping[str, str], token: str) -> Problem | str:
-    """Return the `clash` of an adapter that needs a token or OAuth, and not both; "" for none.
-
-    `token` is the name of the secret that holds the token.
-    """
+    """The `clash` of an adapter that needs either OAuth or the secret named `token`."""
     given = [bool(credentials[name]) for name in OAUTH_SECRETS]
     if all(given) == any(given) and all(given) != bool(credentials[token]):
         return ""
@@ -117,14 +110,11 @@ class _Token:
 
 
 class Grant:
-    """The access token of one connection, renewed when it expires.
+    """The access token of one connection, renewed by `exchange` when it expires.
 
-    `exchange` requests a new access token, see `Exchange`. The adapter must declare the credential
-    `KEPT`, which is all that is stored, and `refresh_token` if the CRM issues refresh tokens. `crm`
-    is the CRM's name for messages. `keeps` names further fields of the token endpoint's answer to
-    store with the token, such as the address of the API; `kept` returns them. `token` names the
-    secret of a CRM that also takes a token which people enter: if it is given, it is the access
-    token, which nothing renews.
+    The adapter declares the credential `KEPT`, which is all that is stored, and `refresh_token` if
+    the CRM issues these. `keeps`: further fields of the answer to store, such as the address of the
+    API, for `kept`. `token`: the secret with a token that people may enter; nothing renews it.
     """
 
     def __init__(
@@ -149,11 +139,10 @@ class Grant:
         self._current = threading.local()
 
     def token(self) -> str:
-        """Return a valid access token; renew it first if it is about to expire.
+        """Return a valid access token, renewed if it is about to expire.
 
-        Raises Denied if the CRM refuses the credentials, BadConfig if the token endpoint does not
-        exist, Throttled or Unavailable if the CRM cannot answer now, and the errors of `exchange`
-        and `save_credentials`.
+        Raises Denied, BadConfig for a missing token endpoint, Throttled, Unavailable, and the
+        errors of `exchange` and `save_credentials`.
         """
         if self._entered:
             return self._entered
@@ -161,25 +150,17 @@ class Grant:
         return str(self._current.token)
 
     def kept(self, name: str) -> str:
-        """Return the field `name` of the token endpoint's answer; "" if the answer had none.
-
-        `name` is one of `keeps`. Raises the same errors as `token`.
-        """
+        """Return "" if the answer had none; raises the errors of `token`."""
         return "" if self._entered else self._valid().fields.get(name, "")
 
     def renew(self) -> bool:
-        """Replace the access token that the CRM has just refused to this thread; return True.
-
-        Concurrent calls in all threads and processes get the same new token. Return False for a
-        token that people enter. Raises the same errors as `token`.
-        """
+        """Replace the token just refused to this thread, once for all; False if people enter it."""
         if self._entered:
             return False
         self._replace(getattr(self._current, "token", _stored_token(self._credentials).text))
         return True
 
     def secrets(self) -> list[str]:
-        """Return all credentials and access tokens, for masking in error messages."""
         versions = (self._credentials, self._latest)
         return [
             secret
@@ -195,10 +176,7 @@ class Grant:
         return token
 
     def _replace(self, token: str) -> None:
-        """Replace the access token `token`, unless another thread or process has done so.
-
-        Raises Unavailable if another thread takes too long.
-        """
+        """Raises Unavailable if another thread takes too long."""
         if not self._lock.acquire(timeout=max(0.0, self._context.remaining())):
             raise Unavailable(f"The access token for {self._crm} could not be renewed in time.")
         try:
@@ -210,7 +188,6 @@ class Grant:
             self._lock.release()
 
     def _fresh(self, refused: str) -> Mapping[str, str]:
-        """Return the stored credentials with a token that is neither old nor `refused`."""
         stored = self._latest = self._context.load_credentials()
         if self._unsaved is not None and self._unsaved[0] == stored:
             # The last renewal was not stored; its refresh token may be the only valid one.
@@ -244,11 +221,7 @@ class Grant:
         return renewed
 
     def _request_token(self, stored: Mapping[str, str]) -> Mapping[str, Any]:
-        """Request a new access token; return the JSON answer of the CRM's token endpoint.
-
-        Since a token endpoint has no records and gives no rights, errors about these are converted
-        to BadConfig, Denied or Unavailable.
-        """
+        """A token endpoint has no records and rights: errors about these are converted."""
         try:
             answer = self._exchange(stored)
             fields = answer.object() if isinstance(answer, Answer) else answer

@@ -48,13 +48,7 @@ _AREA, _AREA_WITH_COUNTRY = 6, 9
 
 @dataclass(frozen=True, slots=True)
 class PhoneText:
-    """A text that is one phone number.
-
-    - `number`: the number as the text has it, without link, messenger and extension.
-    - `digits`: the digits of `number` in ASCII.
-    - `plus`: whether the digits begin with a country code for sure.
-    - `extension`: the digits of the extension, "" for none.
-    """
+    """`number`: without link, messenger and extension. `plus`: has a country code for sure."""
 
     number: str
     digits: str
@@ -69,11 +63,7 @@ class PhoneText:
 
 
 def read_phone(text: str) -> PhoneText | None:
-    """Return the phone number that a text is; None if the text is anything but one number.
-
-    Links (`tel:`, `whatsapp:`, `wa.me/`) and WhatsApp's ids of people (`…@c.us`) are one number.
-    The number need not be possible.
-    """
+    """Links (`tel:`, `whatsapp:`, `wa.me/`) and WhatsApp ids are numbers, even impossible ones."""
     text = text.strip()
     if len(text) > _LONGEST:
         return None
@@ -122,12 +112,10 @@ def _digits(text: str) -> str:
 
 
 def with_extension(number: str, extension: str) -> str:
-    """Return a phone number with its extension, if any, as the hub stores both."""
     return f"{number}{_BEFORE_EXTENSION}{extension}" if extension else number
 
 
 def split_extension(number: str) -> tuple[str, str]:
-    """Return a phone number without its extension, and the extension, "" for none."""
     before, _, extension = number.partition(_BEFORE_EXTENSION)
     return before, extension
 

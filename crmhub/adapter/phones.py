@@ -26,11 +26,7 @@ _WORDS_BEFORE = re.compile(r"\A[^\d+\uff0b]+")
 
 
 def notations(number: str) -> list[str]:
-    """Return the notations in which a CRM may store this phone number, the likeliest first.
-
-    `number` is in E.164, with ` ext. ` and the extension if it has one. Bare digits may begin with
-    a country code. For any other text, the list contains only `number`.
-    """
+    """Return the likeliest first; `number` is E.164, maybe with ` ext. `, or bare digits."""
     if (plus := with_plus(number)) != number:
         return list(dict.fromkeys([number, *notations(plus)]))
     e164, extension = split_extension(number)
@@ -57,11 +53,10 @@ def notations(number: str) -> list[str]:
 
 
 def current(parsed: Any) -> Any:
-    """Return a phone number in the present numbering plan of its country.
+    """Return a `phonenumbers.PhoneNumber` in the present numbering plan of its country.
 
-    Most numbers are returned unchanged. `parsed` and the result are `phonenumbers.PhoneNumber`.
-    Mexico removed the 1 before mobile numbers (IFT, 3 August 2019); Brazil added a 9 before them
-    (Anatel, completed in November 2016). WhatsApp still uses the former format for older numbers.
+    Mexico removed the 1 before mobile numbers (IFT, 3 August 2019); Brazil added a 9 (Anatel, until
+    November 2016). WhatsApp still uses the former format for older numbers.
     """
     # Integer arithmetic: a Mexican number has ten digits, a Brazilian mobile eleven.
     digits = parsed.national_number
@@ -74,10 +69,9 @@ def current(parsed: Any) -> Any:
 
 
 def second_form(number: str) -> str:
-    """Return the second form of a Mexican, Brazilian or Argentine phone number; "" if it has none.
+    """Return the second form (E.164) of a Mexican, Brazilian or Argentine number, or "".
 
-    `number` and the result are in E.164. In Mexico and Brazil it is the form before the country
-    changed its numbers (`current`), in Argentina the form with or without the 9 of mobiles.
+    The form before the country's change (`current`); in Argentina, with or without the 9.
     """
     if mexican := _MEXICAN_E164.fullmatch(number):
         return f"+521{mexican[1]}"
@@ -88,10 +82,7 @@ def second_form(number: str) -> str:
 
 
 def with_plus(number: str) -> str:
-    """Return bare digits that are a valid number with its country in E.164, other texts unchanged.
-
-    Messengers write numbers so; without a region, the hub stores them as they came.
-    """
+    """Return bare digits that are a valid number in E.164, other texts unchanged."""
     if not _BARE.fullmatch(number):
         return number
     import phonenumbers
@@ -103,10 +94,7 @@ def with_plus(number: str) -> str:
 
 
 def identity_of(number: str) -> str:
-    """Return the form of a phone number that is the same for all notations in which it is stored.
-
-    `number` is in E.164, maybe with an extension, or bare digits. Any other text is unchanged.
-    """
+    """Return the form that all notations of a number (E.164 or bare digits) have in common."""
     return line_of(with_plus(number))
 
 
@@ -117,11 +105,9 @@ def _with_national(parsed: Any, digits: int) -> Any:
 
 
 def nationals(number: str) -> list[str]:
-    """Return the digits of an E.164 number without its country code, in one or two formats.
+    """Return the number without its country code, first in the present format, then in the second.
 
-    The first item is in the present format of the country; the second, if there is one, in its
-    second form. Bare digits may begin with a country code. The list is empty for any other text
-    than these, and for a number with an extension.
+    Empty for a text that is neither E.164 nor bare digits, and for one with an extension.
     """
     number = with_plus(number)
     parsed = _parsed(number, None) if _E164.fullmatch(number) else None
@@ -135,12 +121,10 @@ def nationals(number: str) -> list[str]:
 
 
 def same(number: str, stored: str) -> bool:
-    """Return whether `stored`, in any notation, is the phone number `number`.
+    """Return whether `stored`, in any notation, is `number`: E.164 or bare digits.
 
-    `number` is in E.164, maybe with an extension, which `stored` must then have, too; bare digits
-    may begin with a country code. If `stored` has no country code, two readings are tried: a number
-    of the same country as `number`, and an international number without its leading plus or 00.
-    Words before the number are skipped.
+    Without a country code, `stored` is read as of the same country, and as international without
+    plus or 00. Extensions must be equal; words before the number are skipped.
     """
     if number == stored:
         return True
@@ -163,15 +147,11 @@ def same(number: str, stored: str) -> bool:
 
 
 def is_no_change(stored: str, sent: str) -> bool:
-    """Return whether a contact with the phone `stored` already has `sent`, in another notation.
-
-    A stored number without a country code is never as good as another notation of it.
-    """
+    """A stored number without a country code is never as good as another notation of it."""
     return stored.startswith("+") and same(stored, sent)
 
 
 def is_ambiguous(sent: str) -> bool:
-    """Return whether a phone as it was sent may be another notation of a number with a plus."""
     text = read_phone(sent)
     if text is None:
         return False
@@ -180,7 +160,6 @@ def is_ambiguous(sent: str) -> bool:
 
 
 def has_number(values: Mapping[str, Any], phone: str, names: Sequence[str] = PHONES) -> bool:
-    """Return whether one of the properties `names` holds `phone` (in E.164), in any notation."""
     numbers = (str(values[name]) for name in names if values.get(name))
     return any(_ends_alike(phone, number) and same(phone, number) for number in numbers)
 
@@ -188,12 +167,10 @@ def has_number(values: Mapping[str, Any], phone: str, names: Sequence[str] = PHO
 def oldest_holders(
     ids_by_phone: Mapping[str, Sequence[str]], contacts: Sequence[Contact], names: Collection[str]
 ) -> dict[str, Contact]:
-    """Return, by phone, the first contact that really has it; leave out phones of nobody.
+    """Return, by phone, the first contact that really has it.
 
-    `ids_by_phone` are the ids that a search has found, the oldest first; `contacts` were read by
-    these ids with the properties `PHONES`, and are returned with the properties `names` only. A
-    contact that was merged after the search indexed it comes back under another id, and is tried
-    last.
+    `ids_by_phone`: ids of a search, oldest first; `contacts`: read with `PHONES`. A contact merged
+    after it was indexed comes back under another id, and is tried last.
     """
     by_id = {contact.id: contact for contact in contacts}
     searched = {id for ids in ids_by_phone.values() for id in ids}

@@ -19,15 +19,10 @@ _MOST_OPTIONS = 20
 def place(
     pipelines: Sequence[Pipeline], wanted: tuple[str, str], names: tuple[str, str]
 ) -> tuple[str, str]:
-    """Return the ids of the pipeline and of the stage that a chatbot names.
+    """Return the ids of `wanted`: pipeline and stage, each an id, a label in any case, or "".
 
-    `wanted`: the pipeline and the stage, each an id, a label in any case, or "". `names` are those
-    of the properties, for messages. A single pipeline with the id "" stands for stages without a
-    pipeline.
-
-    Without a pipeline, the stage determines it, of several the default one. Without a stage, the
-    first of the pipeline is returned. Raises Rejected, with the valid ids, if the pipeline or the
-    stage is unknown or ambiguous.
+    Without a pipeline, the stage determines it, of several the default one; without a stage, it is
+    the first. Raises Rejected with the valid ids. `names`: of the properties, for messages.
     """
     pipeline_name, stage_name = wanted
     candidates = sorted(pipelines, key=lambda pipeline: pipeline.id not in _DEFAULTS)
@@ -72,14 +67,12 @@ def _stage(candidates: Sequence[Pipeline], wanted: str, name: str) -> tuple[str,
 
 
 def no_such_pipeline(text: str, pipelines: Iterable[tuple[str, str]]) -> str:
-    """Return the reason against a pipeline that does not exist; it names the others."""
     return f'there is no pipeline "{text[:60]}"; send one of {_named(pipelines)}'
 
 
 def no_such_stage(
     text: str, pipelines: Sequence[tuple[str, str]], stages: Iterable[tuple[str, str]]
 ) -> str:
-    """Return the reason against a stage that does not exist; it names `stages`, of `pipelines`."""
     one = f"pipeline {_named(pipelines)} has" if len(pipelines) == 1 and pipelines[0][0] else ""
     return f'{one or "there is"} no stage "{text[:60]}"; send one of {_named(stages)}'
 

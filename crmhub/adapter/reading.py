@@ -94,10 +94,7 @@ def truth_in_any_language(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How the people of an account write: their country, such as "DE", and their language.
-
-    Both may be "". Then only what has one meaning in all countries is read.
-    """
+    """Country and language may be "": then only what has one meaning in all countries is read."""
 
     region: str = ""
     language: str = ""
@@ -110,21 +107,17 @@ class Reading:
         return "mdy" if self.region in _MONTH_FIRST else "dmy"
 
     def truth(self, text: str) -> str:
-        """Return "true" or "false" for a word that means it, "" for any other.
-
-        Case and accents do not matter. English words are understood in every language.
-        """
+        """English words are understood in every language; "" for any other text."""
         if len(text) > _LONGEST:
             return ""
         word = _bare(text.strip(" .!¡"))
         return _TRUTH["en"].get(word) or _TRUTH.get(self.language, {}).get(word, "")
 
     def moments(self, text: str) -> list[str]:
-        """Return the dates, or dates and times, that a text such as `31/12/1990` may mean.
+        """Return `YYYY-MM-DD` or `YYYY-MM-DDTHH:MM:SS`: two if the order is unknown, else one or
+        none.
 
-        They have the form `YYYY-MM-DD` or `YYYY-MM-DDTHH:MM:SS`. The list is empty if the text is
-        no such date, and has two items if the order of day and month is unknown. If the country's
-        order is impossible, the other order is read.
+        If the country's order of day and month is impossible, the other order is read.
         """
         match = _DATE.fullmatch(text) if len(text) <= _LONGEST else None
         if match is None:

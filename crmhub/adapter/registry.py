@@ -19,12 +19,7 @@ GROUP = "crmhub.adapters"
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """An installed adapter; `error` says why it cannot be used, or is "".
-
-    `distribution` and `version`: the package that contains it. `features`: the optional methods
-    that it supports. `linked_kinds`: the kinds of records that it creates for contacts, each with
-    the setting that it needs.
-    """
+    """`error`: why it cannot be used, or "". `linked_kinds`: kinds with the setting they need."""
 
     name: str
     version: str
@@ -39,8 +34,6 @@ class Installed:
 
 
 class Registry:
-    """Finds installed adapters, or those in `found`, and loads their classes."""
-
     def __init__(self, found: Iterable[EntryPoint] | None = None) -> None:
         self.entry_points = tuple(entry_points(group=GROUP) if found is None else found)
         self._points: dict[str, EntryPoint] = {}
@@ -55,7 +48,6 @@ class Registry:
 
     @property
     def names(self) -> list[str]:
-        """The names of all installed adapters, sorted, including those that cannot be used."""
         return sorted(self._points)
 
     def load(self, name: str) -> type[Adapter]:

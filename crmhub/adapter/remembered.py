@@ -31,12 +31,10 @@ _TYPE = "__type__"
 
 
 class Remembered(Generic[T]):
-    """A cached value that the function `load` reads from the CRM.
+    """One thread reloads an old value while all others wait; with a `name`, one process.
 
-    If the value is too old, one thread reloads it while all other threads wait. With a `name`, the
-    value is shared by all processes: one of them loads it, and the others take it over. `types` are
-    the dataclasses in it beside `Choice`, `Described` and `Pipeline`; sequences in a dataclass are
-    tuples. Do not share data about people, such as owners.
+    `types`: the dataclasses in it beside `Choice`, `Described` and `Pipeline`, with tuples only. Do
+    not share data about people, such as owners.
     """
 
     def __init__(
@@ -52,17 +50,14 @@ class Remembered(Generic[T]):
         self._context = context
         self._name = name
         self._lock = threading.Lock()
-        # The time of loading, by `time.monotonic`, and the value.
         self._held: tuple[float, T] | None = None
         # Whether the held value is used only because the CRM is unavailable.
         self._is_stale = False
 
     def get(self, *, newer_than: float = HOUR) -> T:
-        """Return the cached value; reload it first if it is older than `newer_than` seconds.
+        """Reload a value older than `newer_than` seconds; if the CRM is unavailable, return it.
 
-        If the CRM is unavailable, an older value is returned instead. Raises the errors of `load`.
-        Raises NotYet if another thread reloads the value for longer than the time left for this
-        call.
+        Raises the errors of `load`, and NotYet if another thread's reload takes too long.
         """
         held = self._held
         if held is not None and time.monotonic() - held[0] < newer_than:

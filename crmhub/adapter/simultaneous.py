@@ -18,10 +18,7 @@ _COME_BACK = 1.0
 
 
 class Simultaneous:
-    """At most `most` calls at the same time; each call holds one of `most` leases.
-
-    `crm` is the CRM's name for messages.
-    """
+    """At most `most` calls at the same time; each call holds one of `most` leases."""
 
     def __init__(self, context: Context, crm: str, most: int) -> None:
         self._context = context
@@ -32,10 +29,7 @@ class Simultaneous:
 
     @contextmanager
     def call(self, seconds: float) -> Iterator[None]:
-        """Take a place for the block, in which a call of at most `seconds` seconds is made.
-
-        Waits until a place is free; raises NotYet if this takes longer than the time left.
-        """
+        """Raises NotYet if the wait is longer than the time left; `seconds`: the longest call."""
         ends = time.monotonic() + self._context.remaining()
         if not self._here.acquire(timeout=max(0.0, ends - time.monotonic())):
             raise self._too_many()

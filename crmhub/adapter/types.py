@@ -17,8 +17,6 @@ _TAG = re.compile(r"<[^<>]*>")
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How adapters write values of a type as text: in words, and an example."""
-
     words: str
     example: str
 
@@ -41,11 +39,7 @@ FORMS: Mapping[PropertyType, Form] = {
 
 
 def to_text(value: Any) -> str:
-    """Return a JSON value of a CRM as the text that the contract prescribes.
-
-    None becomes `""`, a list the values joined by `;`. Dates and datetimes are texts in JSON, which
-    stay as they are.
-    """
+    """None becomes `""`, a list its values joined by `;`; dates are texts in JSON already."""
     match value:
         case None:
             return ""
@@ -61,10 +55,7 @@ def to_text(value: Any) -> str:
 
 
 def to_json(property_type: PropertyType, text: str) -> Any:
-    """Return a text of the contract as the JSON value of a CRM that takes no texts for numbers.
-
-    `""` becomes None. The text must have the form of its type (`crmhub.adapter.coercion`).
-    """
+    """For a CRM that takes no texts for numbers: `""` becomes None, `text` fits its type."""
     if not text:
         return None
     match property_type:
@@ -78,10 +69,7 @@ def to_json(property_type: PropertyType, text: str) -> Any:
 
 
 def to_html(text: str) -> str:
-    """Return a text of the contract as HTML, for a CRM that keeps long texts as HTML.
-
-    `""` stays `""`.
-    """
+    """For a CRM that keeps long texts as HTML; `""` stays `""`."""
     escaped = html.escape(text, quote=False).replace("\n", "<br>")
     return f"<p>{escaped}</p>" if text else ""
 

@@ -1,5 +1,3 @@
-"""The error for an HTTP request that the CRM did not answer."""
-
 from __future__ import annotations
 
 import re
@@ -28,10 +26,7 @@ class TooLarge(Unavailable):
 def unanswered(
     crm: str, url: str, exc: requests.RequestException, *, reads: bool, short: bool
 ) -> AdapterError:
-    """Return the error for a request that ended with an exception instead of an answer.
-
-    `short`: the request had so little time that its end says nothing about the CRM.
-    """
+    """`short`: the request had so little time that its end says nothing about the CRM."""
     base = urlsplit(url)
     if short and _timed_out(exc) and (reads or _not_sent(exc)):
         return NotYet(f"There was too little time left to call {crm}.", retry_after=1.0)

@@ -41,7 +41,6 @@ def approve_all(lead: Lead, contact_id: str, properties: Mapping[str, str]) -> M
 
 
 def find(adapter: Adapter, lead: Lead) -> Found:
-    """Look up the contacts in the CRM that can decide which one a lead belongs to."""
     return _find(adapter, lead, _of_email(adapter, lead), _phone_lookup(adapter, lead))
 
 
@@ -56,7 +55,6 @@ def _phone_lookup(adapter: Adapter, lead: Lead) -> _PhoneLookup:
 def _find(
     adapter: Adapter, lead: Lead, by_email: Contact | None, find_by_phone: _PhoneLookup
 ) -> Found:
-    """Look up a lead's contacts by its conversation and by its phone, beside `by_email`."""
     by_conversation = None
     if by_email is None:
         by_conversation = _of_conversation(adapter, lead) or _written_before(adapter, lead)
@@ -76,7 +74,6 @@ def _find(
 
 
 def names_to_read(adapter: Adapter, lead: Lead, *more: str) -> tuple[str, ...]:
-    """Return the properties to read: the lead's, those that matching needs, and `more`."""
     phones = ("phone", *adapter.phone_names) if lead.phone else ()
     return tuple(dict.fromkeys((*lead.properties, "email", *phones, *more)))
 
@@ -97,11 +94,7 @@ def _search_by_email(adapter: Adapter, lead: Lead) -> Contact | None:
 
 
 def _remembered_for_email(adapter: Adapter, lead: Lead) -> Contact | None:
-    """Return the contact that last had the lead's email as the hub remembers, if it still has it.
-
-    If its email was changed, this one may be another person's. The email of a lead that comes again
-    is that of its conversation's contact.
-    """
+    """Return it only if it still has the email, which may be another person's since."""
     ids = (lead.email_id, lead.contact_id if adapter.remembered_first else "")
     for contact_id in dict.fromkeys(filter(None, ids)):
         contact = _get(adapter, contact_id, names_to_read(adapter, lead, *adapter.email_names))
@@ -111,7 +104,6 @@ def _remembered_for_email(adapter: Adapter, lead: Lead) -> Contact | None:
 
 
 def _of_conversation(adapter: Adapter, lead: Lead) -> Contact | None:
-    """Return the contact of the lead's conversation, if it has one that still exists."""
     if not lead.contact_id:
         return None
     return _get(adapter, lead.contact_id, names_to_read(adapter, lead, *adapter.email_names))
@@ -134,7 +126,6 @@ def _searched_by_phone(adapter: Adapter, lead: Lead) -> Contact | None:
 
 
 def _written_before(adapter: Adapter, lead: Lead) -> Contact | None:
-    """Return the contact that an earlier attempt of this lead created, if it can be found."""
     if not lead.tried_ms or not adapter.can("find_marked"):
         return None
     record = adapter.find_marked(
@@ -151,12 +142,11 @@ def _get(adapter: Adapter, contact_id: str, names: Sequence[str]) -> Contact | N
 
 
 def upsert_contact(adapter: Adapter, lead: Lead, *, approve: Approve = approve_all) -> SavedLead:
-    """Create or update the contact that the lead belongs to; `unchanged` if it had all values.
+    """Create or update the lead's contact; `unchanged` if it had all values.
 
-    `approve` is called before an update, and returns the properties to write. If the contact is
-    deleted meanwhile, a new one is created. Raises Rejected if the lead is strict and one of its
-    properties would be left out, NotYet if the write of an earlier attempt may still take effect,
-    and the errors of `approve` and of the adapter.
+    `approve` is called before an update, and returns the properties to write. Raises its errors and
+    the adapter's, Rejected for a strict lead that would lose a property, and NotYet while an
+    earlier write may take effect.
     """
     try:
         return _upsert(adapter, lead, approve)
@@ -194,13 +184,10 @@ def _match_without_email_lookup(
     """Return the match of a new lead by its phone alone; None if the email must be looked up.
 
     Where the CRM refuses a taken email, that refusal is the lookup: it writes nothing, lags less
-    than any, and saves one of three calls. That is safe only if the email can change nothing but
-    whether the contact is created:
-
-    - The hub knows no contact of the lead's conversation or email, which would be looked up.
-    - No earlier attempt may have written the lead: its contact would be found by email.
-    - Without the email the lead means no contact. A contact found by its phone is meant only if the
-      email is nobody's, so the email is looked up, unless that contact has the lead's email.
+    than any, and saves one of three calls. It is safe only if the hub knows no contact of the
+    conversation or email, no earlier attempt may have written the lead, and no other contact is
+    meant without the email. A contact found by phone is meant only if it has the lead's email, or
+    the email is nobody's, so then the email is looked up.
     """
     known = lead.contact_id or lead.email_id or lead.tried_ms or lead.written_ms
     if not adapter.unique_emails or not lead.email or not lead.phone or known:
@@ -218,17 +205,12 @@ def _match_without_email_lookup(
 def _after_clash(
     adapter: Adapter, lead: Lead, match: Match, clash: Conflict, find_by_phone: _PhoneLookup
 ) -> Match | None:
-    """Decide again which contact a lead belongs to, after a write of `match` raised `clash`.
-
-    Return None if the contact with the conflicting value cannot be found. Raises Rejected if the
-    lead is strict and its phone would be left out.
-    """
+    """Return None if the other contact is not found; Rejected if a strict lead loses its phone."""
     name = clash.name or "email"
     if name == "email" and lead.email:
         if clash.existing_id:
             holder = _get(adapter, clash.existing_id, names_to_read(adapter, lead))
         else:
-            # Look up again: the contact may be new.
             holder = _search_by_email(adapter, lead)
         if holder is None:
             return None
@@ -241,7 +223,6 @@ def _after_clash(
     new_match = decide(lead, Found(None, match.contact, holder))
     if "phone" not in new_match.properties or new_match.contact is holder:
         return new_match
-    # This CRM requires unique phones, so the other contact keeps the number.
     refused = Problem("phone", f"this number belongs to another contact, {holder.id}")
     if lead.strict:
         raise Rejected([refused])
@@ -250,7 +231,6 @@ def _after_clash(
 
 
 def _save(adapter: Adapter, lead: Lead, match: Match, approve: Approve) -> SavedLead:
-    """Write the values that differ to the contact of `match`, or create one; raises NotYet."""
     contact = match.contact
     if contact is None:
         hold_back_create(adapter, "contacts", match.properties, lead.written_ms)
@@ -265,10 +245,7 @@ def _save(adapter: Adapter, lead: Lead, match: Match, approve: Approve) -> Saved
 def approved_changes(
     adapter: Adapter, lead: Lead, match: Match, contact: Contact, approve: Approve
 ) -> tuple[Match, Changes]:
-    """Return `match` with the approved properties, and the changes that an update must write.
-
-    Raises Rejected if the lead is strict and the CRM would ignore one of the changes.
-    """
+    """Raises Rejected if the lead is strict and the CRM would ignore one of the changes."""
     approved = approve(lead, contact.id, match.properties)
     changes = adapter.changes(contact, approved)
     if changes.refused and lead.strict:

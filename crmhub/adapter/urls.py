@@ -1,5 +1,3 @@
-"""URLs of requests: the CRM's address, followed by path segments and query parameters."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,11 +28,7 @@ def check_address(base_url: str) -> str:
 
 
 def after_base(crm: str, path: Iterable[str], params: Params | None, *, slash: bool) -> str:
-    """Return the part of a URL that follows the CRM's address; `slash` is one at its end.
-
-    Raises NotFound for a segment that could lead to another path, and UnicodeEncodeError for half a
-    character.
-    """
+    """Raises NotFound for a segment that leads elsewhere, UnicodeEncodeError for a surrogate."""
     encoded = ""
     for segment in path:
         refused = segment in ("", ".", "..") or len(segment) > _LONGEST_SEGMENT

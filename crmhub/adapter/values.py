@@ -14,10 +14,7 @@ _LARGEST_RECORD_ID = 2**53 - 1
 
 
 def is_record_id(text: str) -> bool:
-    """Return whether a text is a valid id of a record that the hub itself stores.
-
-    Such ids are decimal numbers from 1 to 2**53 - 1, without leading zeros.
-    """
+    """Such ids are decimal numbers from 1 to 2**53 - 1, without leading zeros."""
     return _RECORD_ID.fullmatch(text) is not None and int(text) <= _LARGEST_RECORD_ID
 
 
@@ -31,11 +28,7 @@ Kind = Literal["contacts", "deals", "companies", "tickets"]
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """A contact, read from the CRM.
-
-    `properties` has a key for each requested property that exists in the CRM, with `""` for a
-    property without a value. `url` is the address of the contact's page in the CRM, if it has one.
-    """
+    """`properties` has each requested property that exists in the CRM, `""` without a value."""
 
     id: str
     properties: Mapping[str, str]
@@ -44,11 +37,7 @@ class Contact:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """The result of a create or an update of a record.
-
-    `id` is the record's id in the CRM, and `url` the address of its page, or "". `refused` lists
-    properties that the adapter did not write, with the reasons.
-    """
+    """`url`: the record's page, or "". `refused`: what the adapter did not write, with reasons."""
 
     id: str
     outcome: Outcome
@@ -58,10 +47,7 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The properties that an update must write to a contact, as `properties`.
-
-    `refused` lists properties that the CRM would silently ignore, so that they are not written.
-    """
+    """What an update must write; `refused` has properties that the CRM would silently ignore."""
 
     properties: Mapping[str, str]
     refused: tuple[Problem, ...] = ()
@@ -69,11 +55,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class ContactWrite:
-    """One write of a batch: the create or the update of a contact.
-
-    If `contact_id` is "", the write creates a contact, and `mark` is the text that identifies the
-    write later. Otherwise the write updates the contact with this id.
-    """
+    """One write of a batch; without `contact_id` a create, which `mark` identifies later."""
 
     contact_id: str
     properties: Mapping[str, str]
@@ -82,10 +64,7 @@ class ContactWrite:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """An option of a property, or a stage of a pipeline.
-
-    The CRM stores `value`; people see `label`.
-    """
+    """An option or a stage: the CRM stores `value`, people see `label`."""
 
     value: str
     label: str
@@ -109,10 +88,7 @@ PropertyType = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """The definition of a property in the CRM.
-
-    If `options` is empty, the property accepts any value of its type.
-    """
+    """The definition of a property; without `options` it accepts any value of its type."""
 
     name: str
     label: str
@@ -142,14 +118,11 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Definition of one setting of a connection; forms and checks are generated from it.
+    """One setting of a connection; forms and checks are generated from it.
 
-    - `help`: a hint for the operator who enters the value.
-    - `choices`: the allowed values; empty if any value of the type is allowed.
-    - `secret`: the value is stored encrypted and never shown again.
-    - `required`: the value must not be empty. `Adapter.clash` checks combinations of settings.
-    - `kept`: the adapter itself writes the value with `save_credentials`. Operators do not enter
-      the value, and it is deleted when they change a credential.
+    `choices`: the allowed values; empty for any of the type. `secret`: stored encrypted and never
+    shown again. `kept`: the adapter itself writes the value with `save_credentials`; operators do
+    not enter it, and it is deleted when they change a credential.
     """
 
     name: str
@@ -163,10 +136,7 @@ class Setting:
     kept: bool = False
 
     def fault(self, value: str) -> str:
-        """Return why `value` is invalid for this setting, or `""` if it is valid.
-
-        The reason does not quote the value of a secret setting.
-        """
+        """Return why `value` is invalid, or `""`; without the value of a secret setting."""
         shown = "the value given" if self.secret else repr(value)
         if self.choices and value not in self.choices:
             return f"{shown} is not one of {', '.join(self.choices)}"
@@ -181,12 +151,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a guide: a sentence that says what to do in the CRM.
-
-    - `url`, `label`: the address and the text of a link to the page in the CRM or to its
-      documentation; both "" for no link.
-    - `codes`: values to type in the CRM exactly as they are, such as the names of scopes.
-    """
+    """One sentence of a guide, with a link (or ""), and `codes` to type exactly, such as scopes."""
 
     text: str
     url: str = ""
@@ -196,8 +161,6 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Guide:
-    """What a person does in the CRM for one purpose, such as making a token, in `steps`."""
-
     title: str
     steps: tuple[Step, ...]
 
@@ -206,21 +169,16 @@ class Guide:
 class OAuth:
     """How a person connects an account by OAuth 2.0 with an authorization code (RFC 6749, 4.1).
 
-    The hub sends the person's browser to `authorize_url`, and exchanges the code for tokens at
-    `token_url`. It proves with PKCE (RFC 7636, S256) that both requests are its own.
+    The hub proves with PKCE (RFC 7636, S256) that both requests are its own.
 
-    - `scopes`: the rights to request.
-    - `client_auth`: whether the token endpoint gets client id and client secret in the "body" or
-      as HTTP "basic" authentication.
-    - `parameters`: further query parameters of `authorize_url`, such as `access_type=offline`.
-    - `account_field`: the field of the token endpoint's answer that identifies the account in the
-      CRM; "" if it has none. A connection is never connected again to another account, since its
-      contact ids would mean other people.
-    - `replaces`: the names of secrets that are removed when the account is connected, because
-      they cannot be used beside OAuth.
+    - `client_auth`: the token endpoint gets the client's secret in the "body" or as "basic".
+    - `parameters`: further query parameters of `authorize_url`.
+    - `account_field`: what identifies the account in the token endpoint's answer, or "". A
+      connection is never connected to another account, whose contact ids would mean other people.
+    - `replaces`: secrets that are removed, because they cannot be used beside OAuth.
 
-    The adapter declares the secrets `client_id`, `client_secret` and `refresh_token`. The first two
-    identify the operator's app in the CRM; the third is stored after the exchange.
+    The adapter declares the secrets `client_id`, `client_secret` and `refresh_token`; the first two
+    are the operator's app, the third is stored after the exchange.
     """
 
     authorize_url: str

@@ -32,7 +32,6 @@ def join(first: str, last: str) -> str:
 
 
 def split(name: str) -> tuple[str, str]:
-    """Split a whole name at the BORDER, or else after the first word."""
     first, border, last = name.partition(BORDER)
     if border:
         return first.removesuffix(" ") if last else first, last
@@ -41,7 +40,6 @@ def split(name: str) -> tuple[str, str]:
 
 
 def open_adapter(adapter_class: type[Adapter], context: Context) -> Adapter:
-    """Return an adapter of this class, which takes and returns first and last names in any case."""
     if not adapter_class.whole_name:
         return adapter_class(context)
     bases = (_Split, adapter_class)
@@ -56,8 +54,6 @@ class _Split(Adapter):
 
     def can(self, feature: str) -> bool:
         return feature in features(self.plain)
-
-    # Reading.
 
     def find_contact(
         self, *, email: str = "", phone: str = "", names: Sequence[str] = ()
@@ -98,8 +94,6 @@ class _Split(Adapter):
             values |= zip(HALVES, split(values[self.whole_name]), strict=True)
         return replace(contact, properties={n: values[n] for n in names if n in values})
 
-    # Writing.
-
     def create_contact(self, properties: Mapping[str, str], *, mark: str = "") -> Saved:
         with self.__blaming(properties):
             saved = super().create_contact(self.__joined(properties), mark=mark)  # type: ignore[safe-super]
@@ -133,7 +127,6 @@ class _Split(Adapter):
         held = replace(contact, properties=_without(contact.properties))
         found = super().changes(held, _without(properties))
         if any(contact.properties.get(name) != value for name, value in halves.items()):
-            # Both, so that the update need not read the other one.
             found = replace(found, properties={**found.properties, **halves})
         return found
 
@@ -166,14 +159,12 @@ class _Split(Adapter):
         return {**_without(properties), self.whole_name: join(first, last)}
 
     def __completed(self, contact_id: str, properties: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the properties of an update with both halves of a name, one read from the CRM."""
         if not contact_id or len(properties.keys() & {*HALVES}) != 1:
             return properties
         held = self.get_contact(contact_id, HALVES).properties
         return {**held, **properties}
 
     def __blamed(self, outcome: T, properties: Mapping[str, str]) -> T:
-        """Return the outcome of a write with the names that the caller sent in its problems."""
         if isinstance(outcome, Saved) and outcome.refused:
             return replace(outcome, refused=self.__problems(outcome.refused, properties))
         if isinstance(outcome, Rejected):

@@ -16,5 +16,4 @@ HELPERS: dict[str, type[Action]] = {
 
 
 def action_of(helper: str, request: Mapping[str, Any]) -> Action:
-    """Return the action for a helper's stored call."""
     return HELPERS[helper](**request)

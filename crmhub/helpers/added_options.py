@@ -19,11 +19,7 @@ def without_added(properties: Mapping[str, str]) -> dict[str, str]:
 def with_held(
     account: Account, adapter: Adapter, contact_id: str, properties: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the properties to write, with the options that the contact has before the added ones.
-
-    The hub's own records join them in the transaction of the write. A text that begins with ";" is
-    returned unchanged, and so is each value if the CRM does not describe its properties.
-    """
+    """Put the contact's options before added ones, unless the CRM describes nothing."""
     added = [name for name, value in properties.items() if adds_options(value)]
     if not added or not adapter.remote:
         return dict(properties)

@@ -32,7 +32,6 @@ Status = Literal["created", "updated", "unchanged", "queued", "ok"]
 
 _QUOTA_WAIT_S = 600.0
 _RIGHT_WAIT_S = 600.0
-# Seconds until the next look at a lead that is in progress.
 _SOON_S = 5.0
 # The fields of `Done` that the journal stores.
 _STORED = ("status", "contact_id", "record_id", "url", "refused", "message")
@@ -42,10 +41,8 @@ _FULL = "The account's plan is full; this will be tried again until there is roo
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The result of an action; fields that do not apply are empty.
-
-    `contact_id`: for a queued action, the hub's own id of the contact. `refused`: the properties
-    that were not stored. `duplicate`: another contact that may be the same human being.
+    """`contact_id`: the hub's own, while queued. `refused`: properties that were not stored.
+    `duplicate`: another contact that may be the same human being.
     """
 
     status: Status
@@ -63,12 +60,6 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """The properties of a call for the adapter, by the names that bots use.
-
-    `refused`: the properties that are not sent. `initial`: names written only if the contact has no
-    value yet.
-    """
-
     properties: Mapping[str, str] = field(repr=False)
     refused: tuple[Problem, ...] = ()
     initial: frozenset[str] = frozenset()
@@ -80,10 +71,7 @@ def completed(
     properties: Mapping[str, str],
     refused: Sequence[Problem] = (),
 ) -> Mapped:
-    """Return the properties with the constants of the account's field map.
-
-    A constant for a refused property is sent, and the property does not count as refused.
-    """
+    """A constant for a refused property is sent, and the property does not count as refused."""
     complete, initial = account.connection.field_map.of(record).completed(properties)
     return Mapped(complete, tuple(one for one in refused if one.name not in complete), initial)
 
@@ -104,24 +92,18 @@ class Behind(Exception):
 
 
 class Action(Protocol):
-    """A call of a helper that writes to the CRM; stored in the journal, then attempted."""
-
     kind: ClassVar[str]
     record: ClassVar[Written]
     """The kind of record that the action writes."""
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     def enter(self, tx: Connection, account: Account, mapped: Mapped) -> New:
-        """Find the contact of the action in the hub; return the action as the journal stores it.
-
-        Raises errors that the caller can fix, such as NotFound for an unknown contact.
-        """
+        """Find the contact in the hub; raises errors that the caller can fix, such as NotFound."""
 
     def mapped(self, account: Account) -> Mapped:
         """Return the properties for the adapter; needs neither the database nor the CRM."""
 
     def check(self, account: Account, adapter: Adapter | None, mapped: Mapped) -> None:
-        """Raise Rejected if every CRM would refuse the action; no `adapter` if it is unusable."""
         if (account.switches.strict and mapped.refused) or not mapped.properties:
             raise refusal(mapped.refused, "" if mapped.refused else "There is nothing to write.")
 
@@ -132,21 +114,16 @@ class Action(Protocol):
     def perform(
         self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
     ) -> Done:
-        """Send the properties to the CRM, as the action requires; return the result.
-
-        Raises AdapterError for an error of the CRM, HubError for one of the hub, and Behind if a
-        failed lead blocks the action.
-        """
+        """Raises AdapterError of the CRM, HubError of the hub, and Behind a failed lead."""
 
 
 def attempt(
     hub: Hub, account: Account, entry: Entry, action: Action, mapped: Mapped, *, waits: bool
 ) -> Done | None:
-    """Make one attempt of an action and record its outcome in the journal; return the result.
+    """Make one attempt and record its outcome; None if the action is queued or blocked.
 
-    `waits`: whether a caller waits for the result: then an error of the CRM's refusal is raised.
-    Without one, the action has the state `dead`, and an operator must decide on it. Return None if
-    the action is queued or blocked.
+    `waits`: a caller waits, and gets the error of a refusal. Otherwise the action fails (`dead`),
+    and an operator decides on it.
     """
     began = time.monotonic()
     with recording() as recorded, ExitStack() as leases:
@@ -181,7 +158,6 @@ def outcome_of(
     *,
     waits: bool = False,
 ) -> Outcome:
-    """Return the outcome of an attempt that began at `began` (monotonic) and had this result."""
     if isinstance(result, Done):
         answer = {name: getattr(result, name) for name in _STORED}
         answer["refused"] = [asdict(problem) for problem in result.refused]
@@ -204,11 +180,7 @@ def finish(
     attempts: Sequence[tuple[Entry, Outcome, Done | Exception]],
     leases: ExitStack | None = None,
 ) -> bool:
-    """Record the outcomes of attempts and the data of their contacts, in one transaction.
-
-    While the database is unavailable, this is repeated in the background, and the `leases` are held
-    until then. Return whether all outcomes were recorded now.
-    """
+    """Record outcomes and contacts at once, or in the background, with `leases`; return which."""
     for _, outcome, _ in attempts:
         metrics.attempted(account.connection.adapter, outcome.word, outcome.ms / 1000)
     # All processes lock contacts in the same order, so that no deadlock arises.
@@ -228,7 +200,6 @@ def finish(
 def store_contact(
     tx: Connection, *, account: Account, entry: Entry, result: Done | Exception
 ) -> None:
-    """Store the CRM id, values and possible duplicate that an attempt returned for a contact."""
     if not isinstance(result, Done):
         return
     done = result
@@ -266,20 +237,13 @@ def store_contact(
 def newest(
     hub: Hub, account: Account, entry: Entry, contact_id: str, properties: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return those of the properties that no later action has written to the contact already.
-
-    Raises NotYet while another action of the contact must run first.
-    """
+    """Leave out properties that a later action wrote; NotYet while another must run first."""
     accepted = turns.take_turn(hub.database, account, entry, contact_id)
     return {n: v for n, v in properties.items() if accepted.get(n, 0) <= entry.accepted_at(n)}
 
 
 def crm_id_of(hub: Hub, account: Account, entry: Entry) -> str:
-    """Return the CRM's id of the contact that the action is for.
-
-    Raises NotYet while a lead that would create the contact is unfinished, Behind if it has failed,
-    and NotFound without such a lead.
-    """
+    """Raises NotYet while a lead would create it, Behind a failed lead, NotFound without one."""
     if not entry.hub_id.startswith(bindings.HUB_ID):
         with hub.database.reading() as connection:
             return merged_contacts.merged_into(connection, account, entry.hub_id)
@@ -302,17 +266,15 @@ def crm_id_of(hub: Hub, account: Account, entry: Entry) -> str:
 def note_failure(
     hub: Hub, account: Account, exc: contract.AdapterError, *, record: str = "contacts"
 ) -> None:
-    """Count a failed read from the account's CRM, and open the circuit breaker if necessary.
+    """Count a failed read; maybe open the circuit breaker. A bug (Broken) is not counted.
 
-    It opens after several failures in a row, or at once if the CRM refuses the credentials or
-    settings. A bug of the adapter (Broken) is not counted.
+    It opens after several failures in a row, or at once for refused credentials or settings.
     """
     if isinstance(exc, Broken):
         return
     here = (account.id, account.connection.id)
     outcome = apply_circuit_breaker(hub, here, classify_error(exc, waits=True, record=record))
     if outcome.away:
-        # The read succeeds even if the database takes no writes.
         with suppress(Unwritable):
             outcomes.open_circuit(hub.database, account, outcome)
 
@@ -320,10 +282,10 @@ def note_failure(
 def apply_circuit_breaker(
     hub: Hub, here: tuple[int, int], outcome: Outcome, *, probing: bool = False
 ) -> Outcome:
-    """Count an attempt's failure or success, and return its outcome, changed where necessary.
+    """Count an attempt, and return its outcome, changed where necessary.
 
-    After a single failure, the action is retried. After several in a row, or a failed probe, the
-    whole connection waits. `here`: the account id and connection id.
+    A single failure retries the action; several in a row, or a failed probe, let the whole
+    connection wait. `here`: the account id and connection id.
     """
     if not outcome.trouble:
         if not (outcome.away or outcome.throttled):
@@ -338,7 +300,6 @@ def apply_circuit_breaker(
 
 
 def classify_error(exc: Exception, *, waits: bool, record: str = "contacts") -> Outcome:
-    """Return the outcome of an attempt that failed; `waits`: a caller waits, and gets the error."""
     module = contract.AdapterError.__module__
     names = [each.__name__ for each in type(exc).__mro__ if each.__module__ == module]
     # An adapter may raise a subclass of its own.

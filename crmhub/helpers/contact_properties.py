@@ -49,10 +49,7 @@ _PARTS = ("firstname", "lastname")
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """The requested properties of a contact, "" for one without a value.
-
-    `missing`: the requested names that the CRM does not have.
-    """
+    """ "" for a property without a value; `missing`: names that the CRM does not have."""
 
     values: Mapping[str, str]
     missing: tuple[str, ...]
@@ -66,14 +63,12 @@ class Properties:
 def get_properties(
     hub: Hub, account: Account, *, contact_token: str, names: Sequence[str]
 ) -> Properties:
-    """Return the values of the named properties that the CRM has for a conversation's contact.
+    """Return the CRM's values, or the hub's last known ones as `stale`.
 
-    The property `name` is first and last name together. The hub's last known values are returned as
-    `stale` if the CRM is unavailable, if it does not have the contact yet, or if the call may not
-    wait for the CRM.
-
-    Raises NotFound for a conversation without a contact, Semantic if no name is usable, BadRequest
-    for too many names, and without last known values Unavailable or TooManyRequests.
+    Those are used if the CRM is unavailable, lacks the contact yet, or must not be waited for.
+    `name` is first and last name together. Raises NotFound for a conversation without a contact,
+    Semantic if no name is usable, BadRequest for too many, and without last known values
+    Unavailable or TooManyRequests.
     """
     token = filled(contact_token, "contactToken")
     asked = list(dict.fromkeys(name.strip() for name in names))
@@ -92,7 +87,6 @@ def get_properties(
 
 
 def _known(hub: Hub, account: Account, token: str, asked: Sequence[str]) -> Properties:
-    """Return the CRM's values of the properties `asked`, or the hub's last ones as `stale`."""
     with hub.database.reading() as connection:
         binding = _of_conversation(connection, account, token)
     if not binding.crm_id:
@@ -146,11 +140,9 @@ def _last_known(binding: Binding, asked: Sequence[str], reason: str = "") -> Pro
 
 
 def _remember(hub: Hub, account: Account, binding: Binding, found: Mapping[str, str]) -> None:
-    """Store the CRM's values and the time of the call in the contact's binding."""
     note_chat_of_contact(hub.database, account, binding.crm_id)
     if all(binding.last_values.get(name) == value for name, value in found.items()):
         return
-    # The call succeeds even if the database takes no writes.
     with suppress(Unwritable):
         hub.database.transact(
             lambda tx: resolution.set_contact(
@@ -162,10 +154,10 @@ def _remember(hub: Hub, account: Account, binding: Binding, found: Mapping[str, 
 def set_properties(
     hub: Hub, account: Account, *, contact_token: str, properties: Sent, key: str = ""
 ) -> Done:
-    """Change properties of a conversation's contact; the value "" deletes a property's value.
+    """The value "" deletes; `name` sets first and last name.
 
-    The property `name` sets first and last name. Raises NotFound for a conversation without a
-    contact, Semantic if no value can be stored, and BadRequest for too many properties.
+    Raises NotFound for a conversation without a contact, Semantic if no value can be stored, and
+    BadRequest for too many properties.
     """
     token = filled(contact_token, "contactToken")
     _count(list(properties))
@@ -234,7 +226,6 @@ class SetProperties(Action):
     def perform(
         self, hub: Hub, account: Account, adapter: Adapter, entry: Entry, mapped: Mapped
     ) -> Done:
-        """Update the contact that the conversation had when the call was accepted."""
         contact_id = crm_id_of(hub, account, entry)
         hold_back_update(adapter, entry.written_at)
         written: dict[str, str] = {}
@@ -250,7 +241,6 @@ class SetProperties(Action):
             return adapter.update_contact(contact_id, written)
 
         if not mapped.properties and not mapped.refused:
-            # Blank values change nothing in this account.
             return Done("unchanged", contact_id=contact_id)
         try:
             stored = write_accepted_properties(
@@ -275,10 +265,7 @@ class SetProperties(Action):
     def _present_phones(
         self, adapter: Adapter, contact_id: str, properties: Mapping[str, str]
     ) -> list[str]:
-        """Return the names of the phones that the contact already has in another notation.
-
-        Only a phone that may mean another number, or has a second form, is compared with the CRM's.
-        """
+        """Compare only phones that may mean another number or have a second form."""
         sent = phones_of(self.properties)
         unsure = [n for n in PHONES if properties.get(n) and is_ambiguous(sent.get(n, ""))]
         if not unsure:

@@ -49,10 +49,9 @@ def create_lead(
     phone: str | None,
     key: str = "",
 ) -> Done:
-    """Create the contact of a lead in the CRM, or update it if it exists (`adapter.matching`).
+    """Blank values change nothing; `phone` is None for an array or an object.
 
-    Blank values change nothing. `phone` is None if the caller sent an array or an object. Raises
-    Semantic if a required value is blank or an unreplaced variable, or if no value can be stored.
+    Raises Semantic if a required value is blank or an unreplaced variable, or none can be stored.
     """
     token = filled(contact_token, "contactToken")
     lead = CreateLead(token, name.strip(), email.strip(), phone and phone.strip())
@@ -61,7 +60,6 @@ def create_lead(
 
 
 def demand(account: Account, lead: CreateLead) -> None:
-    """Raise Semantic if the lead lacks name or email; some accounts allow a phone instead."""
     checked = {"name": name_fault(lead.name), "email": key_fault(lead.email)}
     faults = [(where, fault) for where, fault in checked.items() if fault]
     by_phone = account.switches.lead_requires == "email_or_phone"
@@ -81,17 +79,12 @@ _NO_IDENTITY = "Neither email nor phone can be used."
 
 
 def lease_key(phone: str) -> str:
-    """Return the key of the lease for leads that have this phone and no email."""
     return f"phone {identity_of(phone)}"
 
 
 @dataclass(frozen=True, slots=True)
 class CreateLead(Action):
-    """A call of createLead; `contact_token` is "" for a lead without a conversation.
-
-    `before`: the hub's id of the conversation's contact before this call. `properties`: further
-    ones.
-    """
+    """`contact_token`: "" without a conversation. `before`: the conversation's hub id until now."""
 
     kind: ClassVar[str] = "createLead"
     record: ClassVar[Written] = "contacts"
@@ -104,7 +97,6 @@ class CreateLead(Action):
     properties: Sent = field(default_factory=dict)
 
     def enter(self, tx: Connection, account: Account, mapped: Mapped) -> New:
-        """Find or create the lead's contact, to which its conversation belongs from now on."""
         email, phone = mapped.properties.get("email", ""), mapped.properties.get("phone", "")
         if not (email or phone or self.contact_token):
             raise refusal(mapped.refused, _NO_IDENTITY)
@@ -150,7 +142,6 @@ class CreateLead(Action):
         return self.done(adapter, stored.saved, stored.refused)
 
     def lead(self, hub: Hub, account: Account, entry: Entry, mapped: Mapped) -> Lead:
-        """Return the lead for the adapter, with the ids of the contacts that it may mean."""
         phone = line_of(mapped.properties.get("phone", ""))
         with hub.database.reading() as connection:
             known = bindings.find_candidates(
@@ -191,10 +182,7 @@ class CreateLead(Action):
         )
 
     def exclusive(self, hub: Hub, account: Account, mapped: Mapped) -> AbstractContextManager[None]:
-        """Hold a lease on the phone of a lead without an email.
-
-        CRMs allow two contacts with the same phone, so parallel attempts could create both.
-        """
+        """CRMs allow two contacts with the same phone, so parallel attempts could create both."""
         phone = mapped.properties.get("phone", "")
         if not phone or "email" in mapped.properties:
             return nullcontext()

@@ -38,11 +38,10 @@ _TITLES: Mapping[Linked, str] = {"deals": "dealname", "tickets": "subject"}
 def create_deal(
     hub: Hub, account: Account, *, contact_id: str, properties: Sent, key: str = ""
 ) -> Done:
-    """Create a deal in the CRM, linked to a contact, which is named by the hub's or the CRM's id.
+    """An equal call within a minute creates no second deal without another Idempotency-Key.
 
-    An equal call within a minute creates no second deal, unless it has another Idempotency-Key.
-    Raises NotFound for an unknown contact, and Semantic for an unknown pipeline or stage, or if the
-    CRM has no deals.
+    `contact_id` is the hub's or the CRM's. Raises NotFound for an unknown contact, and Semantic for
+    an unknown pipeline or stage, or if the CRM has no deals.
     """
     return _create(hub, account, CreateDeal(contact_id, properties), key)
 
@@ -50,7 +49,6 @@ def create_deal(
 def create_ticket(
     hub: Hub, account: Account, *, contact_id: str, properties: Sent, key: str = ""
 ) -> Done:
-    """Create a ticket, as `create_deal` does a deal."""
     return _create(hub, account, CreateTicket(contact_id, properties), key)
 
 
@@ -65,7 +63,6 @@ _RIGHT_ID = "send the contactId that createLead answered, or the id of a contact
 
 
 def _may_exist(hub: Hub, account: Account, contact_id: str) -> bool:
-    """Return whether the hub has a binding with this id, or the CRM may have such an id."""
     try:
         with sound():
             if hub.registry.load(account.connection.adapter).may_be_id(contact_id):
@@ -107,10 +104,7 @@ class CreateForContact(Action):
         return completed(account, self.linked, properties, refused)
 
     def check(self, account: Account, adapter: Adapter | None, mapped: Mapped) -> None:
-        """Raise Rejected if the title is missing or the pipeline or stage is unusable.
-
-        A strict account refuses every bad property here.
-        """
+        """Also refuse every bad property for a strict account."""
         rules, title = account.connection.field_map.of(self.linked), _TITLES[self.linked]
         own = adapter.own_titles.get(self.linked, title) if adapter else title
         titles = {title, own, rules.hub_name(title), rules.hub_name(own)}
@@ -157,7 +151,6 @@ class CreateForContact(Action):
         properties: Mapping[str, str],
         entry: Entry,
     ) -> Saved:
-        """Create the record, linked to the contact, or to the one into which it was merged."""
         try:
             return self._write_once(hub, adapter, contact_id, properties, entry)
         except contract.NotFound as exc:
@@ -176,10 +169,7 @@ class CreateForContact(Action):
         properties: Mapping[str, str],
         entry: Entry,
     ) -> Saved:
-        """Create the record in the CRM; if an earlier attempt created it, return that record.
-
-        Raises NotYet while a write of an earlier attempt may still reach the CRM.
-        """
+        """Return an earlier attempt's record; NotYet while its write may still reach the CRM."""
 
         def earlier(since_ms: int) -> Saved | None:
             return adapter.find_apart(
@@ -211,7 +201,6 @@ class CreateForContact(Action):
 
 
 def _indispensable(account: Account, kind: Linked) -> Collection[str]:
-    """Return the names of pipeline, stage and title, the hub's and those that bots use."""
     rules, names = account.connection.field_map.of(kind), PLACES | {_TITLES[kind]}
     return names.union(map(rules.hub_name, names))
 

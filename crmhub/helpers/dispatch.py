@@ -39,12 +39,10 @@ def run(
     author: str = "",
     counted: bool = False,
 ) -> Done:
-    """Store an action in the journal, attempt it once, and return its result.
+    """Store an action, attempt it once, and return its result, or `queued` for the worker.
 
-    If the attempt is not possible now, or the CRM is unavailable, the result has the status
-    `queued`, and the worker attempts the action later. `author`: the id of an agent's API key.
-    `counted`: the account's rate limit has counted the call already. Raises NotFound, Semantic and
-    Conflict for errors that the caller can fix.
+    `author`: the id of an agent's API key. `counted`: the rate limit has counted the call already.
+    Raises NotFound, Semantic and Conflict for errors that the caller can fix.
     """
     deadline_s, began = account.switches.deadline_s, arrived()
     mapped = action.mapped(account)
@@ -103,7 +101,6 @@ def _fault(
 def _attempt(
     hub: Hub, account: Account, action: Action, mapped: Mapped, accepted: Accepted, *, late: bool
 ) -> Done:
-    """Attempt an accepted action, or queue it if it is `late` or must wait; return its result."""
     try:
         if accepted.behind:
             accepted = _wait_for_turn(hub, account, accepted)
@@ -124,11 +121,7 @@ def _attempt(
 
 
 def _wait_for_turn(hub: Hub, account: Account, accepted: Accepted) -> Accepted:
-    """Wait until the contact's earlier actions have ended, then claim the accepted action.
-
-    Waits at most until the deadline of the call. Return `accepted`, with its `entry` if it was
-    claimed here, or with `earlier` if the worker has attempted it already.
-    """
+    """Claim the action after the contact's earlier ones, or return it at the deadline."""
     pause = _FIRST_LOOK_S
     lease_s = account.switches.deadline_s + GRACE_MS / 1000
     while remaining() > pause:
@@ -150,7 +143,6 @@ def _wait_for_turn(hub: Hub, account: Account, accepted: Accepted) -> Accepted:
 
 
 def _earlier_result(accepted: Accepted) -> Done:
-    """Return the stored result of an earlier action, `queued` without one; raises its error."""
     if accepted.earlier is None:
         return replace(_queued(accepted), replayed=accepted.replayed)
     earlier = dict(accepted.earlier)

@@ -1,7 +1,4 @@
-"""Enrolments in workflows: the hub's records that a contact has entered a workflow.
-
-getType answers from them if the CRM cannot report the workflows of a contact.
-"""
+"""Enrolments in workflows, from which getType answers if the CRM cannot report workflows."""
 
 from __future__ import annotations
 
@@ -66,12 +63,7 @@ _LIST = Statement(
 def enrol(
     hub: Hub, account: Account, *, workflow_id: str, contact_id: str, by: Author | None = None
 ) -> None:
-    """Store that the contact enters the workflow now; an earlier time is replaced.
-
-    `by`: the operator, for the audit log; None for a call of the public API. Raises NotFound for a
-    contact that the CRM does not have, BadRequest for an invalid id, and Unavailable if the CRM or
-    the database is unavailable.
-    """
+    """Store the time of the entry; raises NotFound, BadRequest for an invalid id, Unavailable."""
     row = _row(account, workflow_id, contact_id)
     with as_hub_errors(account):
         # The id as the CRM writes it: 7 for 007.
@@ -88,7 +80,6 @@ def enrol(
 def unenrol(
     hub: Hub, account: Account, *, workflow_id: str, contact_id: str, by: Author | None = None
 ) -> None:
-    """Delete the enrolment of the contact in the workflow; raises NotFound if there is none."""
     row = _row(account, workflow_id, contact_id)
 
     def delete(tx: Connection) -> None:
@@ -130,10 +121,9 @@ def listed(
     after: tuple[str, str] = ("", ""),
     limit: int,
 ) -> list[Enrolment]:
-    """Return up to `limit` enrolments of the present connection, by contact id, then workflow id.
+    """Return enrolments of the present connection, by contact id, then workflow id.
 
-    `workflow_id`, `contact_id`: only these; "" for all. `after`: the (contact id, workflow id) of
-    the previous page's last enrolment.
+    `after`: the (contact id, workflow id) of the previous page's last enrolment.
     """
     rows = db.rows(
         _LIST,

@@ -57,10 +57,7 @@ _LEAD_WAITS = Statement(
 
 @dataclass(frozen=True, slots=True)
 class ActiveWorkflow:
-    """The id of a contact's active workflow, or "" and the `reason`.
-
-    `stale`: the hub answered without the CRM, which was unavailable or lacks the contact yet.
-    """
+    """`workflow_id` or the `reason`; `stale`: the CRM was unavailable or lacks the contact yet."""
 
     workflow_id: str
     reason: str = ""
@@ -81,14 +78,12 @@ class _Asked:
 def get_type(
     hub: Hub, account: Account, *, phone: str, look_back: Decimal, silence: Decimal
 ) -> ActiveWorkflow:
-    """Return the workflow that the contact with this phone entered last.
+    """Return the last workflow entered by the contact with this phone.
 
-    `look_back`: only workflows entered in the last so many hours count. `silence`: the hours that
-    must have passed since the last helper call for the contact; 0 for no such condition.
-
-    The hub answers without the CRM, where it can, if the CRM is unavailable or the call may not
-    wait for it. Where it cannot, it raises Unavailable or TooManyRequests. Raises Semantic for a
-    blank phone, an unreplaced variable, or negative hours.
+    `look_back`: the hours that count. `silence`: the hours since the last helper call that must
+    have passed, or 0. If the CRM is unavailable or must not be waited for, the hub answers, or
+    raises Unavailable or TooManyRequests. Raises Semantic for a blank phone, an unreplaced
+    variable, or negative hours.
     """
     asked = _Asked(
         filled(phone, "contactnumber"),
@@ -128,7 +123,6 @@ def get_type(
 
 
 def _last_known(hub: Hub, account: Account, asked: _Asked) -> ActiveWorkflow | None:
-    """Return the hub's answer without the CRM; None if only the CRM can answer."""
     phones = readings(asked.number, account.switches.region)
     contact_id = next(filter(None, (_seen_with(hub, account, phone) for phone in phones)), "")
     if not contact_id:
@@ -141,7 +135,6 @@ def _last_known(hub: Hub, account: Account, asked: _Asked) -> ActiveWorkflow | N
 
 
 def _of_waiting_lead(hub: Hub, account: Account, asked: _Asked) -> ActiveWorkflow | None:
-    """Return the answer for a phone whose unfinished lead has not reached the CRM, or None."""
     with hub.database.reading() as connection:
         phones = [identity_of(one) for one in readings(asked.number, account.switches.region)]
         waits = connection.row(_LEAD_WAITS, connection_key(account) | {"phones": phones})
@@ -172,7 +165,6 @@ def _active_now(
 
 
 def _contact(hub: Hub, account: Account, adapter: Adapter, number: str) -> Contact | None:
-    """Return the contact with this phone by the hub's bindings, or else by a search in the CRM."""
     for phone in readings(number, account.switches.region):
         contact = _met(hub, account, adapter, phone) or adapter.find_contact(phone=phone)
         if contact is not None:

@@ -24,10 +24,7 @@ _IDS = frozenset({"contactToken", "contactId"})
 
 
 def filled(value: str, where: str) -> str:
-    """Return an id or a number without surrounding blanks.
-
-    Raises Semantic, with the parameter's name `where`, for a blank value or an unreplaced variable.
-    """
+    """Raises Semantic, with the parameter's name `where`, if blank or an unreplaced variable."""
     text = value.strip()
     if not text:
         raise Semantic(f"{where}: it is blank; send a value")
@@ -36,13 +33,11 @@ def filled(value: str, where: str) -> str:
 
 
 def check_filled(text: str, where: str) -> None:
-    """Raise Semantic if an id or number is an unreplaced variable."""
     if is_unfilled_id(text) if where in _IDS else find_in_key(text):
         raise Semantic(f"{where}: {unfilled(text)}")
 
 
 def unfilled(text: str) -> str:
-    """Return the error message about a value that contains an unreplaced template variable."""
     return f"the builder sent {shortened(text)} instead of its value; check the variable's name"
 
 
@@ -60,11 +55,7 @@ A list has several options. None stands for an object, or for a list of somethin
 def usable(
     sent: Sent, checks: Mapping[str, Callable[[str], str]] | None = None
 ) -> tuple[dict[str, str], list[Problem]]:
-    """Return the values that can be stored, by property name, and the problems of the others.
-
-    `checks`: functions that return the error message for a value, or "", by property name; for
-    other properties `text_fault`. A blank value may delete a property's value.
-    """
+    """Return the storable values, and the problems of others by `checks` or `text_fault`."""
     good: dict[str, str] = {}
     problems: list[Problem] = []
     for name, value in sent.items():
@@ -85,7 +76,6 @@ def usable(
 
 
 def text_fault(text: str) -> str:
-    """Return the error message for a value of a property that takes any text, "" if valid."""
     found = find_in_text(text)
     return unfilled(found) if found else ""
 
@@ -124,7 +114,6 @@ PHONE_FAULTS: Mapping[str, Callable[[str], str]] = dict.fromkeys(PHONES, phone_f
 def canonical_phones(
     properties: Mapping[str, str], region: str
 ) -> tuple[dict[str, str], list[Problem]]:
-    """Return a contact's properties with canonical phones, and the problems of the others."""
     good, problems = dict(properties), list[Problem]()
     for name in PHONES:
         if text := good.get(name, "").strip():
@@ -141,10 +130,7 @@ def phones_of(sent: Sent) -> dict[str, str]:
 
 
 def split_name(name: str) -> dict[str, str]:
-    """Split a name into `firstname` (the first word) and `lastname` (the rest, maybe blank).
-
-    Unreplaced variables are dropped; without another word, the property is left out.
-    """
+    """Split off the first word, without unreplaced variables; the rest may be blank."""
     words = filled_words(name)
     if not words:
         return {"firstname": "", "lastname": ""}
@@ -157,5 +143,4 @@ def split_name(name: str) -> dict[str, str]:
 
 
 def join_name(name: str) -> str:
-    """Return the name of a human being without the words that are unreplaced variables."""
     return " ".join(filter(None, filled_words(name)))

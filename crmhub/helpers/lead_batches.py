@@ -30,16 +30,12 @@ from crmhub.queue.models import Entry, Outcome
 
 
 def attempt_one(hub: Hub, account: Account, entry: Entry) -> None:
-    """Attempt one action of the journal, for which no caller waits, and record its outcome."""
     action = action_of(entry.kind, entry.request)
     attempt(hub, account, entry, action, action.mapped(account), waits=False)
 
 
 def attempt_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:
-    """Attempt several leads of a connection in few calls to the CRM; record each outcome.
-
-    A lead that cannot be sent in a batch, or that was rejected in it, is attempted separately.
-    """
+    """Attempt leads in few calls; one unfit for a batch, or rejected in it, is sent alone."""
     began = time.monotonic()
     actions = [CreateLead(**entry.request) for entry in entries]
     mapped = [action.mapped(account) for action in actions]
@@ -79,7 +75,6 @@ def attempt_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:
     attempts: list[tuple[Entry, Outcome, Done | Exception]] = []
     for (entry, action, fields, _), one in zip(batch, saved, strict=True):
         if isinstance(one, Rejected | Conflict):
-            # A single attempt may still store the valid properties.
             singles.append(entry)
             continue
         result = (
@@ -97,11 +92,7 @@ def attempt_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:
 def _apply_circuit_breaker(
     hub: Hub, attempts: Sequence[tuple[Entry, Outcome, Done | Exception]]
 ) -> list[tuple[Entry, Outcome, Done | Exception]]:
-    """Count the failures of a batch; return its attempts, with changed outcomes where necessary.
-
-    Several failures in a row open the circuit breaker. Leads that failed for the same reason count
-    as one failure, since one call sent them.
-    """
+    """Count failures of a batch: those for the same reason are one, since one call sent them."""
     by_trouble: dict[str, Outcome] = {}
     changed: list[tuple[Entry, Outcome, Done | Exception]] = []
     # Those without trouble first: an answer resets the count of failures.

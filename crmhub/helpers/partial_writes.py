@@ -18,8 +18,6 @@ S = TypeVar("S", bound=Saved)
 
 @dataclass(frozen=True, slots=True)
 class Stored(Generic[S]):
-    """The saved record, and the properties that were not stored."""
-
     saved: S
     refused: tuple[Problem, ...]
 
@@ -32,11 +30,10 @@ def write_accepted_properties(
     strict: bool,
     places: Collection[str] = PLACES,
 ) -> Stored[S]:
-    """Call `write` with the properties; if the CRM refuses some, call it again without them.
+    """Call `write`; if the CRM refuses some properties, call it again without them.
 
-    `refused`: the properties left out before. `strict`: every refused property is an error;
-    otherwise only those in `places` (pipeline, stage and title). Raises Rejected with all reasons
-    if a property must not be left out, or if none remains.
+    `refused`: left out before. `strict`: every refused property is an error, otherwise only those
+    in `places`. Raises Rejected with all reasons.
     """
     rest = dict(properties)
     left_out = list(refused)
@@ -62,7 +59,6 @@ def write_accepted_properties(
 
 
 def _missing(problem: Problem) -> Problem:
-    """Return the problem of a property that the CRM requires and nobody sent, with the remedy."""
     remedy = f"Set a constant for {problem.name} in the field map, or send a value"
     return replace(problem, reason=f"{problem.reason.rstrip('.')}. {remedy}")
 

@@ -39,7 +39,6 @@ _random = secrets.SystemRandom()
 
 
 def random_int(*, smallest: int, largest: int) -> int:
-    """Return a random integer from `smallest` to `largest`; raises Semantic for an empty range."""
     _check(smallest, largest)
     return _random.randint(smallest, largest)
 
@@ -50,7 +49,6 @@ def _check(smallest: int, largest: int) -> None:
 
 
 def check_range(account: Account, *, smallest: int, largest: int) -> None:
-    """Raise Semantic if the account's rotation cannot draw from this range."""
     _Turns(account.id, smallest, largest, read_rotation(account.switches.rotation)).check()
 
 
@@ -63,11 +61,10 @@ def int_of_account(
     contact_id: str = "",
     contact_token: str = "",
 ) -> int:
-    """Return an integer from `smallest` to `largest`, chosen by the account's switch `rotation`.
+    """Draw an integer by the account's switch `rotation`; a sticky contact keeps its own.
 
-    With sticky assignment, a contact gets the same integer as in its earlier calls. Raises Semantic
-    if the rotation cannot serve the range, or if an id is an unreplaced variable, and Unavailable
-    if the database is necessary and unavailable.
+    Raises Semantic if the rotation cannot serve the range or an id is an unreplaced variable, and
+    Unavailable if the necessary database is.
     """
     turns = _Turns(account.id, smallest, largest, read_rotation(account.switches.rotation))
     turns.check()
@@ -114,7 +111,6 @@ class _Turns:
             )
 
     def holds(self, value: int) -> bool:
-        """Return whether the rotation can draw the integer `value` from this range."""
         weights = self.rotation.weights
         inside = self.smallest <= value <= self.largest
         return inside and (not weights or weights[value - self.smallest] > 0)
@@ -138,10 +134,7 @@ class _Turns:
 
 
 def _drawing(insert: Insert) -> Any:
-    """Return the statement that counts a draw and returns the number of earlier ones.
-
-    If the rotation has changed since the last draw, the count restarts at 0.
-    """
+    """Count a draw, return the earlier ones; the count restarts if the rotation changed."""
     row, new = rotation_table.c, insert(rotation_table)
     same = row.strategy == new.excluded.strategy
     return (
@@ -166,7 +159,6 @@ _DRAW = Statement(_drawing)
 
 
 def _offset(rotation: Rotation, draws: int, seed: int, size: int) -> int:
-    """Return the next integer to draw, counted from the start of the range (0 for `smallest`)."""
     if rotation.how == WEIGHTED:
         cycle = _cycle(rotation.weights)
         return cycle[draws % len(cycle)]
@@ -177,10 +169,7 @@ def _offset(rotation: Rotation, draws: int, seed: int, size: int) -> int:
 
 @lru_cache(maxsize=64)
 def _cycle(weights: tuple[int, ...]) -> array[int]:
-    """Return the indexes of `weights`, each as often as its weight, evenly spread.
-
-    An index of weight w gets w equal parts of the sequence, and is due in the middle of each part.
-    """
+    """Return each index as often as its weight w: due in the middle of w equal parts."""
     turns = [
         ((2 * n + 1) / weight, index) for index, weight in enumerate(weights) for n in range(weight)
     ]
@@ -189,10 +178,7 @@ def _cycle(weights: tuple[int, ...]) -> array[int]:
 
 @lru_cache(maxsize=64)
 def _bag(seed: int, number: int, size: int) -> array[int]:
-    """Return the integers below `size` in the order of one round of a shuffle bag.
-
-    The first integer of a round differs from the last one of the previous round.
-    """
+    """The first integer of a round differs from the last one of the previous round."""
     if size == 2:
         # With two numbers, only a constant order avoids repetitions between rounds.
         number = 0

@@ -24,18 +24,14 @@ from crmhub.queue.slots import too_many_at_once
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A contact as the hub knows it; `crm_id` is "" as long as the CRM does not have it."""
-
     crm_id: str
     values: dict[str, str]
 
 
 def is_remote(hub: Hub, account: Account) -> bool:
-    """Return whether the account's CRM is another system than the hub, so that calls take time."""
     try:
         return hub.registry.load(account.connection.adapter).remote
     except contract.BadConfig:
-        # The call will fail with the same error and report it.
         return True
 
 
@@ -47,7 +43,6 @@ def crm_title(hub: Hub, account: Account) -> str:
 
 
 def find_known(hub: Hub, account: Account, contact_id: str) -> Known:
-    """Return the contact with the hub's or the CRM's id; raises NotFound for an impossible one."""
     with hub.database.reading() as connection:
         bound = bindings.of_contact(connection, account, contact_id)
     if bound is not None:
@@ -62,7 +57,6 @@ def find_known(hub: Hub, account: Account, contact_id: str) -> Known:
 def find_contact(
     hub: Hub, account: Account, *, email: str = "", phone: str = "", names: Sequence[str]
 ) -> Contact | None:
-    """Return the CRM's contact with this email or this phone, both canonical, or None."""
     with _asking(hub, account) as adapter:
         return adapter.find_contact(email=email, phone=phone, names=names)
 
@@ -73,23 +67,18 @@ def read_contact(hub: Hub, account: Account, crm_id: str, names: Sequence[str]) 
 
 
 def describe(hub: Hub, account: Account, kind: Written) -> list[Described] | None:
-    """Return the CRM's properties of a kind of record, None if the adapter cannot list them."""
     with _asking(hub, account, kind) as adapter:
         return list(adapter.describe(kind)) if adapter.can("describe") else None
 
 
 def pipelines(hub: Hub, account: Account, kind: Linked) -> list[Pipeline] | None:
-    """Return the CRM's pipelines for deals or tickets, None if the adapter cannot list them."""
     with _asking(hub, account, kind) as adapter:
         return list(adapter.pipelines(kind)) if adapter.can("pipelines") else None
 
 
 @contextmanager
 def _asking(hub: Hub, account: Account, kind: str = "contacts") -> Iterator[Adapter]:
-    """Yield the account's adapter for a read, within the account's deadline.
-
-    Raises TooManyRequests if the account uses all of its threads, and Unavailable while the CRM is.
-    """
+    """Raises TooManyRequests if the account uses all of its threads, or Unavailable."""
     if is_deferred():
         raise too_many_at_once()
     if reason := outage_reason(hub.database, account):

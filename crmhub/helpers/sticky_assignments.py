@@ -65,8 +65,6 @@ _SHARE = Statement(_sharing)
 
 
 class Turns(Protocol):
-    """Draws integers from a range (`smallest` to `largest`) for contacts that have none yet."""
-
     smallest: int
     largest: int
 
@@ -77,10 +75,7 @@ class Turns(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """A contact as a bot names it; "" for a missing name.
-
-    Raises Semantic for an unreplaced variable, since all contacts would then have the same name.
-    """
+    """Raises Semantic for an unreplaced variable, since all contacts would share the name."""
 
     id: str
     token: str
@@ -90,7 +85,6 @@ class Contact:
             check_filled(text, where)
 
     def keys(self, connection: Connection, account: Account) -> list[str]:
-        """Return the hashes of the contact's person, contactId and contactToken, if given."""
         here = account.connection.id
         person = self._person(connection, account)
         keys = [of_person(here, person)] if person else []
@@ -109,7 +103,6 @@ class Contact:
 
 
 def of_person(connection_id: int, person: str) -> str:
-    """Return the hash under which the integers of a person are stored."""
     return _hashed(f"person/{connection_id}/{person}")
 
 
@@ -150,8 +143,6 @@ def of_contact(database: Database, account: Account, contact: Contact, turns: Tu
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """The integer of a contact; `settled`: nothing must be written for it."""
-
     value: int
     settled: bool
 
@@ -159,11 +150,7 @@ class _Kept:
 def _kept(
     connection: Connection, account: Account, keys: Sequence[str], turns: Turns
 ) -> _Kept | None:
-    """Return the integer that is stored for a contact and the range of `turns`; None without one.
-
-    An integer of another range with the same start counts, too: so contacts keep their agents when
-    agents are added or removed at the end of the range.
-    """
+    """An integer of a range with the same start counts: agents may be added at its end."""
     now = now_ms()
     rows = connection.rows(
         _KEPT,

@@ -1,11 +1,9 @@
 """Bindings: the people that bots talk to, as the hub stores them for each connection to a CRM.
 
-A binding has a hub id (`hub_id`, the hub's own id of the contact), which never becomes invalid, and
-the id of the CRM's contact once there is one. A conversation (its `contactToken`) belongs to one
-binding at a time; if it turns out to be about another contact, its token moves to another binding.
-
-Bindings that the hub takes for one human being share the value `person`. The actions of a person
-are attempted in the order of their acceptance. The module `resolution` writes bindings.
+A binding has a permanent `hub_id`, and the id of the CRM's contact once there is one. A
+conversation (its `contactToken`) belongs to one binding at a time; if it turns out to be about
+another contact, it moves. Bindings of one human being share `person`, whose actions run in the
+order of their acceptance. The module `resolution` writes bindings.
 """
 
 from __future__ import annotations
@@ -111,7 +109,6 @@ _ACCOUNTS_OF_TOKEN = Statement(
 
 @cache
 def _with_any(names: tuple[str, ...]) -> Statement:
-    """Return the query for the newest binding by each of "token", "email" and "phone" given."""
     newest = (_b.last_chat_at.desc(), _b.hub_id)
     parts = [
         sa.select(
@@ -127,11 +124,10 @@ def _with_any(names: tuple[str, ...]) -> Statement:
 
 
 def same_contact(of: Any) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a row of `action`, or an alias, is for the contact `hub_id`.
+    """The SQL condition that a row of `action` is for the contact `hub_id` (the hub's or CRM's id).
 
-    The parameter `hub_id` is the hub's or the CRM's id. The person is not compared, since a person
-    may have several contacts. Until the CRM has a contact, bindings with the same email count as
-    one contact, and those without an email if they have the same phone.
+    Persons are not compared, since one may have several contacts. Until the CRM has a contact, the
+    same email counts as one contact, or without any the same phone.
     """
     own, meant = binding.alias("o"), binding.alias("m")
     is_own = sa.and_(_of_action(own, of), own.c.hub_id == of.c.hub_id)
@@ -187,10 +183,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class ContactBindings:
-    """The bindings of one contact of the CRM, the oldest first.
-
-    `accepted`: when the hub last accepted each value of the contact, by property name.
-    """
+    """Oldest first; `accepted`: when the hub last accepted each value."""
 
     hub_ids: tuple[str, ...]
     persons: tuple[str, ...]
@@ -206,10 +199,7 @@ def of_hub_id(connection: Connection, account: Account, hub_id: str) -> Binding 
 
 
 def of_contact(connection: Connection, account: Account, contact_id: str) -> Binding | None:
-    """Return the binding of a contact named by the hub's id or by the CRM's id.
-
-    Return None for an id of the CRM without binding; raises NotFound for an unknown id of the hub.
-    """
+    """Return None for a CRM's id without binding; raises NotFound for an unknown id of the hub."""
     if not contact_id.startswith(HUB_ID):
         crm_id = merged_contacts.merged_into(connection, account, contact_id[:LONGEST])
         return with_crm_id(connection, account, crm_id)
@@ -223,18 +213,13 @@ def of_contact(connection: Connection, account: Account, contact_id: str) -> Bin
 
 
 def with_crm_id(connection: Connection, account: Account, crm_id: str) -> Binding | None:
-    """Return the newest binding of a contact of the CRM, or None."""
     return _newest(connection, account, _BY_CRM_ID, crm_id)
 
 
 def find_candidates(
     connection: Connection, account: Account, *, before: str, hub_id: str, phone: str
 ) -> Candidates:
-    """Return the CRM's ids of the contacts that a lead may mean.
-
-    `hub_id` is the lead's binding, and `before` the conversation's binding until now, "" for a new
-    conversation; they differ if the lead's email belongs to another binding.
-    """
+    """`before`: the conversation's binding until now, "" if new; differs from `hub_id` by email."""
     mine = of_hub_id(connection, account, before) if before else None
     theirs = of_hub_id(connection, account, hub_id) if hub_id != before else None
     phone_id: str | None = phone and connection.scalar(
@@ -249,7 +234,6 @@ def find_candidates(
 
 
 def of_crm_id(connection: Connection, account: Account, crm_id: str) -> ContactBindings:
-    """Return all bindings of a contact of the CRM; empty tuples if it has none."""
     rows = connection.rows(_OF_CRM_ID, connection_key(account) | {"crm_id": crm_id})
     return ContactBindings(
         tuple(row.hub_id for row in rows),
@@ -261,7 +245,6 @@ def of_crm_id(connection: Connection, account: Account, crm_id: str) -> ContactB
 def with_phone(
     connection: Connection, account: Account, phone: str, *, besides: str
 ) -> Binding | None:
-    """Return the oldest binding with this phone and a contact of the CRM other than `besides`."""
     rows = connection.rows(
         _OTHERS_WITH_PHONE,
         connection_key(account)
@@ -273,7 +256,6 @@ def with_phone(
 
 
 def last_accepted(tx: Connection, account: Account, person: str) -> int:
-    """Return when the hub last accepted a value for a person, 0 if never."""
     rows = tx.rows(_ACCEPTED, connection_key(account) | {"person": person})
     return max((at for row in rows for at in json.loads(row.accepted).values()), default=0)
 
@@ -288,7 +270,6 @@ def accounts_of_token(database: Database, token: str) -> list[int]:
 def find_all(
     connection: Connection, account: Account, said: Mapping[str, str]
 ) -> dict[str, Binding]:
-    """Return the newest binding by each of a lead's "token", "email" and "phone" in `said`."""
     rows = connection.rows(_with_any(tuple(said)), {**connection_key(account), **said})
     return {row.said: as_binding(row) for row in rows}
 

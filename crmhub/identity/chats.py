@@ -27,30 +27,22 @@ _NOTE_CHAT = Statement(
 
 
 def last_chat(connection: Connection, account: Account, crm_id: str) -> int:
-    """Return when a helper was last called for the contact of the CRM, 0 if never."""
     moment: int | None = connection.scalar(_LAST_CHAT, connection_key(account) | {"crm_id": crm_id})
     return moment or 0
 
 
 def note_chat_of_contact(database: Database, account: Account, crm_id: str) -> None:
-    """Store that a helper was called for the contact of the CRM now.
-
-    Store nothing if the last call was less than 5 s ago, or while the database takes no writes.
-    """
+    """Do nothing within 5 s of the last call, or while the database takes no writes."""
     with database.reading() as connection:
         # abs(), since the last chat is in the future if the clock was set back.
         if abs(now_ms() - last_chat(connection, account, crm_id)) < _SAME_CALL_MS:
             return
-    # The helper's read succeeds even if the database takes no writes.
     with suppress(Unwritable):
         database.transact(lambda tx: note_chat(tx, account, get_or_create(tx, account, crm_id)))
 
 
 def note_chat(tx: Connection, account: Account, binding: Binding) -> str:
-    """Store that a helper was called for the binding now; return the binding's stored person.
-
-    The binding is locked until the transaction ends. Return "" if it was erased.
-    """
+    """Return the stored person, "" if erased; the binding is locked until the transaction ends."""
     # Only in this binding: other bindings of the contact had conversations that moved on.
     person: str | None = tx.scalar(
         _NOTE_CHAT, connection_key(account) | {"hub_id": binding.hub_id, "last_chat_at": now_ms()}

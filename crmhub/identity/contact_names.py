@@ -1,5 +1,3 @@
-"""The names of contacts for operators, read from the contacts' bindings."""
-
 from __future__ import annotations
 
 import json
@@ -44,20 +42,16 @@ _OF_CONTACTS = Statement(
 
 @dataclass(frozen=True, slots=True)
 class ContactName:
-    """A contact's name, email and phone, each "" if the hub does not know it."""
-
     name: str = ""
     email: str = ""
     phone: str = ""
 
     @property
     def title(self) -> str:
-        """The name, else the email, else the phone; "" if the hub knows none of them."""
         return self.name or self.email or self.phone
 
     @property
     def detail(self) -> str:
-        """The email, else the phone, if the title is neither of them; else ""."""
         other = self.email or self.phone
         return "" if other == self.title else other
 
@@ -68,7 +62,6 @@ def name_in(values: Mapping[str, str]) -> str:
 
 
 def names_of(db: Connection, keys: Iterable[Key]) -> dict[Key, ContactName]:
-    """Return the names of contacts; a contact that the hub does not know is missing."""
     wanted = set(keys)
     if not wanted:
         return {}

@@ -1,5 +1,3 @@
-"""Store in a binding the values that an operator corrected."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -35,7 +33,6 @@ _SET_SAID = {
 
 
 def _person_alike() -> Statement:
-    """Return the statement that finds the person of the oldest other binding with the same data."""
     neither = sa.and_(OTHER.c.email.is_(None), _b.email.is_(None))
     # Not one query with OR: SQLite would read all bindings of the connection.
     found = sa.union_all(
@@ -65,11 +62,10 @@ def correct(
     said: Mapping[str, str],
     values: Mapping[str, str],
 ) -> None:
-    """Store in a binding the values that an operator corrected; "" deletes a value.
+    """Store corrected properties (`values`) and "email" and "phone" (`said`); "" deletes one.
 
-    `said`: the corrected values under the keys "email" and "phone". `values`: the corrected
-    properties. If another binding has the same email, or the same phone where neither has an email,
-    both get the same person, so that their actions run in order.
+    Another binding with the same email, or without emails the same phone, gets the same person, so
+    that their actions run in order.
     """
     said = {n: (identity_of(text) if n == "phone" else text)[:LONGEST] for n, text in said.items()}
     hold_all(tx, [(account.id, account.connection.id, *one) for one in said.items() if one[1]])

@@ -83,19 +83,16 @@ _PART = tuple(
 
 
 def merged_into(connection: Connection, account: Account, crm_id: str) -> str:
-    """Return the id of the contact into which a contact was merged, or its own id."""
     kept_id: str | None = connection.scalar(_MERGED_INTO, _of(account) | {"crm_id": crm_id})
     return kept_id or crm_id
 
 
 def with_former_email(connection: Connection, account: Account, email: str) -> str:
-    """Return the id of the contact into which one with this email was merged, or ""."""
     kept_id: str | None = connection.scalar(_WITH_FORMER_EMAIL, _of(account) | {"email": email})
     return kept_id or ""
 
 
 def hold_contact(tx: Connection, account: Account, crm_id: str) -> str:
-    """Lock a contact of the CRM, and the one into which it was merged; return the latter's id."""
     hold_contacts(tx, account, [crm_id])
     kept_id = merged_into(tx, account, crm_id)
     if kept_id != crm_id:
@@ -110,10 +107,7 @@ def hold_contacts(tx: Connection, account: Account, crm_ids: Sequence[str]) -> N
 
 
 def hold_actions(tx: Connection, account: Account, crm_ids: Sequence[str]) -> None:
-    """Lock the unfinished actions of contacts of the CRM; call this before `hold_contacts`.
-
-    Otherwise a deadlock is possible: a process that records an outcome locks the action first.
-    """
+    """Call this before `hold_contacts`: who records an outcome locks the action first."""
     rows = tx.rows(_PERSONS_OF, _of(account) | {"crm_ids": crm_ids})
     persons = sorted({*crm_ids, *(row.person for row in rows)})
     tx.rows(_LOCK_ACTIONS, {"account_id": account.id, "persons": persons})
@@ -121,11 +115,7 @@ def hold_actions(tx: Connection, account: Account, crm_ids: Sequence[str]) -> No
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The changes that `join` made, which `part` undoes.
-
-    `person`: the person of both contacts since. `hub_ids`: the bindings that moved. `persons`: the
-    person of each contact before, by the contact's id in the hub or in the CRM.
-    """
+    """`person`: of both contacts since; `persons`: of each before; `hub_ids`: moved bindings."""
 
     person: str
     hub_ids: tuple[str, ...]
@@ -133,11 +123,7 @@ class Joined:
 
 
 def join(tx: Connection, account: Account, merged_id: str, kept_id: str) -> Joined:
-    """Move the bindings of the CRM's contact `merged_id` to `kept_id` after a merge.
-
-    The actions of both contacts get one common person, so that they run in order. The caller must
-    have locked both contacts.
-    """
+    """Move bindings after a merge, with one common person; the caller has locked both contacts."""
     here = _of(account)
     contacts = {"merged": merged_id, "kept": kept_id}
     rows = tx.rows(_LOCK_MERGED, here | contacts)
@@ -155,7 +141,6 @@ def join(tx: Connection, account: Account, merged_id: str, kept_id: str) -> Join
 
 
 def merge_persons(tx: Connection, account: Account, persons: Set[str], into: str) -> None:
-    """Replace the persons by the person `into`, in bindings and actions."""
     if persons:
         values = _of(account) | {"persons": sorted(persons), "person": into}
         for statement in _MERGE_PERSONS:
@@ -163,7 +148,6 @@ def merge_persons(tx: Connection, account: Account, persons: Set[str], into: str
 
 
 def part(tx: Connection, account: Account, merged_id: str, kept_id: str, joined: Joined) -> None:
-    """Undo `join`: separate two contacts again, with the actions accepted since."""
     here = _of(account)
     contacts = {"merged": merged_id, "kept": kept_id}
     tx.run(_MOVE_BACK, here | contacts | {"hub_ids": joined.hub_ids})

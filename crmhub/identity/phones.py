@@ -1,8 +1,7 @@
 """The different notations of a phone number.
 
-Messengers write bare international digits (`4915112345678`), people write `00` for the plus. A
-national number may look the same. So a number is stored in one reading, by the account's region,
-but a search tries all possible readings.
+A national number may look like the bare international digits of messengers. So a number is stored
+in one reading, by the account's region, but a search tries all possible readings.
 """
 
 from __future__ import annotations
@@ -13,11 +12,7 @@ from crmhub.properties import values
 
 
 def readings(text: str, region: str) -> list[str]:
-    """Return the phone numbers that a text may mean, the likeliest first, in E.164 if possible.
-
-    `region`: the account's two-letter country code, or "". A text that is no phone number means
-    itself.
-    """
+    """Return E.164 if possible, likeliest first; a text that is no phone number means itself."""
     phone = read_phone(text)
     if phone is None:
         return [text]
@@ -29,7 +24,6 @@ def readings(text: str, region: str) -> list[str]:
 
 
 def forms(number: str, region: str) -> list[str]:
-    """Return all notations in which a phone number may be stored, `number` itself first."""
     phone = read_phone(number)
     plus = _with_country(phone) if phone else ""
     if phone is None or not plus:
@@ -48,7 +42,6 @@ def _stored(text: str, region: str) -> str:
 
 
 def _with_country(phone: PhoneText) -> str:
-    """Return the digits of a number that begin with a country code in E.164, "" if impossible."""
     if not phone.international:
         return ""
     number = _stored(f"+{phone.international}", "")

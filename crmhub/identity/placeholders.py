@@ -37,11 +37,8 @@ _NO_GUID = r"(?![0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-)"
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A notation in which chatbot builders write variables, such as `{{x}}`.
-
-    `counts`: where the notation is recognised: `text` (inside of any longer value), `key` (inside
-    of a longer id, email, number or name), `whole` (as the whole of any value) or `id` (only as the
-    whole of an id). Each place includes the later ones.
+    """`counts`: `text` (inside of any value), `key` (inside of an id, email, number or name),
+    `whole` (a whole value) or `id` (a whole id); each includes the later ones.
     """
 
     example: str
@@ -203,10 +200,7 @@ _LONGEST_NATIONAL = 14
 
 
 def find_in_text(text: str) -> str:
-    """Return the first unreplaced variable in a property's value, such as `{{x}}`, or "".
-
-    Return the whole value if it consists of variables only, or is a word for a missing value.
-    """
+    """Return a variable in a property's value, or all of it if it has only variables, or ""."""
     whole = text.strip()
     if whole in _NOTHING or _WHOLE.fullmatch(whole):
         return whole
@@ -217,10 +211,7 @@ def find_in_text(text: str) -> str:
 
 
 def find_in_key(text: str) -> str:
-    """Return the first unreplaced variable in an email or number, or "".
-
-    Return the whole text if it is only a word for a missing value, such as `null`.
-    """
+    """Return a variable in an email or number, or a whole word such as `null`, or ""."""
     whole = text.strip()
     if whole in _NOTHING or _WHOLE.fullmatch(whole):
         return whole
@@ -241,10 +232,7 @@ def is_unfilled_id(text: str) -> bool:
 
 
 def filled_words(name: str) -> list[str]:
-    """Return the words of a person's name, "" in place of each variable and missing value.
-
-    The list has only "" for a text that is nobody's name, such as `0`, `-` or `N/A`.
-    """
+    """Return "" in place of each variable; only "" for nobody's name, such as `0` or `N/A`."""
     # U+0000 cannot occur in the text of a helper call.
     marked = _IN_KEY.sub("\0", name.replace(_OBJECT, "\0"))
     words = [
@@ -271,7 +259,6 @@ def _is_name(word: str) -> bool:
 
 
 def is_junk_phone(text: str) -> bool:
-    """Return whether a text cannot be a phone number, even one without country code."""
     phone = read_phone(text)
     if phone is None:
         return True

@@ -107,12 +107,8 @@ _MERGES_INTO = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two contacts that may be the same human being; `one` comes first in text order.
-
-    `shares`: the properties that are equal in both, such as `phone` and `name`. `decided_by`: the
-    operator who merged or dismissed the pair, "" if the CRM did. `kept_id` and `merged_id`: "" if
-    the pair is not merged or the hub does not know them. `undoable`: the data for undoing the merge
-    exist.
+    """`one` comes first in text order. `decided_by`: the operator, "" for the CRM. `kept_id`,
+    `merged_id`: "" if not merged or unknown. `undoable`: the data for undoing exist.
     """
 
     one: str
@@ -141,10 +137,7 @@ class Pair:
 
 
 def note(tx: Connection, account: Account, one: str, other: str, *, shares: Sequence[str]) -> None:
-    """Store two contacts of the account's CRM, in any order, as possible duplicates.
-
-    If the pair is stored already, new names in `shares` are added, and it is opened again.
-    """
+    """Store two contacts as possible duplicates; new `shares` are added to a pair and reopen it."""
     # No CRM has longer ids, and the index cannot hold them.
     if not (one and other) or max(len(one), len(other)) > LONGEST:
         return
@@ -154,7 +147,6 @@ def note(tx: Connection, account: Account, one: str, other: str, *, shares: Sequ
 
 
 def _add(tx: Connection, account: Account, new: Pair) -> None:
-    """Store an open pair; if the pair is stored already, add its new shared properties to it."""
     if _insert(tx, account, new):
         return
     known = find(tx, account, *new.ids, lock=True)
@@ -173,11 +165,7 @@ def listed(
     after: tuple[int, str, str] | None = None,
     limit: int,
 ) -> list[Pair]:
-    """Return up to `limit` pairs of the account's present connection, the newest first.
-
-    `state`: only pairs in this state; "" for all. `after`: the (`found_at`, `one`, `other`) of the
-    previous page's last pair.
-    """
+    """Newest first; `after`: (`found_at`, `one`, `other`) of the previous page's last pair."""
     query = sa.select(*_PAIR).where(_HERE)
     values = _of(account) | {"limit": limit}
     if state:
@@ -197,7 +185,6 @@ def count_open(db: Connection, account: Account) -> int:
 
 
 def find(db: Connection, account: Account, one: str, other: str, *, lock: bool = False) -> Pair:
-    """Return the pair of two contacts in any order, locked with `lock`; raises NotFound."""
     ids = sorted((one, other))
     row = db.row(_LOCK if lock else _FIND, _of(account) | {"one": ids[0], "other": ids[1]})
     if row is None:
@@ -206,8 +193,6 @@ def find(db: Connection, account: Account, one: str, other: str, *, lock: bool =
 
 
 def close(database: Database, account: Account, pair: Pair, kept_id: str) -> Pair:
-    """Mark an open pair as merged by the CRM, which kept `kept_id`; return the stored pair."""
-
     def mark_merged(tx: Connection) -> Pair:
         merged_contacts.hold_contacts(tx, account, pair.ids)
         known = find(tx, account, *pair.ids, lock=True)
@@ -237,7 +222,6 @@ def forget(database: Database, *, most: int = 1000) -> int:
 
 
 def erase(tx: Connection, account: Account, contacts: Collection[tuple[int, str]]) -> int:
-    """Delete all pairs of these contacts (connection id, contact id); return their number."""
     rows = [(account.id, *contact) for contact in sorted(contacts)]
     types = {"account_id": "int", "connection_id": "int"}
     return sum(
@@ -247,11 +231,7 @@ def erase(tx: Connection, account: Account, contacts: Collection[tuple[int, str]
 
 
 def take_over(tx: Connection, account: Account, merged: Pair) -> dict[str, Any]:
-    """Replace the merged contact by the kept contact in all other pairs, after a merge.
-
-    What had been merged into the merged contact now counts as merged into the kept one. Return the
-    data from which `give_back` restores the pairs.
-    """
+    """Replace the merged contact by the kept one in other pairs; return data for `give_back`."""
     rows = tx.rows(_OF_MERGED, _of(account, merged) | {"merged_id": merged.merged_id})
     pairs = []
     for former in map(_pair, rows):
@@ -275,10 +255,7 @@ def give_back(
     *,
     exists: Callable[[str], bool],
 ) -> None:
-    """Restore the pairs that `take_over` changed (`undo`), because the merge is undone.
-
-    Pairs with contacts that do not exist any more, and pairs decided since, are left as they are.
-    """
+    """Restore pairs, but none that was decided since or whose contacts exist no more."""
     for one, other in undo["followers"]:
         follower = _of(account) | {"one": one, "other": other}
         tx.run(_FOLLOW_BACK, follower | {"kept_id": pair.merged_id, "former_id": pair.kept_id})
@@ -302,7 +279,6 @@ def undo_of(tx: Connection, account: Account, pair: Pair) -> dict[str, Any]:
 
 
 def merges_into(tx: Connection, account: Account, contact_id: str) -> list[Pair]:
-    """Return the pairs merged directly into the contact whose merge can be undone."""
     rows = tx.rows(_MERGES_INTO, _of(account) | {"kept_id": contact_id})
     return [_pair(row) for row in rows]
 
@@ -312,7 +288,6 @@ def set_undo(tx: Connection, account: Account, pair: Pair, undo: Mapping[str, An
 
 
 def _insert(tx: Connection, account: Account, pair: Pair) -> bool:
-    """Store a pair unless it is stored already; return whether it was stored now."""
     return bool(tx.run(_INSERT, _of(account, pair) | _stored(pair)))
 
 
@@ -324,11 +299,7 @@ def update(
     email: str | None = None,
     undo: Mapping[str, Any] | None = None,
 ) -> None:
-    """Replace a pair's stored state.
-
-    `email`: the merged contact's email that the kept one did not take over, or None. `undo`: the
-    data for undoing the merge; None deletes stored data.
-    """
+    """`email`: the merged one's that the kept one lacks, or None. `undo`: None deletes it."""
     tx.run(
         _UPDATE,
         _of(account, pair)

@@ -141,11 +141,7 @@ _OTHERS_WITHOUT_CONTACT = {
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """The binding of a lead.
-
-    `before`: the hub id of the conversation's contact until now, "" for a new conversation. `new`:
-    the person is new, so it has no other action.
-    """
+    """`before`: the conversation's hub id until now, "" if new. `new`: no other action exists."""
 
     binding: Binding
     before: str
@@ -161,14 +157,11 @@ def resolve_binding(
     phone: str,
     values: Mapping[str, str] | None = None,
 ) -> Resolution:
-    """Assign the conversation of a lead to the lead's binding, and store the lead's values.
+    """Assign the conversation to the lead's binding, and store the values for getProperties.
 
-    `token`: the contactToken, "" for none. `values`: the lead's properties, which getProperties
-    reads until the CRM has them.
-
-    The binding is found by the conversation or by the email, or else created. An email that differs
-    from the conversation's former one may belong to another contact, which only the CRM can decide:
-    then the conversation gets another binding, and its former binding stays unchanged.
+    The binding is found by the conversation or email, or created. An email unlike the
+    conversation's former one may be another contact's, as only the CRM can decide: then the
+    conversation gets another binding, and its former one stays unchanged.
     """
     said = {"token": token, "email": email[:LONGEST], "phone": identity_of(phone)[:LONGEST]}
     said = {name: text for name, text in said.items() if text}
@@ -210,7 +203,6 @@ def resolve_binding(
 
 
 def person_now(tx: Connection, account: Account, binding: Binding) -> str:
-    """Return the stored person of a binding, locked; `binding.person` may be out of date."""
     person: str | None = tx.scalar(
         _PERSON_NOW, connection_key(account) | {"hub_id": binding.hub_id}
     )
@@ -226,11 +218,7 @@ def set_contact(
     values: Mapping[str, str],
     accepted: Mapping[str, int] | None = None,
 ) -> None:
-    """Store which contact of the CRM a binding stands for, and the contact's present values.
-
-    `accepted`: when the hub accepted each value, by property name; None for values read from the
-    CRM. All bindings of the contact get the same person. Does nothing if the binding was erased.
-    """
+    """`accepted`: when the hub accepted each value; None for values read from the CRM."""
     # Without this lock, a parallel assignment of the same contact would not be seen.
     crm_id = merged_contacts.hold_contact(tx, account, crm_id)
     here = connection_key(account) | {"hub_id": hub_id, "crm_id": crm_id}
@@ -258,7 +246,6 @@ def set_contact(
 def keep_values(
     tx: Connection, account: Account, binding: Binding, values: Mapping[str, str]
 ) -> None:
-    """Store a contact's values in its binding for getProperties, until the CRM has the contact."""
     if (kept := _kept(binding, values)) is not None:
         tx.run(
             _SET_LAST_VALUES,
@@ -267,10 +254,8 @@ def keep_values(
 
 
 def get_or_create(tx: Connection, account: Account, crm_id: str) -> Binding:
-    """Return the newest binding of a contact of the CRM, or a new one."""
     crm_id = merged_contacts.hold_contact(tx, account, crm_id)
     found = with_crm_id(tx, account, crm_id)
-    # Actions accepted before the binding existed have the CRM's id as their person.
     return found or _add(tx, account, crm_id, crm_id, {}, {})
 
 
@@ -282,7 +267,6 @@ def _add(
     said: Mapping[str, str],
     values: Mapping[str, str],
 ) -> Binding:
-    """Create a binding; `said` has the lead's "token", "email" and "phone", as far as given."""
     now = now_ms()
     here = connection_key(account) | {
         "hub_id": _new_id(),
@@ -307,10 +291,7 @@ def _detach_token(tx: Connection, account: Account, token: str) -> None:
 def set_contact_of_others(
     tx: Connection, account: Account, hub_id: str, *, crm_id: str, values: Mapping[str, str]
 ) -> None:
-    """Store a lead's contact in further bindings with its email that have no contact yet.
-
-    Without an email, those with the same phone.
-    """
+    """Those have the lead's email, or without any the same phone, and no contact yet."""
     email, phone = values.get("email", "")[:LONGEST], identity_of(values.get("phone", ""))[:LONGEST]
     if not (email or phone):
         return
@@ -330,13 +311,11 @@ def lock_phone(tx: Connection, account: Account, phone: str) -> None:
 
 
 def set_crm_id(tx: Connection, account: Account, hub_id: str, crm_id: str) -> bool:
-    """Store which contact of the CRM a binding stands for; return whether this is new."""
     here = connection_key(account) | {"hub_id": hub_id, "crm_id": crm_id}
     return bool(tx.run(_SET_CRM_ID, here))
 
 
 def _kept(binding: Binding, values: Mapping[str, str]) -> str | None:
-    """Return a binding's updated values as JSON; None once the CRM has the contact."""
     return None if binding.crm_id else json.dumps(merged_values(binding.last_values, values))
 
 

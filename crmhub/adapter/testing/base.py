@@ -1,5 +1,3 @@
-"""The base class of all conformance tests: the description of the CRM, and shared fixtures."""
-
 from __future__ import annotations
 
 import functools
@@ -44,10 +42,9 @@ _numbers = itertools.count(1)
 
 
 def for_each(name: str, values: Mapping[str, object]) -> Callable[[Any], Any]:
-    """Run a test once with each of `values`, by label, as its argument `name`.
+    """Run a test with each value, in one test case; a failure names the label.
 
-    A failure names the label. Between two values, the CRM's contacts are deleted. `Base.xfail` may
-    name a test with the label of one value.
+    Between two values, the contacts are deleted. `Base.xfail` may name one label.
     """
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
@@ -89,9 +86,8 @@ def for_each(name: str, values: Mapping[str, object]) -> Callable[[Any], Any]:
 class Base:
     """The attributes with which the test class of an adapter describes its CRM.
 
-    A subclass sets `adapter_class` and the attributes that differ from the defaults. The subclass
-    defines a fixture `crm` that yields an empty CRM for each test. Property names are the CRM's
-    own.
+    A subclass sets `adapter_class` and what differs, and defines a fixture `crm` that yields an
+    empty CRM for each test. Property names are the CRM's own.
     """
 
     adapter_class: ClassVar[type[Adapter]]
@@ -210,10 +206,7 @@ class Base:
     def connection(
         self, urls: Mapping[str, str], store: Store | None, caplog: pytest.LogCaptureFixture
     ) -> Iterator[Connection]:
-        """The connection under test.
-
-        After the test, fail if a log contains a secret or an email.
-        """
+        """Fail after the test if a log contains a secret or an email."""
         connection = self._connection(urls, store)
         caplog.set_level(logging.DEBUG)
         yield connection
@@ -228,13 +221,9 @@ class Base:
 
     @pytest.fixture
     def adapter(self, connection: Connection) -> Adapter:
-        """An adapter of the connection under test."""
         return connection.adapter()
 
-    # Helpers for the tests.
-
     def _connection(self, urls: Mapping[str, str], store: Store | None = None) -> Connection:
-        """Return a new connection with the settings and credentials of the test class."""
         settings = {name: value.format_map(urls) for name, value in self.settings.items()}
         secrets = dict(self.credentials)
         for host, url in urls.items():
@@ -243,39 +232,27 @@ class Base:
         return Connection(self.adapter_class, settings, secrets, store=store)
 
     def empty(self, crm: Crm) -> None:
-        """Delete the CRM's contacts, between two values of a test.
-
-        Override this method for a CRM that deletes no contact with deals or tickets.
-        """
+        """Delete the contacts between two values; override it if a CRM keeps those with deals."""
         for contact_id in list(crm.contacts()):
             crm.delete_contact(contact_id)
 
     def shown(self, find: Callable[[], T | None]) -> T | None:
-        """Call `find` until it finds something, for `patience` seconds at most; return that."""
         ends = time.monotonic() + self.patience
         while (found := find()) is None and time.monotonic() < ends:
             time.sleep(_POLL)
         return found
 
     def settle(self, adapter: Adapter, *phones: str) -> None:
-        """Wait until the CRM's search shows the contacts with these phones."""
         for phone in phones if self.patience else ():
             assert self.shown(lambda: adapter.find_contact(phone=phone)), "the search is too late"  # noqa: B023
 
     def made(self, kind: str, properties: Mapping[str, str]) -> dict[str, str]:
-        """Return `properties`, completed with those that the CRM requires of a new record.
-
-        `kind` is the kind of record, such as "contacts".
-        """
+        """Return `properties` with those that the CRM requires of a new record, as "contacts"."""
         needed = {name: numeric(value) for name, value in self.needed.get(kind, {}).items()}
         return {**needed, **properties}
 
     def person(self, **properties: str) -> dict[str, str]:
-        """Return the properties of a new contact: a unique email, a unique text, and `properties`.
-
-        The properties that the CRM requires are added. `properties` may replace the email and the
-        text.
-        """
+        """Return a contact's `properties` with a unique email and text, and the required ones."""
         number = next(_numbers)
         mine = {"email": f"ann{number}@{DOMAIN}", self.text: f"Of test {number}"}
         return self.made("contacts", mine | properties)
@@ -292,12 +269,7 @@ class Base:
         tried_ms: int = 0,
         written_ms: int = 0,
     ) -> Lead:
-        """Return a lead (a human being whom a chatbot describes) with the given properties.
-
-        The properties that the CRM requires are added. The lead's email and phone are those of
-        `properties`; the remaining arguments are attributes of `Lead`. `mark` identifies the lead's
-        write; a new mark is generated if it is "".
-        """
+        """Return a lead with the required properties too; a new mark is made if `mark` is ""."""
         return Lead(
             self.made("contacts", properties),
             email=properties.get("email", ""),
@@ -312,26 +284,16 @@ class Base:
         )
 
     def title(self, kind: Linked, title: str = "A title") -> dict[str, str]:
-        """Return the properties of a new deal or ticket.
-
-        The properties are the title, and those that the CRM requires. If titles must be unique in
-        the CRM, each call returns another one.
-        """
+        """Return title and required properties; another title each time if it must be unique."""
         if kind in self.adapter_class.unique_titles:
             title = f"{title} {next(_numbers)}"
         return self.made(kind, {self.titles[kind]: title})
 
     def announced(self, feature: str) -> None:
-        """Skip the test unless the adapter supports the optional method named `feature`."""
         if feature not in features(self.adapter_class):
             pytest.skip(f"{self.adapter_class.title} announces no {feature}")
 
     def pipelines(self, adapter: Adapter, kind: Linked) -> list[Pipeline]:
-        """Return the pipelines for deals or for tickets.
-
-        Skip the test if the adapter does not support `pipelines`, or the CRM has no records of this
-        kind, or no pipelines for them.
-        """
         self.announced("pipelines")
         try:
             return adapter.pipelines(kind)
@@ -339,10 +301,7 @@ class Base:
             pytest.skip(f"{self.adapter_class.title} has no pipelines of {kind}")
 
     def lagging(self, crm: Crm) -> LaggingCrm:
-        """Make the CRM's search show all later writes only after an hour; return the CRM.
-
-        Skip the test if the fake CRM cannot delay its search.
-        """
+        """Let the CRM's search lag by an hour; skip the test if the fake cannot do this."""
         if not isinstance(crm, LaggingCrm):
             pytest.skip("the fake CRM has no search_lag: its search is never late")
         crm.search_lag = HOURS
@@ -350,8 +309,6 @@ class Base:
 
 
 class _Number(str):
-    """The text of a number, which equals every text of the same number."""
-
     __slots__ = ()
     __hash__ = str.__hash__
 
@@ -364,15 +321,11 @@ class _Number(str):
 
 
 def numeric(text: str) -> str:
-    """Return `text`; if it is a number, a text that equals other texts of this number.
-
-    A CRM may store 1250 as 1250.00.
-    """
+    """Return a number's text as one that equals its other texts, such as 1250 and 1250.00."""
     return _Number(text) if _NUMBER.fullmatch(text) else text
 
 
 def either(error: type[E], call: Callable[[], T]) -> T | E:
-    """Call `call`; return its result, or the exception of class `error` that it raised."""
     try:
         return call()
     except error as exc:
@@ -382,10 +335,7 @@ def either(error: type[E], call: Callable[[], T]) -> T | E:
 def leaving_out(
     write: Callable[[Mapping[str, str]], Saved], properties: Mapping[str, str]
 ) -> tuple[Saved, dict[str, str]]:
-    """Call `write` without the properties that it rejects by name; return the result and the rest.
-
-    Fail if it rejects a property that was not sent, or names none.
-    """
+    """Write without the properties rejected by name; fail if one was not sent, or none is named."""
     rest = dict(properties)
     while isinstance(saved := either(Rejected, lambda: write(rest)), Rejected):  # noqa: B023
         named = {problem.name for problem in saved.problems}
@@ -396,23 +346,16 @@ def leaving_out(
 
 
 def new_mark() -> str:
-    """Return a new unique mark, in the hub's format.
-
-    A mark is a text that the hub stores in a record to recognize it later.
-    """
+    """Return a new unique mark, in the hub's format."""
     return f"crmhub-{next(_numbers):020d}"
 
 
 def phone_number() -> str:
-    """Return a new unique phone number in E.164."""
     return f"+49151234{next(_numbers):05d}"
 
 
 def texts_of(error: BaseException | None) -> str:
-    """Return all texts of an error, and of the errors that caused it, joined to one string.
-
-    The texts of an error are its message, its representation and its attributes.
-    """
+    """Return message, representation and attributes of an error, and of its causes."""
     texts: list[str] = []
     seen: set[int] = set()
     waiting = [error]
@@ -427,10 +370,7 @@ def texts_of(error: BaseException | None) -> str:
 
 
 def hidden_in(text: str, connection: Connection) -> bool:
-    """Return whether a text contains one of the connection's secrets.
-
-    A short secret counts only as a whole word, since it may be a part of an ordinary one.
-    """
+    """A short secret counts only as a whole word, since it may be a part of an ordinary one."""
     return any(
         secret in text
         and (

@@ -1,5 +1,3 @@
-"""The tests for every adapter, whether it uses HTTP or not."""
-
 from __future__ import annotations
 
 from crmhub.adapter.testing.finding import FindingTests

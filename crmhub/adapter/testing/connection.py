@@ -27,12 +27,9 @@ CALL_S = 10.0
 
 
 class Connection:
-    """One connection to a CRM, which several simulated processes of the hub share.
+    """A connection that several simulated processes share, each made by `adapter()`.
 
-    Each call of `adapter()` simulates one more process: the new adapter starts with the stored
-    credentials, and shares leases, rate limits and definitions with the earlier adapters. `saved`
-    lists the credentials that adapters stored with `save_credentials`, oldest first. `slept` is the
-    simulated sleep in seconds. `store` is the hub's own records, for adapters that need them.
+    `saved`: what adapters stored with `save_credentials`, oldest first; `slept`: simulated seconds.
     """
 
     def __init__(
@@ -57,11 +54,9 @@ class Connection:
         self._lock = threading.Lock()
 
     def adapter(self) -> Adapter:
-        """Return a new adapter of this connection, with the currently stored credentials."""
         return open_adapter(self.adapter_class, self.context())
 
     def context(self) -> Context:
-        """Return a new context, as the hub passes it to the constructor of an adapter."""
         return Context(
             client_id="conformance",
             region="",
@@ -78,17 +73,13 @@ class Connection:
         )
 
     def remaining(self) -> float:
-        """Return the seconds left for the current call; simulated sleep reduces them, too.
-
-        Outside of a `with connection.within(…)` block, the result is always `CALL_S`.
-        """
+        """Always `CALL_S` outside of `within`; simulated sleep reduces the time, too."""
         if self._patience is None:
             return CALL_S
         return max(0.0, self._ends - time.monotonic() - self.slept)
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Limit the time of all calls inside the `with` block to `seconds` in total."""
         self._patience, self.slept = seconds, 0.0
         self._ends = time.monotonic() + seconds
         try:
@@ -102,11 +93,7 @@ class Connection:
             self.slept += seconds
 
     def secrets(self) -> set[str]:
-        """Return all texts that must stay secret: present and former credentials, and their parts.
-
-        The parts are the words of a credential, and those of a URL. A credential of less than 4
-        characters is left out, and so is a part of less than 8, which may be an ordinary word.
-        """
+        """Leave out credentials below 4 characters and parts below 8, maybe ordinary words."""
         texts = {*self.credentials.values(), *(v for text in self.saved for v in text.values())}
         # A stored access token comes with an expiry time; parts of a secret URL are secret, too.
         words = {word for text in texts for word in (*text.split(), *parts_of_address(text))}
@@ -135,29 +122,21 @@ class Connection:
 
 
 class SharedTexts:
-    """The definitions that the adapters of a connection share, as `crmhub.adapter.Shared`."""
-
     def __init__(self) -> None:
         self._saved: dict[str, tuple[float, str]] = {}
 
     def load(self, name: str) -> tuple[float, str] | None:
-        """Return the age in seconds and the text that was last saved; None if there is none."""
         if name not in self._saved:
             return None
         at, text = self._saved[name]
         return time.monotonic() - at, text
 
     def save(self, name: str, text: str) -> None:
-        """Store a text under `name`, in place of an earlier one."""
         self._saved[name] = (time.monotonic(), text)
 
 
 class CountingBudget:
-    """A rate limit that counts requests, or their costs, and never waits.
-
-    If `refusing` is a number of seconds, `take` raises Throttled with it as `retry_after`. `paused`
-    lists the seconds of all calls of `pause`.
-    """
+    """A rate limit that never waits; `refusing`: the `retry_after` of Throttled, if set."""
 
     def __init__(self, lane: str) -> None:
         self.lane = lane
@@ -167,19 +146,16 @@ class CountingBudget:
         self._lock = threading.Lock()
 
     def take(self, cost: int = 1) -> None:
-        """Count `cost`; if `refusing` is set, raise Throttled instead of counting."""
         if self.refusing is not None:
             raise Throttled("The budget is used up.", retry_after=self.refusing, scope=self.lane)
         with self._lock:
             self.taken += cost
 
     def follow(self, calls: int, seconds: float) -> None:
-        """Assert that the rate limit which the CRM announced is positive."""
         assert calls > 0, "a budget of no calls at all"
         assert seconds > 0, "a budget for no time at all"
 
     def pause(self, seconds: float) -> None:
-        """Record for how many seconds the adapter pauses after a refused request."""
         self.paused.append(seconds)
 
 
@@ -188,11 +164,7 @@ class _HasRemaining(Protocol):
 
 
 class Leases:
-    """Locks by name, which all adapters of a connection share.
-
-    `granted` counts by name how often a lock was acquired. `remaining` is a function that returns
-    the seconds left for the current call.
-    """
+    """`granted` counts by name how often a lock was acquired."""
 
     def __init__(self, remaining: _HasRemaining) -> None:
         self.granted: Counter[str] = Counter()
@@ -202,11 +174,7 @@ class Leases:
 
     @contextmanager
     def hold(self, key: str, seconds: float, *, patience: float | None = None) -> Iterator[None]:
-        """Hold the lock named `key` during the `with` block; it expires after `seconds`.
-
-        Waits until the lock is free. Raises NotYet if this takes longer than `patience`, or than
-        the time left for the current call.
-        """
+        """Raises NotYet after `patience`, or after the time left for the current call."""
         holder = object()
         wait = self._remaining()
         ends = time.monotonic() + (wait if patience is None else min(patience, wait))
@@ -228,10 +196,7 @@ class Leases:
 
 
 class Outgoing:
-    """The hub's HTTP session for outgoing requests, allowed to reach loopback addresses.
-
-    `calls` is the number of requests sent, and `timeouts` lists their timeouts in seconds.
-    """
+    """The hub's HTTP session, allowed to reach loopback addresses; counts its `calls`."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -247,11 +212,9 @@ class Outgoing:
         data: bytes | None,
         timeout: float,
     ) -> Response:
-        """Send one request and return the complete response."""
         self.calls += 1
         self.timeouts.append(timeout)
         return self._session.request(method, url, headers=headers, data=data, timeout=timeout)
 
     def close(self) -> None:
-        """Close all connections of the session."""
         self._session.close()

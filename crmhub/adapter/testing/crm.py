@@ -11,15 +11,12 @@ from crmhub.adapter import Kind, Linked
 class Crm(Protocol):
     """A fake CRM or a real one, as the tests read and change it.
 
-    Property names are the CRM's own. Ids and values are strings; a property without a value is `""`
-    or left out. A fake must refuse what the CRM refuses, and must not invent values.
+    Names are the CRM's own; values are strings, `""` or left out for none. A fake must refuse what
+    the CRM refuses, and must not invent values.
     """
 
     def add_contact(self, properties: Mapping[str, str]) -> str:
-        """Store a contact, younger than all contacts stored before; return its id.
-
-        Raises `Conflict` if the email exists already and the CRM requires unique emails.
-        """
+        """Store the youngest contact; return its id. Raises `Conflict` for a taken unique email."""
 
     def contacts(self) -> Mapping[str, Mapping[str, str]]:
         """Return all contacts that are not deleted: a mapping of contact id to properties."""
@@ -28,10 +25,7 @@ class Crm(Protocol):
         """Delete the contact with this id."""
 
     def linked(self, kind: Linked, contact_id: str) -> Mapping[str, Mapping[str, str]]:
-        """Return the deals or tickets that are linked to a contact and not deleted.
-
-        The result maps each record's id to its properties.
-        """
+        """Return the undeleted deals or tickets of a contact: properties by id."""
 
     def count(self, kind: Kind) -> int:
         """Return the number of records of this kind, whether linked to a contact or not."""

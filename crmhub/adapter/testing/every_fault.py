@@ -1,5 +1,3 @@
-"""Tests that execute each operation of an adapter with each fault at each of its requests."""
-
 from __future__ import annotations
 
 from zlib import crc32
@@ -19,8 +17,6 @@ _FAMILIES = harms()
 
 
 class EveryFaultTests(JudgingTests):
-    """Tests of every operation under every fault; they take the most time of all."""
-
     @pytest.mark.usefixtures("impatient")
     @pytest.mark.parametrize("family", _FAMILIES)
     def test_calls_that_meet_a_fault_tell_the_truth(
@@ -53,15 +49,10 @@ class EveryFaultTests(JudgingTests):
     def _lies(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, harm: Harm
     ) -> list[str]:
-        """Execute each operation with the fault `harm`; return a message for each wrong result.
+        """Apply the fault to each request and all that follow, then to that one only.
 
-        An operation is executed several times: for each of its requests, the fault is applied to
-        this and all following requests, and then to this request only. If no other request
-        followed, the second execution would be the same as the first, and is left out. It is left
-        out for a call without a result, too: there is no result that could be wrong.
-
-        Without `every_request` it is one of the requests, alone or with all that follow; which one
-        differs between faults.
+        What would be the same, or has no result, is left out. Without `every_request` it is one
+        request, which differs between faults. Return a message for each wrong result.
         """
         lies: list[str] = []
         for operation in self._operations(connection, crm, proxy):
@@ -85,10 +76,6 @@ class EveryFaultTests(JudgingTests):
     def _judged(
         self, connection: Connection, proxy: FaultProxy, operation: Operation, harm: Harm
     ) -> str:
-        """Execute an operation under a fault; return why its result is wrong, or `""`.
-
-        The caller has already injected the fault `harm`.
-        """
         try:
             self._judge(connection, proxy, operation, harm)
         except AssertionError as exc:

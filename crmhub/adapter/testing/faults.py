@@ -20,19 +20,13 @@ _JSON = {"Content-Type": "application/json"}
 
 
 def answers(status: int, body: Any = None, **headers: str) -> Fault:
-    """Return a fault that sends a given response instead of forwarding the request to the CRM.
-
-    The arguments are the response's status, body and headers, as in `made`.
-    """
+    """Answer instead of the CRM; the arguments are those of `made`."""
     reply = made(status, body, **headers)
     return lambda exchange: exchange.reply(reply)
 
 
 def answers_after(status: int, body: Any = None, **headers: str) -> Fault:
-    """Return a fault that forwards the request, but replaces the CRM's response by a given one.
-
-    The arguments are the status, body and headers of the given response, as in `made`.
-    """
+    """Forward the request, but replace the CRM's response; the arguments are those of `made`."""
     reply = made(status, body, **headers)
 
     def fault(exchange: Exchange) -> None:
@@ -43,11 +37,7 @@ def answers_after(status: int, body: Any = None, **headers: str) -> Fault:
 
 
 def made(status: int, body: Any = None, **headers: str) -> Reply:
-    """Return a response with this status, body and headers.
-
-    `body` is sent as it is if it is bytes, else as JSON; None means no body. Underscores in the
-    names of `headers` become hyphens.
-    """
+    """`body`: bytes, JSON, or None for none; underscores in `headers` become hyphens."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     if body is None:
         return Reply(status, b"", named)
@@ -57,10 +47,7 @@ def made(status: int, body: Any = None, **headers: str) -> Reply:
 
 
 def echoes(status: int) -> Fault:
-    """Return a fault that answers with an error message which quotes the request.
-
-    The quotation includes all secrets of the connection. The request is not forwarded to the CRM.
-    """
+    """Answer with an error that quotes the request with all secrets; do not forward it."""
 
     def fault(exchange: Exchange) -> None:
         said = f"cannot take {exchange.quotation}"
@@ -70,10 +57,9 @@ def echoes(status: int) -> Fault:
 
 
 def says(status: int, body: Any, *, after: bool = False) -> Fault:
-    """Return a fault that answers with an error in the CRM's own form, with this status and JSON.
+    """Answer with an error in the CRM's form, in which `{request}` quotes the request and secrets.
 
-    `{request}` in a text of `body` is replaced by a quotation of the request, with all secrets of
-    the connection. The request is not forwarded to the CRM, unless `after` is True.
+    The request is not forwarded to the CRM, unless `after` is True.
     """
 
     def fault(exchange: Exchange) -> None:
@@ -95,11 +81,7 @@ def _filled(body: Any, request: str) -> Any:
 
 
 def edits(edit: Callable[[Any, Exchange], Any]) -> Fault:
-    """Return a fault that forwards the request, and edits the JSON of the CRM's response.
-
-    `edit` gets the JSON and the exchange, and returns the JSON to send instead. A response that is
-    not JSON is sent as it is.
-    """
+    """Forward the request, and edit the JSON of the CRM's response, if it is JSON."""
 
     def fault(exchange: Exchange) -> None:
         reply = exchange.forward()
@@ -112,10 +94,7 @@ def edits(edit: Callable[[Any, Exchange], Any]) -> Fault:
 
 
 def in_pages_of_one(paging: str) -> Fault:
-    """Return a fault that forwards the request with a page size of 1.
-
-    `paging` is a regular expression whose group 1 is the page size, in the path or in the body.
-    """
+    """Forward with a page size of 1; group 1 of `paging` is the size, in path or body."""
 
     def one(found: re.Match[str]) -> str:
         start, end = (at - found.start() for at in found.span(1))
@@ -131,7 +110,6 @@ def in_pages_of_one(paging: str) -> Fault:
 
 
 def quoted_everywhere(value: Any, exchange: Exchange) -> Any:
-    """Edit: add a quotation of the request to each text that may say why something is refused."""
     if isinstance(value, list):
         return [quoted_everywhere(item, exchange) for item in value]
     if not isinstance(value, dict):
@@ -145,7 +123,6 @@ def quoted_everywhere(value: Any, exchange: Exchange) -> Any:
 
 
 def unknown_codes(value: Any, exchange: Exchange) -> Any:
-    """Edit: replace each code, such as INVALID_DATA, by one that no adapter knows."""
     if isinstance(value, str) and _CODE.fullmatch(value):
         return "OF_A_KIND_THAT_IS_NEW"
     if isinstance(value, list):
@@ -156,7 +133,6 @@ def unknown_codes(value: Any, exchange: Exchange) -> Any:
 
 
 def one_less(value: Any, exchange: Exchange) -> Any:
-    """Edit: leave the last item out of each list, if the request has written something."""
     if not exchange.request.wrote:
         return value
     if isinstance(value, list):
@@ -167,11 +143,7 @@ def one_less(value: Any, exchange: Exchange) -> Any:
 
 
 class Held:
-    """A fault that holds requests back until more than `most` are there, or until time is up.
-
-    `running` is the greatest number of requests that were there at the same time. When it is known
-    whether there are more than `most`, requests are forwarded at once.
-    """
+    """Hold requests back until more than `most` are there, or time is up; `running`: the most."""
 
     def __init__(self, most: int) -> None:
         self.running = 0
@@ -181,7 +153,6 @@ class Held:
         self._changed = threading.Condition()
 
     def __call__(self, exchange: Exchange) -> None:
-        """Hold the request back, then forward it and send the CRM's response."""
         with self._changed:
             self._present += 1
             self.running = max(self.running, self._present)
@@ -195,51 +166,40 @@ class Held:
 
 
 def reset_before(exchange: Exchange) -> None:
-    """Fault: reset the connection; do not forward the request."""
     exchange.reset()
 
 
 def closed_before(exchange: Exchange) -> None:
-    """Fault: close the connection normally; do not forward the request."""
     exchange.close()
 
 
 def reset_after(exchange: Exchange) -> None:
-    """Fault: forward the request, then reset the connection instead of answering."""
     exchange.forward()
     exchange.reset()
 
 
 def closed_after(exchange: Exchange) -> None:
-    """Fault: forward the request, then close the connection without answering."""
     exchange.forward()
     exchange.close()
 
 
 class HeldBack:
-    """A fault that resets the connection, and forwards the request only when `land` is called.
-
-    The fault simulates a CRM that is blocked for a while: the caller gives up, and the write takes
-    effect later.
-    """
+    """Reset the connection; forward the request later, when `land` is called."""
 
     def __init__(self, proxy: FaultProxy) -> None:
         self._proxy = proxy
         self._requests: list[Request] = []
 
     def __call__(self, exchange: Exchange) -> None:
-        """Store the request, and reset the connection without answering."""
         self._requests.append(exchange.request)
         exchange.reset()
 
     def land(self) -> None:
-        """Forward the stored requests to the CRM, in the order in which they arrived."""
         while self._requests:
             self._proxy.hand_on(self._requests.pop(0))
 
 
 def cut_after(exchange: Exchange) -> None:
-    """Fault: forward the request, then send only the first half of the response body."""
     reply = exchange.forward()
     body = reply.body or b'{"id": "1"}'
     exchange.send(head(reply, length=len(body) + 100) + body[: len(body) // 2])
@@ -247,44 +207,37 @@ def cut_after(exchange: Exchange) -> None:
 
 
 def mislabelled(exchange: Exchange) -> None:
-    """Fault: forward the request, and send the JSON response with the type image/png."""
     reply = exchange.forward()
     headers = {k: v for k, v in reply.headers.items() if k.lower() != "content-type"}
     exchange.reply(Reply(reply.status, reply.body, {**headers, "Content-Type": "image/png"}))
 
 
 def not_http(exchange: Exchange) -> None:
-    """Fault: forward the request, then answer with bytes that are not HTTP."""
     exchange.forward()
     exchange.send(b"\x00\x01\x02 220 mail.example.org ESMTP\r\n\r\n")
     exchange.close()
 
 
 def falsely_compressed(exchange: Exchange) -> None:
-    """Fault: forward the request; send the CRM's body uncompressed, but labelled as gzip."""
     reply = exchange.forward()
     exchange.reply(Reply(200, reply.body or b"{}", {**reply.headers, "Content-Encoding": "gzip"}))
 
 
 def stalled_after(exchange: Exchange) -> None:
-    """Fault: forward the request, then send the response at one byte per second."""
     reply = exchange.forward()
     exchange.drip(head(reply) + reply.body, every=1.0)
 
 
 def dripping_head(exchange: Exchange) -> None:
-    """Fault: send endless response headers, one byte every 50 ms; do not forward the request."""
     exchange.drip(b"HTTP/1.1 200 OK\r\n" + b"X-Slow: yes\r\n" * 10_000, every=0.05)
 
 
 def dripping_body(exchange: Exchange) -> None:
-    """Fault: send a nearly endless body, one byte every 50 ms; do not forward the request."""
     exchange.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99999\r\n")
     exchange.drip(b"\r\n" + b" " * 99_999, every=0.05)
 
 
 def huge(exchange: Exchange) -> None:
-    """Fault: answer with 48 MiB of JSON; do not forward the request."""
     exchange.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
     exchange.send(f'Content-Length: {2 + (48 << 20)}\r\n\r\n"'.encode())
     for _ in range(768):
@@ -294,29 +247,21 @@ def huge(exchange: Exchange) -> None:
 
 
 def bomb(exchange: Exchange) -> None:
-    """Fault: answer with 64 MiB of JSON, gzipped to a small size; do not forward the request."""
     exchange.reply(Reply(200, compressed(), {**_JSON, "Content-Encoding": "gzip"}))
 
 
 @cache
 def compressed() -> bytes:
-    """Return the compressed body for `bomb`; cached, because compression is slow."""
     return gzip.compress(b'"' + b"x" * (64 << 20) + b'"', 1)
 
 
 def http_date(seconds: float) -> str:
-    """Convert `seconds` since 1970 to the date format of HTTP headers."""
     return formatdate(seconds, usegmt=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Harm:
-    """A fault for the tests, with the name that test reports show.
-
-    `silent` is True if the fault is a success response without a body. Some CRMs answer every
-    change like this, so an adapter may believe it. `harmless` is True if the adapter may succeed in
-    spite of the fault.
-    """
+    """`silent`: a success without a body, as some CRMs answer. `harmless`: may be survived."""
 
     name: str
     fault: Fault
@@ -325,7 +270,6 @@ class Harm:
 
 
 def harms() -> dict[str, list[Harm]]:
-    """Return the faults with which the tests try every operation of an adapter, by family."""
     return {
         "a refusal": [
             *(Harm(f"{status}", answers(status, {"message": "no"})) for status in _STATUSES),
@@ -377,7 +321,6 @@ def harms() -> dict[str, list[Harm]]:
     }
 
 
-# The names under which CRMs give reasons, and the form of their codes.
 _REASONS = frozenset({"message", "reason", "error", "detail"})
 _CODE = re.compile(r"[A-Z]+(?:_[A-Z]+)*")
 _STATUSES = (400, 401, 403, 404, 405, 409, 410, 422, 500, 599)

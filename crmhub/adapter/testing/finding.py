@@ -1,5 +1,3 @@
-"""Tests of the lookup of contacts, for every adapter."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -39,7 +37,6 @@ MANY = 250
 
 
 def lookalikes(email: str) -> list[str]:
-    """Return emails that a search by substring or pattern might wrongly find for `email`."""
     local, _, domain = email.partition("@")
     return [
         f"jo{email}",
@@ -51,14 +48,10 @@ def lookalikes(email: str) -> list[str]:
 
 
 class FindingTests(Base):
-    """Tests of an adapter's `find_contact` and `get_contact`."""
-
     def _find(self, adapter: Adapter, *names: str, email: str = "", phone: str = "") -> Contact:
         contact = self.shown(lambda: adapter.find_contact(email=email, phone=phone, names=names))
         assert contact is not None, "it was not found"
         return contact
-
-    # By email.
 
     @for_each("local", {one: one for one in ("ann", "o'hara", "a_n", "ann+news", "a.n", "a%n")})
     def test_an_email_finds_its_contact_among_lookalikes(
@@ -110,10 +103,7 @@ class FindingTests(Base):
         assert self._find(adapter, email=f"ann@{DOMAIN}").id == expected_id
 
     def _age(self, crm: Crm) -> None:
-        """Create so many contacts that the ids of later ones may have one more digit.
-
-        As texts, such ids have another order than as numbers.
-        """
+        """Create contacts until ids may have one more digit, which texts sort otherwise."""
         for _ in range(10):
             crm.add_contact(self.person())
 
@@ -127,13 +117,7 @@ class FindingTests(Base):
         with pytest.raises(NotFound):
             adapter.get_contact(gone, [])
 
-    # By phone.
-
     def _finds_phone_stored_as(self, adapter: Adapter, crm: Crm, stored: str) -> None:
-        """Assert that the phone `+4915123456789` finds a contact whose phone is stored as `stored`.
-
-        The CRM also contains contacts with similar phones.
-        """
         for other in ("+4315123456789", "+491512345678", "+49151234567890", "+4915123456788"):
             crm.add_contact(self.person(phone=other))
         expected_id = crm.add_contact(self.person(phone=stored))
@@ -176,8 +160,6 @@ class FindingTests(Base):
         for _ in range(2):
             crm.add_contact(self.person(phone=phone))
         assert self._find(adapter, phone=phone).id == expected_id
-
-    # Returned properties.
 
     def test_names_that_are_asked_for_come_back_unless_they_are_unknown(
         self, adapter: Adapter, crm: Crm
@@ -247,8 +229,6 @@ class FindingTests(Base):
             got = adapter.get_contact(id, ["email"])
             assert (got.id, got.properties["email"]) == (id, person["email"])
 
-    # Ids.
-
     def test_every_id_that_was_issued_may_be_one(self, adapter: Adapter, crm: Crm) -> None:
         issued = crm.add_contact(self.person()), adapter.create_contact(self.person()).id
         assert all(map(adapter.may_be_id, issued)), f"may_be_id refuses one of {issued}"
@@ -272,8 +252,6 @@ class FindingTests(Base):
                 assert isinstance(result, expected), f"an id {case}, call {i + 1}: {result!r}"
         assert crm.contacts() == before
         assert [crm.count(kind) for kind in self.titles] == [0, 0]
-
-    # In parallel.
 
     def test_threads_that_share_an_adapter_get_their_own_contact(
         self, adapter: Adapter, crm: Crm

@@ -51,10 +51,7 @@ _SLOW: dict[str, Fault] = {
 
 
 class Canary:
-    """A server at `url` that the adapter must not call.
-
-    `heard` lists the first bytes of every connection that the server accepted.
-    """
+    """A server that must not be called; `heard`: the first bytes of every connection."""
 
     def __init__(self) -> None:
         self.heard: list[bytes] = []
@@ -71,23 +68,16 @@ class Canary:
                     self.heard.append(peer.recv(65_536))
 
     def close(self) -> None:
-        """Stop the server."""
         self._listener.close()
 
 
 class HostileTests(JudgingTests):
-    """Tests of refused credentials, limits, redirects, wrong addresses, time and size."""
-
     @pytest.mark.usefixtures("impatient")
     @for_each("by", {"email": "email", "phone": "phone"})
     def test_a_wrong_address_is_not_taken_for_nobody(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, by: str
     ) -> None:
-        """Test that 404 means "no such contact" only where the CRM itself says that with 404.
-
-        From an address that answers a search for nobody with a success, 404 means that the address
-        is wrong: an adapter that finds nobody there makes each contact again.
-        """
+        """Only where the CRM answers nobody with 404 it means that; else the address is wrong."""
         adapter = connection.adapter()
         adapter.find_contact(email=self.person()["email"])
 
@@ -108,15 +98,10 @@ class HostileTests(JudgingTests):
                     " BadConfig"
                 )
 
-    # Batches of which the CRM refuses a part.
-
     def test_what_the_crm_says_of_one_write_of_a_batch_is_masked(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy
     ) -> None:
-        """Test that the errors within a batch's answer hold no secret.
-
-        `Http` masks what a failed answer says; the texts in a success go through `Http.mask`.
-        """
+        """`Http` masks failed answers; the texts in a success go through `Http.mask`."""
         for outcome in self._refused_in_part(connection, crm, proxy, faults.quoted_everywhere):
             if isinstance(outcome, AdapterError):
                 assert_readable(outcome, connection)
@@ -124,11 +109,7 @@ class HostileTests(JudgingTests):
     def test_an_unknown_error_of_one_write_of_a_batch_is_no_outage(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy
     ) -> None:
-        """Test that an error code which the adapter does not know is not taken for an outage.
-
-        The hub would retry the write as long as the CRM is unavailable, and it is not. The error is
-        Rejected, or Uncertain if the CRM may have written all the same.
-        """
+        """The error is Rejected or Uncertain: the hub would retry a CRM that is available."""
         for outcome in self._refused_in_part(connection, crm, proxy, faults.unknown_codes):
             assert not isinstance(outcome, Unavailable | Throttled), (
                 f"{outcome!r}: the CRM refuses this write alone; raise Rejected or Uncertain"
@@ -141,7 +122,6 @@ class HostileTests(JudgingTests):
         proxy: FaultProxy,
         edit: Callable[[object, Exchange], object],
     ) -> list[Saved | AdapterError | None]:
-        """Write contacts of which the CRM may refuse some, with edited answers; return results."""
         self.announced("write_contacts")
         taken = self.person()
         adapter, id = connection.adapter(), crm.add_contact(taken)
@@ -154,8 +134,6 @@ class HostileTests(JudgingTests):
         writes += [ContactWrite(id, one) for one in refused[:2]]
         proxy.inject(faults.edits(edit), times=None)
         return adapter.write_contacts(writes)
-
-    # Errors by HTTP status.
 
     @pytest.mark.usefixtures("impatient")
     @for_each("status", {"401": 401, "403": 403})
@@ -241,8 +219,6 @@ class HostileTests(JudgingTests):
         finally:
             canary.close()
         assert canary.heard == [], "it followed a redirect to another host"
-
-    # Time and size.
 
     @for_each("fault", _SLOW)
     def test_a_call_ends_in_time(

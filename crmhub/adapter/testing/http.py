@@ -1,5 +1,3 @@
-"""All conformance tests for an adapter that uses HTTP."""
-
 from __future__ import annotations
 
 from crmhub.adapter.testing.behaviour import AdapterTests

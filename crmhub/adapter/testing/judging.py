@@ -19,16 +19,10 @@ from crmhub.adapter.testing.wire import WireTests
 
 
 class JudgingTests(WireTests):
-    """Base class of the tests that execute operations under faults."""
-
     def _judge(
         self, connection: Connection, proxy: FaultProxy, operation: Operation, harm: Harm
     ) -> None:
-        """Execute an operation under a fault; assert that its result agrees with the CRM's records.
-
-        The caller has already injected the fault `harm`. The CRM's records are compared before and
-        after the operation.
-        """
+        """The caller has already injected the fault `harm`."""
         before = operation.state()
         try:
             result = operation.call(connection.adapter())
@@ -79,5 +73,4 @@ class JudgingTests(WireTests):
 
 
 def met(proxy: FaultProxy) -> int:
-    """Return how many requests met the injected fault."""
     return sum(request.fault for request in proxy.requests)

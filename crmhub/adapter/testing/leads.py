@@ -1,7 +1,4 @@
-"""Tests of the upsert of a lead, for every adapter.
-
-A lead must be written to the right contact, only once, and without loss of a value.
-"""
+"""Tests of the upsert of a lead: to the right contact, only once, and without loss of a value."""
 
 from __future__ import annotations
 
@@ -19,10 +16,6 @@ from crmhub.adapter.upserts import upsert_contact
 
 
 class LeadTests(Base):
-    """Tests that create or update the contact of one lead."""
-
-    # The contact of a lead.
-
     def test_a_lead_of_nobody_known_makes_a_contact(self, adapter: Adapter, crm: Crm) -> None:
         crm.add_contact(self.person())
         mine = self.person(phone=phone_number())
@@ -190,8 +183,6 @@ class LeadTests(Base):
         again = upsert_contact(adapter, lead)
         assert (again.id, again.outcome) == (saved.id, "unchanged")
 
-    # The written properties.
-
     def test_a_phone_of_another_is_refused_and_the_rest_is_stored(
         self, adapter: Adapter, crm: Crm
     ) -> None:
@@ -296,8 +287,6 @@ class LeadTests(Base):
         got = [adapter.get_contact(one.id, [self.text, self.text2]).properties for one in saved]
         assert [one[self.text] for one in got] == [named[self.text], "Only here", "Only here"]
         assert [one[self.text2] for one in got] == ["New"] * 3
-
-    # Late searches, and parallel leads.
 
     def test_a_contact_is_found_by_email_although_the_search_lags(
         self, adapter: Adapter, crm: Crm

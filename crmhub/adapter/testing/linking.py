@@ -1,5 +1,3 @@
-"""Tests of deals and tickets that are created for a contact, for every adapter."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -26,10 +24,7 @@ each_kind = for_each("kind", {"deals": "deals", "tickets": "tickets"})
 
 
 class LinkingTests(Base):
-    """Tests of an adapter's `create_for_contact`."""
-
     def _people(self, crm: Crm) -> str:
-        """Create three contacts in the CRM; return the id of the second contact."""
         return [crm.add_contact(self.person()) for _ in range(3)][1]
 
     def test_it_makes_deals_or_tickets(self, adapter: Adapter, crm: Crm) -> None:
@@ -213,7 +208,6 @@ class LinkingTests(Base):
             assert stored.get(self.owner) == owner.id, f"the owner is not {owner.id}: {stored}"
 
     def _places(self, kind: Linked, pipelines: Sequence[Pipeline]) -> list[dict[str, str]]:
-        """Return the properties for each stage; without the pipeline if the CRM has none."""
         return [
             ({self.pipeline_names[kind]: pipeline.id} if pipeline.id else {})
             | {self.stage_names[kind]: stage.value}

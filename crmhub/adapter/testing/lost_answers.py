@@ -18,8 +18,6 @@ from crmhub.adapter.upserts import upsert_contact
 
 
 class LostAnswerTests(WireTests):
-    """Tests that each record is written once, although the answer to a write was lost."""
-
     @for_each("call", {"a deal": CreateDeal, "a ticket": CreateTicket})
     @for_each("fault", {"written": faults.reset_after, "not written": faults.reset_before})
     def test_what_lost_its_answer_is_made_once_when_it_is_tried_again(

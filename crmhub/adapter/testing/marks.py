@@ -1,7 +1,4 @@
-"""Tests of `find_marked`, which finds the record of a write whose answer was lost.
-
-`find_marked` must find this record and no other.
-"""
+"""Tests of `find_marked`, which finds the record of a lost answer and no other."""
 
 from __future__ import annotations
 
@@ -18,13 +15,10 @@ from crmhub.adapter.upserts import upsert_contact
 
 
 def _later(outcome: object) -> bool:
-    """Return whether `outcome` is an error that says after how long to repeat the lookup."""
     return isinstance(outcome, Unavailable) and outcome.retry_after is not None
 
 
 class MarkTests(Base):
-    """Tests of an adapter's `find_marked` after a write whose answer was lost."""
-
     @pytest.fixture(autouse=True)
     def _began(self) -> None:
         self.since_ms = int(time.time() * 1000)
@@ -53,20 +47,13 @@ class MarkTests(Base):
         *,
         later: float = 0.0,
     ) -> str:
-        """Call `find_marked`; return the id of the record that it finds, or "" if it finds none.
-
-        `sent` and `mark` are the properties and the identifying text of the lost write. The write
-        began `later` seconds after the start of the test.
-        """
+        """Return "" for none; the lost write began `later` seconds after the start of the test."""
         since_ms = self.since_ms + int(later * 1000)
         record = adapter.find_marked(kind, contact_id, mark, sent=sent, since_ms=since_ms)
         return "" if record is None else record.id
 
     def _takes_two(self, crm: Crm, kind: Linked) -> tuple[str, dict[str, str]]:
-        """Return a contact's id, and the properties of two records of it that are alike.
-
-        Skip the test if titles must be unique in the CRM.
-        """
+        """Skip the test if titles must be unique in the CRM."""
         if kind in self.adapter_class.unique_titles:
             pytest.skip(f"{self.adapter_class.title} takes a title of {kind} only once")
         return crm.add_contact(self.person()), self.title(kind)
@@ -176,7 +163,6 @@ class MarkTests(Base):
         alone = is_found(lambda mine, mark: adapter.create_contact(mine, mark=mark))
 
         def write(mine: Mapping[str, str], mark: str) -> None:
-            # The hub makes what a batch leaves out in a call of its own.
             if adapter.write_contacts([ContactWrite("", mine, mark)]) == [None]:
                 adapter.create_contact(mine, mark=mark)
 

@@ -1,5 +1,3 @@
-"""A call of an adapter as an object, which the fault tests execute and check."""
-
 from __future__ import annotations
 
 import time
@@ -24,12 +22,7 @@ Effect = Literal["none", "whole", "part", "wrong"]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The records of a CRM at one moment, as far as a call may change them.
-
-    `contacts` maps contact ids to properties. `counts` maps deals and tickets to the number of all
-    such records. `linked` holds the deals and tickets of one contact: it maps record ids to
-    properties.
-    """
+    """`counts`: all deals and tickets; `linked`: those of one contact, with their properties."""
 
     contacts: Mapping[str, Mapping[str, str]]
     counts: Mapping[Linked, int]
@@ -37,11 +30,7 @@ class State:
 
 
 def state_of(tests: Base, crm: Crm, contact_id: str = "") -> State:
-    """Return the CRM's current records as a State.
-
-    The field `linked` contains the deals and tickets of the contact `contact_id`; it is empty if
-    there is no such contact.
-    """
+    """`contact_id`: whose deals and tickets are in `linked`; it may not exist."""
     names = {"email", "phone", tests.text, tests.text2, *tests.needed.get("contacts", {})}
     contacts = {
         id: {name: properties.get(name) or "" for name in names}
@@ -57,10 +46,7 @@ def state_of(tests: Base, crm: Crm, contact_id: str = "") -> State:
 
 
 class Operation(ABC):
-    """One call of an adapter, prepared with values and with a contact in the CRM.
-
-    `sound` is an adapter whose requests meet no fault; it is used to prepare the call.
-    """
+    """One call of an adapter; `sound`, an adapter that meets no fault, prepares it."""
 
     name: ClassVar[str]
     feature: ClassVar[str] = ""
@@ -95,40 +81,23 @@ class Operation(ABC):
         """Make the call with this adapter, and return the result."""
 
     def state(self) -> State:
-        """Return the CRM's present records, with the deals and tickets of the call's contact."""
         return state_of(self.tests, self.crm, self.id)
 
     @abstractmethod
     def is_right(self, result: object, before: State, after: State) -> bool:
-        """Return whether the call's result agrees with the changes that the call made in the CRM.
-
-        `before` and `after` are the CRM's records before and after the call.
-        """
+        """Return whether the result agrees with the changes in the CRM."""
 
     def is_deceived(self, result: object, before: State, after: State) -> bool:
-        """Return whether the result is wrong only because the CRM reported success falsely.
-
-        Some CRMs answer a change with a success without content, so the adapter cannot notice that
-        the CRM changed nothing. `before` and `after` are the CRM's records before and after the
-        call.
-        """
+        """Return whether the result is wrong only because of a false success without content."""
         return False
 
     def effect(self, before: State, after: State) -> Effect:
-        """Return the effect of the call on the CRM's records.
-
-        `before` and `after` are the CRM's records before and after the call. The effect is `none`;
-        `whole`, all that the call should change; `part`, only a part of that; or `wrong`, anything
-        else.
-        """
+        """Return the effect: `none`, `whole`, `part`, or `wrong` for anything else."""
         return "none" if after == before else "wrong"
 
 
 def first_kind(tests: Base, call: Callable[[Linked], T]) -> tuple[Linked, T]:
-    """Call `call` with "deals", then with "tickets", until the CRM supports the kind.
-
-    Return the kind and the result of the call. Raises Unsupported if the CRM supports neither.
-    """
+    """Try "deals", then "tickets"; raises Unsupported if the CRM has neither."""
     for kind in tests.titles:
         with suppress(Unsupported):
             return kind, call(kind)

@@ -1,5 +1,3 @@
-"""All calls of an adapter that the fault tests execute and check."""
-
 from __future__ import annotations
 
 from crmhub.adapter import Adapter, features
@@ -48,7 +46,6 @@ OPERATIONS: tuple[type[Operation], ...] = (
 
 
 def operations_of(adapter: type[Adapter]) -> list[type[Operation]]:
-    """Return the operations that an adapter class supports, in the order of `OPERATIONS`."""
     announced = features(adapter)
     return [
         operation

@@ -1,5 +1,3 @@
-"""Tests of the requests that an adapter sends when nothing fails."""
-
 from __future__ import annotations
 
 import re
@@ -25,8 +23,6 @@ _HOUR = 3600
 
 
 class OutgoingTests(WireTests):
-    """Tests of the URLs that an adapter calls, the number of its requests, and its rate limits."""
-
     def test_making_an_adapter_calls_nobody(
         self, connection: Connection, proxy: FaultProxy
     ) -> None:
@@ -74,10 +70,7 @@ class OutgoingTests(WireTests):
     def _budgeted(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
     ) -> tuple[Operation, Adapter]:
-        """Return a prepared operation, and an adapter with which to execute it.
-
-        Skip the test if the adapter uses no rate limits.
-        """
+        """Skip the test if the adapter uses no rate limits."""
         adapter = connection.adapter()
         Get(self, crm, adapter)
         if not connection.budgets:
@@ -171,7 +164,6 @@ class OutgoingTests(WireTests):
 
 
 def _shape(request: Request, id: str) -> tuple[str, str]:
-    """Return the method and path of a request, with each occurrence of `id` replaced by `<id>`."""
     try:
         quoted = quote(id, safe="")
     except UnicodeEncodeError:

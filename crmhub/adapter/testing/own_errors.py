@@ -20,8 +20,6 @@ _QUOTATION = "{request}"
 
 
 class OwnErrorTests(WireTests):
-    """Tests with the answers `own_errors` of the test class, and with the CRM's further limits."""
-
     def test_an_error_of_this_crm_says_where_it_quotes(self) -> None:
         said = [body for *_, body in (*self.own_errors, *self.token_errors)]
         named = any(_QUOTATION in str(body) for body in said)

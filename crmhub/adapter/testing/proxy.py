@@ -27,12 +27,8 @@ MAIN = "url"
 
 @dataclass(slots=True)
 class Request:
-    """One request that the proxy received from the adapter.
-
-    `wrote` is True if the request changed the CRM's records. `fault` is True if the proxy applied
-    the injected fault to the request; only for such requests is `wrote` determined. `host` names
-    the host of the CRM that was called, "url" for its main one. `status` is that of the CRM's
-    answer; 0 if the request was not forwarded.
+    """`wrote`: the request changed the CRM's records; known only for those with `fault`. `host`:
+    the CRM's host, "url" for its main one. `status`: of the CRM's answer, 0 if not forwarded.
     """
 
     method: str
@@ -46,33 +42,25 @@ class Request:
 
     @property
     def said(self) -> tuple[str, str, bytes]:
-        """The request's method, path and body.
-
-        These are equal for two requests if the adapter sends the same request again.
-        """
+        """Equal for two requests if the adapter sends the same request again."""
         return self.method, self.target, self.body
 
     def shown(self, secrets: Iterable[str]) -> str:
-        """Return the request as a failed test shows it: with its body, and without secrets."""
         body = self.body[:_SHOWN].decode("utf-8", "replace")
         host = "" if self.host == MAIN else f"{self.host}: "
         return mask(f"{host}{self.method} {self.target} {body}".rstrip(), secrets)
 
     @property
     def quoted(self) -> str:
-        """The request in one text, as error messages may quote it: with its credentials."""
         return self.quoted_with("")
 
     def quoted_with(self, words: str) -> str:
-        """Return the request in one text, as `quoted`, with `words` before the body."""
         own = {name: value for name, value in self.headers.items() if name.lower() not in _COMMON}
         return f"{self.target} {own} {words} {self.body!r}"
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An HTTP response to the adapter: status, body and headers."""
-
     status: int
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -83,14 +71,9 @@ Fault = Callable[["Exchange"], None]
 
 
 class FaultProxy:
-    """A proxy in front of the CRM whose base URL is `upstream`; the adapter calls `url`.
+    """Forwards to `upstream`, and to the CRM's further hosts `more`, whose addresses it replaces.
 
-    If the CRM has further hosts, `more` holds their base URLs by name; the adapter calls `urls`.
-    Addresses of these hosts in the CRM's responses are replaced by those of the proxy.
-    The proxy forwards requests unchanged until `inject` is called, and records them in `requests`.
-    The proxy calls the function `state`, which returns the CRM's records, to detect which requests
-    changed them. The function `secrets` returns the secrets that the CRM knows, any of which it may
-    quote, and `hidden` those that no report of a test shows.
+    `state`: the CRM's records. `secrets`: what the CRM may quote; `hidden`: never shown.
     """
 
     def __init__(
@@ -134,11 +117,9 @@ class FaultProxy:
             server.server_close()
 
     def upstream(self, host: str) -> tuple[str, int]:
-        """Return the name and the port of the CRM's host that is called `host`."""
         return self._servers[host].upstream
 
     def at_home(self, reply: Reply) -> Reply:
-        """Return a response in which the CRM's own addresses are replaced by those of the proxy."""
         body = reply.body
         for server in self._servers.values():
             body = body.replace(server.origin.encode(), server.here.encode())
@@ -152,11 +133,10 @@ class FaultProxy:
         times: int | None = 1,
         when: Callable[[Request], bool] = lambda request: True,
     ) -> None:
-        """Apply `fault` to later requests instead of forwarding them; empty `requests`.
+        """Apply `fault` to later requests; empty `requests`.
 
-        Requests for which `when` returns False are always forwarded. Of the requests for which it
-        returns True, the first `skip` are forwarded, and the fault is applied to the next `times`
-        requests, or to all further ones if `times` is None.
+        Of those for which `when` is True, the first `skip` are forwarded, and the next `times`
+        harmed; all if None.
         """
         with self._lock:
             self.requests = []
@@ -164,13 +144,11 @@ class FaultProxy:
             self._times = 1_000_000_000 if times is None else times
 
     def clear(self) -> None:
-        """Remove the injected fault, and empty `requests`."""
         with self._lock:
             self.requests = []
             self._fault = None
 
     def shown(self, *, harm: str = "") -> list[str]:
-        """Return the recorded requests as failed tests show them; with `harm`, the harmed ones."""
         hidden = self.hidden()
         lines: list[str] = []
         for nth, request in enumerate(self.requests, 1):
@@ -180,7 +158,6 @@ class FaultProxy:
         return lines
 
     def hand_on(self, request: Request) -> Reply:
-        """Send a recorded request to the CRM over a new connection; return the CRM's response."""
         upstream = HTTPConnection(*self.upstream(request.host), timeout=_TIMEOUT_S)
         try:
             return forwarded(request, upstream)
@@ -188,11 +165,7 @@ class FaultProxy:
             upstream.close()
 
     def take(self, request: Request) -> Fault:
-        """Record a request and return what to do with it.
-
-        The result is the injected fault if it applies to the request, else `passed`, which forwards
-        the request.
-        """
+        """Record a request; return the injected fault if it applies, else `passed`."""
         with self._lock:
             self.requests.append(request)
             if self._fault is None or not self._when(request):
@@ -208,10 +181,7 @@ class FaultProxy:
 
 
 class Exchange:
-    """One request that the proxy is handling, with the methods that a fault may call.
-
-    `handler` serves the connection to the adapter.
-    """
+    """One request that the proxy is handling, with the methods that a fault may call."""
 
     def __init__(self, handler: _Handler, request: Request, proxy: FaultProxy) -> None:
         self.request = request
@@ -220,19 +190,11 @@ class Exchange:
 
     @property
     def quotation(self) -> str:
-        """The request as the CRM's error messages may quote it, and all secrets of the connection.
-
-        A message may hold others than the request does: one that the CRM has stored, such as the
-        refresh token or the address of a webhook.
-        """
+        """The request, and all secrets of the connection: the CRM may quote stored ones, too."""
         return self.request.quoted_with(" ".join(sorted(self._proxy.secrets(), key=len)))
 
     def forward(self) -> Reply:
-        """Forward the request to the CRM and return the CRM's response.
-
-        If the injected fault applies to the request, also store in `request.wrote` whether the
-        request changed the CRM's records.
-        """
+        """Return the CRM's response; set `request.wrote` if the injected fault applies."""
         state, upstream = self._proxy.state, self._handler.upstream
         before = state() if state is not None and self.request.fault else None
         reply = forwarded(self.request, upstream)
@@ -242,7 +204,6 @@ class Exchange:
         return self._proxy.at_home(reply)
 
     def reply(self, reply: Reply) -> None:
-        """Send a response to the adapter."""
         self.send(head(reply) + reply.body)
 
     def send(self, data: bytes) -> None:
@@ -251,21 +212,16 @@ class Exchange:
             self._handler.connection.sendall(data)
 
     def close(self) -> None:
-        """Close the connection to the adapter normally."""
         self._handler.close_connection = True
 
     def reset(self) -> None:
-        """Reset the connection to the adapter (TCP RST), as a crash or a firewall does."""
         self._handler.close_connection = True
         linger = struct.pack("ii", 1, 0)
         self._handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         self._handler.connection.close()
 
     def drip(self, data: bytes, *, every: float) -> None:
-        """Send `data` to the adapter at one byte per `every` seconds; then reset the connection.
-
-        Stop sending when the adapter disconnects or the proxy stops.
-        """
+        """Send one byte per `every` seconds, then reset, until either side stops."""
         with suppress(OSError):
             for byte in data:
                 self._handler.connection.sendall(bytes([byte]))
@@ -275,10 +231,7 @@ class Exchange:
 
 
 def forwarded(request: Request, upstream: HTTPConnection) -> Reply:
-    """Send a request over the connection `upstream` to the CRM; return the CRM's response.
-
-    If the CRM does not answer, return a response with the status 502.
-    """
+    """Return a response with the status 502 if the CRM does not answer."""
     try:
         headers = {k: v for k, v in request.headers.items() if k.lower() not in _HOP_BY_HOP}
         upstream.request(request.method, request.target, request.body or None, headers)
@@ -294,15 +247,11 @@ def forwarded(request: Request, upstream: HTTPConnection) -> Reply:
 
 
 def passed(exchange: Exchange) -> None:
-    """Forward the request and send the CRM's response unchanged: the behaviour without a fault."""
     exchange.reply(exchange.forward())
 
 
 def head(reply: Reply, *, length: int | None = None) -> bytes:
-    """Return the status line and the headers of a response as bytes.
-
-    `length` is the value of the header Content-Length, by default the length of the body.
-    """
+    """`length`: the header Content-Length, by default that of the body."""
     lines = [f"HTTP/1.1 {reply.status} Said"]
     lines += [f"{name}: {value}" for name, value in reply.headers.items()]
     if reply.status not in (204, 304):
@@ -311,8 +260,6 @@ def head(reply: Reply, *, length: int | None = None) -> bytes:
 
 
 class _Server(ThreadingHTTPServer):
-    """The part of the proxy that stands for one host of the CRM."""
-
     daemon_threads = True
     request_queue_size = 128
 
@@ -327,7 +274,6 @@ class _Server(ThreadingHTTPServer):
         self.url = f"{self.here}{parts.path}"
 
     def accept(self) -> None:
-        """Serve connections until the proxy stops."""
         while not self.proxy.stopped.is_set():
             self.process_request(*self.get_request())
 
@@ -341,17 +287,14 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def setup(self) -> None:
-        """Prepare a connection to the CRM for this connection of the adapter."""
         super().setup()
         self.upstream = HTTPConnection(*self.server.upstream, timeout=_TIMEOUT_S)
 
     def finish(self) -> None:
-        """Close the connection to the CRM."""
         self.upstream.close()
         super().finish()
 
     def handle_one_request(self) -> None:
-        """Read one request; forward it, or apply the injected fault to it."""
         self.raw_requestline = self.rfile.readline(65_537)
         if not self.raw_requestline or not self.parse_request():
             self.close_connection = True

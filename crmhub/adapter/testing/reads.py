@@ -1,5 +1,3 @@
-"""The calls of an adapter that only read, as objects."""
-
 from __future__ import annotations
 
 from crmhub.adapter import (
@@ -24,8 +22,6 @@ class Reads(Operation):
 
 
 class FindByEmail(Reads):
-    """The call `find_contact` with an email."""
-
     name = "find_contact by email"
     may_find_none = True
 
@@ -34,8 +30,6 @@ class FindByEmail(Reads):
 
 
 class FindByPhone(Reads):
-    """The call `find_contact` with a phone number."""
-
     name = "find_contact by phone"
     may_find_none = True
 
@@ -44,8 +38,6 @@ class FindByPhone(Reads):
 
 
 class Get(Reads):
-    """The call `get_contact`."""
-
     name = "get_contact"
 
     def call(self, adapter: Adapter) -> object:
@@ -53,8 +45,6 @@ class Get(Reads):
 
 
 class Describe(Reads):
-    """The call `describe` for contacts."""
-
     name = feature = "describe"
     may_be_constant = reads_definitions = True
 
@@ -63,8 +53,6 @@ class Describe(Reads):
 
 
 class Pipelines(Reads):
-    """The call `pipelines` for deals, or for tickets if the CRM has no deals."""
-
     name = feature = "pipelines"
     may_be_constant = reads_definitions = True
 
@@ -76,8 +64,6 @@ class Pipelines(Reads):
 
 
 class Owners(Reads):
-    """The call `owners`."""
-
     name = feature = "owners"
 
     def call(self, adapter: Adapter) -> object:
@@ -85,8 +71,6 @@ class Owners(Reads):
 
 
 class ActiveWorkflow(Reads):
-    """The call `active_workflow`."""
-
     name = feature = "active_workflow"
 
     def call(self, adapter: Adapter) -> object:
@@ -94,8 +78,6 @@ class ActiveWorkflow(Reads):
 
 
 class Check(Reads):
-    """The call `check`, which tests the connection."""
-
     name = feature = "check"
     returns_nothing = True
     expected = None

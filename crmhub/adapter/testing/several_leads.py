@@ -1,5 +1,3 @@
-"""Tests of the upsert of several leads, at once and in batches, for every adapter."""
-
 from __future__ import annotations
 
 import threading
@@ -19,7 +17,6 @@ T = TypeVar("T")
 
 
 def at_once(works: Sequence[Callable[[], T]]) -> list[T]:
-    """Run all functions at the same moment, each in a thread; return their results in order."""
     barrier = threading.Barrier(len(works))
 
     def start(work: Callable[[], T]) -> T:
@@ -31,8 +28,6 @@ def at_once(works: Sequence[Callable[[], T]]) -> list[T]:
 
 
 class SeveralLeadsTests(Base):
-    """Tests that create or update the contacts of several leads, at once and in batches."""
-
     def test_leads_of_one_new_email_at_once_make_one_contact(
         self, connection: Connection, crm: Crm
     ) -> None:
@@ -58,8 +53,6 @@ class SeveralLeadsTests(Base):
         assert len(crm.contacts()) == THREADS
         for contact, person in zip(saved, people, strict=True):
             assert adapter.get_contact(contact.id, tuple(person)).properties == person
-
-    # Several leads in one call.
 
     def _batch(self, adapter: Adapter, *people: dict[str, str]) -> Sequence[Saved | AdapterError]:
         outcomes = upsert_contacts(adapter, [self.lead(person) for person in people])
@@ -114,10 +107,7 @@ class SeveralLeadsTests(Base):
         assert all(one[self.text] == f"Changed {id}" for id, one in crm.contacts().items())
 
     def test_a_write_that_a_batch_leaves_out_was_not_made(self, adapter: Adapter, crm: Crm) -> None:
-        """Test that a batch with refused writes returns None only for writes that were not made.
-
-        The hub makes such a write once more.
-        """
+        """None must mean "not made", since the hub makes such a write once more."""
         self.announced("write_contacts")
         first, taken, last = (self.person() for _ in range(3))
         id, gone, _ = (crm.add_contact(one) for one in (self.person(), self.person(), taken))

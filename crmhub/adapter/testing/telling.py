@@ -1,5 +1,3 @@
-"""Tests of settings, properties, pipelines, owners and the connection check, for every adapter."""
-
 from __future__ import annotations
 
 import inspect
@@ -40,8 +38,6 @@ def _texts(*values: object) -> bool:
 
 
 class CheckTests(Base):
-    """Tests of required settings, hidden secrets and the connection check."""
-
     def test_a_connection_without_what_is_required_is_refused_by_name(self) -> None:
         required = {setting.name for setting in self.adapter_class.settings if setting.required}
         if not required:
@@ -60,10 +56,6 @@ class CheckTests(Base):
 
 
 class TellingTests(CheckTests):
-    """Tests of an adapter's declared settings and of its optional methods that only read."""
-
-    # The class.
-
     def test_the_class_says_what_it_is(self) -> None:
         cls = self.adapter_class
         assert not inspect.isabstract(cls)
@@ -135,8 +127,6 @@ class TellingTests(CheckTests):
             with pytest.raises(Unsupported):
                 calls[name]()
 
-    # Pages.
-
     def test_pages_are_addresses_where_there_are_any(self, adapter: Adapter, crm: Crm) -> None:
         mine = self.person()
         saved = adapter.create_contact(mine)
@@ -149,8 +139,6 @@ class TellingTests(CheckTests):
             assert all(url.startswith(("https://", "http://")) for url in urls), urls
         else:
             assert set(urls) == {""}
-
-    # Optional methods.
 
     def test_properties_are_described(self, adapter: Adapter, crm: Crm) -> None:
         self.announced("describe")

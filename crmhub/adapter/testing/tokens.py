@@ -1,5 +1,3 @@
-"""Tests of adapters that renew their access tokens."""
-
 from __future__ import annotations
 
 from urllib.parse import unquote_plus
@@ -18,14 +16,8 @@ from crmhub.adapter.testing.wire import WireTests
 
 
 class TokenTests(WireTests):
-    """Tests with access tokens that expire while several threads and processes use them."""
-
     def _renewing(self, connection: Connection, crm: HttpCrm) -> tuple[list[Adapter], Get]:
-        """Return two adapters of one connection, both with an access token, and a prepared call.
-
-        The call is `get_contact` of an existing contact, and can be made with either adapter. Skip
-        the test if the adapter uses no access tokens.
-        """
+        """Skip the test if the adapter uses no access tokens; the call is `get_contact`."""
         adapters = [connection.adapter()]
         ready = Get(self, crm, adapters[0])
         if not self._tokens(connection):
@@ -35,17 +27,12 @@ class TokenTests(WireTests):
         return adapters, ready
 
     def _tokens(self, connection: Connection) -> set[str]:
-        """Return the access tokens among the connection's stored credentials."""
         names = [setting.name for setting in self.adapter_class.settings if setting.kept]
         words = {word for name in names for word in connection.credentials[name].split()}
         return words & connection.secrets()
 
     def _expire(self, connection: Connection, proxy: FaultProxy) -> None:
-        """Make the proxy refuse later requests that contain a present access token.
-
-        The refusal is the CRM's own if the test class names one, else the status 401. Requests with
-        a renewed access token are forwarded.
-        """
+        """Refuse later requests with a present token, as the CRM does if known, else with 401."""
         old = self._tokens(connection)
         own = [(status, body) for error, status, body in self.own_errors if error is Denied]
         status, body = own[0] if own else (401, {"message": "expired"})
@@ -90,7 +77,6 @@ class TokenTests(WireTests):
         assert sent[1] <= sent[0], "it sends credentials that the process before did not need"
 
     def _sent_credentials(self, connection: Connection, proxy: FaultProxy) -> set[str]:
-        """Return the names of the credentials that the proxy's requests contain."""
         requests = [unquote_plus(request.quoted) for request in proxy.requests]
         return {
             name

@@ -24,10 +24,7 @@ _SHOWN = 20
 
 
 def for_each_operation(test: Callable[..., None]) -> Callable[..., None]:
-    """Run a test with the argument `operation` for each operation that the adapter supports.
-
-    A failure names the operation. The operations share the test's fixtures.
-    """
+    """Run a test for each supported `operation`; they share fixtures, a failure names one."""
 
     @functools.wraps(test)
     def run(
@@ -48,20 +45,14 @@ def for_each_operation(test: Callable[..., None]) -> Callable[..., None]:
 
 
 class WireTests(Base):
-    """Base class of the tests that inspect the requests of an HTTP adapter.
-
-    The fixture `crm` must yield a CRM with a `url` (`HttpCrm`).
-    """
+    """The fixture `crm` must yield a CRM with a `url` (`HttpCrm`)."""
 
     settings: Mapping[str, str] = {"base_url": "{url}"}
     _sent: ClassVar[Mapping[type[Operation], int | None]] = {}
 
     @pytest.fixture
     def proxy(self, crm: HttpCrm) -> Iterator[FaultProxy]:
-        """The HTTP proxy between the adapter and its CRM.
-
-        The proxy records the adapter's requests, and injects faults.
-        """
+        """The proxy between the adapter and its CRM; it records requests and injects faults."""
         more = crm.urls if isinstance(crm, HostedCrm) else {}
         with FaultProxy(crm.url, more=more, state=lambda: state_of(self, crm)) as proxy:
             yield proxy
@@ -70,7 +61,6 @@ class WireTests(Base):
     def _quoting(
         self, connection: Connection, proxy: FaultProxy, request: pytest.FixtureRequest
     ) -> Iterator[None]:
-        """Tell the proxy the secrets; let the report of a failed test show the last requests."""
         given = connection.secrets()
         proxy.secrets = connection.secrets_of_the_crm
         proxy.hidden = lambda: given | connection.secrets()
@@ -80,27 +70,19 @@ class WireTests(Base):
 
     @pytest.fixture
     def url(self, proxy: FaultProxy) -> str:
-        """The proxy's URL, which the adapter calls as the base URL of its CRM."""
         return proxy.url
 
     @pytest.fixture
     def urls(self, proxy: FaultProxy) -> Mapping[str, str]:
-        """The proxy's URLs for the CRM's hosts, by the names of the hosts."""
         return proxy.urls
 
     def procedure(self, request: Request) -> object:
-        """Return what a request calls: its method and path.
-
-        Override this method for a CRM that names the procedure in the body, as RPC does.
-        """
+        """Return method and path; override this for a CRM that names procedures in the body."""
         return request.said[:2]
 
     @pytest.fixture
     def impatient(self, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Replace `time.sleep` in the test's thread by a simulated sleep.
-
-        The simulated sleep returns at once and reduces the time left for the current call.
-        """
+        """Let `time.sleep` return at once, but reduce the time left for the current call."""
         real, callers = time.sleep, threading.current_thread()
 
         def sleep(seconds: float) -> None:
@@ -112,11 +94,7 @@ class WireTests(Base):
     def _ready(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
     ) -> Operation:
-        """Return an operation that is prepared to be called; empty the proxy's list of requests.
-
-        Skip the test if the CRM has no records of the kind that the operation creates, or if the
-        operation needs no request.
-        """
+        """Skip the test if the CRM lacks this kind of record, or no request is needed."""
         if not self._requests(connection, crm, proxy, operation):
             pytest.skip(f"{self.adapter_class.title} needs no request: {operation.name}")
         return self._prepared(connection, crm, proxy, operation)
@@ -124,10 +102,7 @@ class WireTests(Base):
     def _requests(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
     ) -> int:
-        """Return how many requests an operation sends if no fault occurs.
-
-        Skip the test if the CRM has no records of the kind that the operation creates.
-        """
+        """Skip the test if the CRM lacks this kind of record; no fault occurs."""
         sends = self._known(connection, crm, proxy, operation)
         if sends is None:
             pytest.skip(f"{self.adapter_class.title} cannot do this: {operation.name}")
@@ -136,21 +111,14 @@ class WireTests(Base):
     def _operations(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy
     ) -> list[type[Operation]]:
-        """Return the operations with which the adapter calls the CRM.
-
-        Operations that create a kind of record which the CRM does not have are left out.
-        """
+        """Leave out operations that create a kind of record which the CRM does not have."""
         calls = operations_of(self.adapter_class)
         return [operation for operation in calls if self._known(connection, crm, proxy, operation)]
 
     def _known(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy, operation: type[Operation]
     ) -> int | None:
-        """Return how many requests an operation sends if no fault occurs.
-
-        Return None if the CRM has no records of the kind that the operation creates. The number is
-        measured once for each test class.
-        """
+        """Return None if the CRM lacks this kind of record; measured once for each class."""
         counts = vars(type(self)).get("_sent", {})
         if operation not in counts:
             ready = self._prepared(connection, crm, proxy, operation)
@@ -181,11 +149,7 @@ class WireTests(Base):
         return ready
 
     def _errors(self, operation: Operation, adapter: Adapter) -> list[AdapterError]:
-        """Execute an operation that must fail; return its error in a list.
-
-        If the operation writes several leads, return the error of each lead. Raises AssertionError
-        if the operation, or one of its leads, succeeds.
-        """
+        """Return the error, or one for each lead; AssertionError if anything succeeds."""
         try:
             result = operation.call(adapter)
         except AdapterError as exc:

@@ -1,5 +1,3 @@
-"""The calls of an adapter that write, as objects."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -22,8 +20,6 @@ from crmhub.adapter.upserts import upsert_contact
 
 
 class Creates(Operation):
-    """A call that creates one contact; base class of such calls."""
-
     def is_right(self, result: object, before: State, after: State) -> bool:
         return (
             isinstance(result, Saved)
@@ -42,8 +38,6 @@ class Creates(Operation):
 
 
 class Create(Creates):
-    """The call `create_contact`."""
-
     name = "create_contact"
 
     def call(self, adapter: Adapter) -> object:
@@ -51,19 +45,13 @@ class Create(Creates):
 
 
 class UpsertNew(Creates):
-    """The creation of a contact for a lead that has none yet (`upsert_contact`)."""
-
     name = "upsert_contact of somebody new"
 
     def call(self, adapter: Adapter) -> object:
         return upsert_contact(adapter, self.tests.lead(self.new, mark=self.mark))
 
     def repeat(self, adapter: Adapter, *, written_ms: int) -> Saved:
-        """Write the lead again, as the hub does after an attempt that ended Uncertain.
-
-        `written_ms` is the latest time at which that attempt may have sent a write, in milliseconds
-        since 1970.
-        """
+        """Write again; `written_ms`: when an Uncertain attempt last wrote (ms since 1970)."""
         again = self.tests.lead(
             self.new, mark=self.mark, tried_ms=self.since_ms, written_ms=written_ms
         )
@@ -71,8 +59,6 @@ class UpsertNew(Creates):
 
 
 class Changes(Operation):
-    """A call that changes one text property of a contact; base class of such calls."""
-
     def is_right(self, result: object, before: State, after: State) -> bool:
         return (
             isinstance(result, Saved)
@@ -93,8 +79,6 @@ class Changes(Operation):
 
 
 class Update(Changes):
-    """The call `update_contact`."""
-
     name = "update_contact"
 
     def call(self, adapter: Adapter) -> object:
@@ -102,8 +86,6 @@ class Update(Changes):
 
 
 class UpsertKnown(Changes):
-    """The update of a lead's existing contact (`upsert_contact`)."""
-
     name = "upsert_contact of somebody known"
 
     def call(self, adapter: Adapter) -> object:
@@ -112,8 +94,6 @@ class UpsertKnown(Changes):
 
 
 class CreatesLinked(Operation):
-    """The call `create_for_contact`; base class of its variants for deals and tickets."""
-
     kind: ClassVar[Linked]
 
     def prepare(self) -> None:
@@ -123,17 +103,12 @@ class CreatesLinked(Operation):
         return adapter.create_for_contact(self.kind, self.id, self.sent, mark=self.mark)
 
     def find(self, adapter: Adapter) -> Saved | None:
-        """Return the record that an earlier attempt of the call created, or None."""
         return adapter.find_marked(
             self.kind, self.id, self.mark, sent=self.sent, since_ms=self.since_ms
         )
 
     def repeat(self, adapter: Adapter, *, written_ms: int) -> Saved:
-        """Create the record again, as the hub does after an attempt that ended Uncertain.
-
-        If `find` returns a record, return that record instead. `written_ms` is the latest time at
-        which the attempt may have sent a write, in milliseconds since 1970.
-        """
+        """Return the record that `find` returns, else create it again; `written_ms` as above."""
         if record := self.find(adapter):
             return record
         hold_back_create(adapter, self.kind, self.sent, written_ms)
@@ -161,24 +136,17 @@ class CreatesLinked(Operation):
 
 
 class CreateDeal(CreatesLinked):
-    """The call `create_for_contact` for a deal."""
-
     name = "create_for_contact of a deal"
     kind = "deals"
 
 
 class CreateTicket(CreatesLinked):
-    """The call `create_for_contact` for a ticket."""
-
     name = "create_for_contact of a ticket"
     kind = "tickets"
 
 
 class UpsertSeveral(Operation):
-    """The call `upsert_contacts` with three leads; only the second lead's contact exists.
-
-    Without `write_contacts`, the hub makes one call of `upsert_contact` for each lead.
-    """
+    """Only the second lead's contact exists; without `write_contacts`, each lead is one call."""
 
     name = "upsert_contacts"
     feature = "write_contacts"
@@ -187,7 +155,6 @@ class UpsertSeveral(Operation):
         self.second = self.tests.person()
 
     def leads(self) -> list[Lead]:
-        """Return the three leads, in the order in which the call sends them."""
         known = {"email": self.person["email"], self.tests.text: "Changed"}
         return [self.tests.lead(said) for said in (self.new, known, self.second)]
 
@@ -226,8 +193,6 @@ class UpsertSeveral(Operation):
 
 
 class WriteSeveral(UpsertSeveral):
-    """The call `write_contacts` with two creates, and an update between them."""
-
     name = feature = "write_contacts"
 
     def call(self, adapter: Adapter) -> object:
@@ -238,5 +203,4 @@ class WriteSeveral(UpsertSeveral):
     def _is_right(self, outcome: object, sent: Mapping[str, str], after: State) -> bool:
         if outcome is not None:
             return super()._is_right(outcome, sent, after)
-        # The hub makes such a write once more, so it must not have been made.
         return not any(one.items() >= sent.items() for one in after.contacts.values())

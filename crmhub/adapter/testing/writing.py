@@ -1,5 +1,3 @@
-"""Tests of the creation and the update of contacts, for every adapter."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -41,8 +39,6 @@ TEXTS = {
 
 
 class WritingTests(Base):
-    """Tests of an adapter's `create_contact` and `update_contact`."""
-
     def test_what_is_created_is_there_at_once(self, adapter: Adapter, crm: Crm) -> None:
         crm.add_contact(self.person())
         mine = self.person(phone=phone_number())
@@ -173,8 +169,6 @@ class WritingTests(Base):
         else:
             assert crm.contacts()[id]["email"] == theirs["email"]
 
-    # Refused values.
-
     def test_an_unknown_property_is_rejected_by_name_or_stored(
         self, adapter: Adapter, crm: Crm
     ) -> None:
@@ -248,8 +242,6 @@ class WritingTests(Base):
         saved, sent = leaving_out(adapter.create_contact, mine)
         got = adapter.get_contact(saved.id, tuple(sent)).properties
         assert [name for name in sent if not got.get(name)] == [], "these were dropped"
-
-    # Changes.
 
     def test_a_change_leaves_other_properties_and_other_contacts(
         self, adapter: Adapter, crm: Crm

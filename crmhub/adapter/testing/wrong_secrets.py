@@ -1,5 +1,3 @@
-"""Tests that a wrong secret is recognized, whatever status the CRM answers to it."""
-
 from __future__ import annotations
 
 import re
@@ -15,17 +13,14 @@ from crmhub.adapter.testing.wire import WireTests
 
 
 class WrongSecretTests(WireTests):
-    """Tests that call the CRM with each secret of the connection replaced by a wrong one."""
-
     @pytest.mark.usefixtures("impatient")
     def test_a_wrong_secret_is_told_from_a_missing_right(
         self, connection: Connection, crm: HttpCrm, proxy: FaultProxy
     ) -> None:
         """Test that each operation raises Denied or BadConfig, and never LacksRight.
 
-        Some CRMs answer 403, 400 or 200 to a wrong secret. The hub lets all calls of the account
-        wait until somebody corrects the secret. An adapter that reads a missing right lets only
-        some of them wait, and one that reads Rejected loses them.
+        Some CRMs answer 403, 400 or 200 to a wrong secret. All calls must wait until it is
+        corrected: after LacksRight only some would, and after Rejected they would be lost.
         """
         lies: list[str] = []
         operations = self._operations(connection, crm, proxy)
@@ -60,7 +55,6 @@ class WrongSecretTests(WireTests):
         assert not lies, "\n".join(["it must be Denied or BadConfig:", *lies])
 
     def _wrong(self, connection: Connection) -> dict[str, str]:
-        """Return a wrong value of each secret with which the tests sign in, by name."""
         wrong = {
             name: _another(connection.credentials[name])
             for name, secret in self.credentials.items()
