@@ -1,5 +1,3 @@
-"""The HTTP server of a server process: granian, configured with crmhub's limits."""
-
 from __future__ import annotations
 
 import logging
@@ -28,10 +26,9 @@ _BACKLOG = 4096
 def serve(settings: Settings, address: str) -> None:
     """Serve HTTP requests on `address` (an IP address) until SIGTERM or SIGINT.
 
-    granian runs the application in a single child of this process. If the child ends, this process
-    exits with code 1, and crmhub's supervisor replaces it. granian itself would stop for good if a
-    child was killed twice within 5.5 s. All server processes listen on the same port by
-    SO_REUSEPORT.
+    granian runs the app in one child. If it ends, this process exits with code 1 and the supervisor
+    replaces it: granian itself would stop for good if a child was killed twice within 5.5 s. Server
+    processes share the port by SO_REUSEPORT.
     """
     processes.stop_with_parent()
     server = Server(
@@ -62,7 +59,6 @@ def serve(settings: Settings, address: str) -> None:
 
 
 def _log_config() -> dict[str, Any]:
-    """Return the logging configuration that passes granian's messages to crmhub's log."""
     return {
         "formatters": {},
         "handlers": {},

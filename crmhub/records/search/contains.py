@@ -1,5 +1,3 @@
-"""SQL conditions that test whether a text contains another text, for each database."""
-
 from __future__ import annotations
 
 import re
@@ -18,10 +16,7 @@ _TRIGRAM = re.compile(r"[^\W_]{3}")
 def contains(
     connection: Connection, text: str, n: int, part: str, *, is_short: str = ""
 ) -> tuple[str, dict[str, Any]]:
-    """Return the SQL condition that `text` contains `part`, both case-folded; `n` as in Condition.
-
-    `is_short` is the SQL condition that a row's text is short; without it, all texts are.
-    """
+    """Both texts are case-folded. `is_short` is the SQL condition that a row's text is short."""
     if connection.dialect == "sqlite":
         return f"instr({text}, :part{n}) > 0", {f"part{n}": part}
     whole, params = f"strpos({text}, :part{n}) > 0", {f"part{n}": part}
