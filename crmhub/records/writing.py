@@ -89,8 +89,10 @@ class NewRecord:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The value "" clears a property. The version must be in `if_match` (None: any), and the record must still
-    have the value of the unique property `found_by`."""
+    """The value "" clears a property; the version must be in `if_match` (None: any).
+
+    The record must still have the value of the unique property `found_by`.
+    """
 
     id: int
     properties: Mapping[str, str]
