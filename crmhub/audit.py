@@ -80,8 +80,7 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """`at`: ms since 1970. `client_id`: "" for no account. `before` and `after`: the values that
-    differ."""
+    """`at`: ms since 1970. `client_id`: "" for no account. Only values that differ."""
 
     id: int
     at: int
@@ -165,7 +164,6 @@ def listed(db: Connection, wanted: Wanted, *, limit: int) -> list[Entry]:
         "without": list(wanted.without) or None,
     }
     values = {name: value for name, value in given.items() if value is not None}
-    # Built per call, because the conditions depend on the filters.
     page = Statement(_ENTRIES.where(*[_FILTERS[name] for name in values]).limit(param("limit")))
     return [
         Entry(

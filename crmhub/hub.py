@@ -29,8 +29,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 # More threads never use the database at the same time, since Python runs one at a time.
 _BUSY_THREADS = 16
-# Seconds after the time limit of searches at which PostgreSQL itself cancels statements, in case
-# the process hangs and cannot stop its searches.
+# Seconds after the limit of searches: for a process that hangs and cannot stop them.
 _BACKSTOP_S = 30.0
 
 
@@ -70,8 +69,7 @@ class Hub:
             development=settings.env == "development",
             pool_size=settings.threads,
         )
-        # A thread uses at most one connection; a few more are for background work. By default
-        # PostgreSQL allows 100 for all processes.
+        # A thread uses at most one connection. PostgreSQL allows 100 for all processes by default.
         threads = min(settings.threads, _BUSY_THREADS)
         longest = settings.search_timeout_s + _BACKSTOP_S if serves else None
         database = Database(settings.database_url, pool_size=threads + 4, statement_seconds=longest)
@@ -134,8 +132,7 @@ def _openid(settings: Settings, egress: Egress) -> OpenId | None:
 def in_transaction(
     operation: Callable[Concatenate[Hub, Connection, P], T],
 ) -> Callable[Concatenate[Hub, P], T]:
-    """The operation gets the transaction as its second argument; callers do not pass it. After a
-    deadlock it is run again, as by `Database.transact`."""
+    """Callers do not pass the transaction, the second argument. Runs again after a deadlock."""
 
     @wraps(operation)
     def run(hub: Hub, /, *args: P.args, **kwargs: P.kwargs) -> T:

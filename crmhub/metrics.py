@@ -31,8 +31,7 @@ _PREFIX = "crmhub-metrics-"
 _MIN_AGE_S = 60
 # Label combinations; further ones are counted as "other".
 _MAX_LABELS = {"counter": 1000, "histogram": 250}
-# Bytes. Files are written in full before they are mapped into memory: a page that finds the disk
-# full later would kill the process.
+# Bytes, written in full before mapping: a full disk would kill the process later.
 _FILE_SIZES = {"counter": 1 << 20, "histogram": 2 << 20}
 # A helper answers within 25 s, a call of the worker ends within 30 s.
 _REQUEST_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25)
@@ -142,7 +141,6 @@ def _remove_abandoned(parent: Path) -> None:
     import shutil
 
     for directory in parent.glob(f"{_PREFIX}*"):
-        # OSError if the directory belongs to another user, is locked, or was removed meanwhile.
         with suppress(OSError):
             held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:

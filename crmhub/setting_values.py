@@ -235,7 +235,6 @@ def redis_url(raw: Any) -> str:
     import redis
 
     try:
-        # This checks the options without a connection.
         redis.ConnectionPool.from_url(url).make_connection()
     except (TypeError, ValueError, redis.RedisError):
         raise ValueError(

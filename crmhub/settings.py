@@ -60,8 +60,7 @@ def _setting(parser: Parser, default: Any = MISSING, *, secret: bool = False) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """A field with a parser is read from the file under its name, or from `CRMHUB_` and the name in
-    upper case."""
+    """A field with a parser is read from the file, or from `CRMHUB_` and its upper-case name."""
 
     root: Path
     """The directory in which the service was started: the base of `var/` and of relative paths."""
@@ -116,8 +115,7 @@ class Settings:
 
     @classmethod
     def load(cls, environ: Mapping[str, str] | None = None, root: Path | None = None) -> Settings:
-        """In development, missing secrets are created and stored in `var/`. Raises SettingsError
-        with all errors."""
+        """In development, missing secrets are created in `var/`. Raises SettingsError."""
         try:
             directory = (root or Path.cwd()).resolve()
         except FileNotFoundError:
@@ -225,8 +223,7 @@ class _Source:
         return None
 
     def database_url(self, given: str | None) -> str | None:
-        """For SQLite, with an absolute path, whose directory var/ is created. None for an invalid
-        setting."""
+        """For SQLite, with an absolute path in a created directory. None for an invalid setting."""
         if given is None and self.is_given("database_url"):
             return None
         url = given or _SQLITE

@@ -54,8 +54,7 @@ _CLEAN_EVERY_S = 600.0
 # Expired rows are deleted in small batches with pauses, so that other writers are not delayed.
 _CLEAN_ON_S = 1.0
 _CLEANED_AT_ONCE = 1_000
-# Pauses of background jobs: at least `_PAUSE_S`, and `_PAUSES` times the last duration. At the end
-# the worker waits `_END_S` for a job, since a vacuum may take minutes.
+# Pauses: at least `_PAUSE_S`, and `_PAUSES` times the last run. `_END_S`: wait at the end.
 _PAUSE_S = 5.0
 _PAUSES = 9
 _END_S = 5.0
@@ -138,11 +137,9 @@ class Worker:
                     self._wake.wait(pause)
                     continue
                 self._stopping.wait(_UNAVAILABLE_S)
-        # An alert in progress ends within 10 s.
         watching.join()
         # An import is stopped after a batch; killed in mid-batch it continues elsewhere.
         importing.join(_END_S)
-        # A call in progress ends within 10 s.
         delivering.join()
         for thread in background:
             thread.join(_END_S)

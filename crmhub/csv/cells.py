@@ -45,8 +45,7 @@ class CellReader:
     def read(
         self, cells: Mapping[str, str], guarded: Collection[str]
     ) -> tuple[dict[str, str], str]:
-        """Return the values by property, and the first fault or ""; `guarded` cells were marked as
-        text."""
+        """Return the values by property, and the first fault or ""; `guarded` cells are text."""
         kind, fault = self._catalogue.kind, ""
         values: dict[str, str] = {}
         for name, cell in cells.items():

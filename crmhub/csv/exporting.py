@@ -28,8 +28,7 @@ _PAGE_SIZE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """`properties`: () means all. With `raw`, values that a spreadsheet would execute are
-    unchanged. With `labels`, the titles are labels instead of names."""
+    """`properties`: () means all. With `raw`, formulas stay; with `labels`, titles are labels."""
 
     filters: tuple[Filter, ...] = ()
     properties: tuple[str, ...] = ()

@@ -43,8 +43,7 @@ class SeenValues:
         return self._line(pair) is not None
 
     def find_repeated(self, rows: Sequence[_Accepted], *, by: str) -> dict[int, str]:
-        """Return reasons by line. A row with the same value of `by` updates the earlier row's
-        record."""
+        """Return reasons by line. A row with the same value of `by` updates the earlier record."""
         reasons = {}
         for row in rows:
             for pair in row.unique:

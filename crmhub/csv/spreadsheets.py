@@ -75,8 +75,7 @@ class Sheet:
         return _DELIMITER_NAMES.get(self.delimiter, self.delimiter)
 
     def read(self, after: Position = _BEGINNING) -> Iterator[Row]:
-        """From the beginning of the file, the first row is the header. Raises BadRequest with the
-        line."""
+        """From the beginning, the first row is the header. Raises BadRequest with the line."""
         # The csv module has only this limit for the whole process.
         csv.field_size_limit(_LARGEST_CELL)
         with self.path.open("rb") as file:

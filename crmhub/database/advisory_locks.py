@@ -13,8 +13,7 @@ def hold(tx: Connection, *name: object) -> None:
 
 
 def hold_all(tx: Connection, names: Sequence[Sequence[object]]) -> None:
-    """All callers must take different kinds of locks in the same order, to avoid deadlocks. Does
-    nothing on SQLite, which has a single writer."""
+    """All callers must take kinds of locks in the same order. Does nothing on SQLite."""
     if tx.dialect == "postgresql":
         keys = {f"key_{number}": _key(name) for number, name in enumerate(names)}
         tx.run(f"select {', '.join(f'pg_advisory_xact_lock(:{key})' for key in keys)}", keys)

@@ -23,8 +23,7 @@ _AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """`types` maps columns, in order, to PostgreSQL's types. `or_skip`: skip a row whose key
-    exists."""
+    """`types` maps columns, in order, to PostgreSQL's types. `or_skip`: skip existing keys."""
 
     table: str
     types: Params
@@ -128,8 +127,7 @@ def inserting_unclaimed(
 
 
 def arrays(types: Params, rows: Sequence[Row]) -> list[str]:
-    """One array literal per column: psycopg inspecting each value would take longer than the
-    insert."""
+    """Array literals by column: psycopg's look at each value would take longer than the insert."""
     columns = zip(*rows, strict=True)
     return [_array(kind, column) for kind, column in zip(types.values(), columns, strict=True)]
 
@@ -182,8 +180,7 @@ class BulkStatements(ABC):
     def insert(
         self, table: str, types: Params, rows: Sequence[Row], *, or_skip: bool = False
     ) -> int:
-        """Return the number of inserted rows; raise Duplicate for a key that exists, unless
-        `or_skip`."""
+        """Return the number of inserted rows; raise Duplicate for a key, unless `or_skip`."""
         if not rows:
             return 0
         skip = " on conflict do nothing" if or_skip else ""
@@ -259,8 +256,7 @@ class BulkStatements(ABC):
         return self._send_many(f"delete from {table} where {where}", rows)
 
     def update(self, table: str, types: Params, keys: Params, rows: Sequence[Row]) -> int:
-        """Each of `rows` has the new values of `types`, then `keys`, which must include
-        `account_id`."""
+        """`rows` have the new values of `types`, then `keys`, which must include `account_id`."""
         if self.dialect == "postgresql":
             values = ", ".join(f"{c} = {cast_of(f'rows.{c}', t)}" for c, t in types.items())
             sql = f"update {table} t set {values} from {{rows}} where {{where}}"
@@ -293,8 +289,7 @@ class BulkStatements(ABC):
         return found
 
     def _over(self, sql: str, types: Params, keys: Params, rows: Sequence[Row]) -> Iterator[Any]:
-        """Yield a cursor for each account. In `sql`, {rows} is the source of the rows, and {where}
-        the equality of `keys` of the table `t` and a row."""
+        """Yield a cursor for each account. `sql` has {rows} and {where} (`keys` equal)."""
         others = {column: kind for column, kind in types.items() if column != "account_id"}
         where = " and ".join(
             ["t.account_id = %s", *(f"t.{each} = rows.{each}" for each in keys if each in others)]

@@ -58,17 +58,14 @@ _DEADLOCK_TRIES = 5
 _BUSY_SECONDS = 10
 _BUSY_PAUSE_S = 0.05
 _AWAY_PAUSE_S = 0.1
-# Threads that must not block on an unavailable database.
 _THREADS_THAT_NEVER_WAIT = 8
 # Reads go on while nothing can be written, so connections are not made anew more often.
 _ANEW_EVERY_S = 1.0
 # After this time a request to cancel a statement is given up, and sent again.
 _CANCEL_S = 2.0
 _LISTEN_S = 1.0
-# libpq's PQTRANS_IDLE: no transaction is open on a connection.
 _IDLE = 0
-# How PostgreSQL plans a join of large sets, which it takes for small ones. A hash takes twice as
-# long as sorting and merging; parallel processes would take twice the processor's time.
+# PostgreSQL's own plans for large sets take twice the time (hash) or the processor's (parallel).
 _JOINING = {
     "enable_nestloop": "off",
     "enable_hashjoin": "off",
@@ -158,8 +155,7 @@ class Connection(BulkStatements):
         account = self._database.account
         if not self._secured or self._info.get("account") == account:
             return begin
-        # A pooler keeps settings within a transaction alone, and a message outside of one is itself
-        # a transaction.
+        # Behind a pooler, settings hold within a transaction, and each message is a transaction.
         pooled = self._is_behind_pooler
         ends_at_once = pooled and not begin and not self._is_in_transaction()
         self._info["account"] = None if ends_at_once else account
@@ -170,8 +166,7 @@ class Connection(BulkStatements):
         return self._driver.prepare_threshold is None
 
     def _message(self, statements: str) -> Any:
-        """Send statements without parameters, with a BEGIN that is due; return the last one's
-        cursor."""
+        """Send statements without parameters, after a due BEGIN; return the last one's cursor."""
         with self._database.mapped_errors():
             # Several statements in one message cannot be prepared.
             cursor = self._driver.execute(self._take_unsent() + statements, prepare=False)
@@ -230,8 +225,7 @@ class Connection(BulkStatements):
         return count
 
     def in_list(self, column: str, name: str, values: Sequence[Any]) -> tuple[str, dict[str, Any]]:
-        """A single value is compared with `=`: PostgreSQL then uses the index even without
-        statistics."""
+        """For one value `=`: PostgreSQL then uses the index even without statistics."""
         if len(values) == 1:
             return f"{column} = :{name}", {name: values[0]}
         if self.dialect == "postgresql":
@@ -252,7 +246,6 @@ class Connection(BulkStatements):
         kb = max(_SORTED_KB // sets, _LEAST_SORTED_KB)
         memory = f"greatest({kb}, pg_size_bytes(current_setting('work_mem')) / 1024)"
         joined = _JOINING | ({"enable_hashjoin": "on"} if hashed else {})
-        # A pooler keeps settings within a transaction alone.
         pooled = self._is_behind_pooler
         scope = "set local" if pooled else "set"
         settings = "; ".join(f"{scope} {name} = {value}" for name, value in joined.items())
@@ -426,7 +419,6 @@ class Database:
         try:
             yield Connection(self, pooled)
         except Unavailable:
-            # Its state is unknown: the next caller gets a fresh one.
             pooled.invalidate()
             raise
         finally:
@@ -464,8 +456,7 @@ class Database:
                 raise
             finally:
                 if stopped:
-                    # A late cancel could hit the next caller's statement, and settings may not be
-                    # reset.
+                    # A late cancel could hit the next caller's statement.
                     pooled.invalidate()
                 pooled.close()
         finally:
@@ -618,8 +609,8 @@ class Database:
                 yield told
 
     def retry_while_unavailable(self, until: float, work: Callable[[], T]) -> T:
-        """Raise Unavailable at the time `until` (of `time.monotonic`), and at once if too many
-        threads wait. A call that fails may have committed, so `work` must be idempotent."""
+        """Raise Unavailable at `until` (`time.monotonic`), or if too many threads wait. `work` must
+        be idempotent, since a failed call may have committed."""
         while True:
             try:
                 return work()

@@ -41,8 +41,7 @@ _TRUNCATE = "select truncate_local_data_after_distributing_table(cast(:name as r
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """`nodes` are the servers that store accounts; `tables` maps each table to "distributed",
-    "reference" or "local"."""
+    """`nodes` store accounts; `tables` gives "distributed", "reference" or "local"."""
 
     is_coordinator: bool
     nodes: int

@@ -16,8 +16,7 @@ FULL = "The database's disk is full"
 _LEAST_ROOM = 1024 * 1024
 # Opening a SQLite database first needs 32 kB for the index of its log, even to read.
 _RESERVE, _RESERVED = "-reserve", 64 * 1024
-# Without these, a dead host is noticed only after TCP's 15-minute retransmit limit. Seconds, but
-# milliseconds for data sent.
+# Without these, a dead host is noticed only after TCP's 15 minutes. Seconds; ms for sent data.
 _PATIENCE = {
     "connect_timeout": "3",
     "tcp_user_timeout": "10000",
@@ -128,7 +127,6 @@ def prepare_sqlite(driver: Any, _record: Any) -> None:
     driver.execute("PRAGMA foreign_keys = ON")
     # Deleted data is gone from the file, as in most builds.
     driver.execute("PRAGMA secure_delete = ON")
-    # For `crmhub.records.search.conditions`.
     driver.create_function("exact_number", 1, _exact_number, deterministic=True)
 
 
@@ -174,7 +172,6 @@ _AWAY = {
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_PROTOCOL,
 }
-# Errors of writing alone.
 _UNWRITABLE_CODES = {
     sqlite3.SQLITE_READONLY,
     sqlite3.SQLITE_IOERR_WRITE,
@@ -206,8 +203,7 @@ def translate_sqlite(exc: Any) -> Exception | None:
     return None
 
 
-# psycopg takes most of these for bugs of the caller: the server takes no writes, or has waited too
-# long for the end of a transaction.
+# psycopg takes most of these for programming errors of the caller.
 READ_ONLY = "25006"
 # The setting of the account is missing: the tables were secured after the connection was opened.
 NO_SETTING = "42704"

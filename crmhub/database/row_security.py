@@ -21,8 +21,7 @@ PROTECTED = DISTRIBUTED
 The tables by which a request finds its account are not protected.
 """
 _POLICY = "crmhub_account"
-# A scalar subquery is evaluated once for each statement, not for each row. An unset account is the
-# empty text, which is no number: the statement fails.
+# Evaluated once for each statement. An unset account is "", so the statement fails.
 _ACCOUNT = f"(select cast(current_setting('{ACCOUNT_SETTING}') as bigint))"
 _CONDITION = f"account_id = {_ACCOUNT} or {_ACCOUNT} = {ALL_ACCOUNTS}"
 

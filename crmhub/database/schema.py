@@ -10,8 +10,7 @@ _MIGRATIONS = Path(__file__).parent / "migrations" / "versions"
 
 
 def upgrade(url: str) -> None:
-    """Several processes may run this at once. Raises alembic's CommandError for a schema of a newer
-    version, or of a development version before 0.1.0."""
+    """Several processes may run it. Raises CommandError for a newer or pre-0.1.0 schema."""
     from alembic import command
 
     command.upgrade(_alembic(url), "head")

@@ -81,8 +81,8 @@ class Statement:
     def bound(
         self, dialect: str, params: Mapping[str, Any] | None = None
     ) -> tuple[str, Mapping[str, Any]]:
-        """A list of one value is compared with `=`: with `= any`, PostgreSQL would read all rows of
-        the account without statistics."""
+        """For one value `=`: with `= any`, PostgreSQL without statistics would read the whole
+        account."""
         text, constants, lists = self._texts.get(dialect) or self._compile(dialect)
         if not constants and not lists:
             return text, params or {}

@@ -64,8 +64,7 @@ class _Queue(Generic[V, R]):
 
 
 class WriteBatcher(Generic[K, V, R]):
-    """`write_all` gets a key and the values, and returns an outcome for each; its exception is
-    raised in all these threads."""
+    """`write_all` gets a key and values and returns outcomes; all threads get its exception."""
 
     def __init__(self, write_all: Callable[[K, Sequence[V]], Sequence[R]]) -> None:
         self._write_all = write_all

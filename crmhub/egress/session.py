@@ -135,8 +135,7 @@ class _Adapter(HTTPAdapter):
         cert: Any = None,
         proxies: Any = None,
     ) -> requests.Response:
-        """`timeout` limits the whole call; `stream` has no effect here. Raises Refused and
-        TooLarge."""
+        """`timeout` limits the whole call; `stream` has no effect. Raises Refused and TooLarge."""
         if verify not in (True, None) or cert or proxies:
             raise Refused("verify, cert and proxies cannot be chosen for outgoing calls")
         _parts(request.url)
@@ -177,7 +176,6 @@ class _StatusAdapter(_Adapter):
 
 
 def _read(response: requests.Response) -> bytes:
-    # Reading the property makes requests store the body in the response.
     return response.content or b""
 
 
@@ -187,7 +185,7 @@ class _Limited:
 
     def stream(self, *args: Any, **more: Any) -> Iterator[bytes]:
         """The requested size of a piece is ignored."""
-        # The pieces are larger than requests asks for, so that there are fewer of them.
+        # Larger pieces than requests asks for, so that there are fewer of them.
         for piece in self._raw.stream(_CHUNK, **more):
             self._left -= len(piece)
             if self._left < 0:

@@ -56,8 +56,7 @@ def find(records: RecordStore, account: Account, kind: Kind, name: str) -> Prope
 
 
 def define(records: RecordStore, account: Account, kind: Kind, new: Property) -> Property:
-    """A blank label is made from the name. Raises BadRequest, Semantic, and Conflict for a taken
-    name."""
+    """Fills in a blank label. Raises BadRequest, Semantic, or Conflict (name taken)."""
     new = _tidied(new)
     _check(new, Changes.__annotations__)
 

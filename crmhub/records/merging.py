@@ -56,8 +56,7 @@ _LOCK_ARCHIVED = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """`take`: properties whose values, even empty ones, come from the other record. `versions`:
-    those that both must have."""
+    """`take`: properties whose values, even empty ones, come from the other record."""
 
     kept_id: int
     other_id: int

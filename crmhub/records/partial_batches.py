@@ -24,8 +24,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """`index` counts from 0; `existing_id` is the record with the unique value, None for other
-    errors."""
+    """`index` counts from 0; `existing_id` is the record with the unique value."""
 
     index: int
     error: HubError
@@ -41,8 +40,7 @@ class Outcome:
 def write_each(
     inputs: Sequence[P], write: Callable[[P, dict[int, str]], tuple[Record, bool]]
 ) -> Outcome:
-    """`write` gets an input and the paths of earlier inputs by record id; on an error it rolls back
-    what it did."""
+    """`write` gets an input and the earlier paths by record id; it undoes its changes on errors."""
     outcome = Outcome([])
     paths: dict[int, str] = {}
     for index, each in enumerate(inputs):

@@ -107,8 +107,7 @@ class Redating:
 
 
 def _dated(catalogue: Catalogue, found: Sequence[Any]) -> tuple[dict[str, list[Row]], list[int]]:
-    """Return rows of time and key by index table, and the ids. Unreadable records stay in
-    `index_behind`; the command `doctor` reports them."""
+    """Return rows of time and key by index table, and the ids, without unreadable records."""
     dated: dict[str, list[Row]] = {table: [] for table in DATED}
     done = []
     for record in found:

@@ -152,8 +152,7 @@ class RecordStore:
     def stored_by(
         self, account: Account, kind: Kind, property_name: str, wanted: Sequence[str]
     ) -> list[Stored]:
-        """In the order of `wanted`. Raises BadRequest if the kind has no unique property of that
-        name."""
+        """In the order of `wanted`. Raises BadRequest if the property is not unique."""
         known = self.catalogue(account, kind)
         found = self._read_by(account, kind, property_name, wanted, known)
         if found is None or len(found) < len(set(wanted)):
@@ -538,8 +537,7 @@ class RecordStore:
     def linked(
         self, account: Account, kind: Kind, id: int, to: Kind, *, limit: int, after: Cursor | None
     ) -> tuple[int, list[int], str]:
-        """Return the total, a page of ids, and the next cursor, "" on the last page. Raises
-        NotFound."""
+        """Return total, ids, and next cursor ("" on the last page). Raises NotFound."""
         with self.database.reading() as connection:
             if not _read(connection, account.id, kind, [id]):
                 raise NotFound(writing.missing(kind, id))

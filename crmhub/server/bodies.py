@@ -17,7 +17,6 @@ from crmhub.queue.slots import Gate
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-# A longer body needs one of a limited number of places to be read.
 _SHORT_BODY = 65_536
 # Long bodies read at a time, so that they do not fill the memory.
 _LONG_BODIES = 64
@@ -97,8 +96,7 @@ class BodyBuffer:
             return self._app(environ, start_response)
 
     def _read_body(self, stream: Any, length: int | None) -> bytes | _InvalidBody:
-        """`length`: None for a chunked body. An `_InvalidBody` raises the error when the app reads
-        it."""
+        """`length`: None for a chunked body. An `_InvalidBody` raises its error in the app."""
         if length is not None and length > self._largest:
             return _InvalidBody(RequestEntityTooLarge)
         data: bytes = stream.read(_SHORT_BODY)
@@ -129,8 +127,7 @@ def _read_upload(stream: Any, length: int | None, file: IO[bytes]) -> IO[bytes] 
 
 
 def _find_account(path: str) -> str:
-    """Waiting requests are admitted in rotation between accounts. The name is not verified: a
-    request with an invented account is soon refused."""
+    """Waiting requests are admitted in rotation between accounts. The name is not verified."""
     first, *rest = path[1:].split("/", 3)
     return rest[1] if first in _HELPERS and len(rest) > 1 else first
 

@@ -16,8 +16,7 @@ from crmhub.settings import Settings
 # Time for requests in progress after SIGTERM; a helper call may take 25 s.
 GRACE_SECONDS = 30
 _IDLE_SECONDS = 5
-# Longer than proxies keep an idle connection (nginx, AWS: 60 s): a call that a proxy sends while
-# the hub closes the connection would be lost.
+# Longer than proxies keep an idle connection (nginx, AWS: 60 s), or a call could be lost.
 _IDLE_CONNECTION_MS = 75_000
 # Length of the kernel's queue of new connections; beyond it, callers retry after a second.
 _BACKLOG = 4096

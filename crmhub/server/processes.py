@@ -21,12 +21,10 @@ if TYPE_CHECKING:
     from crmhub.server.bodies import BodyBuffer
     from crmhub.settings import Settings
 
-# Connections, in addition to `threads`, for incomplete requests and for those waiting for a turn.
-# Each may need a thread (100 kB). With fewer threads, complete requests would wait behind slow ones
-# inside granian, which cannot tell them apart.
+# For incomplete and waiting requests, which each may need a thread (100 kB): granian cannot tell
+# them apart, and complete requests would wait behind slow ones.
 _WAITING_CONNECTIONS = 1280
 _START_SECONDS = 60
-# Constants of glibc's malloc.h.
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
 _MAPPED_BYTES, _ARENAS = 256 * 1024, 2
 # Seconds after SIGTERM for a request to arrive completely, and for the last answer to be sent.
@@ -77,8 +75,7 @@ def load() -> Flask:
 
 
 def _limit_memory_use() -> None:
-    """By default glibc raises its threshold for separately mapped blocks to 32 MB, and every thread
-    keeps an arena of its largest size so far (mallopt(3))."""
+    """By default glibc maps only blocks above 32 MB separately, and each thread keeps an arena."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
@@ -109,7 +106,6 @@ def _exit_on_signal(buffer: BodyBuffer, close: Callable[[], object]) -> None:
         time.sleep(_UNSENT_SECONDS)
         while not buffer.is_idle:
             time.sleep(0.1)
-        # The last answer is still being sent.
         time.sleep(_SENDING_SECONDS)
         close()
         os._exit(0)

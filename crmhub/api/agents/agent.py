@@ -10,8 +10,7 @@ from crmhub.search_limits import SearchLimit
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """`author`: the API key, or the command whose standard input the agent writes. `counted`: the
-    rate limit has counted the call already."""
+    """`author`: the API key or the command. `counted`: the rate limit counted the call already."""
 
     hub: Hub
     account: Account

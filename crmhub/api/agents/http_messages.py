@@ -1,5 +1,4 @@
-"""The HTTP side of MCP, imported with the first call to save time and memory in hubs without
-agents."""
+"""The HTTP side of MCP, imported with the first call to save time and memory."""
 
 from __future__ import annotations
 

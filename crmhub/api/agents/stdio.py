@@ -16,8 +16,7 @@ from crmhub.errors import BadRequest, HubError
 
 
 def serve(current: Callable[[], Agent], lines: BinaryIO, out: BinaryIO) -> None:
-    """`current` returns the agent as it is now, or raises HubError: its account may change between
-    messages."""
+    """`current` returns the agent as it is now; raises HubError if its account is disabled."""
     version = protocol.negotiated(None)
     for line in _read(lines):
         reply, version = _reply(current, line, version)

@@ -36,8 +36,7 @@ def of_records(more: str) -> Sql:
 
 
 class Span(NamedTuple):
-    """From `first` to before `end` (ms since 1970); None: open. `whole`: every record in it
-    matches."""
+    """From `first` to before `end` (ms); None: open. `whole`: every record in it matches."""
 
     first: int | None = None
     end: int | None = None
@@ -45,8 +44,7 @@ class Span(NamedTuple):
 
 
 class Condition:
-    """None of the SQL depends on `negated`. The names of parameters end in the condition's number
-    `n`."""
+    """No SQL depends on `negated`. The names of parameters end in the condition's number `n`."""
 
     negated: bool
     uses_index = True
@@ -152,8 +150,7 @@ class OnKey(OnProperty):
         return Sql(test.text, params | test.params)
 
 
-# Where a property has no more values than this, a part is looked for in each of them once, and
-# not in that of each record.
+# With no more distinct values, a part is looked for in each value, not in each record.
 _FEW_VALUES = 200
 # Skips from one value to the next in the index.
 _VALUES = (
@@ -242,8 +239,7 @@ class OnText(OnProperty):
         return OnText(self.negated, self._known, "IN", containing)
 
 
-# Records mostly share a few sets of options. Reading this many distinct values of the index takes
-# about 10 ms.
+# Reading this many distinct values of the index takes about 10 ms.
 _FEW_SETS = 1000
 
 

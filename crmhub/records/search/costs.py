@@ -17,7 +17,6 @@ LONGEST_WALK = 1_000_000
 # Dated matches that are sorted instead of a guess or a long walk.
 SORTED_DATED = 100_000
 SORTED_DATED_ON_SQLITE = 40_000
-# Entries of an index-only walk.
 LONGEST_INDEX_WALK = 100_000
 # Each window of a walk is this many times as wide as the one before.
 WINDOW_GROWTH = 2

@@ -73,8 +73,7 @@ class IdSets(PageReader):
         )
 
     def _with_current_dates(self, ids: str, *, many: bool = False) -> str:
-        """The `updated_at` in `ids` may be old; it is then in `index_behind`. With `many`,
-        PostgreSQL joins this table."""
+        """The `updated_at` in `ids` may be old (`index_behind`). With `many`, PostgreSQL joins."""
         behind, joined = f"index_behind where {OF}", ""
         date = f"coalesce((select updated_at from {behind} and id = found.id), found.updated_at)"
         date = f"case when exists (select 1 from {behind}) then {date} else found.updated_at end"
@@ -207,8 +206,7 @@ class IdSets(PageReader):
         return int(total)
 
     def _within_reach(self) -> float:
-        """Within the time filters; infinity without any, or if counting would read too many
-        entries."""
+        """Within the time filters; infinity without any, or if counting would read too much."""
         between, params = self._behind(None)
         if not between:
             return math.inf
@@ -225,8 +223,7 @@ def _merged(sets: Sequence[str], without: Sequence[str], down: str) -> str:
 
 
 def _joined(sets: Sequence[str], without: Sequence[str], down: str) -> str:
-    """PostgreSQL knows that an index returns unique ids in order; without an explicit order it
-    would sort the sets in `without` all the same."""
+    """Without an explicit order PostgreSQL would sort the sets in `without` all the same."""
     first, *others = [f"({ids})" for ids in sets]
     joins = [f" join {ids} as s{n} (id) using (id)" for n, ids in enumerate(others)]
     joins += [

@@ -12,7 +12,6 @@ from crmhub.database.bulk import Row
 from crmhub.database.connection import Connection
 from crmhub.records.search.query import Listed, Place, Query
 
-# A document of fewer bytes is never large.
 LEAST_LARGE = 1024
 # What `Listed._make` does, in C.
 as_record = partial(tuple.__new__, Listed)
@@ -138,7 +137,6 @@ class PageReader:
                 self._of | these,
             )
         )
-        # What was archived meanwhile is left out.
         return [
             row._replace(properties=texts[row.id]) if row.id in texts else row
             for row in page

@@ -8,8 +8,7 @@ from crmhub.records.search.filters import Filter
 
 # How long before its commit (ms) a change may have been stamped.
 _SLOWEST_COMMIT = 2000
-# The ids of so many shown records fill most of a cursor; proxies take addresses of 8,000
-# characters.
+# So many ids fill most of a cursor; proxies take addresses of 8,000 characters.
 _MOST_SHOWN = 300
 
 
@@ -75,8 +74,7 @@ class Place:
 
 
 class Listed(NamedTuple):
-    """A tuple for speed. `properties` is JSON text, the size of a large text until that is read, or
-    "" for the record after a full page."""
+    """`properties` is JSON text, the size of an unread large text, or "" after a full page."""
 
     id: int
     created_at: int
