@@ -65,7 +65,8 @@ _ANEW_EVERY_S = 1.0
 _CANCEL_S = 2.0
 _LISTEN_S = 1.0
 _IDLE = 0
-# PostgreSQL's own plans for large sets take twice the time (hash) or the processor's (parallel).
+# PostgreSQL takes large sets for small ones. A hash join takes twice as long as sort and merge,
+# and parallel processes take twice the processor's time.
 _JOINING = {
     "enable_nestloop": "off",
     "enable_hashjoin": "off",

@@ -19,7 +19,7 @@ _LOOKUPS = 64
 _LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 _GLOBAL_UNICAST = ip_network("2000::/3")
 
-# Special-purpose networks that no CRM uses; `is_global` calls multicast addresses global.
+# Special-purpose networks that no CRM uses; `is_global` differs by Python version.
 _SPECIAL = {
     ip_network(network): words
     for words, networks in {

@@ -320,5 +320,6 @@ def _refuse_held(tx: Connection, catalogue: Catalogue, known: Pipeline, wanted: 
 
 def _prop_id(catalogue: Catalogue, name: str) -> int:
     known = catalogue.get(name)
+    # Built in, so it cannot be deleted.
     assert known is not None
     return known.prop_id

@@ -110,7 +110,7 @@ class RecordStore:
         else:
             if page.records and not any(each.negated for each in conditions):
                 return page
-        # After a property was defined anew, the cached definition would find records by old values.
+        # The cached definition of the property may be outdated, and find no record.
         now = self.catalogues.current(account.id, kind)
         if page is not None and now.version == known.version:
             return page
@@ -239,7 +239,7 @@ class RecordStore:
             try:
                 record = self._creating.call(owner, creation)
             except HeldUp:
-                # Only the record that shares the statement and must wait waits.
+                # A record of the shared statement must wait: each is now written alone.
                 [record] = self._create_together(owner, [creation])
             if record is not None:
                 return [record]

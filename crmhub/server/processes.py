@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # them apart, and complete requests would wait behind slow ones.
 _WAITING_CONNECTIONS = 1280
 _START_SECONDS = 60
+# Constants of glibc's malloc.h.
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
 _MAPPED_BYTES, _ARENAS = 256 * 1024, 2
 # Seconds after SIGTERM for a request to arrive completely, and for the last answer to be sent.
@@ -75,7 +76,7 @@ def load() -> Flask:
 
 
 def _limit_memory_use() -> None:
-    """By default glibc maps only blocks above 32 MB separately, and each thread keeps an arena."""
+    """glibc would raise its mapping threshold to 32 MB, and keep an arena for each thread."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)

@@ -16,7 +16,7 @@ from crmhub.errors import BadRequest, HubError
 
 
 def serve(current: Callable[[], Agent], lines: BinaryIO, out: BinaryIO) -> None:
-    """`current` returns the agent as it is now; raises HubError if its account is disabled."""
+    """`current` returns the agent as it is now; raises HubError if the account is unusable."""
     version = protocol.negotiated(None)
     for line in _read(lines):
         reply, version = _reply(current, line, version)

@@ -142,6 +142,7 @@ class OnKey(OnProperty):
         text, params = value_of(self._known, n)
         operands: list[Any] = list(self._operands)
         if self._known.index == "ix_date":
+            # Canonical dates are compared as their texts are.
             text = f"substr({text}, 1, 10)"
             operands = [date.fromordinal(int(operand)).isoformat() for operand in operands]
         elif self._operator != "HAS_PROPERTY":

@@ -56,6 +56,7 @@ class IdSets(PageReader):
 
     @property
     def _order_after_look_up(self) -> str:
+        # The sign keeps SQLite from walking the sort order to save the sorting.
         return f"+{self._order}"
 
     def _rows_looked_up(self, where: str, params: Mapping[str, Any], most: int) -> list[Listed]:
