@@ -1,8 +1,8 @@
 """The audit log: which author changed what and when, with the values before and after.
 
-An entry is written in the transaction of its change, so that both are stored or neither. An entry
-contains no secrets: a credential is shown as `set`, a secret id by its first characters. Nor does
-an entry contain personal data, so that erasing a person leaves the log unchanged.
+An entry is written in the transaction of its change. It contains no secrets (a credential is shown
+as `set`, a secret id by its first characters) and no personal data, so that erasing a person leaves
+the log unchanged.
 """
 
 from __future__ import annotations
@@ -71,10 +71,7 @@ _FILTERS: Mapping[str, sa.ColumnElement[bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """The author of a change: a command-line user, an admin token, a console user or an API key.
-
-    `id`: the id of the token, the console user or the API key; "" at the command line.
-    """
+    """`id`: of the token, console user or API key; "" at the command line."""
 
     kind: AuthorKind
     name: str
@@ -83,11 +80,7 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry of the audit log: one change of an object, such as an account or a key.
-
-    `at`: the time of the change in ms since 1970. `client_id`: the account's client id, "" if the
-    change belongs to no account. `before` and `after`: the values that differ, by name.
-    """
+    """`at`: ms since 1970. `client_id`: "" for no account. Only values that differ."""
 
     id: int
     at: int
@@ -102,13 +95,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Filters for entries of the audit log; an empty filter matches every entry.
+    """Filters; an empty one matches every entry.
 
-    `by`: the name or the id of the author. `newer_than_ms`: only entries of the last so many ms.
-    `older_than_ms`: only entries that are at least so old in ms. `before_id`: only entries older
-    than the one with this id, the last of the previous page. `account_ids`: only entries of the
-    accounts with these ids, None for all entries. `without`: no entries about these kinds of
-    objects.
+    `by`: the name or id of the author. `before_id`: the last entry of the previous page.
+    `account_ids`: None for all entries. `without`: kinds of objects.
     """
 
     account_id: int | None = None
@@ -133,12 +123,7 @@ def note(
     before: Mapping[str, Any] | None = None,
     after: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write an entry to the audit log, in the transaction of the change that it describes.
-
-    `by`: the author of the change. `object` and `object_id`: the kind and the id of the changed
-    object. `before` and `after`: its values by name. Nothing is written for the verb `change` if no
-    value differs.
-    """
+    """Nothing is written for the verb `change` if no value differs."""
     was, became = before or {}, after or {}
     names = [name for name in {**was, **became} if was.get(name) != became.get(name)]
     if verb == "change" and not names:
@@ -161,12 +146,12 @@ def note(
 
 
 def beginning(id: str) -> str:
-    """Return the first six characters of a secret id, which are enough to recognise the id."""
+    """Six characters, enough to recognise the id."""
     return f"{id[:_SHOWN_CHARACTERS]}…"
 
 
 def listed(db: Connection, wanted: Wanted, *, limit: int) -> list[Entry]:
-    """Return the newest entries that match the filters, at most `limit`."""
+    """The newest first."""
     given = {
         "account_id": wanted.account_id,
         "object": wanted.object or None,
@@ -179,7 +164,6 @@ def listed(db: Connection, wanted: Wanted, *, limit: int) -> list[Entry]:
         "without": list(wanted.without) or None,
     }
     values = {name: value for name, value in given.items() if value is not None}
-    # Built per call, because the conditions depend on the filters.
     page = Statement(_ENTRIES.where(*[_FILTERS[name] for name in values]).limit(param("limit")))
     return [
         Entry(

@@ -25,11 +25,9 @@ from typing import ClassVar
 
 
 class HubError(Exception):
-    """An error whose `message` is sent to the caller.
+    """An error whose `message` is sent to the caller unchanged, so it must contain no secrets.
 
-    The message is sent unchanged, so it must never contain secrets. `fields` are pairs of a field's
-    name and what is wrong with it; a form shows them there. `field` is the one that `message` is
-    about.
+    `fields` are pairs of a form's field and its fault; `field` is the one that `message` is about.
     """
 
     status: ClassVar[int] = 500
@@ -45,12 +43,11 @@ class HubError(Exception):
         self.replayed = False
         # The path of the record with which the request conflicts.
         self.location = ""
-        # The id of the action as which a helper call was accepted before it was refused.
+        # Set if the helper call was accepted as an action before it was refused.
         self.action_id = ""
 
     @property
     def headers(self) -> dict[str, str]:
-        """The error's additional HTTP headers."""
         values = {"Location": self.location, "Idempotent-Replayed": "true" if self.replayed else ""}
         return {name: value for name, value in values.items() if value}
 
@@ -95,10 +92,7 @@ class Semantic(HubError):
 
 
 class _ComeBack(HubError):
-    """An error that goes away after a time.
-
-    `retry_after`: the seconds after which the caller should retry, rounded up to at least 1.
-    """
+    """`retry_after`: seconds, rounded up to at least 1."""
 
     def __init__(self, message: str, *, retry_after: float = 1) -> None:
         super().__init__(message)
@@ -123,7 +117,6 @@ class Unavailable(_ComeBack, Internal):
 
 
 def error_body(category: str, message: str) -> dict[str, str]:
-    """Return the JSON object of an error, as the API and commands with --json answer it."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return {"category": category, "message": message, "timestamp": now, "status": "error"}
 
@@ -132,17 +125,13 @@ _SHOWN = 20
 
 
 def listed(problems: Sequence[tuple[str, str]]) -> str:
-    """Return one message that lists several problems; only the first 20 are listed in full.
-
-    A problem is a pair: the place of the error, such as a parameter ("" for none), and its
-    description.
-    """
+    """Only the first 20 of the pairs (place or "", description) are listed in full."""
     shown = "; ".join(f"{where}: {what}" if where else what for where, what in problems[:_SHOWN])
     hidden = len(problems) - _SHOWN
     return f"{shown}; and {hidden} more" if hidden > 0 else shown
 
 
 def shortened(text: str, room: int = 60) -> str:
-    """Return a caller's text for use in a message: at most `room` characters, all printable."""
+    """At most `room` characters, all printable."""
     cut = text if len(text) <= room else text[:room] + "…"
     return cut if cut.isprintable() else "".join(c if c.isprintable() else "�" for c in cut)

@@ -1,5 +1,3 @@
-"""The objects that all parts of a process share, such as the database and the adapters."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -31,21 +29,17 @@ P = ParamSpec("P")
 T = TypeVar("T")
 # More threads never use the database at the same time, since Python runs one at a time.
 _BUSY_THREADS = 16
-# Seconds after the time limit of searches at which PostgreSQL itself cancels statements, in case
-# the process hangs and cannot stop its searches.
+# Seconds after the limit of searches: for a process that hangs and cannot stop them.
 _BACKSTOP_S = 30.0
 
 
 class _RolledBack(Exception):
-    """Raised inside of `Hub.rehearse` to roll back its transaction."""
+    """Rolls back the transaction of `Hub.rehearse`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """The objects that all parts of a process share, such as the database and the adapters.
-
-    `Hub.open` creates them; `close` closes their connections.
-    """
+    """The objects that all parts of a process share, such as the database and the adapters."""
 
     settings: Settings
     database: Database
@@ -67,20 +61,15 @@ class Hub:
 
     @classmethod
     def open(cls, settings: Settings, *, serves: bool = False) -> Hub:
-        """Create the shared objects of a process by the settings.
-
-        The database is connected when it is first used. `serves`: whether the process answers
-        requests; PostgreSQL then cancels statements that run too long. Raises SettingsError if the
-        file of plans is invalid.
-        """
+        """The database is connected when it is first used. `serves`: PostgreSQL cancels long
+        statements. Raises SettingsError if the file of plans is invalid."""
         plans = load_plans(settings.plans)
         egress = Egress(
             allow=settings.egress_allow,
             development=settings.env == "development",
             pool_size=settings.threads,
         )
-        # A thread uses at most one connection, and none while it waits for a CRM; a few more are
-        # for background work. By default PostgreSQL allows 100 for all processes.
+        # A thread uses at most one connection. PostgreSQL allows 100 for all processes by default.
         threads = min(settings.threads, _BUSY_THREADS)
         longest = settings.search_timeout_s + _BACKSTOP_S if serves else None
         database = Database(settings.database_url, pool_size=threads + 4, statement_seconds=longest)
@@ -105,19 +94,15 @@ class Hub:
         )
 
     def load_account(self, client_id: str) -> Account:
-        """Read an account from the database, even if it is disabled; raises NotFound."""
+        """Even if it is disabled; raises NotFound."""
         with self.database.reading() as db:
             return accounts.load(db, client_id, self.plans)
 
     def forget_after_commit(self, account_id: int) -> None:
-        """Delete an account from this process's cache once the current transaction is committed."""
         self.database.after_commit(partial(self.directory.forget, account_id))
 
     def rehearse(self, operation: Callable[[Connection], T]) -> T:
-        """Run an operation in a transaction that is rolled back; return the operation's result.
-
-        Thus the errors of the operation appear without its effects.
-        """
+        """Return the operation's result after a rollback: its errors appear without its effects."""
         results: list[T] = []
 
         def run_and_undo(tx: Connection) -> None:
@@ -129,7 +114,7 @@ class Hub:
         return results[-1]
 
     def close(self) -> None:
-        """Store outcomes of attempts that are still in memory, and close all connections."""
+        """Also store outcomes of attempts that are still in memory."""
         self.unwritten.close()
         self.directory.close()
         self.egress.close()
@@ -147,11 +132,7 @@ def _openid(settings: Settings, egress: Egress) -> OpenId | None:
 def in_transaction(
     operation: Callable[Concatenate[Hub, Connection, P], T],
 ) -> Callable[Concatenate[Hub, P], T]:
-    """Decorate an operation so that it runs in a transaction of its own.
-
-    The operation gets the transaction as its second argument; callers of the decorated function do
-    not pass it. After a deadlock the operation is run again, as by `Database.transact`.
-    """
+    """Callers do not pass the transaction, the second argument. Runs again after a deadlock."""
 
     @wraps(operation)
     def run(hub: Hub, /, *args: P.args, **kwargs: P.kwargs) -> T:

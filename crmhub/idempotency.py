@@ -1,7 +1,6 @@
 """Idempotency keys: a request that is sent twice with the same key is carried out once.
 
-The answer to the first request is stored for a day, in the transaction of the request's writes. So
-after a crash, either both are stored or neither.
+The answer is stored for a day, in the transaction of the request's writes.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ _DELETE = Statement(sa.delete(idempotency).where(_OF_ACCOUNT, in_list(_answer.ke
 
 
 class StillRunning(Conflict):
-    """The first request with this Idempotency-Key is still in progress; retry after 1 s."""
+    """Retry after 1 s."""
 
     @property
     def headers(self) -> dict[str, str]:
@@ -72,11 +71,7 @@ class StillRunning(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An HTTP answer as it is stored: status code, headers in their order, and body.
-
-    `shortened`: whether the body lacks values that were too long to store. These values must be
-    read again from the database.
-    """
+    """`shortened`: values that were too long to store must be read again from the database."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -91,13 +86,11 @@ def once(
     fingerprint: str,
     answer_request: Callable[[], Answer],
 ) -> tuple[Answer, bool]:
-    """Answer a request that has an Idempotency-Key, so that it is carried out only once.
+    """Return the answer, and whether an earlier request stored it.
 
-    Return two items: the answer, and whether it was stored by an earlier request with this key. If
-    no answer is stored, call `answer_request` and store its answer, in one transaction; an
-    exception rolls back both. `fingerprint`: a digest of the whole request. Raises Semantic if the
-    key was used for a different request within 24 hours, and StillRunning while the first request
-    is in progress.
+    Otherwise `answer_request` runs and its answer is stored, in one transaction. `fingerprint`: a
+    digest of the whole request. Raises Semantic for a different request within 24 hours, and
+    StillRunning.
     """
 
     def find_or_answer(tx: Connection) -> tuple[Answer, bool]:
@@ -112,12 +105,7 @@ def once(
 
 
 def _find_answer(tx: Connection, account_id: int, key: str, fingerprint: str) -> Answer | None:
-    """Return the stored answer to an earlier request with this Idempotency-Key.
-
-    If there is none, return None and lock the key until the transaction ends. `fingerprint`: a
-    digest of the present request. Raises Semantic if the earlier request was different, and
-    StillRunning while it is in progress.
-    """
+    """Without a stored answer, return None and lock the key until the transaction ends."""
     # Lock before reading: a request that has released its lock has stored its row.
     is_locked = tx.try_hold(f"idempotency/{account_id}/{key}")
     since = now_ms() - KEPT_MS
@@ -157,7 +145,7 @@ def _store_answer(
 
 
 def delete_expired(database: Database, *, most: int = 1000) -> int:
-    """Delete up to `most` stored answers older than 24 hours; return how many were deleted."""
+    """Older than 24 hours; return how many were deleted."""
     old = find_expired(database, _answer.created_at, before=now_ms() - KEPT_MS, most=most)
     types = {"account_id": "int", "key": "text", "created_at": "bigint"}
     return database.transact(lambda tx: tx.delete(idempotency.name, types, old))
@@ -170,12 +158,11 @@ def erase(
     records: Collection[tuple[int, str]],
     texts: Collection[str],
 ) -> int:
-    """Erase the data of records from an account's stored answers.
+    """Erase the data of records from an account's stored answers; return the number of answers.
 
-    `records`: pairs of a record's id and its creation time, in the form that answers show. The
-    answers that contain the records stay without their data, so that the requests are not carried
-    out again. Answers are deleted if their Idempotency-Key contains one of `texts`, or if they are
-    errors and contain one. Return the number of changed and deleted answers.
+    `records`: pairs of id and creation time, as answers show them. Their answers stay without the
+    data, so that requests are not carried out again. Answers are deleted if their key, or an error,
+    contains one of `texts`.
     """
     changed = 0
     for moment in sorted({created for _, created in records}):
@@ -195,12 +182,8 @@ def erase(
 
 
 def _delete_mentioning(tx: Connection, account_id: int, texts: Collection[str]) -> int:
-    """Delete the account's stored answers whose Idempotency-Key contains one of `texts`.
-
-    Error answers that contain one of `texts` are deleted, too. Answers to partial batches stay, but
-    their errors that contain one of `texts` lose their messages. Return the number of deleted and
-    changed answers.
-    """
+    """Error answers that contain one of `texts` are deleted, too; partial batches only lose the
+    messages of such errors."""
     changed = 0
     page = {"account_id": account_id, "after": "", "limit": _BATCH}
     while rows := tx.rows(_REFUSALS, page):
@@ -219,10 +202,7 @@ def _delete_mentioning(tx: Connection, account_id: int, texts: Collection[str]) 
 def _redact_errors(
     tx: Connection, account_id: int, key: str, body: str, texts: Collection[str]
 ) -> int:
-    """Remove the messages that contain one of `texts` from a stored answer to a partial batch.
-
-    `body` is the answer's body, "" for other answers. Return 1 if the answer was changed, else 0.
-    """
+    """`body` is "" for other answers. Return 1 if the answer was changed, else 0."""
     if not any(text in body.casefold() for text in texts):
         return 0
     answer = json.loads(body)
@@ -240,11 +220,7 @@ def _redact_errors(
 
 
 def _redact(value: Any, ids: Collection[int], moment: str) -> Any:
-    """Return a JSON value without the data of the erased records.
-
-    `value`: an answer or a part of it. A JSON object is the data of an erased record if it contains
-    one of `ids` and the creation time `moment`.
-    """
+    """An object is an erased record's data if it contains one of `ids` and the time `moment`."""
     if isinstance(value, list):
         return [_redact(item, ids, moment) for item in value]
     if not isinstance(value, dict):

@@ -1,8 +1,7 @@
 """Logs without personal data, on standard error.
 
-A log line consists of a fixed event text and the hub's own ids, never of a body, a property value,
-an address or a secret. On a terminal a line is text for people, such as
-`14:02:11 INFO    request method=GET status=200`; elsewhere it is one JSON object.
+A line consists of a fixed event text and the hub's own ids, never of a body, a property value, an
+address or a secret. On a terminal it is text, elsewhere one JSON object.
 """
 
 from __future__ import annotations
@@ -21,10 +20,7 @@ _SHOWN_FIRST = frozenset({"event", "level", "timestamp"})
 
 
 def configure(level: str) -> None:
-    """Write log messages of at least this level, also those of libraries, to standard error.
-
-    `level`: "debug" to "error".
-    """
+    """`level`: "debug" to "error"."""
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -56,10 +52,10 @@ def configure(level: str) -> None:
 
 
 def as_text(_logger: Any, _name: str, entry: MutableMapping[str, Any]) -> str:
-    """Return a log entry as one line of text with the local time; a processor of structlog.
+    """A processor of structlog. The request id appears from warnings on.
 
-    The request id is left out, unless the level is warning or higher. Values with blanks or control
-    characters are quoted, so that they cannot pass for other values or control the terminal.
+    Values with blanks or control characters are quoted, so that they cannot pass for other values
+    or control the terminal.
     """
     level = str(entry.get("level", ""))
     moment = datetime.fromisoformat(str(entry["timestamp"])).astimezone()
@@ -78,8 +74,7 @@ def _quoted(value: Any) -> str:
 
 class _Lines(structlog.WriteLogger):
     def msg(self, message: str) -> None:
-        # A full disk or a closed terminal must not fail the work that is logged; handlers
-        # of the logging module behave the same.
+        # A full disk or a closed terminal must not fail the work that is logged.
         with suppress(OSError, ValueError):
             super().msg(message)
 

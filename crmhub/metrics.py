@@ -1,8 +1,7 @@
 """Prometheus metrics: counters and durations, summed over all processes of a service.
 
-Labels are the hub's own words (helpers, operations, adapters, outcomes), never an id, an address or
-a property value. `prometheus_client` is imported by the first count, so that commands that count
-nothing start faster.
+Labels are the hub's own words, never an id, an address or a property value. `prometheus_client` is
+imported by the first count, so that other commands start faster.
 """
 
 from __future__ import annotations
@@ -27,14 +26,12 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-# The variable of prometheus_client that turns on its multi-process mode.
 _DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
 _PREFIX = "crmhub-metrics-"
 _MIN_AGE_S = 60
-# The highest numbers of label combinations; further ones are counted as "other".
+# Label combinations; further ones are counted as "other".
 _MAX_LABELS = {"counter": 1000, "histogram": 250}
-# The sizes of their files in bytes. Files are written in full before they are mapped into memory: a
-# page that finds the disk full later would kill the process.
+# Bytes, written in full before mapping: a full disk would kill the process later.
 _FILE_SIZES = {"counter": 1 << 20, "histogram": 2 << 20}
 # A helper answers within 25 s, a call of the worker ends within 30 s.
 _REQUEST_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25)
@@ -46,11 +43,7 @@ M = TypeVar("M", bound="MetricWrapperBase")
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """A metric whose values are measured at present, such as the number of queued actions.
-
-    A gauge has one number for each value of its label; without a label, one number under the key
-    "".
-    """
+    """One number for each value of its label; without a label, one under the key ""."""
 
     name: str
     help: str
@@ -59,51 +52,35 @@ class Gauge:
 
 
 def accepted(helper: str) -> None:
-    """Count an action that the journal has accepted from a helper."""
     _meters().accepted[(helper,)].inc()
 
 
 def ended(helper: str, outcome: str) -> None:
-    """Count an action of a helper that is done, refused, failed or discarded (`outcome`)."""
+    """`outcome`: done, refused, failed or discarded."""
     _meters().ended[helper, outcome].inc()
 
 
 def attempted(adapter: str, outcome: str, seconds: float) -> None:
-    """Count an attempt of an action, by the CRM's adapter and the outcome.
-
-    `seconds`: the duration of the attempt.
-    """
     _meters().attempts[adapter, outcome].observe(seconds)
 
 
 def alert_sent(outcome: str) -> None:
-    """Count an attempt to send an alert; `outcome` is "taken" or "failed"."""
+    """`outcome` is "taken" or "failed"."""
     _meters().alerts[(outcome,)].inc()
 
 
 def event_sent(outcome: str, seconds: float) -> None:
-    """Count an attempt to deliver an event; `outcome` is "delivered" or "failed".
-
-    `seconds`: the duration of the call.
-    """
+    """`outcome` is "delivered" or "failed"."""
     _meters().events[(outcome,)].observe(seconds)
 
 
 def helper_answered(helper: str, status: str) -> None:
-    """Count an answer of a helper to a bot.
-
-    `status`: the HTTP status code, or its class such as "4xx".
-    """
+    """`status`: the HTTP status code, or its class such as "4xx"."""
     _meters().helper_answers[helper, status].inc()
 
 
 def answered(operation: str, seconds: float, *, resource: str = "", status: str = "") -> None:
-    """Count an HTTP request, with its duration in seconds.
-
-    `operation`: its name in /openapi.json. `resource`: the resource of the public API; with it, the
-    request is also counted as one to the public API. `status`: the class of the answer's status
-    code, such as "2xx".
-    """
+    """A request with a `resource` also counts for the public API. `status`: such as "2xx"."""
     meters = _meters()
     meters.requests[(operation,)].observe(seconds)
     if resource:
@@ -111,20 +88,17 @@ def answered(operation: str, seconds: float, *, resource: str = "", status: str 
 
 
 def start() -> None:
-    """Create the metrics now, so that the first request does not have to create them."""
+    """The first request then does not have to create the metrics."""
     _meters()
 
 
 def registry() -> CollectorRegistry:
-    """Return the metrics of this process; in a block of `shared`, the sums over all processes."""
+    """In a block of `shared`, the sums over all processes."""
     return _meters().registry
 
 
 def text(gauges: Iterable[Gauge] = ()) -> bytes:
-    """Return all metrics in Prometheus' text format.
-
-    `gauges`: metrics to add, with their present values.
-    """
+    """In Prometheus' text format."""
     from prometheus_client import CollectorRegistry, generate_latest
 
     now = CollectorRegistry(auto_describe=False)
@@ -136,8 +110,8 @@ def text(gauges: Iterable[Gauge] = ()) -> bytes:
 def shared() -> Iterator[None]:
     """Sum the metrics of all processes that are started in the block.
 
-    The processes store their counts in files of a temporary directory. At the end of the block,
-    this directory is removed, and so are the directories of services that were killed.
+    The counts are in files of a temporary directory. At the end it is removed, and so are the
+    directories of services that were killed.
     """
     import shutil
     import tempfile
@@ -150,8 +124,8 @@ def shared() -> Iterator[None]:
         yield
         return
     os.environ[_DIRECTORY] = directory
-    # The lock keeps the directory from other services and from systemd-tmpfiles, which removes old
-    # files in /tmp (https://systemd.io/TEMPORARY_DIRECTORIES/).
+    # The lock keeps the directory from other services and from systemd-tmpfiles
+    # (https://systemd.io/TEMPORARY_DIRECTORIES/).
     held = os.open(directory, os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_SH)
     _remove_abandoned(Path(directory).parent)
@@ -167,7 +141,6 @@ def _remove_abandoned(parent: Path) -> None:
     import shutil
 
     for directory in parent.glob(f"{_PREFIX}*"):
-        # OSError if the directory belongs to another user, is locked, or was removed meanwhile.
         with suppress(OSError):
             held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
@@ -181,10 +154,7 @@ def _remove_abandoned(parent: Path) -> None:
 
 
 class _Labelled(dict[tuple[str, ...], M]):
-    """A metric's parts, by their combinations of label values.
-
-    Being kept here, they are found without a lock of prometheus_client.
-    """
+    """Parts by label values, found here without a lock of prometheus_client."""
 
     def __init__(self, metric: M, most: int) -> None:
         self._metric = metric
@@ -283,8 +253,6 @@ class _Meters:
 
 
 class _Files:
-    """A Prometheus collector that sums the metrics in the files of all processes."""
-
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
@@ -297,8 +265,6 @@ class _Files:
 
 
 class _Gauges:
-    """A Prometheus collector that reports the values of gauges."""
-
     def __init__(self, gauges: Iterable[Gauge]) -> None:
         self._gauges = gauges
 
@@ -328,11 +294,9 @@ def _meters() -> _Meters:
 
 
 def _free_number(directory: Path) -> int:
-    """Choose and lock the number that the names of this process's metrics files contain.
+    """Choose and lock the number in the names of this process's metrics files.
 
-    If the number belonged to a process that has ended, this process continues its files. So
-    counters never decrease, and there are never more files than processes at the same time. Raises
-    OSError if the files cannot be created.
+    The files of an ended process are continued, so counters never decrease. Raises OSError.
     """
     for number in itertools.count():
         # The lock is held until this process ends, also by a crash.

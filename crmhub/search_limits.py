@@ -1,7 +1,7 @@
 """Stops searches that take too long.
 
-A single thread per process, started by the first search, checks the searches in progress a few
-times a second. So a limit costs a search no database statement and no thread of its own.
+One thread per process checks the searches in progress a few times a second, so a limit costs a
+search no statement and no thread.
 """
 
 from __future__ import annotations
@@ -25,11 +25,7 @@ class Stopped(Semantic):
 
 @dataclass(eq=False, slots=True)
 class SearchLimit:
-    """The limit of one search: it ends after `seconds`.
-
-    `seconds`: the time for all statements of the search. `since`: when the search got its database
-    connection, by `time.monotonic`; the time begins then.
-    """
+    """Ends after `seconds`. `since`: when the search got its connection, by `time.monotonic`."""
 
     seconds: float
     reason: str = ""
@@ -40,11 +36,7 @@ class SearchLimit:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def look(self, now: float) -> float:
-        """Cancel the search if its time is over.
-
-        `now`: the present by `time.monotonic`. Return the seconds until this method should be
-        called again.
-        """
+        """Cancel the search if its time is over; return the seconds until the next look."""
         left = self.since + self.seconds - now
         if left > 0:
             return min(left, _CHECK_EVERY_S)
@@ -60,8 +52,6 @@ class SearchLimit:
 
 
 class SearchWatch:
-    """The searches in progress in this process, with a thread that enforces their limits."""
-
     def __init__(self) -> None:
         self._in_progress: set[SearchLimit] = set()
         self._lock = threading.Lock()
@@ -69,11 +59,6 @@ class SearchWatch:
         self._ended = threading.Event()
 
     def add(self, limit: SearchLimit, cancel: Callable[[], object]) -> None:
-        """Watch a search until `remove` is called.
-
-        `cancel`: the function that cancels the search's statement; it is called when the time is
-        over.
-        """
         limit.since = limit.since or time.monotonic()
         limit.cancel = cancel
         self._in_progress.add(limit)
@@ -81,7 +66,7 @@ class SearchWatch:
             self._start()
 
     def remove(self, limit: SearchLimit) -> str:
-        """Stop watching a search; return the reason if the search was stopped, else ""."""
+        """Return the reason if the search was stopped, else ""."""
         self._in_progress.discard(limit)
         # Wait for a `cancel` in progress: it uses the connection, which may be closed from here on.
         with limit.lock:
@@ -89,7 +74,7 @@ class SearchWatch:
         return limit.reason
 
     def close(self) -> None:
-        """End the thread that enforces the limits; the next search starts a new one."""
+        """The next search starts a new thread."""
         with self._lock:
             self._ended.set()
             self._thread = None
@@ -111,6 +96,5 @@ class SearchWatch:
                 try:
                     pause = min(pause, limit.look(time.monotonic()))
                 except Exception:
-                    # For example, the server may accept no cancel request. Other searches must be
-                    # stopped nevertheless, and this one is tried again.
+                    # Others must be stopped nevertheless, and this search is tried again.
                     _log.exception("A search could not be stopped.")

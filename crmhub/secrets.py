@@ -1,5 +1,3 @@
-"""Random ids, API keys, encryption of database columns, and signatures."""
-
 from __future__ import annotations
 
 import base64
@@ -34,7 +32,7 @@ _NONCE_BYTES = 12
 
 
 def token(bits: int, alphabet: str = BASE62) -> str:
-    """Return a random text of characters from `alphabet`, with at least `bits` random bits."""
+    """At least `bits` random bits."""
     base = len(alphabet)
     length = math.ceil(bits / math.log2(base))
     rest = secrets.randbelow(base**length)
@@ -46,26 +44,20 @@ def token(bits: int, alphabet: str = BASE62) -> str:
 
 
 def new_api_key() -> str:
-    """Return a new API key: prefix, 178 random bits, checksum.
-
-    By prefix and checksum, scanners can find a leaked key, and a mistyped key is rejected without a
-    database query.
-    """
+    """Prefix, 178 random bits, checksum: scanners can find a leaked key, and a mistyped key is
+    rejected without a database query."""
     return API_KEY_PREFIX + _with_checksum()
 
 
 def looks_like_api_key(text: str) -> bool:
-    """Return whether a text has the prefix, format and checksum of an API key."""
     return _is_checked(text, API_KEY_PREFIX)
 
 
 def new_admin_token() -> str:
-    """Return a new admin token: prefix, 178 random bits, checksum."""
     return ADMIN_TOKEN_PREFIX + _with_checksum()
 
 
 def looks_like_admin_token(text: str) -> bool:
-    """Return whether a text has the prefix, format and checksum of an admin token."""
     return _is_checked(text, ADMIN_TOKEN_PREFIX)
 
 
@@ -89,31 +81,27 @@ def _checksum(body: str) -> str:
 
 
 def digest(text: str) -> str:
-    """Return the SHA-256 of a random token in hex, for storing and finding it.
-
-    Use it only for the hub's own random tokens: a password could be guessed from a fast, unsalted
-    hash.
-    """
+    """SHA-256 in hex, only for the hub's own random tokens: a password could be guessed."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def new_webhook_id() -> str:
-    """Return a new id for webhook paths: 134 random bits as lower-case letters and digits."""
+    """134 random bits as lower-case letters and digits."""
     return token(134, BASE36)
 
 
 def new_secret() -> str:
-    """Return a new shared secret: 256 random bits as letters and digits."""
+    """256 random bits as letters and digits."""
     return token(256)
 
 
 def same(left: str | bytes, right: str | bytes) -> bool:
-    """Return whether two secrets are equal, in a time that does not depend on their content."""
+    """The time does not depend on the content."""
     return hmac.compare_digest(_bytes(left), _bytes(right))
 
 
 def read_secret(file: TextIO) -> str:
-    """Read a secret from a file; remove surrounding blanks and a byte order mark.
+    """Remove surrounding blanks and a byte order mark.
 
     Raises ValueError, with a message for users, if the text is too long or not UTF-8.
     """
@@ -124,35 +112,27 @@ def read_secret(file: TextIO) -> str:
         raise ValueError("it is not UTF-8") from exc
     if len(text) > _LONGEST_SECRET:
         raise ValueError("it is too long for a secret")
-    # Windows editors add a byte order mark, which nobody could type in a password.
     return text.removeprefix("\ufeff").strip()
 
 
 def derive(secret_key: str | bytes, purpose: str) -> bytes:
-    """Derive a 32-byte key from the secret key, for one purpose such as "cursor"."""
+    """32 bytes, for one purpose such as "cursor"."""
     return hmac.digest(_bytes(secret_key), b"crmhub/" + purpose.encode(), "sha256")
 
 
 def sign(key: bytes, payload: bytes) -> bytes:
-    """Return the 16-byte signature of `payload`, made with `key`.
-
-    To verify a signature, make it again and compare the two with `same`.
-    """
+    """16 bytes; to verify, sign again and compare with `same`."""
     return hmac.digest(key, payload, "sha256")[:16]
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookSecret:
-    """The secret that signs webhook messages, by https://www.standardwebhooks.com."""
+    """By https://www.standardwebhooks.com."""
 
     key: bytes = field(repr=False)
 
     def headers(self, id: str, at_s: int, body: bytes) -> dict[str, str]:
-        """Return the id, time and signature headers of a webhook message.
-
-        `id`: the message's id. `at_s`: the time of sending, in s since 1970. `body`: the signed
-        content.
-        """
+        """`at_s`: the time of sending, in s since 1970."""
         signed = hmac.digest(self.key, f"{id}.{at_s}.".encode() + body, "sha256")
         return {
             "webhook-id": id,
@@ -162,10 +142,7 @@ class WebhookSecret:
 
 
 def parse_webhook_secret(text: str) -> WebhookSecret:
-    """Parse a signing secret: `whsec_` and 24 to 64 bytes in base64.
-
-    Raises ValueError, without showing the secret, for any other text.
-    """
+    """`whsec_` and 24 to 64 bytes in base64; raises ValueError, without showing the secret."""
     prefix, _, encoded = text.strip().partition("_")
     try:
         key = base64.b64decode(encoded, validate=True) if prefix == "whsec" else b""
@@ -178,25 +155,18 @@ def parse_webhook_secret(text: str) -> WebhookSecret:
 
 @dataclass(frozen=True, slots=True)
 class EncryptionKey:
-    """A key that encrypts values of database columns, with its id.
-
-    Each encrypted value contains the id of its key.
-    """
-
     id: str
     key: bytes = field(repr=False)
 
 
 def new_encryption_key(key_id: str) -> str:
-    """Return a new random key with this id, in the form that `parse_encryption_keys` reads."""
     return f"{key_id}:{base64.b64encode(secrets.token_bytes(_KEY_BYTES)).decode()}"
 
 
 def parse_encryption_keys(text: str) -> tuple[EncryptionKey, ...]:
-    """Parse keys of the form `id:base64,id:base64,…`.
+    """Parse `id:base64,id:base64,…`; the first key encrypts new values.
 
-    The first key encrypts new values, all keys decrypt. Raises ValueError that names the invalid
-    key and the reason, without showing the key.
+    Raises ValueError without showing the key.
     """
     keys = tuple(
         _encryption_key(position, item.strip())
@@ -225,14 +195,14 @@ def _encryption_key(position: int, item: str) -> EncryptionKey:
 
 
 class SealBroken(Exception):
-    """An encrypted value cannot be decrypted: its key is missing, or the value was changed."""
+    """The key of an encrypted value is missing, or the value was changed."""
 
 
 class Vault:
-    """Encrypts and decrypts values of database columns with AES-256-GCM.
+    """AES-256-GCM for values of database columns.
 
-    An encrypted ("sealed") value can be decrypted only for its own account and column. Thus an
-    attacker with write access to the database cannot move credentials to another account.
+    A sealed value can be opened only for its own account and column: an attacker with write access
+    to the database cannot move credentials to another account.
     """
 
     def __init__(self, keys: Sequence[EncryptionKey]) -> None:
@@ -243,24 +213,19 @@ class Vault:
 
     @property
     def first(self) -> str:
-        """The id of the key that encrypts new values."""
         return self._active
 
     @property
     def key_ids(self) -> tuple[str, ...]:
-        """The ids of all keys; the first key encrypts new values."""
         return tuple(self._ciphers)
 
     @property
     def prefix(self) -> str:
-        """The text with which all values begin that the first key has encrypted."""
+        """With it all values begin that the first key has encrypted."""
         return f"v1.{self._active}."
 
     def seal(self, plain: str | bytes, *, account_id: int, column: str) -> str:
-        """Encrypt a text for a column of an account.
-
-        Return the text `v1.<key id>.<base64 of nonce and ciphertext>`.
-        """
+        """Return `v1.<key id>.<base64 of nonce and ciphertext>`."""
         text = plain if isinstance(plain, str) else plain.decode()
         nonce = secrets.token_bytes(_NONCE_BYTES)
         bound = _bound_to(self._active, account_id, column)
@@ -268,11 +233,7 @@ class Vault:
         return self.prefix + base64.b64encode(nonce + ciphertext).decode()
 
     def open(self, sealed: str, *, account_id: int, column: str) -> str:
-        """Decrypt a text that `seal` encrypted for the same account and column.
-
-        Raises SealBroken if the key is missing, or if the text was changed or encrypted for another
-        account or column.
-        """
+        """Raises SealBroken, also for another account or column."""
         version, _, rest = sealed.partition(".")
         key_id, _, encoded = rest.partition(".")
         if version != "v1" or not encoded:

@@ -1,8 +1,7 @@
 """Parsers for the values of settings, which come from environment variables or the TOML file.
 
-For an invalid value, a parser raises ValueError. The error's message continues a sentence that
-begins with the setting's name. Messages about addresses and keys do not repeat the value, because
-it may contain a password.
+They raise ValueError, whose message continues a sentence that begins with the setting's name.
+Messages about addresses and keys do not repeat the value, which may contain a password.
 """
 
 from __future__ import annotations
@@ -28,14 +27,13 @@ SECRET_KEY_LENGTH = 32
 
 
 def text(raw: Any) -> str:
-    """Return a text setting without surrounding blanks."""
     if not isinstance(raw, str):
         raise ValueError("is not text; put it in quotes")
     return raw.strip()
 
 
 def choice(*allowed: str) -> Parser:
-    """Return a parser that accepts one of these words, in any case."""
+    """In any case of letters."""
 
     def parse(raw: Any) -> str:
         chosen = text(raw).lower()
@@ -47,13 +45,12 @@ def choice(*allowed: str) -> Parser:
 
 
 def whole(smallest: int, largest: int) -> Parser:
-    """Return a parser of whole numbers from `smallest` to `largest`."""
     noun = f"whole number from {smallest} to {largest}"
     return _number(int, r"[0-9]{1,9}", noun, smallest, largest)
 
 
 def seconds(smallest: float, largest: float) -> Parser:
-    """Return a parser of numbers of seconds from `smallest` to `largest`, decimals allowed."""
+    """Decimals allowed."""
     noun = f"number of seconds from {smallest:g} to {largest:g}"
     return _number(float, r"[0-9]{1,9}(\.[0-9]{1,9})?", noun, smallest, largest)
 
@@ -73,7 +70,7 @@ def _number(
 
 
 def duration(raw: Any) -> int:
-    """Parse a duration such as 10m; return it in milliseconds."""
+    """Such as 10m; in milliseconds."""
     milliseconds = durations.milliseconds(text(raw))
     if not milliseconds:
         raise ValueError(f"{_shown(raw)} is not a time; give {durations.FORM}")
@@ -81,12 +78,11 @@ def duration(raw: Any) -> int:
 
 
 def path(raw: Any) -> Path:
-    """Parse a file path."""
     return Path(text(raw))
 
 
 def host(raw: Any) -> str:
-    """Parse an IP address or host name without a port."""
+    """Without a port."""
     name = text(raw)
     if not re.fullmatch(r"[A-Za-z0-9_.:%-]+", name) or re.fullmatch(r"[^:]+:[0-9]+", name):
         raise ValueError(
@@ -97,7 +93,6 @@ def host(raw: Any) -> str:
 
 
 def networks(raw: Any) -> tuple[Network, ...]:
-    """Parse IP networks in a list, or in a text separated by commas."""
     items = raw.split(",") if isinstance(raw, str) else raw
     if not isinstance(items, list):
         raise ValueError(f'{_shown(raw)} is not a list of networks, such as ["127.0.0.0/8"]')
@@ -134,7 +129,7 @@ def _shown(raw: Any) -> str:
 
 
 def secret_key(raw: Any) -> str:
-    """Return a secret text; it must have at least 32 characters."""
+    """At least 32 characters."""
     key = text(raw)
     if len(key) < SECRET_KEY_LENGTH:
         raise ValueError(
@@ -144,13 +139,11 @@ def secret_key(raw: Any) -> str:
 
 
 def encryption_keys(raw: Any) -> tuple[EncryptionKey, ...]:
-    """Parse encryption keys in a list, or in a text separated by commas."""
     items = raw if isinstance(raw, list) else [raw]
     return parse_encryption_keys(",".join(text(item) for item in items))
 
 
 def webhook_secret(raw: Any) -> WebhookSecret:
-    """Parse the secret that signs webhook messages."""
     return parse_webhook_secret(text(raw))
 
 
@@ -158,7 +151,6 @@ def webhook_secret(raw: Any) -> WebhookSecret:
 
 
 def web_url(raw: Any) -> str:
-    """Return the URL of a webhook; it must begin with https or http."""
     url = text(raw)
     if not url.startswith(("https://", "http://")) or not _hostname(url):
         raise ValueError("is not the address of a webhook; give https://host/path")
@@ -166,7 +158,7 @@ def web_url(raw: Any) -> str:
 
 
 def public_url(raw: Any) -> str:
-    """Return the address of the service without a slash at its end; it has no path."""
+    """Without a slash at its end; no path."""
     url = text(raw).rstrip("/")
     scheme, separator, host = url.partition("://")
     if (
@@ -180,7 +172,6 @@ def public_url(raw: Any) -> str:
 
 
 def issuer(raw: Any) -> str:
-    """Return the issuer of OpenID Connect, a URL that begins with https or http."""
     url = text(raw)
     if not url.startswith(("https://", "http://")) or not _hostname(url) or "?" in url:
         raise ValueError("is not an issuer of OpenID Connect; give https://host/path")
@@ -188,10 +179,7 @@ def issuer(raw: Any) -> str:
 
 
 def database_url(raw: Any) -> str:
-    """Return the URL of a PostgreSQL or SQLite database in SQLAlchemy's form.
-
-    The database's driver checks the options of the URL.
-    """
+    """In SQLAlchemy's form; the driver checks the options."""
     scheme, separator, rest = text(raw).partition("://")
     if separator and scheme in ("postgres", "postgresql", "postgresql+psycopg"):
         _hostname(f"postgresql://{rest}")
@@ -233,7 +221,7 @@ def _accepted_by_driver(url: str) -> str:
 
 
 def redis_url(raw: Any) -> str:
-    """Return the URL of a Redis server, after its driver has checked the options of the URL."""
+    """The driver has checked the options."""
     url = text(raw)
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in ("redis", "rediss", "unix"):
@@ -247,7 +235,6 @@ def redis_url(raw: Any) -> str:
     import redis
 
     try:
-        # This checks the options without a connection.
         redis.ConnectionPool.from_url(url).make_connection()
     except (TypeError, ValueError, redis.RedisError):
         raise ValueError(
@@ -258,11 +245,7 @@ def redis_url(raw: Any) -> str:
 
 
 def _hostname(url: str) -> str | None:
-    """Return the host name in a URL, None if it has none.
-
-    Raises ValueError for an invalid URL. The message does not contain the URL, unlike the errors of
-    `urlsplit`, since a URL may contain a password.
-    """
+    """Raises a ValueError without the URL, unlike `urlsplit`: it may contain a password."""
     try:
         parts = urlsplit(url)
         _ = parts.port

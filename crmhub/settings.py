@@ -26,7 +26,7 @@ _TEST_PREFIX = "CRMHUB_TEST_"
 _CONFIG = Path("config/crmhub.toml")
 _PLANS = Path("config/plans.toml")
 _SQLITE = "sqlite:///var/crmhub.db"
-# The secrets that are created in development and required in production.
+# Created in development, required in production.
 _NEW_SECRET: Mapping[str, Callable[[], str]] = {
     "secret_key": new_secret,
     "encryption_keys": lambda: new_encryption_key("k1"),
@@ -38,7 +38,7 @@ _SECRET_FORM = {
 
 
 class SettingsError(Exception):
-    """The settings are invalid; `problems` has one sentence per error."""
+    """`problems` has one sentence per error."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -46,7 +46,7 @@ class SettingsError(Exception):
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file; raises SettingsError if the file cannot be read or parsed."""
+    """Raises SettingsError."""
     try:
         # utf-8-sig accepts the byte order mark of Windows editors.
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
@@ -60,11 +60,7 @@ def _setting(parser: Parser, default: Any = MISSING, *, secret: bool = False) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings of an installation, as `Settings.load` reads them.
-
-    A field with a parser is read from the file under its name. The environment variable `CRMHUB_`
-    with the field's name in upper case has priority.
-    """
+    """A field with a parser is read from the file, or from `CRMHUB_` and its upper-case name."""
 
     root: Path
     """The directory in which the service was started: the base of `var/` and of relative paths."""
@@ -114,20 +110,12 @@ class Settings:
 
     @property
     def var(self) -> Path:
-        """The directory `var/` of the installation.
-
-        The directory contains SQLite's database and, in development, the secrets.
-        """
+        """For SQLite's database and, in development, the secrets."""
         return self.root / "var"
 
     @classmethod
     def load(cls, environ: Mapping[str, str] | None = None, root: Path | None = None) -> Settings:
-        """Read the settings from environment variables and from the settings file.
-
-        `environ`: the environment variables, by default those of the process. `root`: the directory
-        of the installation, by default the working directory. In development, missing secrets are
-        created and stored in `var/`. Raises SettingsError with all errors.
-        """
+        """In development, missing secrets are created in `var/`. Raises SettingsError."""
         try:
             directory = (root or Path.cwd()).resolve()
         except FileNotFoundError:
@@ -156,11 +144,6 @@ def _parsers() -> dict[str, Parser]:
 
 
 class _Source:
-    """The environment variables and the file from which settings are read.
-
-    `problems` collects a sentence for each error in them.
-    """
-
     def __init__(self, environ: Mapping[str, str], root: Path) -> None:
         self.root = root
         self.problems: list[str] = []
@@ -196,7 +179,6 @@ class _Source:
             self.problems.append(f"{name} ({self.config}): there is no such setting; {hint}")
 
     def is_given(self, name: str) -> bool:
-        """Return whether a setting has a value, valid or invalid."""
         return _variable(name) in self._environ or name in self._file
 
     def require_both(self, name: str, other: str) -> None:
@@ -214,7 +196,6 @@ class _Source:
         self.problems.append(f"{self._place_of(name)}: {fault}")
 
     def value(self, name: str, parser: Parser) -> Any:
-        """Return the parsed value of a setting; None if it is missing or invalid."""
         if not self.is_given(name):
             return None
         try:
@@ -224,11 +205,7 @@ class _Source:
             return None
 
     def plans(self, given: Path | None) -> Path | None:
-        """Return the path of the file of plans; None if there is no such file.
-
-        `given`: the path in the settings; None for the default path. If the file at `given` does
-        not exist, note an error.
-        """
+        """`given`: None for the default path. A missing file at `given` is an error."""
         return self._find_file(given, _PLANS, self._place_of("plans"))
 
     def _find_file(self, given: str | Path | None, usual: Path, place: str) -> Path | None:
@@ -246,12 +223,7 @@ class _Source:
         return None
 
     def database_url(self, given: str | None) -> str | None:
-        """Return the URL of the database; for SQLite, with an absolute path.
-
-        `given`: the URL in the settings; None if the setting is missing or invalid. Return the
-        default URL for a missing setting, and None for an invalid one. Creates the directory var/
-        if SQLite's file belongs there.
-        """
+        """For SQLite, with an absolute path in a created directory. None for an invalid setting."""
         if given is None and self.is_given("database_url"):
             return None
         url = given or _SQLITE
@@ -270,11 +242,7 @@ class _Source:
         return f"sqlite:///{path}"
 
     def stored_secret(self, name: str, env: str | None) -> Any:
-        """Return the secret `name` that development stores in var/; create it if it is missing.
-
-        `env`: "development" or "production"; None if this setting is invalid or missing. In
-        production, secrets must be given: note an error and return None.
-        """
+        """Create the secret in var/ if it is missing; in production, it must be given."""
         stored = self.root / "var" / name
         # With an invalid `env`, a new secret or a fault about it would mislead.
         if env is None and self.is_given("env"):
@@ -300,10 +268,7 @@ class _Source:
             return None
 
     def _make_var(self) -> bool:
-        """Create the directory var/ if it is missing; return whether it exists.
-
-        If it cannot be created, note an error and return False.
-        """
+        """Return whether the directory var/ exists."""
         path = self.root / "var"
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -316,10 +281,9 @@ class _Source:
 
 
 def _create_once(path: Path, content: str) -> None:
-    """Create a file with `content` that only its owner can read; do nothing if the file exists.
+    """Only its owner can read it; do nothing if the file exists.
 
-    The file appears only when it is complete, so processes that start together read the same
-    secret.
+    The file appears only when it is complete: processes that start together read the same secret.
     """
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

@@ -1,8 +1,8 @@
 """The worker: it claims due actions from the journal and attempts them.
 
-Any number of workers may run, on any machine. A worker claims no more actions than it has free
-threads, gives every connection a share of the threads, and sends leads of a connection in batches
-if the adapter supports it. After a crash, the worker's leases expire by themselves.
+Any number may run, on any machine. A worker claims no more actions than it has free threads, shares
+them between connections, and sends leads in batches if the adapter supports it. After a crash its
+leases expire.
 """
 
 from __future__ import annotations
@@ -54,8 +54,7 @@ _CLEAN_EVERY_S = 600.0
 # Expired rows are deleted in small batches with pauses, so that other writers are not delayed.
 _CLEAN_ON_S = 1.0
 _CLEANED_AT_ONCE = 1_000
-# Pauses of background jobs: at least `_PAUSE_S`, and `_PAUSES` times the duration of the last run.
-# At the end the worker waits `_END_S` for a job, since a vacuum may take minutes.
+# Pauses: at least `_PAUSE_S`, and `_PAUSES` times the last run. `_END_S`: wait at the end.
 _PAUSE_S = 5.0
 _PAUSES = 9
 _END_S = 5.0
@@ -68,8 +67,6 @@ ConnectionKey = tuple[int, int]
 
 
 class Worker:
-    """Attempts due actions of the journal in `threads` threads, from `run` until `stop`."""
-
     def __init__(self, hub: Hub, *, threads: int) -> None:
         self._hub = hub
         self._threads = threads
@@ -80,13 +77,12 @@ class Worker:
         self._deliveries = Deliveries(hub.database, hub.egress, hub.vault)
 
     def stop(self) -> None:
-        """Begin no more attempts, and let `run` return when the attempts in progress have ended."""
+        """`run` returns when the attempts in progress have ended."""
         self._stopping.set()
         self._wake.set()
         self._deliveries.wake()
 
     def run(self) -> None:
-        """Attempt due actions until `stop` is called; return when all attempts have ended."""
         with self._hub.database.across_accounts():
             self._run()
 
@@ -141,20 +137,15 @@ class Worker:
                     self._wake.wait(pause)
                     continue
                 self._stopping.wait(_UNAVAILABLE_S)
-        # An alert in progress ends within 10 s.
         watching.join()
         # An import is stopped after a batch; killed in mid-batch it continues elsewhere.
         importing.join(_END_S)
-        # A call in progress ends within 10 s.
         delivering.join()
         for thread in background:
             thread.join(_END_S)
 
     def _run_in_background(self, job: Callable[[], object], failure: str) -> None:
-        """Call `job` repeatedly, with pauses, until `stop` is called.
-
-        `failure`: the beginning of the log message about an error of the job.
-        """
+        """`failure`: the beginning of the log message about an error of the job."""
         took_s = 0.0
         while not self._stopping.wait(max(_PAUSE_S, _PAUSES * took_s)):
             began = time.monotonic()
@@ -169,7 +160,6 @@ class Worker:
             took_s = time.monotonic() - began
 
     def _delete_expired(self) -> bool:
-        """Delete one batch of expired rows from several tables; return whether more may remain."""
         database, most = self._hub.database, _CLEANED_AT_ONCE
         deleted = (
             ended_actions.forget(database, before=now_ms() - _KEPT_MS, most=most),
@@ -185,10 +175,7 @@ class Worker:
         return most in deleted
 
     def _start_jobs(self, pool: ThreadPoolExecutor, due: Sequence[ConnectionKey]) -> int:
-        """Start jobs that attempt due actions in free threads; return the number of started jobs.
-
-        `due`: the connections that have due actions.
-        """
+        """Return the number of started jobs."""
         jobs = 0
         for connection in due:
             share = self._free_share(connection, connections=len(due))
@@ -202,11 +189,7 @@ class Worker:
         return jobs
 
     def _free_share(self, connection: ConnectionKey, *, connections: int) -> int:
-        """Return the number of further jobs that this connection may start now; 0 or less for none.
-
-        A job uses a thread. `connections`: the number of connections with due actions, which share
-        the threads.
-        """
+        """0 or less for none. Connections with due actions share the threads."""
         with self._lock:
             free = self._threads - self._running.total()
             used = self._running[connection]
@@ -216,11 +199,7 @@ class Worker:
         return min(free, most - used)
 
     def _claim_jobs(self, connection: ConnectionKey, share: int) -> list[list[Entry]]:
-        """Claim due actions of a connection, and divide them into up to `share` jobs.
-
-        A job is a list of actions for one thread: a single action, or several leads that are sent
-        to the CRM together.
-        """
+        """Each job is for one thread: an action, or several leads that are sent together."""
         size = self._batch_size(connection)
         if size == 1:
             return [[entry] for entry in self._claim(connection, share)]
@@ -252,19 +231,13 @@ class Worker:
             return 1
 
     def _load_account(self, connection: ConnectionKey) -> Account:
-        """Return the account with this connection in place of its present connection.
-
-        `connection`: the account id and the id of the connection for which actions were accepted.
-        """
+        """The account with this connection in place of its present one."""
         account_id, connection_id = connection
         with self._hub.database.reading() as reading:
             return accounts.load_on(reading, account_id, connection_id, self._hub.plans)
 
     def _run_job(self, connection: ConnectionKey, entries: Sequence[Entry]) -> None:
-        """Attempt the actions of a job and record their outcomes.
-
-        If the account cannot be loaded, put the actions back into the queue.
-        """
+        """If the account cannot be loaded, put the actions back into the queue."""
         try:
             account_id, _ = connection
             with self._hub.database.for_account(account_id), within(_CALL_S, queued=True):
@@ -286,7 +259,6 @@ class Worker:
             self._wake.set()
 
     def _listen(self) -> None:
-        """Wake the worker at once when PostgreSQL reports new actions; on SQLite, do nothing."""
         can_listen = self._hub.database.dialect == "postgresql"
         while can_listen and not self._stopping.is_set():
             try:
@@ -301,10 +273,7 @@ class Worker:
 
 
 def _pause_s(later: int | None) -> float:
-    """Return the seconds that the worker pauses before it looks for due actions again.
-
-    `later`: in how many ms the next action is due; None if no action waits.
-    """
+    """`later`: ms until the next action is due; None if no action waits."""
     # Actions that are due already wait for a job to end, and the end wakes the worker.
     if later is None:
         return _POLL_S

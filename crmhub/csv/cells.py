@@ -1,8 +1,7 @@
-"""Conversion of a CSV file's cells to property values, as people and spreadsheets write them.
+"""Conversion of CSV cells to property values.
 
-Labels of options, pipelines and stages become their values; numbers, dates and booleans become the
-form that the hub stores. A cell that cannot be converted is returned unchanged, so that the
-validation of the value explains the fault.
+A cell that cannot be converted is returned unchanged: the validation of the value explains the
+fault.
 """
 
 from __future__ import annotations
@@ -26,14 +25,11 @@ _WITHOUT_ZONE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(?::
 
 
 class UnclearCell(ValueError):
-    """Error for a cell that has no single meaning; the message says why, and what to do."""
+    """A cell has no single meaning; the message says why, and what to do."""
 
 
 class CellReader:
-    """Converts the cells of a row to property values of one kind of record.
-
-    `formats` has the decimal separator, or the order of day and month, by property.
-    """
+    """`formats` has the decimal separator, or the order of day and month, by property."""
 
     def __init__(self, catalogue: Catalogue, formats: Mapping[str, str], timezone: str) -> None:
         self._catalogue = catalogue
@@ -49,11 +45,7 @@ class CellReader:
     def read(
         self, cells: Mapping[str, str], guarded: Collection[str]
     ) -> tuple[dict[str, str], str]:
-        """Return the values of a row by property, and its first fault or "".
-
-        `cells` maps the names of properties to cells; an empty cell gives "". Those of `guarded`
-        were marked as text.
-        """
+        """Return the values by property, and the first fault or ""; `guarded` cells are text."""
         kind, fault = self._catalogue.kind, ""
         values: dict[str, str] = {}
         for name, cell in cells.items():
@@ -103,10 +95,7 @@ class CellReader:
             return cell
 
     def _stage(self, cell: str, pipeline: str) -> str:
-        """Return the id of the stage that a cell names by id or label.
-
-        The same label may occur in several pipelines: that of the row's pipeline counts.
-        """
+        """The same label may occur in several pipelines: that of the row's pipeline counts."""
         text = cell.strip()
         found = [
             (pipeline_id, stage)
@@ -133,7 +122,6 @@ class CellReader:
 
 
 def _check_digits(prop: Property, cell: str, *, is_guarded: bool) -> None:
-    """Raise UnclearCell if a spreadsheet has shortened the number in a cell."""
     is_number, is_phone = prop.type in NUMBER_TYPES, prop.type == "phone"
     if is_guarded and not is_number and not is_phone:
         return
@@ -146,10 +134,7 @@ def _check_digits(prop: Property, cell: str, *, is_guarded: bool) -> None:
 
 
 def _stage_labels(catalogue: Catalogue) -> Mapping[str, list[tuple[str, str]]]:
-    """Return (pipeline id, stage id) of each stage by folded label.
-
-    HubSpot exports a stage as `Closed Won (Sales Pipeline)`.
-    """
+    """By folded label. HubSpot exports a stage as `Closed Won (Sales Pipeline)`."""
     stages: dict[str, list[tuple[str, str]]] = {}
     for pipeline in catalogue.pipelines:
         for stage in pipeline.stages:

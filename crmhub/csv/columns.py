@@ -28,16 +28,11 @@ _SHOWN_TITLES = 20
 class Choices:
     """The options of a CSV import.
 
-    `by` is the property that identifies the record of a row: a unique property, "id", or "" if
-    every row creates a record. `columns` assigns properties to column titles; "" skips the column.
-    `links` assigns targets such as "companies.name" to column titles: the record is linked to the
-    records of that kind whose property has the cell's value. With `clear`, an empty cell clears
-    the record's value. With `raw`, cells are read unchanged; otherwise an apostrophe before a
-    formula is removed. With `ignore_unknown`, columns that are no property are skipped.
+    `by` is a unique property, "id", or "" if every row creates a record. `columns` maps titles to
+    properties, "" to skip. `links` maps titles to targets such as "companies.name". With `clear`,
+    an empty cell clears the value. With `raw`, an apostrophe before a formula stays.
 
-    `decimal` is the decimal separator of numbers, and `dates` the order of day and month ("dmy" or
-    "mdy"); "" means that they are detected. `timezone` is the time zone of times without a zone,
-    "" for UTC.
+    For `decimal` and `dates` ("dmy" or "mdy"), "" means detected; for `timezone`, UTC.
     """
 
     by: str = ""
@@ -52,20 +47,16 @@ class Choices:
 
     @classmethod
     def from_json(cls, text: str) -> Choices:
-        """Return the options that `to_json` has written, also those of an earlier version."""
+        """Also reads the options of an earlier version."""
         return cls(**json.loads(text))
 
     def to_json(self) -> str:
-        """Return the options as JSON text."""
         return json.dumps(asdict(self), sort_keys=True, ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The records to which a column links: those of `kind` whose `property` has the cell's value.
-
-    `property` is "id" for the ids of the records.
-    """
+    """`property` is "id" for the ids of the records."""
 
     kind: Kind
     property: str
@@ -73,11 +64,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a CSV file and what becomes of its cells.
-
-    `name` is the property, "" for none; `found_by` says how it was found, and `fault` why it
-    cannot be imported. `target` is given if the column also links records.
-    """
+    """`name` is the property, "" for none; `fault` says why the column cannot be imported."""
 
     title: str
     name: str
@@ -88,19 +75,15 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The assignment of all columns; `problems` has the faults of columns and options."""
-
     columns: tuple[Column, ...]
     problems: tuple[tuple[str, str], ...]
 
     def check(self) -> None:
-        """Raise Semantic with all problems, if there are any."""
         if self.problems:
             raise Semantic(f"Nothing was imported: {listed(self.problems)}")
 
     @property
     def left_out(self) -> list[str]:
-        """The titles of the columns that are not imported."""
         return [
             column.title or "(no title)"
             for column in self.columns
@@ -114,10 +97,6 @@ def plan_columns(
     choices: Choices,
     catalogues: Mapping[str, Catalogue],
 ) -> Plan:
-    """Assign the columns with these titles to properties of the catalogue.
-
-    `catalogues` has the catalogue of each kind of record, for links.
-    """
     problems = [
         (f"{option} {title}", f"no column has this title; they are {_listing(titles)}")
         for option, given in (("--column", choices.columns), ("--link", choices.links))
@@ -159,10 +138,10 @@ def _listing(titles: Sequence[str]) -> str:
 def _property_of(
     catalogue: Catalogue, title: str, before: Collection[str], *, by: str, has_link: bool
 ) -> tuple[str, str]:
-    """Return the name of the property for a column, "" to skip it, and how it was found.
+    """Return the property, "" to skip the column, and how it was found.
 
-    `before` are the titles of the earlier columns: "Phone (2)" after "Phone" is another "Phone". An
-    unknown title is returned as the name itself, so that it is reported.
+    "Phone (2)" after "Phone" is another "Phone". An unknown title is returned as the name itself,
+    so that it is reported.
     """
     name, found_by = _search_property(catalogue, unescape_formula(title), by)
     if not found_by and (numbered := _NUMBERED.fullmatch(title)) and numbered[1] in before:
@@ -173,7 +152,6 @@ def _property_of(
 
 
 def _search_property(catalogue: Catalogue, title: str, by: str) -> tuple[str, str]:
-    """Return the property with a title, "" to skip the column, and how it was found, else ""."""
     if title.casefold() == "id" == by:
         return "id", "name"
     if not title or title in FIELDS or title in ADDED_COLUMNS:
@@ -209,10 +187,6 @@ def _keys(prop: Property) -> tuple[str, str]:
 def _column_fault(
     catalogue: Catalogue, title: str, name: str, before: Collection[str], by: str
 ) -> str:
-    """Return why a column cannot be imported as the property `name`, else "".
-
-    `before` are the properties of the earlier columns. The reason says what to do.
-    """
     prop = catalogue.get(name)
     leave_out = f"leave it out with --column '{title[:100]}='"
     if name in before:
@@ -231,7 +205,6 @@ def _column_fault(
 
 
 def _target(text: str, catalogues: Mapping[str, Catalogue]) -> tuple[Target | None, str]:
-    """Return the target of a link such as "companies.name", and the fault of the text, else ""."""
     if not text:
         return None, ""
     kind, _, name = text.partition(".")

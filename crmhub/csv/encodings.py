@@ -1,8 +1,7 @@
 """Detection of a CSV file's encoding: UTF-8, UTF-16, or cp1252 as Excel for Windows writes it.
 
-A byte order mark decides; without it the whole file is read. A file that is not UTF-8 is cp1252
-only if each of its words is certainly Western (`western`), since any 8-bit encoding decodes almost
-any file. Otherwise the operator names the encoding: a wrong guess would store wrong names.
+A file without byte order mark that is not UTF-8 is cp1252 only if each word is certainly Western
+(`western`): any 8-bit encoding decodes almost any file. Otherwise the operator names it.
 """
 
 from __future__ import annotations
@@ -97,11 +96,7 @@ _SHOWN_CHARACTERS = 30
 
 
 def find_encoding(path: Path) -> str:
-    """Return the encoding of a text file: utf-8, utf-16-le, utf-16-be or cp1252.
-
-    Raises BadRequest if the file is no text, or if its encoding cannot be determined; the message
-    then shows a word of the file in several encodings.
-    """
+    """Raises BadRequest with a word in several encodings if the encoding cannot be determined."""
     with path.open("rb") as file:
         head = file.read(_BLOCK)
         for start, kind in _OTHER_FILES:
@@ -120,17 +115,14 @@ def find_encoding(path: Path) -> str:
 
 
 def mark_of(path: Path) -> str:
-    """Return the encoding that a file's byte order mark names, "" without a mark."""
+    """Return "" without a mark."""
     with path.open("rb") as file:
         head = file.read(len(codecs.BOM_UTF8))
     return next((encoding for mark, encoding in _MARKS if head.startswith(mark)), "")
 
 
 def normalize_encoding(encoding: str) -> str:
-    """Return the codec of an encoding that the operator has named.
-
-    Raises LookupError unless it is listed in ENCODINGS.
-    """
+    """Raises LookupError unless the encoding is listed in ENCODINGS."""
     try:
         name = codecs.lookup(encoding).name
     except ValueError:
@@ -142,10 +134,7 @@ def normalize_encoding(encoding: str) -> str:
 
 
 def named_encoding(encoding: str, path: Path) -> str:
-    """Return the codec for a file whose encoding the operator has named.
-
-    Raises BadRequest if the encoding is not listed, or if the file's byte order mark contradicts.
-    """
+    """Raises BadRequest if the encoding is not listed, or if the byte order mark contradicts."""
     try:
         codec = normalize_encoding(encoding)
     except LookupError:
@@ -159,10 +148,7 @@ def named_encoding(encoding: str, path: Path) -> str:
 
 
 def split_lines(file: BinaryIO, encoding: str, name: str, *, first: int = 1) -> Iterator[bytes]:
-    """Yield the lines of a file with their ends: LF, CR LF, or CR alone.
-
-    `first` is the number of the first line. Raises BadRequest for a line longer than 4 MiB.
-    """
+    """Lines end with LF, CR LF, or CR alone. Raises BadRequest for a line longer than 4 MiB."""
     width = 2 if encoding.startswith("utf-16") else 1
     codec = encoding if width == 2 else "ascii"
     cr, lf = "\r".encode(codec), "\n".encode(codec)
@@ -205,7 +191,6 @@ def _is_utf8(file: BinaryIO) -> bool:
 
 
 def _western(name: str, file: BinaryIO) -> str:
-    """Return "cp1252" if each word of the file is certainly Western."""
     for number, line in enumerate(split_lines(file, "cp1252", name), 1):
         at = max(map(line.find, _ESCAPES))
         if line.isascii() and at < 0:
@@ -223,7 +208,6 @@ def _western(name: str, file: BinaryIO) -> str:
 
 
 def _undecidable(name: str, number: int, line: bytes, at: int) -> BadRequest:
-    """Return an error that shows how the word at a position reads in each likely encoding."""
     run = next((match[0] for match in _RUN.finditer(line) if match.end() > at), line)
     encodings_by_text: dict[str, list[str]] = {}
     for encoding in [each for each in ENCODINGS if not each.startswith("utf")]:

@@ -1,7 +1,4 @@
-"""Export of records to a CSV file that spreadsheets open.
-
-The module `importing` can import the file again.
-"""
+"""Export of records to a CSV file that spreadsheets open and `importing` reads again."""
 
 from __future__ import annotations
 
@@ -31,13 +28,7 @@ _PAGE_SIZE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The records and properties to export.
-
-    `filters` choose the records, and `properties` names the properties; () means all. With `raw`,
-    values are written unchanged, even if a spreadsheet would execute them as formulas. With
-    `labels`, the titles are the labels of the properties instead of their names. `delimiter`
-    separates the cells.
-    """
+    """`properties`: () means all. With `raw`, formulas stay; with `labels`, titles are labels."""
 
     filters: tuple[Filter, ...] = ()
     properties: tuple[str, ...] = ()
@@ -55,12 +46,10 @@ def export(
     *,
     by: Author,
 ) -> Iterator[tuple[int, int]]:
-    """Write records to the file `out`, the oldest first; yield progress after each page.
+    """Write records, the oldest first; yield the numbers written and in total after each page.
 
-    Each yielded pair is the number of records written so far, and the total number. Each record
-    that exists at the start is written once; records that are created meanwhile may be included.
-    Raises Semantic for unknown properties, and BadRequest or Semantic for invalid filters, before
-    anything is written.
+    Each record that exists at the start is written once; later ones may be included. Raises
+    Semantic and BadRequest before anything is written.
     """
     catalogue = records.catalogues.reload(account.id, kind)
     properties = _properties(catalogue, selection.properties)
@@ -92,7 +81,6 @@ def export(
 
 
 def _properties(catalogue: Catalogue, requested: Sequence[str]) -> list[Property]:
-    """Return the requested properties, all without a request; raises Semantic for unknown ones."""
     if not requested:
         return list(catalogue)
     found = [catalogue.get(name) for name in dict.fromkeys(requested)]
@@ -105,10 +93,7 @@ def _properties(catalogue: Catalogue, requested: Sequence[str]) -> list[Property
 
 
 def _labels(catalogue: Catalogue, properties: Sequence[Property]) -> list[str]:
-    """Return the labels of the properties, as an import finds them again.
-
-    A label that another property has as label or name is followed by the property's name.
-    """
+    """A label that another property has as label or name is followed by the property's name."""
     taken = Counter(text for prop in catalogue for text in {prop.name, prop.label.casefold()})
     return [
         f"{prop.label} ({prop.name})".strip()

@@ -1,8 +1,7 @@
 """How a column of a CSV file writes numbers or dates, determined from all of its cells.
 
-Spreadsheets write `1.234,50` or `1,234.50`, and 3/4/2024 for a day in March or in April. A
-column uses one way throughout, so cells that can be read in one way only decide for the others. A
-column without such a cell is asked for.
+A column uses one way throughout: its unambiguous cells decide for the others. A column without such
+a cell is asked for.
 """
 
 from __future__ import annotations
@@ -33,11 +32,7 @@ _DATE = re.compile(
 
 
 def read_number(cell: str, decimal: str) -> str | None:
-    """Return the number in a cell as plain decimal text; None if it has another form.
-
-    `decimal` is the decimal separator, "." or ",". Thousands separators and signs of currencies
-    are removed.
-    """
+    """Return plain decimal text; None if the cell has another form."""
     match = _NUMBERS[decimal].fullmatch(cell.strip())
     if match is None:
         return None
@@ -46,10 +41,9 @@ def read_number(cell: str, decimal: str) -> str | None:
 
 
 def read_date(cell: str, order: str) -> str | None:
-    """Return the date, or date and time, in a cell as ISO 8601; None if it has another form.
+    """Return ISO 8601; None for another form. Whether the month has the day is not checked.
 
-    `order` is "dmy" or "mdy"; with points between the numbers the day is always first. Whether the
-    month has the day is not checked.
+    `order` is "dmy" or "mdy"; with points between the numbers the day is always first.
     """
     match = _DATE.fullmatch(cell.strip())
     if match is None:
@@ -68,7 +62,6 @@ def read_date(cell: str, order: str) -> str | None:
     return f"{text} {hour:0>2}:{minute}:{seconds or '00'}"
 
 
-# By the kind of a column: its readings, how a cell is read, and the option that decides.
 _READINGS: Mapping[str, tuple[tuple[str, str], Callable[[str, str], str | None], str]] = {
     "number": ((".", ","), read_number, "--decimal"),
     "date": (("dmy", "mdy"), read_date, "--dates"),
@@ -82,12 +75,10 @@ def find_formats(
     decimal: str,
     dates: str,
 ) -> dict[int, str]:
-    """Determine the format of each column from its cells.
+    """`columns` maps the index of a column to "number" or "date".
 
-    `rows` are pairs of the line and the cells by index. `columns` maps the index of each column of
-    numbers or dates to "number" or "date". The format is the decimal separator, or the order of day
-    and month. A given `decimal` or `dates` is returned as it is. Raises Semantic if a column has
-    not exactly one reading.
+    Returns the decimal separator or the order of day and month by index. Raises Semantic if a
+    column has not exactly one reading.
     """
     formats = {index: decimal if kind == "number" else dates for index, kind in columns.items()}
     # By column: the first cell with each only reading, and the first with two ("").

@@ -1,7 +1,6 @@
 """The column titles of HubSpot's exports that differ from the labels of the hub's properties.
 
-HubSpot exports the labels of its properties (https://knowledge.hubspot.com/import-and-export/
-export-records). Most are equal to the hub's labels; this module lists the others.
+https://knowledge.hubspot.com/import-and-export/export-records
 """
 
 from __future__ import annotations
@@ -81,10 +80,6 @@ _OF_KIND: Mapping[str, Mapping[str, str]] = {
 
 
 def hubspot_property(kind: Kind, title: str) -> str | None:
-    """Return the name of the property with this title in HubSpot's exports.
-
-    Returns "" for a column that only HubSpot can fill in, such as "Record ID", which is not an id
-    of the hub. Returns None if HubSpot's title is unknown or equal to the property's label.
-    """
+    """Return "" for a column only HubSpot can fill in, None for an unknown title or a label."""
     folded = _ZONE.sub("", " ".join(title.casefold().split()))
     return _OF_KIND[kind.name].get(folded, _OF_ALL.get(folded))

@@ -1,16 +1,11 @@
 """Import of records from a CSV file: each row is stored once, even after interruptions.
 
-Rows are written in batches; each batch and the progress of the import are saved in a transaction.
-So a killed import continues after the last stored row. If two processes import the same file, the
-slower process stops, and no record is created twice. A file is identified by its digest; a changed
-file is a new import.
+Each batch is one transaction with the progress: a killed import continues after the last stored
+row, and of two processes with the same file the slower one stops. A file is identified by its
+digest.
 
-An invalid row is refused, and the other rows are imported nevertheless. The refused row is written
-elsewhere with the reason; these rows can be corrected and imported like any other file. If all of
-the first rows are refused for the same reason, the import stops and stores nothing.
-
-A dry run writes each batch in a transaction that is rolled back. Its caller may store its progress
-and continue it later.
+Invalid rows are written elsewhere with the reason; the others are imported. If all of the first
+rows are refused for the same reason, nothing is stored. A dry run rolls each batch back.
 """
 
 from __future__ import annotations
@@ -54,20 +49,15 @@ _REMEDIES = (
 
 
 class ImportedElsewhere(Conflict):
-    """The error if another process imports the same file at the same time.
-
-    The other process continues; rows that were already stored stay stored.
-    """
+    """Another process imports the same file; rows already stored stay stored."""
 
 
 class AllRefused(Semantic):
-    """The error if all of the first rows are refused for the same reason; nothing is stored."""
+    """All of the first rows are refused for the same reason; nothing is stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class PausedDryRun:
-    """How far a dry run has come; `seen` has the unique values of its rows."""
-
     up_to: ImportedUpTo
     seen: bytes
 
@@ -77,18 +67,11 @@ class _RolledBack(Exception):
 
 
 def load_catalogues(records: RecordStore, account: Account) -> dict[str, Catalogue]:
-    """Return the present catalogue of each kind of record, by the kind's name."""
     return {name: records.catalogues.reload(account.id, kind) for name, kind in KINDS.items()}
 
 
 class Import:
-    """The import of a CSV file as records of one kind in an account.
-
-    The constructor checks the columns and loads the progress of an earlier run. `run` imports the
-    rest. `plan` is the assignment of the columns; `tally` has the numbers of rows imported and
-    refused so far, and `reasons` has the reasons of this run. `warning` is set by a dry run that
-    cannot foresee a limit.
-    """
+    """`reasons` has those of this run; `warning` is set if a dry run cannot foresee a limit."""
 
     def __init__(
         self,
@@ -106,16 +89,14 @@ class Import:
         key: str = "",
         paused: PausedDryRun | None = None,
     ) -> None:
-        """Prepare the import of `sheet`, or its continuation after an interruption.
+        """Check the columns and load the progress of an earlier run.
 
-        `refusals` takes the refused rows; without it, a dry run only counts them. With `again`, the
-        progress of an earlier import is deleted, and the file is imported from its start. `key`
-        identifies the import instead of the file's digest. With `stop_early`, the import stops
-        if the first rows are all refused for the same reason. A dry run continues after `paused`.
+        `again` deletes the progress of an earlier import. `key` replaces the file's digest. A dry
+        run continues after `paused`.
 
-        Raises Semantic for invalid columns, and if numbers or dates can be read in two ways. Raises
-        Conflict if the file was already imported, if an unfinished import of it has other options,
-        or if the file of refused rows has other content.
+        Raises Semantic for invalid columns, or numbers or dates that can be read in two ways.
+        Raises Conflict if the file was already imported, an unfinished import of it has other
+        options, or the file of refused rows has other content.
         """
         self.sheet = sheet
         self.tally = Tally()
@@ -172,10 +153,8 @@ class Import:
     def run(self) -> Iterator[Tally]:
         """Import the rest of the file; yield the tally after each batch.
 
-        Raises AllRefused if the first rows are all refused for the same reason. Raises
-        LimitExceeded if the plan allows no more records, Unavailable without the database,
-        ImportedElsewhere, and OSError. Earlier batches stay stored, and the same import can be
-        continued later.
+        Raises AllRefused, LimitExceeded, Unavailable, ImportedElsewhere and OSError; earlier
+        batches stay stored, and the import can be continued.
         """
         if self._dry_run:
             with closing(SeenValues(self._seen_before)) as self._seen:
@@ -188,13 +167,11 @@ class Import:
             self._database.transact(self._end)
 
     def pause(self) -> PausedDryRun:
-        """Return how far a dry run has come, so that it can be continued later."""
         assert self._seen is not None
         up_to = ImportedUpTo(self.tally, self._position, self._refused_bytes)
         return PausedDryRun(up_to, self._seen.dump())
 
     def _run(self) -> Iterator[Tally]:
-        """Import the rest of the rows in batches; yield the tally after each batch."""
         at_start = self._position == self.sheet.start
         most = _FIRST_ROWS if at_start and self._stop_early else _BATCH_ROWS
         batch: list[ParsedRow] = []
@@ -213,10 +190,7 @@ class Import:
             self._check_first_rows(most)
 
     def _check_first_rows(self, most: int) -> int:
-        """Return the size of the next batch; stop the import if all first rows were refused.
-
-        `most` is the size of the batch before.
-        """
+        """Return the size of the next batch."""
         if most == _BATCH_ROWS or self.tally.rows < _FIRST_ROWS:
             return most
         if self.tally.rows == self.tally.refused and len(self.reasons.counts) == 1:
@@ -233,8 +207,6 @@ class Import:
             f"Nothing was imported. The first {self.tally.rows} rows fail for one reason:"
             f" {reason.rstrip('.')}.{remedy}"
         )
-
-    # Rows
 
     def _text(self, cell: str) -> str:
         return cell if self._choices.raw else unescape_formula(cell)
@@ -269,10 +241,6 @@ class Import:
         return ParsedRow(row, values, unique_values, id, fault, links)
 
     def _store(self, rows: Sequence[ParsedRow]) -> Tally:
-        """Store the valid rows of `rows`; write the invalid rows to the refused rows.
-
-        Return the tally of the import including these rows.
-        """
         refused = {row.row.line: row.fault for row in rows if row.fault}
         if self._seen is not None:
             refused |= self._seen.find_repeated(rows, by=self._choices.by)
@@ -301,11 +269,7 @@ class Import:
     def _commit(
         self, end: Position, accepted: Sequence[ParsedRow], refused: Sequence[tuple[Row, str]]
     ) -> None:
-        """Store rows as records, refused rows, and the progress of the import, in one transaction.
-
-        `end` is the position in the CSV file after these rows. `accepted` rows become records;
-        `refused` rows are written to the refused rows, each with its reason.
-        """
+        """`end` is the position in the CSV file after these rows."""
         if self._seen is not None:
             self.tally = self._rehearse(accepted, refused)
             self._seen.add(accepted)
@@ -336,10 +300,7 @@ class Import:
         return tally
 
     def _rehearse(self, accepted: Sequence[ParsedRow], refused: Sequence[tuple[Row, str]]) -> Tally:
-        """Write rows as records in a transaction that is rolled back; return the tally with them.
-
-        The refused rows are written nevertheless.
-        """
+        """Roll the records back; refused rows are written nevertheless."""
         results: list[tuple[int, int]] = []
 
         def write_and_undo(tx: Connection) -> None:
@@ -359,10 +320,7 @@ class Import:
             before.created + created, before.updated + updated, before.refused + len(refused)
         )
 
-    # Beginning and end
-
     def _resume(self, tx: Connection, again: bool) -> None:
-        """Load the progress of an earlier import of the file, or store the start of a new one."""
         start = self.sheet.start
         progress = self._progress.begin(tx, self._choices, start, again=again)
         self.tally, self._position = progress.tally, progress.position

@@ -1,9 +1,7 @@
 """The files of stored imports, in parts in the database.
 
-They are the upload ("file"), the refused rows ("refused"), and the unique values of the rows of a
-dry run that continues later ("seen").
-
-The functions take the key of a job: the values of `account_id` and `id`.
+Roles: the upload ("file"), the refused rows ("refused"), and the unique values that a paused dry
+run has seen ("seen"). The key of a job is its `account_id` and `id`.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ _DELETE_ALL = Statement(sa.delete(import_part).where(_OF_JOB))
 
 
 def add_file(tx: Connection, key: Mapping[str, Any], role: str, file: IO[bytes]) -> int:
-    """Store a file as the file `role`, from its present position; return the number of bytes."""
+    """Store a file from its present position; return the number of bytes."""
     size = 0
     for number, content in enumerate(iter(lambda: file.read(_PART_BYTES), b"")):
         add_part(tx, key, role, number, content)
@@ -51,13 +49,12 @@ def add_file(tx: Connection, key: Mapping[str, Any], role: str, file: IO[bytes])
 def add_part(
     tx: Connection, key: Mapping[str, Any], role: str, number: int, content: bytes
 ) -> None:
-    """Store a part of the file `role`; parts are read by their numbers."""
     part = {"role": role, "number": number, "content": content}
     tx.run(_ADD_PART, {"account_id": key["account_id"], "job_id": key["id"], **part})
 
 
 def delete_parts(tx: Connection, key: Mapping[str, Any], role: str = "") -> None:
-    """Delete the file `role`, or all files of the job."""
+    """Without a role, all files of the job."""
     if role:
         tx.run(_DELETE_ROLE, {**key, "role": role})
     else:
@@ -65,7 +62,7 @@ def delete_parts(tx: Connection, key: Mapping[str, Any], role: str = "") -> None
 
 
 def copy_file(database: Database, key: Mapping[str, Any], to: Path) -> None:
-    """Write the uploaded file to a path; raises NotFound if the file was deleted."""
+    """Raises NotFound if the file was deleted."""
     with to.open("wb") as out:
         for content in _contents(database, key, "file"):
             out.write(content)
@@ -74,12 +71,11 @@ def copy_file(database: Database, key: Mapping[str, Any], to: Path) -> None:
 
 
 def seen_values(database: Database, key: Mapping[str, Any]) -> bytes:
-    """Return the unique values of the rows of a dry run that continues, b"" for none."""
     return b"".join(_contents(database, key, "seen"))
 
 
 def refused_rows(database: Database, key: Mapping[str, Any]) -> Iterator[bytes]:
-    """Yield the file of refused rows in parts, in UTF-8 with a byte order mark."""
+    """Yield parts in UTF-8 with a byte order mark."""
     mark = MARK.encode()
     for content in _contents(database, key, "refused"):
         yield content if content.startswith(mark) else mark + content
@@ -97,11 +93,7 @@ def _contents(database: Database, key: Mapping[str, Any], role: str) -> Iterator
 
 
 class StoredRefusals:
-    """The refused rows of a job, in the database.
-
-    With `raw`, cells are written unchanged. `size` is the length of the rows in bytes. At the end
-    of the import, the rows are copied to the file `copy_to`, if it is given.
-    """
+    """`size` is the length of the rows in bytes; `copy_to` gets them at the end of the import."""
 
     def __init__(
         self,
@@ -121,10 +113,10 @@ class StoredRefusals:
         self._raw = raw
 
     def open(self, size: int, *, behind: int | None) -> None:
-        """Continue after the rows of an earlier run; without an earlier run, delete its rows.
+        """Continue after the rows of an earlier run; without one, delete its rows.
 
-        A dry run that was killed has left rows behind those that it counted. Raises Conflict if
-        the file `copy_to` has other content.
+        A killed dry run leaves rows that it did not count. Raises Conflict if `copy_to` has other
+        content.
         """
         self.size = self._kept_size = size
         if behind is None:
@@ -148,7 +140,6 @@ class StoredRefusals:
             return all(file.read(len(part)) == part for part in parts) and not file.read(1)
 
     def copy(self) -> None:
-        """Write the rows to the file `copy_to`, before the end of the import is stored."""
         if self._copy_to is None or not self._kept_size:
             return
         with TemporaryDirectory(dir=self._copy_to.parent, prefix=".crmhub-") as directory:
@@ -161,7 +152,7 @@ class StoredRefusals:
             whole.replace(self._copy_to)
 
     def write(self, tx: Connection, refused: Sequence[tuple[Row, str]]) -> None:
-        """Write rows, each with its reason, in the transaction of the batch."""
+        """The transaction must be that of the batch."""
         self.size = self._kept_size
         if not refused:
             return
@@ -176,6 +167,5 @@ class StoredRefusals:
         self._kept_size = self.size
 
     def discard(self) -> None:
-        """Delete all rows."""
         self._database.transact(lambda tx: delete_parts(tx, self._key, "refused"))
         self.size = self._kept_size = 0

@@ -1,8 +1,7 @@
 """The stored imports: a job with its uploaded file, its state and its numbers.
 
-A worker claims a queued job for a time (a lease), which it renews while it works. After a crash
-another worker continues the job when the lease has expired. The file and the refused rows are
-stored in parts, so that every process on every machine can read them.
+A worker holds a job by a lease, which it renews; after a crash another worker continues when the
+lease has expired. The file is in the database, so every machine can read it.
 """
 
 from __future__ import annotations
@@ -77,7 +76,6 @@ _CLAIM = Statement(
     .where(
         _IS_JOB,
         one_of(_job.state, "queued", "running"),
-        # The file of a command's import is not in the database.
         _job.size > 0,
         sa.or_(one_of(_job.state, "queued"), _job.lease_until < param("now")),
     )
@@ -113,7 +111,7 @@ _ERASE = Statement(sa.delete(import_job).where(_NOT_ACTIVE))
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """How the file of a job is read and imported; "" for encoding or delimiter: detected."""
+    """Encoding and delimiter "" are detected."""
 
     encoding: str = ""
     delimiter: str = ""
@@ -121,23 +119,17 @@ class JobSettings:
     choices: Choices = field(default_factory=Choices)
 
     def to_json(self) -> str:
-        """Return the settings as JSON text."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> JobSettings:
-        """Return the settings that `to_json` has written."""
         values = json.loads(text)
         return cls(**{**values, "choices": Choices(**values["choices"])})
 
 
 @dataclass(frozen=True, slots=True)
 class ImportJob:
-    """An import; `total` is the number of rows, and `message` the cause of an end.
-
-    `size` is the length of the file in bytes, 0 if a command imports its own file; times are ms
-    since 1970.
-    """
+    """`size` is in bytes, 0 for a command's own file; times are ms since 1970."""
 
     account_id: int
     id: str
@@ -156,22 +148,19 @@ class ImportJob:
 
     @property
     def is_active(self) -> bool:
-        """Whether the job waits for a worker, or a worker runs it."""
         return self.state in ("queued", "running")
 
     @property
     def has_stored(self) -> bool:
-        """Whether rows were imported, so that the options can no longer change."""
+        """If so, the options can no longer change."""
         return not self.dry_run and self.tally.rows > 0
 
     @property
     def key(self) -> dict[str, Any]:
-        """The values of the primary key by column."""
         return {"account_id": self.account_id, "id": self.id}
 
     @property
     def progress_key(self) -> str:
-        """The text that identifies the job's progress among the imports of files."""
         return f"job {self.id}"
 
 
@@ -185,10 +174,7 @@ def add(
     by: Author,
     id: str = "",
 ) -> ImportJob:
-    """Store a job as a draft, with its file, which is read from its present position.
-
-    The job of a command has no file, and an `id` that it finds again.
-    """
+    """Read the file from its present position; a command has no file, but a stable `id`."""
     now = now_ms()
     id = id or token(_ID_BITS, BASE36)
     key: dict[str, Any] = {"account_id": account_id, "id": id}
@@ -213,10 +199,7 @@ def add(
 
 
 def find(db: Connection, account_id: int, id: str, *, lock: bool = False) -> ImportJob:
-    """Return a job; with `lock`, nobody else changes it until the transaction ends.
-
-    Raises NotFound if the account has no such job.
-    """
+    """With `lock`, nobody else changes the job until the end. Raises NotFound."""
     possible = id.isascii() and id.isalnum()
     key = {"account_id": account_id, "id": id}
     row = db.row(_LOCK if lock else _FIND, key) if possible else None
@@ -226,14 +209,13 @@ def find(db: Connection, account_id: int, id: str, *, lock: bool = False) -> Imp
 
 
 def listed(db: Connection, account_id: int) -> list[ImportJob]:
-    """Return the newest 50 jobs of an account."""
     return [_job_of(row) for row in db.rows(_LISTING, {"account_id": account_id})]
 
 
 def start_command(
     tx: Connection, account_id: int, kind: Kind, id: str, *, sheet: Sheet, by: Author
 ) -> ImportJob:
-    """Return the job of a command's import, in progress; it is stored if it is new."""
+    """The job is stored if it is new."""
     key = {"account_id": account_id, "id": id}
     if tx.row(_LOCK, key) is None:
         add(tx, account_id, kind, file_name=sheet.path.name, by=by, id=id)
@@ -251,10 +233,7 @@ def set_state(
     total: int | None = None,
     restart: bool = False,
 ) -> None:
-    """Set the state of a locked job, and those of the other values that are given.
-
-    With `restart`, its numbers and its refused rows are deleted.
-    """
+    """`restart` deletes the job's numbers and refused rows."""
     values = {
         "settings": (settings or job.settings).to_json(),
         "state": state,
@@ -271,7 +250,7 @@ def set_state(
 
 
 def delete(tx: Connection, job: ImportJob) -> None:
-    """Delete a job with its file and its refused rows; imported records stay."""
+    """Imported records stay."""
     job_files.delete_parts(tx, job.key)
     tx.run(_DELETE, job.key)
 
@@ -291,25 +270,19 @@ def _delete_old(tx: Connection, key: Mapping[str, Any], changed_at: int) -> None
 
 
 def erase(tx: Connection, account_id: int) -> None:
-    """Delete all imports of an account that are not in progress, with their files.
-
-    Their files and refused rows may name anybody.
-    """
+    """Jobs in progress stay. Files and refused rows may contain a person's data."""
     tx.run(_ERASE_PARTS, {"account_id": account_id})
     tx.run(_ERASE, {"account_id": account_id})
 
 
-# What workers do
-
-
 def due(database: Database) -> list[tuple[int, str]]:
-    """Return the account and id of jobs that a worker can run now, the oldest first."""
+    """Jobs that a worker can run now, the oldest first."""
     with database.reading() as db:
         return [(row.account_id, row.id) for row in db.rows(_DUE, {"now": now_ms()})]
 
 
 def claim(database: Database, account_id: int, id: str, lease: str, *, lease_ms: int) -> bool:
-    """Claim a job under the name `lease` for a time; return False if another worker has it."""
+    """Return False if another worker has the job."""
     now = now_ms()
     values = {"now": now, "new_lease": lease, "until": now + lease_ms}
     key = {"account_id": account_id, "id": id}
@@ -317,7 +290,7 @@ def claim(database: Database, account_id: int, id: str, lease: str, *, lease_ms:
 
 
 def renew(database: Database, job: ImportJob, lease: str, tally: Tally, *, lease_ms: int) -> bool:
-    """Store the numbers and prolong the lease; return False if the job was stopped or taken."""
+    """Return False if the job was stopped or taken."""
     mine = job.key | {"lease": lease}
 
     def work(tx: Connection) -> bool:
@@ -336,11 +309,7 @@ def end(
     message: str = "",
     seen: bytes = b"",
 ) -> bool:
-    """Store how this worker's run has ended, if the job is still its own; return whether it is.
-
-    `seen` has the unique values of the rows of a dry run that continues. The file of a finished
-    import is deleted.
-    """
+    """Return whether the job is still this worker's own. `seen` is for a dry run that continues."""
     values = asdict(tally) | {"message": message, "new_state": state, "changed_at": now_ms()}
 
     def work(tx: Connection) -> bool:
@@ -375,7 +344,6 @@ def _job_of(row: Any) -> ImportJob:
 
 
 def _clean_name(name: str) -> str:
-    """Return the name of an uploaded file without a path and without control characters."""
     last = name.replace("\\", "/").rpartition("/")[2]
     text = "".join(filter(str.isprintable, last))[-_LONGEST_NAME:]
     return text if text.strip(" .") else "file.csv"

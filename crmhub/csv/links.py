@@ -24,8 +24,6 @@ _SHOWN_IDS = 5
 
 @dataclass(frozen=True, slots=True)
 class LinkCell:
-    """A cell of a column that links: its target and its text, which may name several records."""
-
     target: Target
     text: str
 
@@ -36,10 +34,10 @@ def find_linked(
     catalogues: Mapping[str, Catalogue],
     cells_by_line: Mapping[int, Sequence[LinkCell]],
 ) -> tuple[dict[int, list[tuple[Kind, int]]], dict[int, str]]:
-    """Find the records that the cells of several rows name.
+    """Return the (kind, id) pairs to link to, and the faults; both by line.
 
-    Returns the records to link to, as pairs of kind and id, and the faults; both by line. A cell
-    names one record by a value of the target's property, or several, separated by semicolons.
+    A cell names one record by a value of the target's property, or several, separated by
+    semicolons.
     """
     linked: dict[int, list[tuple[Kind, int]]] = {}
     faults: dict[int, str] = {}
@@ -63,10 +61,7 @@ def find_linked(
 
 
 def _parts(target: Target, text: str) -> list[str]:
-    """Return the values in a cell; only ids are separated by semicolons or commas.
-
-    A name such as "Smith; Jones & Co." stays whole.
-    """
+    """Only ids are separated; a name such as "Smith; Jones & Co." stays whole."""
     if target.property != "id":
         return [text.strip()] if text.strip() else []
     return [part.strip() for part in text.replace(",", ";").split(";") if part.strip()]
@@ -79,7 +74,6 @@ def _find(
     target: Target,
     wanted: Sequence[str],
 ) -> dict[str, list[int]]:
-    """Return the ids of the records that have each of the wanted values."""
     if target.property == "id":
         ids = {part: int(part) for part in wanted if part.isascii() and part.isdigit()}
         existing = {each.id for each in records.stored(account, target.kind, list(ids.values()))}

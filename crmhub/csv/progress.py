@@ -1,8 +1,4 @@
-"""The stored progress of CSV imports: the position in the file and the numbers of rows.
-
-It is saved in the transaction of each batch, so that an interrupted import continues after the last
-stored row, and two processes with the same file do not store a row twice.
-"""
+"""The stored progress of CSV imports, saved in the transaction of each batch."""
 
 from __future__ import annotations
 
@@ -54,21 +50,18 @@ _SET_ENDED = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The numbers of rows that an import has created, updated and refused so far."""
-
     created: int = 0
     updated: int = 0
     refused: int = 0
 
     @property
     def rows(self) -> int:
-        """The number of rows that the import has processed."""
         return self.created + self.updated + self.refused
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedUpTo:
-    """How far an import has come; `refused_bytes` is the length of its refused rows."""
+    """`refused_bytes` is the length of the refused rows."""
 
     tally: Tally
     position: Position
@@ -76,11 +69,7 @@ class ImportedUpTo:
 
 
 class StoredProgress:
-    """The progress of the import of one file into an account, in the database.
-
-    `digest` identifies the file of the command, or the job of the console, among the account's
-    imports of this kind of record.
-    """
+    """`digest` identifies the file of the command, or the job of the console."""
 
     def __init__(self, account_id: int, kind: int, digest: str, name: str) -> None:
         self._key = {"account_id": account_id, "kind": kind, "digest": digest}
@@ -90,10 +79,10 @@ class StoredProgress:
     def begin(
         self, tx: Connection, choices: Choices, start: Position, *, again: bool
     ) -> ImportedUpTo:
-        """Return the progress of an earlier import of the file, or store the start of a new one.
+        """Return the progress of an earlier import, or store the start of a new one.
 
-        With `again`, the earlier progress is deleted first. Raises Conflict if the file was already
-        imported, or if the earlier import had other options.
+        `again` deletes the earlier progress. Raises Conflict if the file was already imported, or
+        with other options.
         """
         if again:
             tx.run(_DELETE, self._key)
@@ -117,15 +106,11 @@ class StoredProgress:
         return ImportedUpTo(tally, Position(row.position, row.lines), row.refused_bytes)
 
     def lock(self, tx: Connection) -> int | None:
-        """Lock the progress until the transaction ends; return the stored position in bytes.
-
-        Returns None if the import has ended.
-        """
+        """Return the position in bytes; None if the import has ended."""
         position: int | None = tx.scalar(_LOCK, self._key)
         return position
 
     def note(self, tx: Connection, now: ImportedUpTo) -> None:
-        """Store how far the import has come."""
         values = {
             "position": now.position.bytes,
             "lines": now.position.lines,
@@ -135,15 +120,13 @@ class StoredProgress:
         tx.run(_NOTE, self._key | asdict(now.tally) | values)
 
     def end(self, tx: Connection, position: Position) -> bool:
-        """Store that the import has ended at this position; return False if it had ended before."""
+        """Return False if the import had ended before."""
         ended = {"now": now_ms(), "end": position.bytes}
         return tx.run(_SET_ENDED, self._key | ended) > 0
 
     def count_rows(self, tx: Connection) -> int:
-        """Return the number of rows that were processed so far."""
         row = tx.row(_FIND, self._key)
         return Tally(row.created, row.updated, row.refused).rows if row else 0
 
     def delete(self, tx: Connection) -> None:
-        """Delete the progress, so that the file can be imported from its start."""
         tx.run(_DELETE, self._key)

@@ -1,5 +1,3 @@
-"""Why an import refuses rows: how often for each kind of reason, and in which lines."""
-
 from __future__ import annotations
 
 import re
@@ -12,10 +10,7 @@ _VALUES = re.compile(r'"[^"]*"|\'[^\']*\'|[0-9]+')
 
 
 class RefusalReasons:
-    """Reasons that differ in quoted values and numbers only count as one, the first of them.
-
-    `counts` has the number of rows by reason.
-    """
+    """Reasons that differ only in quoted values and numbers count as one, the first of them."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -23,7 +18,6 @@ class RefusalReasons:
         self._by_form: dict[str, str] = {}
 
     def add(self, line: int, reason: str) -> None:
-        """Count the reason of the row that begins in a line."""
         form = _VALUES.sub("…", reason)
         if form not in self._by_form and len(self.counts) == _MAX_REASONS:
             return
@@ -34,11 +28,9 @@ class RefusalReasons:
             lines.append(line)
 
     def most_common(self) -> dict[str, int]:
-        """Return the numbers of rows by reason, the most frequent first."""
         return dict(sorted(self.counts.items(), key=lambda item: -item[1]))
 
     def describe(self, most: int) -> list[str]:
-        """Return up to `most` reasons as text, each with its number of rows and its first lines."""
         return [
             f"{count:,} × {reason} ({self._shown_lines(reason)})"
             for reason, count in list(self.most_common().items())[:most]
@@ -50,11 +42,9 @@ class RefusalReasons:
         return f"line{'s' * (len(lines) > 1)} {shown}" + ", …" * (self.counts[reason] > len(lines))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the reasons as values for JSON."""
         return {reason: [count, self._lines[reason]] for reason, count in self.counts.items()}
 
     def load(self, saved: Mapping[str, Any]) -> None:
-        """Set the reasons that `to_json` has returned."""
         for reason, (count, lines) in saved.items():
             self.counts[reason], self._lines[reason] = count, list(lines)
             self._by_form[_VALUES.sub("…", reason)] = reason

@@ -1,7 +1,4 @@
-"""The file of the rows that an import refused, with the reasons.
-
-The file can be corrected and imported like any other CSV file.
-"""
+"""The file of refused rows, which can be corrected and imported like any other CSV file."""
 
 from __future__ import annotations
 
@@ -21,10 +18,7 @@ MARK = "\ufeff"
 
 
 def format_rows(sheet: Sheet, refused: Sequence[tuple[Row, str]], *, raw: bool) -> str:
-    """Return refused rows, each with its reason, as CSV without titles.
-
-    With `raw`, cells are written unchanged; otherwise formulas are escaped.
-    """
+    """With `raw`, formulas are not escaped."""
     text = StringIO()
     out = csv.writer(text, delimiter=sheet.delimiter)
     for row, reason in refused:
@@ -34,10 +28,7 @@ def format_rows(sheet: Sheet, refused: Sequence[tuple[Row, str]], *, raw: bool) 
 
 
 def format_titles(sheet: Sheet) -> str:
-    """Return the titles of the file of refused rows as a line of CSV.
-
-    They begin with a byte order mark, if the sheet may be opened in Excel again.
-    """
+    """With a byte order mark if the sheet may be opened in Excel again."""
     text = StringIO()
     text.write(MARK * sheet.is_of_excel)
     csv.writer(text, delimiter=sheet.delimiter).writerow([*sheet.header, *ADDED_COLUMNS])

@@ -1,5 +1,3 @@
-"""Write parsed rows of a CSV file as records, with their links."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +17,7 @@ from crmhub.records.writing import Change, NewRecord, Upsert
 
 
 class RowsRefused(Exception):
-    """The error if rows cannot be stored; `reasons` maps their line numbers to reasons."""
+    """`reasons` maps line numbers to reasons."""
 
     def __init__(self, reasons: Mapping[int, str]) -> None:
         self.reasons = reasons
@@ -27,12 +25,7 @@ class RowsRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ParsedRow:
-    """A parsed row: its values by property, "" for an empty cell.
-
-    `unique` has the (property, value) pairs of unique properties, `id` is the record's id or "",
-    and `fault` is the reason if the row cannot be stored, else "". `links` has the cells that name
-    records to link to.
-    """
+    """`unique` has the (property, value) pairs of unique properties, `fault` "" for a valid row."""
 
     row: Row
     values: Mapping[str, str]
@@ -43,13 +36,10 @@ class ParsedRow:
 
     @property
     def path(self) -> str:
-        """The prefix of the paths in errors of the record store."""
         return f"line {self.row.line}: "
 
 
 class RowWriter:
-    """Writes rows as records of one kind, as the options of the import say."""
-
     def __init__(
         self,
         records: RecordStore,
@@ -65,11 +55,10 @@ class RowWriter:
         self._choices = choices
 
     def write(self, rows: Sequence[ParsedRow], seen: SeenValues | None) -> tuple[int, int]:
-        """Store rows as records; return the numbers of created and of updated records.
+        """Return the numbers of created and of updated records.
 
-        `seen` has the unique values of a dry run's earlier rows, which count as stored, else None.
-        Raises RowsRefused for invalid values, for unique values that other records have, and for
-        links to records that do not exist.
+        `seen` has the unique values of a dry run's earlier rows, which count as stored. Raises
+        RowsRefused.
         """
         linked = self._find_linked(rows)
         by = self._choices.by
@@ -121,11 +110,7 @@ class RowWriter:
 
 @contextmanager
 def _map_errors(rows: Sequence[ParsedRow]) -> Iterator[None]:
-    """Context manager that turns InvalidProperties and DuplicateValue into RowsRefused.
-
-    The record store raises these errors for invalid records. The RowsRefused names the line in the
-    CSV file of every invalid row in `rows`.
-    """
+    """Turn InvalidProperties and DuplicateValue of the record store into RowsRefused."""
     try:
         yield
     except InvalidProperties as exc:

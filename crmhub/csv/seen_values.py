@@ -1,7 +1,6 @@
 """The unique values of the rows that a dry run has accepted.
 
-A dry run stores no records, so the database does not refuse a value that two rows have. The values
-stand in a temporary file; after a pause of the dry run, they are in memory.
+A dry run stores no records, so the database does not refuse a value that two rows have.
 """
 
 from __future__ import annotations
@@ -20,8 +19,6 @@ class _Line(Protocol):
 
 
 class _Accepted(Protocol):
-    """A row with its line, and the pairs of property and value that only one record may have."""
-
     @property
     def row(self) -> _Line: ...
 
@@ -30,10 +27,7 @@ class _Accepted(Protocol):
 
 
 class SeenValues:
-    """The unique values that earlier rows have; `close` deletes them.
-
-    `dumped` has the values that `dump` has returned.
-    """
+    """`dumped` has the values that `dump` has returned."""
 
     def __init__(self, dumped: bytes = b"") -> None:
         # A database without a name is a temporary file, deleted when it is closed.
@@ -46,14 +40,10 @@ class SeenValues:
             self._file.execute(_CREATE)
 
     def has(self, pair: tuple[str, str]) -> bool:
-        """Return whether an accepted row has this value of this property."""
         return self._line(pair) is not None
 
     def find_repeated(self, rows: Sequence[_Accepted], *, by: str) -> dict[int, str]:
-        """Return the rows whose unique values earlier rows have, as reasons by line.
-
-        A row with the same value of the property `by` updates the earlier one's record.
-        """
+        """Return reasons by line. A row with the same value of `by` updates the earlier record."""
         reasons = {}
         for row in rows:
             for pair in row.unique:
@@ -63,16 +53,13 @@ class SeenValues:
         return reasons
 
     def add(self, rows: Sequence[_Accepted]) -> None:
-        """Add the unique values of accepted rows."""
         values = [(_key(pair), row.row.line) for row in rows for pair in row.unique]
         self._file.executemany("insert or ignore into seen values (?, ?)", values)
 
     def dump(self) -> bytes:
-        """Return the values as bytes."""
         return self._file.serialize()
 
     def close(self) -> None:
-        """Delete the values."""
         self._file.close()
 
     def _line(self, pair: tuple[str, str]) -> int | None:

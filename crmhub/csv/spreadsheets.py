@@ -1,5 +1,3 @@
-"""Reading of CSV files by rows."""
-
 from __future__ import annotations
 
 import codecs
@@ -31,8 +29,6 @@ _HEAD_ROWS = 50
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A position between two rows of a file: the numbers of bytes and of lines before it."""
-
     bytes: int = 0
     lines: int = 0
 
@@ -42,10 +38,7 @@ _BEGINNING = Position()
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of a CSV file.
-
-    `line` is the number of its first line, and `end` the position after the row.
-    """
+    """`line` is the number of its first line, and `end` the position after the row."""
 
     cells: Sequence[str]
     line: int
@@ -55,12 +48,9 @@ class Row:
 class Sheet:
     """A CSV file with a header; the constructor reads it completely once.
 
-    `header` has the titles; a title that an earlier column has is followed by a number, such as
-    "Phone (2)". `rows` is the number of non-blank rows below the header, `digest` the SHA-256 of
-    the file, and `start` the position after the header. `is_of_excel` tells whether the file begins
-    with a byte order mark or is not in UTF-8. An empty `encoding` or `delimiter` is detected.
-    Raises BadRequest for an invalid file, for more than MAX_COLUMNS columns, and if encoding or
-    delimiter cannot be determined; its message has the line number.
+    `header` has unique titles, such as "Phone (2)"; `rows` counts non-blank rows below it; `digest`
+    is SHA-256. `is_of_excel`: the file has a byte order mark or is not UTF-8. Raises BadRequest for
+    an invalid file, more than MAX_COLUMNS columns, or an undeterminable encoding or delimiter.
     """
 
     def __init__(self, path: Path, *, delimiter: str = "", encoding: str = "") -> None:
@@ -82,15 +72,10 @@ class Sheet:
 
     @property
     def delimiter_name(self) -> str:
-        """The name of the delimiter, such as "comma"."""
         return _DELIMITER_NAMES.get(self.delimiter, self.delimiter)
 
     def read(self, after: Position = _BEGINNING) -> Iterator[Row]:
-        """Yield the non-blank rows after a position, in order.
-
-        From the beginning of the file, the first row is the header. Raises BadRequest for an
-        invalid row; its message has the line number.
-        """
+        """From the beginning, the first row is the header. Raises BadRequest with the line."""
         # The csv module has only this limit for the whole process.
         csv.field_size_limit(_LARGEST_CELL)
         with self.path.open("rb") as file:
@@ -108,11 +93,7 @@ class Sheet:
                     yield Row(cells, line, lines.at)
 
     def _check_head(self) -> None:
-        """Find the delimiter and the first row, and count the columns in the file's beginning.
-
-        The first row is behind the line `sep=;`, if any. A larger part of the file is not read, so
-        that a file with a million columns takes no memory.
-        """
+        """A larger part of the file is not read: a file with a million columns takes no memory."""
         name = self.path.name
         with self.path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
@@ -148,7 +129,6 @@ class Sheet:
 
 
 def _distinct(titles: Sequence[str]) -> list[str]:
-    """Return the titles; one that an earlier column has gets a number, such as "Phone (2)"."""
     distinct: list[str] = []
     taken, numbers = set(titles), Counter[str]()
     for title in titles:
@@ -163,10 +143,7 @@ def _distinct(titles: Sequence[str]) -> list[str]:
 
 
 def _most_likely_delimiter(name: str, text: str) -> str:
-    """Return the delimiter that divides most rows into as many cells as the titles.
-
-    `text` is the beginning of a file. Raises BadRequest if two delimiters do so equally well.
-    """
+    """Raises BadRequest if two delimiters divide most rows equally well."""
     ranks = []
     for delimiter in _DELIMITERS:
         csv.field_size_limit(_LARGEST_CELL)
@@ -187,10 +164,7 @@ def _most_likely_delimiter(name: str, text: str) -> str:
 
 
 def _fault(exc: csv.Error) -> str:
-    """Return a message for an error of Python's csv module.
-
-    The errors are distinguished by their texts, since they have no codes.
-    """
+    """Errors of Python's csv module have no codes, so their texts distinguish them."""
     if "end of data" in str(exc):
         return "a quote is never closed."
     if "expected after" in str(exc):
@@ -206,8 +180,6 @@ def _digest(path: Path) -> str:
 
 
 class _Lines:
-    """Iterator over the decoded lines of a file; `at` is the position after the last line read."""
-
     def __init__(self, file: BinaryIO, encoding: str, name: str, at: Position) -> None:
         file.seek(at.bytes)
         self.at = at

@@ -1,9 +1,8 @@
 """What spreadsheets need so that a cell stays the text that it is, written and undone.
 
-A spreadsheet would execute a cell that begins like a formula
-(https://owasp.org/www-community/attacks/CSV_Injection), and shortens long numbers. Such a cell is
-written with a leading apostrophe. An import removes the apostrophe, and the guards of other
-programs: `="01234"`, and a leading U+001F. So each value survives a round trip.
+A cell that begins like a formula (https://owasp.org/www-community/attacks/CSV_Injection), or a long
+number, gets a leading apostrophe. An import removes it, and other programs' guards: `="01234"` and
+a leading U+001F.
 """
 
 from __future__ import annotations
@@ -31,16 +30,12 @@ _UNIT_SEPARATOR = "\x1f"
 
 
 def escape_formula(value: str) -> str:
-    """Return the value as a CSV cell, with an apostrophe before it if an import or a spreadsheet
-    would not leave it as it is.
-    """
     is_formula = _FORMULA.match(value) and not _NUMBER.fullmatch(value)
     changes = is_formula or unescape_formula(value) != value or _SHORTENED.fullmatch(value)
     return f"'{value}" if changes else value
 
 
 def unescape_formula(cell: str) -> str:
-    """Return the value of a cell: without the guard that keeps it text, if any."""
     if cell.startswith("'"):
         guarded = cell.lstrip("'")
         is_guard = any(
@@ -57,10 +52,7 @@ def unescape_formula(cell: str) -> str:
 
 
 def has_lost_digits(cell: str, *, is_number: bool = False, is_phone: bool = False) -> bool:
-    """Return whether a spreadsheet has shortened the number in a cell, such as 3.46E+11.
-
-    In a text, `5E11` may be a code. A number such as 1.5E+1 has lost nothing.
-    """
+    """`5E11` as text may be a code. A number such as 1.5E+1 has lost nothing."""
     match = _SHORTENED.fullmatch(cell)
     if match is None:
         return False

@@ -1,8 +1,7 @@
 """Whether text that was read as cp1252 is certainly a language of Western Europe.
 
-Any 8-bit encoding decodes almost any file, so each word must have the letters of one language, and
-each letter must stand where other encodings have no letter of theirs: of a Czech `Ondřej` in
-cp1250, cp1252 makes `Ondøej`.
+Each word must have the letters of one language, none of them where other encodings have letters: of
+a Czech `Ondřej` in cp1250, cp1252 makes `Ondøej`.
 """
 
 from __future__ import annotations
@@ -53,7 +52,6 @@ _PAIRS = re.compile(r"(?=([^a-z]{2}))")
 
 
 def find_foreign(text: str) -> Iterator[str]:
-    """Yield the words of a text, read as cp1252, that may be in another encoding."""
     text = _QUOTED.sub(lambda match: f" {''.join(filter(None, match.groups()))} ", text)
     for match in _WORD.finditer(_SIGN.sub(" ", text)):
         if not match[0].isascii() and not _is_western(match[0]):

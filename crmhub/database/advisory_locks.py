@@ -1,4 +1,4 @@
-"""Advisory locks between processes, released at the end of the transaction; nothing is written."""
+"""Advisory locks between processes, released at the end of the transaction."""
 
 from __future__ import annotations
 
@@ -9,16 +9,11 @@ from crmhub.database.connection import Connection
 
 
 def hold(tx: Connection, *name: object) -> None:
-    """Take the lock with this name, as `hold_all` does."""
     hold_all(tx, [name])
 
 
 def hold_all(tx: Connection, names: Sequence[Sequence[object]]) -> None:
-    """Wait for the locks with these names, and take them until the transaction ends.
-
-    To avoid deadlocks, all callers must take different kinds of locks in the same order. Does
-    nothing on SQLite, which has a single writer.
-    """
+    """All callers must take kinds of locks in the same order. Does nothing on SQLite."""
     if tx.dialect == "postgresql":
         keys = {f"key_{number}": _key(name) for number, name in enumerate(names)}
         tx.run(f"select {', '.join(f'pg_advisory_xact_lock(:{key})' for key in keys)}", keys)

@@ -1,7 +1,7 @@
 """Bulk statements, which write or look up any number of rows.
 
-On PostgreSQL, each column of the rows is one array parameter: the SQL text does not depend on the
-number of rows, and is prepared once.
+On PostgreSQL, each column is one array parameter: the SQL text does not depend on the number of
+rows, and is prepared once.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 Row = tuple[Any, ...]
 Params = Mapping[str, Any]
 
-# How long rows of several callers wait for what another transaction holds: more than the commit of
-# one that is at work takes, and too little for it to be noticed that one of them stood still.
+# How long rows of several callers wait for another transaction: longer than most commits take.
 _TOGETHER_MS = 200
 # Rows that a statement of SQLite names; more take no less time.
 _AT_ONCE = 200
@@ -24,10 +23,7 @@ _AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows to insert into `table`; `types` maps their columns, in order, to PostgreSQL's types.
-
-    With `or_skip`, a row whose key exists is skipped; otherwise it raises an error.
-    """
+    """`types` maps columns, in order, to PostgreSQL's types. `or_skip`: skip existing keys."""
 
     table: str
     types: Params
@@ -35,14 +31,11 @@ class Rows:
     or_skip: bool = False
 
     def sent(self, *, one: bool) -> tuple[Part, Sequence[Any]]:
-        """Return the insert as a Part, and its parameters: one row's values or arrays."""
         part = Part(self.table, tuple(self.types.items()), self.or_skip, one)
         return part, self.rows[0] if one else arrays(self.types, self.rows)
 
 
 class Part(NamedTuple):
-    """An insert as a part of a PostgreSQL statement, without its values."""
-
     table: str
     types: tuple[tuple[str, str], ...]
     or_skip: bool
@@ -54,7 +47,6 @@ class Part(NamedTuple):
 
     @property
     def source(self) -> str:
-        """The query that turns the parameters (see `Rows.sent`) into rows."""
         if self.one:
             return f"select {', '.join(['%s'] * len(self.types))}"
         return f"select {columns(self.types)} from {unnested(self.types)}"
@@ -62,7 +54,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Increment:
-    """Adds `by` to the column `column` of the row with these `keys`; a missing row is created."""
+    """Adds `by` to `column` of the row with these `keys`; a missing row is created."""
 
     table: str
     column: str
@@ -70,11 +62,7 @@ class Increment:
     by: int
 
     def sql(self, mark: str, by: str = "", source: str = "where true") -> str:
-        """Return the statement that adds `by` and returns the sum; `mark` is a placeholder.
-
-        If `by` is given, the amount is this SQL expression over the rows of the SQL clause
-        `source`.
-        """
+        """`mark` is a placeholder. `by`: a SQL expression over the rows of the clause `source`."""
         keys, marks = ", ".join(self.keys), ", ".join([by or mark, *[mark] * len(self.keys)])
         return (
             f"insert into {self.table} ({self.column}, {keys}) select {marks} {source}"
@@ -85,7 +73,6 @@ class Increment:
 
     @property
     def values(self) -> list[Any]:
-        """The parameters of the statement: the amount to add, then the key of the row."""
         return [self.by, *self.keys.values()]
 
 
@@ -99,10 +86,7 @@ class Guard:
 
 @lru_cache(maxsize=256)
 def inserting(parts: tuple[Part, ...], adding: str) -> str:
-    """Return the PostgreSQL statement that inserts the rows of all parts.
-
-    It yields the number of rows inserted by the first part, and what `adding` returns, 0 for "".
-    """
+    """Yields the number of rows inserted by the first part, and what `adding` returns, 0 for ""."""
     inserts = []
     for number, part in enumerate(parts):
         skip = " on conflict do nothing" if part.or_skip else ""
@@ -118,10 +102,7 @@ def inserting(parts: tuple[Part, ...], adding: str) -> str:
 def inserting_unclaimed(
     claims: Part | None, items: Part, parts: tuple[Part, ...], adding: str, guard: str
 ) -> str:
-    """Return the PostgreSQL statement of `insert_unclaimed`.
-
-    It yields the ids of the inserted items, and whether the condition `guard` was true.
-    """
+    """Yields the ids of the inserted items, and whether the condition `guard` was true."""
     opened = "(select open from guard)"
     if not items.one:
         patience = f"set_config('lock_timeout', '{_TOGETHER_MS}', true)"
@@ -146,10 +127,7 @@ def inserting_unclaimed(
 
 
 def arrays(types: Params, rows: Sequence[Row]) -> list[str]:
-    """Return the rows as PostgreSQL array literals, one for each column.
-
-    psycopg would inspect each value for its type and quotes, which takes longer than the insert.
-    """
+    """Array literals by column: psycopg's look at each value would take longer than the insert."""
     columns = zip(*rows, strict=True)
     return [_array(kind, column) for kind, column in zip(types.values(), columns, strict=True)]
 
@@ -158,7 +136,7 @@ def _array(kind: str, column: Row) -> str:
     if _plain(kind) != "text":
         inside = ",".join(map(str, column))
         return f"{{{inside.replace('None', 'NULL') if None in column else inside}}}"
-    # All are quoted at once: no text of PostgreSQL has the character that stands for a quote.
+    # All are quoted at once: no text of PostgreSQL contains NUL.
     inside = ",".join(["NULL" if each is None else f"\0{each}\0" for each in column])
     if inside.count("\0") != 2 * (len(column) - column.count(None)):
         raise ValueError("a text holds U+0000, which PostgreSQL cannot store")
@@ -167,14 +145,12 @@ def _array(kind: str, column: Row) -> str:
 
 
 def unnested(types: Iterable[tuple[str, str]]) -> str:
-    """Return the PostgreSQL clause that turns an array per column into rows named `rows`."""
     names, kinds = zip(*types, strict=True)
     arrays = ", ".join(f"cast(%s as {_plain(kind)}[])" for kind in kinds)
     return f"unnest({arrays}) as rows({', '.join(names)})"
 
 
 def columns(types: Iterable[tuple[str, str]]) -> str:
-    """Return the select list of the rows that `unnested` returns, with type casts."""
     return ", ".join(cast_of(f"rows.{name}", kind) for name, kind in types)
 
 
@@ -191,8 +167,6 @@ class GuardFailed(Exception):
 
 
 class BulkStatements(ABC):
-    """The methods of a database connection that write or look up any number of rows."""
-
     dialect: str
 
     @abstractmethod
@@ -206,10 +180,7 @@ class BulkStatements(ABC):
     def insert(
         self, table: str, types: Params, rows: Sequence[Row], *, or_skip: bool = False
     ) -> int:
-        """Insert `rows` into `table`, as `Rows` describes; return the number of inserted rows.
-
-        Raises Duplicate for a key that exists, unless `or_skip`.
-        """
+        """Return the number of inserted rows; raise Duplicate for a key, unless `or_skip`."""
         if not rows:
             return 0
         skip = " on conflict do nothing" if or_skip else ""
@@ -226,10 +197,9 @@ class BulkStatements(ABC):
         return self._send_many(f"{into} values ({marks}){skip}", rows)
 
     def insert_all(self, *parts: Rows, added: Increment | None = None) -> tuple[int, int]:
-        """Insert rows into several tables, then add to a number; one statement on PostgreSQL.
+        """Return the rows inserted by the first of `parts`, and the new number (0 without `added`).
 
-        Returns the number of rows inserted by the first of `parts`, and the number's new value (0
-        without `added`). The number's row is locked after the first part is inserted.
+        One statement on PostgreSQL. The number's row is locked after the first part is inserted.
         """
         if self.dialect == "sqlite":
             went = [self.insert(p.table, p.types, p.rows, or_skip=p.or_skip) for p in parts]
@@ -250,10 +220,9 @@ class BulkStatements(ABC):
     ) -> set[int]:
         """Insert items whose unique value is free, in one PostgreSQL statement; return their ids.
 
-        `items` have the column `id`; in `claims` (at most one unique value per item) and `parts`
-        (further rows, skipped with their item) it is `record_id`. `added` grows by one for each
-        inserted item. Raises GuardFailed if `guard` is false, and HeldUp if one of several items
-        must wait for another transaction: the caller must then insert them one by one.
+        `items` have the column `id`; in `claims` (at most one per item) and `parts` (skipped with
+        their item) it is `record_id`. `added` grows by one per item. Raises GuardFailed, and HeldUp
+        if one of several items must wait: insert them one by one then.
         """
         one = len(items.rows) == 1
         claim = claims.sent(one=one) if claims.rows else None
@@ -273,16 +242,13 @@ class BulkStatements(ABC):
         return set(ids or ())
 
     def add(self, added: Increment) -> int:
-        """Add to a stored number and return the sum."""
+        """Return the sum."""
         mark = "%s" if self.dialect == "postgresql" else "?"
         now: int = self._send(added.sql(mark), added.values).fetchone()[0]
         return now
 
     def delete(self, table: str, types: Params, rows: Sequence[Row]) -> int:
-        """Delete the rows of `table` that equal one of `rows`; return the number of deleted rows.
-
-        `types` are the columns to compare and must include `account_id`.
-        """
+        """`types` must include `account_id`. Return the number of deleted rows."""
         if self.dialect == "postgresql":
             sql = f"delete from {table} t using {{rows}} where {{where}}"
             return sum(each.rowcount for each in self._over(sql, types, types, rows))
@@ -290,10 +256,7 @@ class BulkStatements(ABC):
         return self._send_many(f"delete from {table} where {where}", rows)
 
     def update(self, table: str, types: Params, keys: Params, rows: Sequence[Row]) -> int:
-        """Change rows found by `keys`, which must include `account_id`; return their number.
-
-        Each of `rows` contains the new values of `types`, then the key.
-        """
+        """`rows` have the new values of `types`, then `keys`, which must include `account_id`."""
         if self.dialect == "postgresql":
             values = ", ".join(f"{c} = {cast_of(f'rows.{c}', t)}" for c, t in types.items())
             sql = f"update {table} t set {values} from {{rows}} where {{where}}"
@@ -303,10 +266,7 @@ class BulkStatements(ABC):
         return self._send_many(f"update {table} set {values} where {where}", rows)
 
     def matching(self, table: str, types: Params, keys: Params, rows: Sequence[Row]) -> list[Row]:
-        """Return the columns `types` of the rows that have the same key as one of `rows`.
-
-        `keys` must include `account_id`; their values come first in each of `rows`.
-        """
+        """`keys` must include `account_id`; their values come first in each of `rows`."""
         wanted = [row[: len(keys)] for row in rows]
         columns = ", ".join(f"t.{column}" for column in types)
         if self.dialect == "postgresql":
@@ -329,11 +289,7 @@ class BulkStatements(ABC):
         return found
 
     def _over(self, sql: str, types: Params, keys: Params, rows: Sequence[Row]) -> Iterator[Any]:
-        """Run a PostgreSQL statement over `rows`, once for each account; yield its cursors.
-
-        In `sql`, {rows} stands for the source of the rows, and {where} for the equality of the
-        columns `keys` of the table `t` and a row.
-        """
+        """Yield a cursor for each account. `sql` has {rows} and {where} (`keys` equal)."""
         others = {column: kind for column, kind in types.items() if column != "account_id"}
         where = " and ".join(
             ["t.account_id = %s", *(f"t.{each} = rows.{each}" for each in keys if each in others)]

@@ -1,8 +1,7 @@
 """The database: one SQLAlchemy engine, one way to run statements, one place that commits.
 
-Both drivers run in autocommit mode, so a read needs no transaction; only `transact` sends BEGIN and
-COMMIT. SQLAlchemy provides the URL, the pool, the drivers and `Statement`, but neither its ORM nor
-its execution, which would cost more per request than the queries.
+Both drivers run in autocommit mode; only `transact` sends BEGIN and COMMIT. SQLAlchemy's ORM and
+execution would cost more per request than the queries.
 """
 
 from __future__ import annotations
@@ -54,34 +53,27 @@ from crmhub.search_limits import SearchLimit, SearchWatch, Stopped
 T = TypeVar("T")
 
 _NAME = re.compile(r"(?<!:):([a-z_][a-z0-9_]*)")
-# Keeps our advisory locks apart from those of other programs in the same database.
 _LOCKS = 0x63726D68
 _DEADLOCK_TRIES = 5
 _BUSY_SECONDS = 10
 _BUSY_PAUSE_S = 0.05
 _AWAY_PAUSE_S = 0.1
-# Threads of a pool that must not wait for an unavailable database, so that they answer the calls
-# that need none.
 _THREADS_THAT_NEVER_WAIT = 8
 # Reads go on while nothing can be written, so connections are not made anew more often.
 _ANEW_EVERY_S = 1.0
 # After this time a request to cancel a statement is given up, and sent again.
 _CANCEL_S = 2.0
 _LISTEN_S = 1.0
-# libpq's PQTRANS_IDLE: no transaction is open on a connection.
 _IDLE = 0
-# How PostgreSQL plans a join of large sets. It takes them for small ones: values go along with
-# their property, of which its statistics know nothing, and a plan for any value knows none at all.
-# To hash a set takes twice as long as to sort and to merge it; several processes would do so in the
-# same time and twice the processor's.
+# PostgreSQL takes large sets for small ones. A hash join takes twice as long as sort and merge,
+# and parallel processes take twice the processor's time.
 _JOINING = {
     "enable_nestloop": "off",
     "enable_hashjoin": "off",
     "max_parallel_workers_per_gather": "0",
     "plan_cache_mode": "force_custom_plan",
 }
-# What is not in order is sorted, in this much memory (kB) for all sets of a join together; each
-# set has as much as PostgreSQL's default gives, or the operator.
+# Memory (kB) for sorting all sets of a join together.
 _SORTED_KB = 65_536
 _LEAST_SORTED_KB = 4096
 _log = logging.getLogger(__name__)
@@ -93,17 +85,15 @@ def _for_psycopg(sql: str) -> str:
 
 
 class Connection(BulkStatements):
-    """A pooled database connection; outside `transact` each statement is committed at once.
+    """Outside `transact` each statement is committed at once.
 
-    Every method may raise Unavailable (the database is unreachable, or busy for too long),
-    Duplicate, and Stopped (the limit of a search is reached).
+    Every method may raise Unavailable, Duplicate, and Stopped (the limit of a search is reached).
     """
 
     def __init__(self, database: Database, pooled: Any, limit: SearchLimit | None = None) -> None:
         self._database = database
         self._driver = pooled.driver_connection
-        # What lasts as long as the connection: whether row-level security applies to it, and for
-        # which account (`crmhub.account`) it was used last.
+        # Lasts as long as the connection: is it secured, and the last account (`crmhub.account`).
         self._info = pooled.info
         self._secured = self._info.get("secured", False)
         self._limit = limit
@@ -111,19 +101,18 @@ class Connection(BulkStatements):
         self.dialect = database.dialect
 
     def begin(self) -> None:
-        """Begin a transaction; on PostgreSQL, BEGIN is sent together with the first statement."""
+        """On PostgreSQL, BEGIN is sent together with the first statement."""
         if self.dialect == "sqlite":
             self._send("BEGIN IMMEDIATE")
         else:
             self._unsent = "BEGIN;"
 
     def end(self, *statements: str) -> None:
-        """End the transaction by these statements, such as COMMIT, unless it is empty."""
+        """By these statements, such as COMMIT, unless the transaction is empty."""
         if self._unsent:
             self._unsent = ""
             return
-        # Row-level security: a rollback restores the former setting, and behind a pooler the
-        # setting ends with the transaction. The statements themselves need no account.
+        # Row-level security: a rollback restores the former setting.
         secured, self._secured = self._secured, False
         if secured and (statements != ("COMMIT",) or self._is_behind_pooler):
             self._info["account"] = None
@@ -134,9 +123,7 @@ class Connection(BulkStatements):
             self._secured = secured
 
     def _send(self, sql: str, params: Any = None) -> Any:
-        # Every statement comes by here; a context manager would take as long as all the rest.
         if self._limit is not None and self._limit.reason:
-            # Perhaps between two statements, when there was nothing to cancel.
             raise Stopped(self._limit.reason)
         try:
             if self._secured:
@@ -149,7 +136,6 @@ class Connection(BulkStatements):
             self._database.raise_ours(exc)
 
     def _send_for_account(self, sql: str, params: Any) -> Any:
-        """Send a statement under row-level security, after the account if that has changed."""
         alone = self._is_behind_pooler and not self._is_in_transaction()
         if alone:
             self.begin()
@@ -166,13 +152,11 @@ class Connection(BulkStatements):
         return cursor
 
     def _take_unsent(self) -> str:
-        """Return, once, what to send before the next statement: BEGIN, the account's setting."""
         begin, self._unsent = self._unsent, ""
         account = self._database.account
         if not self._secured or self._info.get("account") == account:
             return begin
-        # A pooler keeps settings within a transaction alone, and a message outside of one is itself
-        # a transaction.
+        # Behind a pooler, settings hold within a transaction, and each message is a transaction.
         pooled = self._is_behind_pooler
         ends_at_once = pooled and not begin and not self._is_in_transaction()
         self._info["account"] = None if ends_at_once else account
@@ -183,10 +167,7 @@ class Connection(BulkStatements):
         return self._driver.prepare_threshold is None
 
     def _message(self, statements: str) -> Any:
-        """Send PostgreSQL statements without parameters, with a BEGIN that is due, in one message.
-
-        Returns the cursor of the last one.
-        """
+        """Send statements without parameters, after a due BEGIN; return the last one's cursor."""
         with self._database.mapped_errors():
             # Several statements in one message cannot be prepared.
             cursor = self._driver.execute(self._take_unsent() + statements, prepare=False)
@@ -208,7 +189,7 @@ class Connection(BulkStatements):
     def rows(self, sql: Statement, params: Params | None = None) -> list[Any]: ...
 
     def rows(self, sql: str | Statement, params: Params | None = None) -> list[Any]:
-        """Return all rows of a query: tuples, and for a Statement named tuples."""
+        """Tuples, and for a Statement named tuples."""
         cursor = self._execute(sql, params)
         try:
             rows: list[Row] = cursor.fetchall()
@@ -223,17 +204,15 @@ class Connection(BulkStatements):
     def row(self, sql: Statement, params: Params | None = None) -> Any: ...
 
     def row(self, sql: str | Statement, params: Params | None = None) -> Any:
-        """Return the first row of a query, None if there is no row."""
         rows = self.rows(sql, params)
         return rows[0] if rows else None
 
     def scalar(self, sql: str | Statement, params: Params | None = None) -> Any:
-        """Return the first value of the first row, None if there is no row."""
         rows = self.rows(sql, params)
         return rows[0][0] if rows else None
 
     def run(self, sql: str | Statement, params: Params | None = None) -> int:
-        """Run a statement and return the number of rows that it changed."""
+        """Return the number of changed rows."""
         count: int = self._execute(sql, params).rowcount
         return count
 
@@ -247,10 +226,7 @@ class Connection(BulkStatements):
         return count
 
     def in_list(self, column: str, name: str, values: Sequence[Any]) -> tuple[str, dict[str, Any]]:
-        """Return the condition that `column` equals one of `values`, and its parameter `name`.
-
-        A single value is compared with `=`: PostgreSQL then uses the index even without statistics.
-        """
+        """For one value `=`: PostgreSQL then uses the index even without statistics."""
         if len(values) == 1:
             return f"{column} = :{name}", {name: values[0]}
         if self.dialect == "postgresql":
@@ -262,8 +238,8 @@ class Connection(BulkStatements):
     def large_join_settings(self, sets: int, *, hashed: bool = False) -> Iterator[None]:
         """Let PostgreSQL merge `sets` large sets, each read once, until the block ends.
 
-        With `hashed` it may also use a hash join, better if one set is small. Does nothing on
-        SQLite, or for one set.
+        `hashed` also allows a hash join, better if one set is small. Does nothing on SQLite, or for
+        one set.
         """
         if self.dialect == "sqlite" or sets == 1:
             yield
@@ -271,7 +247,6 @@ class Connection(BulkStatements):
         kb = max(_SORTED_KB // sets, _LEAST_SORTED_KB)
         memory = f"greatest({kb}, pg_size_bytes(current_setting('work_mem')) / 1024)"
         joined = _JOINING | ({"enable_hashjoin": "on"} if hashed else {})
-        # A pooler keeps settings within a transaction alone.
         pooled = self._is_behind_pooler
         scope = "set local" if pooled else "set"
         settings = "; ".join(f"{scope} {name} = {value}" for name, value in joined.items())
@@ -282,7 +257,7 @@ class Connection(BulkStatements):
             yield
         finally:
             reset = "; ".join(f"reset {name}" for name in (*_JOINING, "work_mem"))
-            # Where that fails the connection is gone, or the rollback to come undoes the settings.
+            # Otherwise the connection is gone, or the rollback to come undoes the settings.
             with suppress(Unavailable, self._database.drivers_errors):
                 if apart:
                     self.end("COMMIT")
@@ -299,15 +274,15 @@ class Connection(BulkStatements):
 
     @staticmethod
     def held_at(account_id: int, version: int) -> Guard:
-        """Return the guard, with a shared lock, that an account's catalogue has this version."""
+        """Takes a shared lock."""
         return Guard("catalogue_held(%s, %s) = %s", (_LOCKS, account_id, version))
 
     def hold(self, key: int, *, exclusive: bool, then: str = "") -> Row | None:
-        """Wait for the advisory lock `key`, and take it until the transaction ends.
+        """Wait for the advisory lock, and take it until the transaction ends.
 
-        Returns the first row of the query `then` (without parameters), which sees all that earlier
-        owners of the lock have written. On PostgreSQL, BEGIN, lock and query are one message;
-        SQLite has a single writer and runs the query alone.
+        Returns the first row of the query `then`, which sees all that earlier owners have written.
+        On PostgreSQL, BEGIN, lock and query are one message; SQLite has a single writer and runs
+        the query alone.
         """
         if self.dialect == "sqlite":
             return self.row(then) if then else None
@@ -318,10 +293,7 @@ class Connection(BulkStatements):
         return row
 
     def try_hold(self, name: str) -> bool:
-        """Take the lock `name` until the transaction ends; return False if another one has it.
-
-        SQLite has a single writer: always True.
-        """
+        """Return False if another process has the lock; on SQLite always True."""
         if self.dialect == "sqlite":
             return True
         key = int.from_bytes(sha256(f"crmhub/{name}".encode()).digest()[:8], signed=True)
@@ -329,11 +301,11 @@ class Connection(BulkStatements):
         return held
 
     def notify_workers(self) -> None:
-        """Notify the workers, after the commit, that the journal contains queued actions."""
+        """After the commit."""
         self._database.notify_workers()
 
     def now_ms(self) -> int:
-        """Return the time of the database server (ms since 1970), which all processes share."""
+        """All processes share the time of the database server."""
         if self.dialect == "sqlite":
             return now_ms()
         # Not the transaction's start: it may have waited for a lock since.
@@ -350,7 +322,7 @@ class _Transaction:
     notifies: bool = False
 
 
-# The account for which a thread works, as a value of the setting `crmhub.account`; "" for none.
+# The value of the setting `crmhub.account` for a thread; "" for none.
 _account = ContextVar("crmhub_account", default="")
 
 
@@ -359,12 +331,11 @@ class _Here(threading.local):
 
 
 class Database:
-    """The hub's database, SQLite or PostgreSQL, given by its SQLAlchemy URL.
+    """SQLite or PostgreSQL, given by its SQLAlchemy URL.
 
-    `pool_size` is this process's most connections; a caller waits 10 s for one, then gets
-    Unavailable. While `transact` runs, all calls of the same thread belong to its transaction.
-    PostgreSQL ends a statement after `statement_seconds` with Unavailable, but for transactions
-    that call `take_time`.
+    A caller waits 10 s for one of `pool_size` connections, then gets Unavailable. While `transact`
+    runs, all calls of the same thread belong to its transaction. PostgreSQL ends a statement after
+    `statement_seconds`, but for transactions that call `take_time`.
     """
 
     def __init__(
@@ -381,8 +352,7 @@ class Database:
         self._here = _Here()
         self._notifications = Notifications(self._notify_apart)
         self._waiters = threading.BoundedSemaphore(max(1, pool_size - _THREADS_THAT_NEVER_WAIT))
-        # What was connected before leads to a server that takes no writes, or does not know that
-        # the tables are under row-level security.
+        # Earlier connections lead to a server that takes no writes, or lack row-level security.
         self._anew_from = 0.0
         self._queue: WriteQueue | None = None
         pool: dict[str, Any] = {
@@ -416,14 +386,13 @@ class Database:
 
     @contextmanager
     def mapped_errors(self) -> Iterator[None]:
-        """Replace the driver's exceptions in the block as `raise_ours` does."""
         try:
             yield
         except self.drivers_errors as exc:
             self.raise_ours(exc)
 
     def raise_ours(self, exc: Exception) -> NoReturn:
-        """Raise the hub's error for a driver's exception, but a programming error as it is."""
+        """A programming error is raised as it is."""
         ours = self._translate(exc)
         if ours is None:
             raise exc
@@ -438,7 +407,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Yield a database connection: that of this thread's transaction, if there is one.
+        """Yield the connection of this thread's transaction, if there is one.
 
         Outside `transact`, each statement sees the data committed when it runs. Within it, a
         failing statement ends the transaction on PostgreSQL: one that may fail needs a `transact`
@@ -451,7 +420,6 @@ class Database:
         try:
             yield Connection(self, pooled)
         except Unavailable:
-            # Its state is unknown: the next caller gets a fresh one.
             pooled.invalidate()
             raise
         finally:
@@ -459,11 +427,10 @@ class Database:
 
     @contextmanager
     def searching(self, limit: SearchLimit | None) -> Iterator[Connection]:
-        """Yield a connection for a search; raise Stopped when `limit` ends the search.
+        """Raise Stopped when `limit` ends the search.
 
-        Searches use at most half of the connections; others wait, and get Unavailable if none
-        becomes free in time. Without `limit`, or within a transaction, this is the same as
-        `reading`.
+        Searches use at most half of the connections; others wait, then get Unavailable. Without
+        `limit`, or within a transaction, this is `reading`.
         """
         if limit is None or self._here.transaction is not None:
             with self.reading() as connection:
@@ -486,25 +453,23 @@ class Database:
             except (Unavailable, self.drivers_errors) as exc:
                 if stopped:
                     raise Stopped(stopped) from exc
-                # As in `reading`.
                 pooled.invalidate()
                 raise
             finally:
                 if stopped:
-                    # A late cancel could hit the next caller's statement, and settings may not be
-                    # reset.
+                    # A late cancel could hit the next caller's statement.
                     pooled.invalidate()
                 pooled.close()
         finally:
             self._search_turns.release()
 
     def transact(self, work: Callable[[Connection], T], *, one_statement: bool = False) -> T:
-        """Run `work` in a transaction, commit, and return the result of `work`.
+        """Run `work` in a transaction, commit, and return its result.
 
-        An exception rolls back. After a deadlock `work` runs again, so it must have no effects that
-        a rollback does not undo. With `one_statement`, `work` writes with a single statement, which
-        PostgreSQL commits without BEGIN and COMMIT. Within another `transact`, `work` joins the
-        outer transaction: an exception undoes only its changes, and the outer call commits.
+        After a deadlock `work` runs again, so its effects must be undone by a rollback.
+        `one_statement`: a single statement, which PostgreSQL commits without BEGIN and COMMIT.
+        Within another `transact`, an exception undoes only the changes of `work`, and the outer
+        call commits.
         """
         if self._here.transaction is not None:
             return self._join(self._here.transaction, work)
@@ -523,27 +488,19 @@ class Database:
 
     @property
     def account(self) -> str:
-        """The account for which this thread works, as a value of the setting `crmhub.account`."""
         return _account.get()
 
     def bind_account(self, account_id: int | None) -> None:
-        """Let this thread work for one account until the next call; None for no account.
-
-        Under row-level security, its statements see the rows of this account alone, and fail
-        without an account.
-        """
+        """None: no account. Under row-level security, statements fail without an account."""
         _account.set("" if account_id is None else str(account_id))
 
     def bind_all_accounts(self) -> None:
-        """Let this thread work for all accounts from now on, as an operator does."""
+        """Holds until another bind, as for an operator."""
         _account.set(ALL_ACCOUNTS)
 
     @contextmanager
     def for_account(self, account_id: int) -> Iterator[None]:
-        """Let this thread work for one account in the block.
-
-        Raises ValueError if the thread works for another account already.
-        """
+        """Raises ValueError if the thread works for another account already."""
         before = _account.get()
         if before not in ("", ALL_ACCOUNTS, str(account_id)):
             raise ValueError(f"this thread works for account {before}, not for {account_id}")
@@ -555,7 +512,6 @@ class Database:
 
     @contextmanager
     def across_accounts(self) -> Iterator[None]:
-        """Let this thread work for all accounts in the block."""
         token = _account.set(ALL_ACCOUNTS)
         try:
             yield
@@ -564,13 +520,12 @@ class Database:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether this thread is running in a `transact` call."""
         return self._here.transaction is not None
 
     def after_commit(self, work: Callable[[], None]) -> None:
-        """Call `work` after the commit of this thread's transaction, or now if there is none.
+        """Call `work` after the commit, or now without a transaction; not after a rollback.
 
-        After a rollback it is not called. `work` should only change data in memory.
+        `work` should only change data in memory.
         """
         if self._here.transaction is None:
             work()
@@ -578,10 +533,7 @@ class Database:
             self._here.transaction.afterwards.append(work)
 
     def notify_workers(self) -> None:
-        """Notify the workers, after the commit, that the journal contains queued actions.
-
-        On SQLite, where workers poll, nothing is sent.
-        """
+        """After the commit. On SQLite, where workers poll, nothing is sent."""
         if self.dialect != "postgresql":
             return
         if self._here.transaction is None:
@@ -630,14 +582,13 @@ class Database:
         return result
 
     def undo(self, connection: Connection, *statements: str) -> None:
-        """Run statements that roll back; ignore an unavailable database, which has rolled back."""
-        # Where that fails the connection is gone, or SQLite has rolled back by itself, and the
-        # transaction with it; what failed first is what counts.
+        """Ignore an unavailable database, which has rolled back."""
+        # The connection may be gone, or SQLite has rolled back; the first error counts.
         with suppress(Unavailable, self.drivers_errors):
             connection.end(*statements)
 
     def listen(self) -> Iterator[bool]:
-        """Yield True for each notification to the workers, and False after each second without one.
+        """Yield True for each notification, and False after each second without one.
 
         A connection pooler passes on no notifications. Raises Unavailable if the connection breaks.
         """
@@ -659,11 +610,8 @@ class Database:
                 yield told
 
     def retry_while_unavailable(self, until: float, work: Callable[[], T]) -> T:
-        """Call `work` until the database server is reachable; return its result.
-
-        Raises Unavailable at the time `until` (of `time.monotonic`), and at once if too many
-        threads wait. A call that fails may have committed, so `work` must be idempotent.
-        """
+        """Raise Unavailable at `until` (`time.monotonic`), or if too many threads wait. `work` must
+        be idempotent, since a failed call may have committed."""
         while True:
             try:
                 return work()
@@ -674,7 +622,7 @@ class Database:
             self._waiters.release()
 
     def checkout(self) -> Any:
-        """Return a working connection from the pool, waiting for one; the caller must close it."""
+        """The caller must close the connection."""
         until = time.monotonic() + _BUSY_SECONDS
         while True:
             try:
@@ -683,12 +631,10 @@ class Database:
                 raise Unavailable("All database connections are busy; try again.") from exc
             except self.drivers_errors as exc:
                 if is_full(exc) and time.monotonic() < until:
-                    # Others hold all that the server has; one of them may be done soon.
                     time.sleep(_BUSY_PAUSE_S)
                     continue
                 self.raise_ours(exc)
             except OSError as exc:
-                # psycopg could not look after its socket: this process has too many open.
                 raise Unavailable("The hub has too many connections open; try again.") from exc
             if self.dialect == "sqlite":
                 return pooled
@@ -700,8 +646,7 @@ class Database:
             pooled.invalidate()
             pooled.close()
             if is_recent:
-                # A restarted server has cut off the whole pool, not this connection alone. The
-                # pool itself stays: another one would never close what is in use now.
+                # A restarted server has cut off the whole pool, not this connection alone.
                 self._anew_from = time.monotonic()
 
     def check_writable(self) -> None:
@@ -719,7 +664,7 @@ class Database:
                 )
 
     def keep_open(self) -> None:
-        """Leave the SQLite database open until `close`: on a full disk it could not be opened."""
+        """On a full disk SQLite's database could not be opened again."""
         if self.dialect == "sqlite":
             with suppress(Unavailable), self.reading():
                 pass
@@ -731,12 +676,12 @@ class Database:
 
 
 def containing(text: str) -> str:
-    """Return the pattern for `like … escape '!'` that matches texts containing `text`."""
+    """For `like … escape '!'`."""
     for special in "!%_":
         text = text.replace(special, f"!{special}")
     return f"%{text}%"
 
 
 def now_ms() -> int:
-    """Return the present time in milliseconds since 1970 (UTC)."""
+    """Milliseconds since 1970 (UTC)."""
     return time.time_ns() // 1_000_000

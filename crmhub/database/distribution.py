@@ -1,8 +1,7 @@
 """The distribution of a PostgreSQL database by account over several servers, with Citus.
 
-Most tables are split by `account_id`, all rows of an account on one server. The tables by which a
-request finds its account are copied to each server; the others stay on the coordinator, to which
-all processes of the hub connect.
+Most tables are split by `account_id`; those by which a request finds its account are copied to each
+server; the others stay on the coordinator, to which all processes connect.
 """
 
 from __future__ import annotations
@@ -42,10 +41,7 @@ _TRUNCATE = "select truncate_local_data_after_distributing_table(cast(:name as r
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """The present distribution of a database; `nodes` are the servers that store accounts.
-
-    `tables` maps each table that Citus manages to "distributed", "reference" or "local".
-    """
+    """`nodes` store accounts; `tables` gives "distributed", "reference" or "local"."""
 
     is_coordinator: bool
     nodes: int
@@ -53,13 +49,12 @@ class Distribution:
 
     @property
     def missing(self) -> list[str]:
-        """The hub's tables that are not distributed as the hub needs."""
         kinds = dict.fromkeys(REFERENCE, "reference") | dict.fromkeys(DISTRIBUTED, "distributed")
         return [name for name, kind in kinds.items() if self.tables.get(name) != kind]
 
 
 def read_distribution(database: Database) -> Distribution | None:
-    """Return the present distribution, None without the extension Citus."""
+    """None without the extension Citus."""
     if database.dialect != "postgresql":
         return None
     with database.reading() as db:
@@ -77,11 +72,11 @@ def read_distribution(database: Database) -> Distribution | None:
 
 
 def distribute(database: Database, *, shards: int = 32) -> list[str]:
-    """Distribute all tables that are not distributed yet; return their names.
+    """Return the names of the tables distributed now.
 
-    `shards` is the number of parts at the first time. Writers wait while a table's rows are moved;
-    after an interruption, calling it again continues. Raises BadRequest without Citus, away from
-    the coordinator, without servers for accounts, and under row-level security.
+    `shards` is the number of parts at the first time. Writers wait while rows are moved; calling it
+    again continues. Raises BadRequest without Citus, away from the coordinator, without servers for
+    accounts, and under row-level security.
     """
     found = read_distribution(database)
     if found is None:

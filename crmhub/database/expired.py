@@ -1,5 +1,3 @@
-"""Finds expired rows of all accounts, which the caller then deletes."""
-
 from __future__ import annotations
 
 import sqlalchemy as sa
@@ -19,9 +17,8 @@ def find_expired(
 ) -> list[Row]:
     """Return up to `most` rows whose `date` is `before` (ms since 1970) or earlier, oldest first.
 
-    Each row has the primary key, then the date: a caller that deletes by all of them spares a row
-    whose date has changed. Nothing is locked: Citus cannot lock rows of several accounts in one
-    statement.
+    Each row has the primary key, then the date: deleting by all of them spares a row whose date has
+    changed. Citus cannot lock rows of several accounts in one statement.
     """
     table = date.table
     found = sa.select(*table.primary_key, date).where(date <= param("before"))

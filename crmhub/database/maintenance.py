@@ -1,17 +1,14 @@
-"""Maintenance of PostgreSQL's tables, which a worker runs from time to time."""
-
 from __future__ import annotations
 
 from crmhub.database.connection import Database
 
 
 def vacuum(database: Database) -> None:
-    """Vacuum the PostgreSQL tables that have changed; analyze those that have changed by a tenth.
+    """Vacuum changed PostgreSQL tables; analyze those that have changed by a tenth.
 
-    Autovacuum does this at most once a minute, or is switched off. Until a growing table is
-    analyzed, PostgreSQL's planner takes it for empty and may read all rows of an account; until it
-    is vacuumed, PostgreSQL cannot count or sort with an index alone. A table's autovacuum settings
-    say how many rows must have changed. Does nothing on SQLite, and for tables of other owners.
+    Autovacuum does so at most once a minute, or is off. Until then PostgreSQL takes a growing table
+    for empty, and cannot count or sort with an index alone. Does nothing on SQLite, and for tables
+    of other owners.
     """
     if database.dialect != "postgresql":
         return
@@ -28,7 +25,7 @@ def vacuum(database: Database) -> None:
             " or n_ins_since_vacuum > 200 + n_live_tup * inserted"
         )
         for name, grown in changed:
-            # To give back pages at the end would hold up who reads the table.
+            # Truncating would block readers of the table.
             options = f"analyze {grown}, skip_locked, truncate false"
             connection.run(f'vacuum ({options}) "{name}"')
 

@@ -1,7 +1,7 @@
 """Notifications to the workers, on PostgreSQL, that the journal contains queued actions.
 
-They only save time: workers also look once a second. A NOTIFY within a transaction makes PostgreSQL
-lock the whole server at the commit; so it is sent after the commit.
+They only save time: workers also look once a second. A NOTIFY within a transaction would lock the
+whole server at the commit.
 """
 
 from __future__ import annotations
@@ -16,10 +16,7 @@ _PAUSE_S = 0.05
 
 
 class Notifications:
-    """Sends notifications to the workers, at most one in 50 ms per process.
-
-    `send` sends one on a connection of its own; the thread that calls it uses no other.
-    """
+    """At most one in 50 ms per process. `send` uses a connection of its own."""
 
     def __init__(self, send: Callable[[], object]) -> None:
         self._send = send

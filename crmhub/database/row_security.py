@@ -1,9 +1,8 @@
 """Row-level security: PostgreSQL itself shows each transaction only the rows of one account.
 
-It is a second wall: every statement names its account already. The hub sets the account of a
-connection (`Database.for_account`); without one, statements on protected tables fail. It does not
-apply to superusers, and an owner can switch it off, so `crmhub serve` and `crmhub worker` connect
-with a role that owns nothing.
+It is a second wall: every statement names its account already. Without an account
+(`Database.for_account`), statements on protected tables fail. Superusers bypass it, and an owner
+can switch it off, so the service connects with a role that owns nothing.
 """
 
 from __future__ import annotations
@@ -22,22 +21,21 @@ PROTECTED = DISTRIBUTED
 The tables by which a request finds its account are not protected.
 """
 _POLICY = "crmhub_account"
-# A scalar subquery is evaluated once for each statement, not for each row. An unset account is the
-# empty text, which is no number: the statement fails.
+# Evaluated once for each statement. An unset account is "", so the statement fails.
 _ACCOUNT = f"(select cast(current_setting('{ACCOUNT_SETTING}') as bigint))"
 _CONDITION = f"account_id = {_ACCOUNT} or {_ACCOUNT} = {ALL_ACCOUNTS}"
 
 
 @dataclass(frozen=True, slots=True)
 class RowSecurity:
-    """The row-level security of a database: `is_active` for this process's role."""
+    """`is_active` for this process's role."""
 
     is_active: bool
     unprotected: Sequence[str]
 
 
 def read_row_security(database: Database) -> RowSecurity | None:
-    """Return the row-level security of the database, None if no table has it."""
+    """None if no table has it."""
     if database.dialect != "postgresql":
         return None
     with database.reading() as db:
@@ -48,12 +46,11 @@ def read_row_security(database: Database) -> RowSecurity | None:
 
 
 def secure(database: Database, role: str) -> list[str]:
-    """Put the tables of the accounts under row-level security; return the newly protected tables.
+    """Return the newly protected tables.
 
-    `role` is the service's role; it is created without a password if missing, and gets the right to
-    read and write all tables, also of later versions. The caller must own the tables. Raises
-    BadRequest on SQLite and Citus, and for a superuser, an owner of tables, or a role with
-    BYPASSRLS.
+    `role` is the service's role, created without a password if missing. The caller must own the
+    tables. Raises BadRequest on SQLite and Citus, and for a superuser, an owner of tables, or a
+    role with BYPASSRLS.
     """
     if database.dialect != "postgresql":
         raise BadRequest("SQLite has no row-level security; it needs PostgreSQL.")
@@ -70,7 +67,7 @@ def secure_new_tables(database: Database) -> None:
 
 
 def release(database: Database) -> list[str]:
-    """Remove row-level security from all tables, as their owner; return their names."""
+    """Return the tables' names."""
     found = read_row_security(database)
     if found is None:
         return []

@@ -1,5 +1,3 @@
-"""The database schema: runs its migrations, and checks whether it is up to date."""
-
 from __future__ import annotations
 
 from contextlib import closing
@@ -12,11 +10,7 @@ _MIGRATIONS = Path(__file__).parent / "migrations" / "versions"
 
 
 def upgrade(url: str) -> None:
-    """Run the missing migrations; several processes may do so at the same time.
-
-    Raises alembic's CommandError if the schema is of a newer version of the hub, or of a
-    development version before 0.1.0.
-    """
+    """Several processes may run it. Raises CommandError for a newer or pre-0.1.0 schema."""
     from alembic import command
 
     command.upgrade(_alembic(url), "head")
@@ -36,15 +30,12 @@ def _treat_new_tables(url: str) -> None:
 
 
 def revisions() -> list[str]:
-    """Return the revisions of all migrations, the oldest first, by the names of their files.
-
-    Alembic would read each file, and importing it takes a third of the time that a command needs.
-    """
+    """Read file names: importing Alembic takes a third of the time that a command needs."""
     return sorted(file.name.partition("_")[0] for file in _MIGRATIONS.glob("[0-9]*.py"))
 
 
 def current(database: Database) -> str | None:
-    """Return the revision of the database's schema, None for a database without one."""
+    """None for a database without a schema."""
     with database.reading() as connection:
         exists = connection.scalar(
             "select count(*) from sqlite_master where name = 'alembic_version'"
@@ -55,7 +46,7 @@ def current(database: Database) -> str | None:
 
 
 def pending(database: Database) -> str | None:
-    """Return why the database schema does not fit this version of the hub; None if it does."""
+    """Return a reason, or None if the schema fits."""
     found, known = current(database), revisions()
     if found == known[-1]:
         return None

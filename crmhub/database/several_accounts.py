@@ -12,5 +12,5 @@ from crmhub.database.statements import Statement
 def rows_of_several(
     db: Connection, statement: Statement, params: Mapping[str, Any] | None = None
 ) -> list[Any]:
-    """Run a query on the rows of several accounts; every other query names one by a bound value."""
+    """Every other query names one account by a bound value."""
     return db.rows(statement, params)

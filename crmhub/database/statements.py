@@ -1,8 +1,7 @@
 """SQL statements that are built with SQLAlchemy Core and compiled once for each database.
 
-The driver executes the compiled text, which costs as little as hand-written SQL; execution by Core
-would cost several times the queries. A statement that depends on a function's arguments is built
-again for each call, which takes about half a millisecond.
+Execution by Core would cost several times the queries. A statement that depends on a function's
+arguments takes half a millisecond to build for each call.
 """
 
 from __future__ import annotations
@@ -54,13 +53,12 @@ _DIALECTS: Mapping[str, sa.Dialect] = {
     "sqlite": _Sqlite(paramstyle="named"),
 }
 _WORD = re.compile(r"[a-z_]+")
-# How each database compares with the values of a list, and with the one value of a list of one.
+# For a list of several values, and of one.
 _AMONG = {
     "postgresql": ("= any(%({name})s)", "= %({name})s"),
     "sqlite": ("in (select value from json_each(:{name}))", "= :{name}"),
 }
 
-# The text, constants by name, and the comparisons with each list: with several values and with one.
 _Compiled = tuple[str, Mapping[str, Any], Mapping[str, tuple[str, str]]]
 
 Built = sa.Select[Any] | sa.CompoundSelect[Any] | sa.Insert | sa.Update | sa.Delete
@@ -69,10 +67,7 @@ Insert = Callable[[sa.Table], Any]
 
 
 class Statement:
-    """A SQL statement for both databases, or a function that builds it with a dialect's `insert`.
-
-    Its parameters have the names given to `param`; its result rows have the columns as attributes.
-    """
+    """SQL for both databases, or a function that builds it with a dialect's `insert`."""
 
     def __init__(self, built: Built | Callable[[Insert], Built]) -> None:
         self._built = built
@@ -86,11 +81,8 @@ class Statement:
     def bound(
         self, dialect: str, params: Mapping[str, Any] | None = None
     ) -> tuple[str, Mapping[str, Any]]:
-        """Return the SQL text for a database, and its values as the driver needs them.
-
-        A list of one value is compared with `=`. With `= any`, PostgreSQL would read all rows of
-        the account as long as it has no statistics of the table.
-        """
+        """For one value `=`: with `= any`, PostgreSQL without statistics would read the whole
+        account."""
         text, constants, lists = self._texts.get(dialect) or self._compile(dialect)
         if not constants and not lists:
             return text, params or {}
@@ -129,35 +121,27 @@ def _row_class(built: Built) -> Any:
         names: Iterable[object] = built.selected_columns.keys()
     else:
         names = built.exported_columns.keys()
-    # A column without a name of its own gets one by its place.
     return namedtuple("Row", map(str, names), rename=True)
 
 
 def param(name: str) -> sa.BindParameter[Any]:
-    """Return the SQL parameter with this name."""
     return sa.bindparam(name)
 
 
 def unindexed(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
-    """Return the number in `column` in a form for which no database uses an index.
-
-    Without statistics, a planner prefers the index on a range of `column` to one with more columns
-    that are compared for equality, and may so read nearly all rows.
-    """
+    """Without statistics, a planner prefers the index on a range of `column` to one with more
+    columns that are compared for equality, and may so read nearly all rows."""
     return column + sa.literal_column("0")
 
 
 def params(*names: str) -> dict[str, sa.BindParameter[Any]]:
-    """Return parameters named like these columns, for `values()` of an insert or update."""
+    """For `values()` of an insert or update."""
     return {name: param(name) for name in names}
 
 
 def one_of(column: sa.ColumnElement[Any], *words: str) -> sa.ColumnElement[bool]:
-    """Return the condition that `column` equals one of these constant words (of a-z and _).
-
-    PostgreSQL uses a partial index only for constants, and SQLite only for a condition written like
-    that of the index: `=` for a single word.
-    """
+    """PostgreSQL uses a partial index only for constants (of a-z and _), and SQLite only for a
+    condition written like that of the index: `=` for a single word."""
     if not all(map(_WORD.fullmatch, words)):
         raise ValueError(f"{words} are not plain words")
     literals: list[sa.ColumnElement[Any]] = [sa.literal_column(f"'{word}'") for word in words]
@@ -169,10 +153,7 @@ class _List(sa.types.TypeEngine[Any]):
 
 
 class in_list(sa.sql.expression.ColumnElement[bool]):
-    """The condition that `column` equals one of the values of the list parameter `name`.
-
-    The SQL text is the same for any number of values.
-    """
+    """The SQL text is the same for any number of values."""
 
     inherit_cache = True
     # Not Boolean: SQLAlchemy would compare that with 1 on SQLite.
@@ -187,7 +168,6 @@ class in_list(sa.sql.expression.ColumnElement[bool]):
 @compiles(in_list, "sqlite")
 def _in_list(element: in_list, compiler: SQLCompiler, **options: Any) -> str:
     column = compiler.process(element.column, **options)
-    # Processed, so that the compiler knows the parameter; its text is that of `_AMONG`.
     compiler.process(element.values, **options)
     several, _ = _AMONG[compiler.dialect.name]
     return f"{column} {several.format(name=element.values.key)}"

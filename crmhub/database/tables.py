@@ -1,12 +1,11 @@
-"""The database tables: the meaning of their rows, their keys, and the indexes that queries need.
+"""The database tables, their keys, and the indexes that queries need.
 
 In a table that grows with the accounts, `account_id` comes first in each key, and no sequence is
-shared, so that it can be distributed by account; only the tables of `ROUTING` and of the service
-itself have other keys. Columns of the type `MS` are ms since 1970 (UTC); `kind` is the code of a
-kind of record (properties/kinds.py).
+shared, so that it can be distributed by account; see `ROUTING`. `MS` columns are ms since 1970;
+`kind` is the code of a kind of record (properties/kinds.py).
 
-Migrations create these tables; a test compares both. The migrations alone hold autovacuum settings,
-functions, and columns that are included in a primary key.
+Migrations create these tables; a test compares both. They alone hold autovacuum settings,
+functions, and columns included in a primary key.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ MS = sa.BigInteger()
 
 
 def _partial(name: str, columns: str, rows: str) -> sa.Index:
-    """Return the index of these columns, for the rows that satisfy the SQL condition `rows`."""
     where = sa.text(rows)
     return sa.Index(name, *columns.split(), postgresql_where=where, sqlite_where=where)
 
@@ -41,7 +39,6 @@ account = sa.Table(
     sa.Column("plan", sa.Text, nullable=False),
     # JSON: how the account's helpers and writes behave (accounts/switches.py).
     sa.Column("switches", sa.Text, nullable=False),
-    # The connection that helpers use now.
     sa.Column("connection_id", sa.Integer, nullable=False),
     # Grows with each change of properties or pipelines: caches compare it.
     sa.Column("catalogue_version", sa.Integer, nullable=False),
@@ -50,8 +47,7 @@ account = sa.Table(
     sa.Column("pipelines_edited", sa.Boolean, nullable=False),
     sa.Column("disabled_at", MS),
     sa.Column("created_at", MS, nullable=False),
-    # JSON: the active event subscriptions and their types, "" for none (accounts/event_routes.py).
-    # `catalogue_version` grows with each change.
+    # JSON (accounts/event_routes.py); `catalogue_version` grows with each change.
     sa.Column("event_routes", sa.Text, nullable=False, server_default=""),
 )
 """Accounts: each is a tenant with its plan, its switches and its current connection."""
@@ -70,8 +66,7 @@ connection = sa.Table(
     sa.Column("field_map", sa.Text, nullable=False, server_default="{}"),
     # The account in the CRM, as it named itself when it was connected by OAuth; else "".
     sa.Column("crm_account", sa.Text, nullable=False, server_default=""),
-    # When the settings were last changed, and the last connection test of them, if there was one:
-    # `test_error` is '' if it passed.
+    # `test_error` of the last connection test is '' if it passed.
     sa.Column("settings_at", MS),
     sa.Column("tested_at", MS),
     sa.Column("test_error", sa.Text),
@@ -195,7 +190,7 @@ console_session = sa.Table(
 console_setup_link = sa.Table(
     "console_setup_link",
     metadata,
-    # Always 1: a new link replaces the former one, and the row's lock lets only one caller use it.
+    # Always 1: the row's lock lets only one caller use the link.
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("digest", sa.Text, nullable=False),
     # Whether the link works only while there is no console user.
@@ -235,7 +230,6 @@ hub_process = sa.Table(
     "hub_process",
     metadata,
     sa.Column("id", KEY_TEXT, primary_key=True),
-    # serve or worker.
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("host", sa.Text, nullable=False),
     sa.Column("pid", sa.Integer, nullable=False),
@@ -323,7 +317,6 @@ records = sa.Table(
     sa.Column("id", sa.BigInteger, primary_key=True),
     sa.Column("created_at", MS, nullable=False),
     sa.Column("updated_at", MS, nullable=False),
-    # Grows by one with each write: the ETag.
     sa.Column("version", sa.Integer, nullable=False),
     # JSON: the text of each value by the property's name; empty values are left out.
     sa.Column("properties", JSON, nullable=False),
@@ -576,7 +569,6 @@ binding = sa.Table(
     # JSON: the values last sent, or read from the CRM.
     sa.Column("last_values", sa.Text),
     sa.Column("created_at", MS, nullable=False),
-    # JSON: when the newest value of each property was accepted.
     sa.Column("accepted", sa.Text),
     sa.UniqueConstraint("account_id", "connection_id", "contact_token"),
     sa.Index("binding_crm_id", "account_id", "connection_id", "crm_id"),
@@ -675,7 +667,6 @@ action = sa.Table(
     sa.Column("account_id", sa.Integer, primary_key=True),
     sa.Column("id", KEY_TEXT, primary_key=True),
     sa.Column("connection_id", sa.Integer, nullable=False),
-    # The helper.
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("person", KEY_TEXT, nullable=False),
     sa.Column("hub_id", KEY_TEXT, nullable=False),
@@ -684,7 +675,6 @@ action = sa.Table(
     # JSON: the call as it was accepted; `mapped` is what the CRM was sent.
     sa.Column("request", sa.Text, nullable=False),
     sa.Column("mapped", sa.Text),
-    # Failed attempts that count.
     sa.Column("tries", sa.Integer, nullable=False),
     # When the next attempt is due; of a running action, when its lease ends.
     sa.Column("run_at", MS, nullable=False),
@@ -816,12 +806,10 @@ event_subscription = sa.Table(
     # Sealed.
     sa.Column("secret", sa.Text, nullable=False),
     sa.Column("state", KEY_TEXT, nullable=False),
-    # Why it is in this state, or the last error.
     sa.Column("reason", sa.Text, nullable=False),
     # Calls that have failed since the last success, and since when.
     sa.Column("failures", sa.Integer, nullable=False),
     sa.Column("failing_since", MS),
-    # No call before this time.
     sa.Column("paused_until", MS, nullable=False),
     sa.Column("created_at", MS, nullable=False),
     sa.Column("changed_at", MS, nullable=False),
@@ -838,7 +826,6 @@ event = sa.Table(
     sa.Column("type", sa.Text, nullable=False),
     # What it happened to, such as "contacts:17": events of one subject are delivered in order.
     sa.Column("subject", KEY_TEXT, nullable=False),
-    # JSON text: `data` of the message.
     sa.Column("data", sa.Text, nullable=False),
     sa.Column("created_at", MS, nullable=False),
     sa.Index("event_subject", "account_id", "subject"),
@@ -862,10 +849,8 @@ event_delivery = sa.Table(
     sa.Column("lease", sa.Text),
     sa.Column("attempts", sa.Integer, nullable=False),
     sa.Column("give_up_at", MS, nullable=False),
-    # The HTTP status and the error of the last attempt.
     sa.Column("status", sa.Integer),
     sa.Column("reason", sa.Text, nullable=False),
-    # When the event was written, and when its delivery has succeeded or failed.
     sa.Column("created_at", MS, nullable=False),
     sa.Column("finished_at", MS),
     _partial("event_delivery_due", "account_id subscription_id run_at", _QUEUED_DELIVERY),

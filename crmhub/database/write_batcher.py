@@ -1,8 +1,4 @@
-"""Combines writes that several threads make at the same time into one call.
-
-One statement for several records costs the database less, and waits for the disk once. Writes that
-arrive while a call is running are combined in the next call.
-"""
+"""Combines writes that several threads make at the same time into one call."""
 
 from __future__ import annotations
 
@@ -21,8 +17,6 @@ _PATIENCE_S = 0.05
 
 
 class _Caller(Generic[V, R]):
-    """A thread that waits for its value to be written, and the outcome or error of the write."""
-
     __slots__ = ("done", "error", "is_leader", "is_sent", "outcome", "value")
 
     outcome: R
@@ -38,8 +32,6 @@ class _Caller(Generic[V, R]):
 
 
 class _Queue(Generic[V, R]):
-    """The threads that wait to write under the same key; a leader makes the next call."""
-
     __slots__ = ("leaders", "waiting")
 
     def __init__(self) -> None:
@@ -47,10 +39,7 @@ class _Queue(Generic[V, R]):
         self.waiting: list[_Caller[V, R]] = []
 
     def take_batch(self, caller: _Caller[V, R]) -> list[_Caller[V, R]]:
-        """Remove and return the callers whose values `caller`, the first of them, must write now.
-
-        Returns [] if another thread writes, or has written, the value of `caller`.
-        """
+        """Return [] if another thread writes, or has written, the value of `caller`."""
         if caller.is_sent:
             return []
         self._let_lead(caller)
@@ -62,7 +51,6 @@ class _Queue(Generic[V, R]):
         return batch
 
     def next_leader(self) -> _Caller[V, R] | None:
-        """End the call of a leader; appoint and return a waiting caller as the next one."""
         self.leaders -= 1
         leader = next((each for each in self.waiting if not each.is_leader), None)
         if leader is not None:
@@ -76,11 +64,7 @@ class _Queue(Generic[V, R]):
 
 
 class WriteBatcher(Generic[K, V, R]):
-    """Combines the values that threads write at the same time into one call of `write_all`.
-
-    It gets a key and the values, and returns an outcome for each; its exception is raised in all
-    these threads.
-    """
+    """`write_all` gets a key and values and returns outcomes; all threads get its exception."""
 
     def __init__(self, write_all: Callable[[K, Sequence[V]], Sequence[R]]) -> None:
         self._write_all = write_all
@@ -88,7 +72,6 @@ class WriteBatcher(Generic[K, V, R]):
         self._lock = threading.Lock()
 
     def call(self, key: K, value: V) -> R:
-        """Write `value`, with others under the same key, and return its outcome."""
         mine = _Caller[V, R](value)
         with self._lock:
             queue = self._queues.setdefault(key, _Queue())

@@ -1,8 +1,7 @@
 """The queue of writers of a SQLite database, which accepts one writer at a time.
 
-Within SQLite, writers try again after ever longer pauses, and new ones overtake them: some would
-wait for seconds. So the threads of a process queue here, and one process at a time tries to begin a
-write, while the others wait for a lock on a file beside the database.
+SQLite's own retries let new writers overtake, so some would wait for seconds. Threads queue here;
+processes queue for a lock on a file beside the database.
 """
 
 from __future__ import annotations
@@ -16,15 +15,13 @@ from contextlib import contextmanager, suppress
 
 from crmhub.errors import Unavailable
 
-# Behind the next in line all look again equally often, so that none is left behind.
 _PAUSE_S = 0.001
-# Whoever is next in line is not for longer than one write takes. A process that was stopped there
-# holds up each write of the others for so long; then they go by.
+# A stopped process that is next in line delays each write for so long; then the others go by.
 _PATIENCE_S = 2.0
 
 
 class WriteQueue:
-    """The writers' queue of the database at `file`, None if no other process can use it."""
+    """`file` is None if no other process can use the database."""
 
     def __init__(self, file: str | None) -> None:
         self._database = file
@@ -33,7 +30,7 @@ class WriteQueue:
 
     @contextmanager
     def turn(self, *, seconds: float) -> Iterator[None]:
-        """Let only this thread write in the block; raise Unavailable after `seconds`."""
+        """Raise Unavailable after `seconds`."""
         if not self._writer.acquire(timeout=seconds):
             raise Unavailable("The database is busy with other writes; try again.")
         try:
@@ -43,11 +40,8 @@ class WriteQueue:
 
     @contextmanager
     def next_in_line(self) -> Iterator[None]:
-        """Let only this process try to begin a write in the block, after at most two seconds' wait.
-
-        The lock only makes the waiting fair: the block also runs where it is impossible (a
-        read-only folder, a file system without locks).
-        """
+        """Wait at most two seconds. The block also runs where the lock is impossible (a read-only
+        folder, a file system without locks), since it only makes the waiting fair."""
         file = self._opened()
         if file is None:
             yield

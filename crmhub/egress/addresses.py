@@ -1,5 +1,3 @@
-"""Decide which IP addresses the hub's outgoing calls may reach."""
-
 from __future__ import annotations
 
 import socket
@@ -21,8 +19,7 @@ _LOOKUPS = 64
 _LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 _GLOBAL_UNICAST = ip_network("2000::/3")
 
-# Networks of IANA's special-purpose registries that no CRM uses. `is_global` of
-# ipaddress differs between Python versions and calls multicast and translated addresses global.
+# Special-purpose networks that no CRM uses; `is_global` differs by Python version.
 _SPECIAL = {
     ip_network(network): words
     for words, networks in {
@@ -48,15 +45,14 @@ _EMBEDDING = (
 
 
 class NotAllowed(Exception):
-    """Outgoing calls to this host are not allowed; the message tells why.
+    """The message tells why the host is not allowed.
 
-    Unlike the exceptions of requests, this class is no OSError, because urllib3 would treat an
-    OSError as a broken connection.
+    No OSError, which urllib3 would treat as a broken connection.
     """
 
 
 def special(address: IPv4Address | IPv6Address) -> str:
-    """Return the special purpose of an IP address, such as "loopback"; "" for a public address."""
+    """Return "" for a public address."""
     for network, words in _SPECIAL.items():
         if address in network:
             return words
@@ -64,11 +60,7 @@ def special(address: IPv4Address | IPv6Address) -> str:
 
 
 def destination(text: str) -> IPv4Address | IPv6Address:
-    """Return the IP address that packets to the IP address `text` finally reach.
-
-    For an IPv6 address that embeds an IPv4 address, return the IPv4 address; else return `text`
-    itself.
-    """
+    """For an IPv6 address that embeds an IPv4 address, return the IPv4 address."""
     address = ip_address(text)
     for network, behind in _EMBEDDING:
         if address in network and int(address) > 1:
@@ -77,12 +69,7 @@ def destination(text: str) -> IPv4Address | IPv6Address:
 
 
 class Guard:
-    """Resolves host names, and refuses those with an address that the hub may not call.
-
-    `allow` lists networks that may be called although they are not public. `development` also
-    allows loopback addresses, and plain http everywhere. `resolve` replaces `socket.getaddrinfo` in
-    tests.
-    """
+    """`development` also allows loopback addresses, and plain http everywhere."""
 
     def __init__(
         self, *, allow: Sequence[Network], development: bool, resolve: Resolve = socket.getaddrinfo
@@ -95,11 +82,10 @@ class Guard:
     def addresses(
         self, host: str, port: int, *, secure: bool, seconds: float
     ) -> Sequence[tuple[Any, ...]]:
-        """Return the addresses of a host as `socket.getaddrinfo` does, if calls to all are allowed.
+        """Return addresses as `socket.getaddrinfo` does, if calls to all are allowed.
 
-        `secure` is True for https. Raises NotAllowed if an address may not be called or the host
-        name is invalid, socket.gaierror if the name has no address, and TimeoutError if resolving
-        the name takes longer than `seconds`.
+        Raises NotAllowed, also for an invalid name, socket.gaierror, and TimeoutError after
+        `seconds`.
         """
         try:
             resolved = self._look_up(host, port, seconds)
@@ -122,11 +108,10 @@ class Guard:
         return ""
 
     def _look_up(self, host: str, port: int, seconds: float) -> Sequence[tuple[Any, ...]]:
-        """Resolve a host name in a new thread, since `getaddrinfo` accepts no timeout.
+        """Use a new thread: `getaddrinfo` accepts no timeout.
 
-        A thread pool would not do: the program would wait for its threads at exit, and the dead
-        name server of one account could occupy all of them. Raises TimeoutError if resolving the
-        name takes longer than `seconds`.
+        A thread pool would be waited for at exit, and one account's dead name server could occupy
+        it.
         """
         answer: Future[Sequence[tuple[Any, ...]]] = Future()
         ends = monotonic() + seconds

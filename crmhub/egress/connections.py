@@ -25,10 +25,7 @@ _IDLE_SECONDS = 20.0
 
 
 class TimedSocket(socket.socket):
-    """A socket whose timeout limits the total time of all its operations.
-
-    So a server that sends single bytes slowly cannot prolong the call.
-    """
+    """Its timeout limits the time of all operations: a slow server cannot prolong the call."""
 
     used = 0.0
     """When the socket was last read or written, in seconds of `time.monotonic`."""
@@ -58,7 +55,7 @@ class TimedSocket(socket.socket):
 
     @property
     def seconds_left(self) -> float:
-        """The rest of the timeout; at least a millisecond, for none would mean no timeout."""
+        """At least a millisecond, for none would mean no timeout."""
         return max(0.001, SECONDS if self._ends is None else self._ends - monotonic())
 
     def _wind(self) -> None:
@@ -76,15 +73,13 @@ def _broken(exc: ssl.SSLError) -> OSError:
 
 
 class TimedTLSSocket(TimedSocket, ssl.SSLSocket):
-    """A TLS socket whose timeout limits the total time of the handshake and all operations."""
-
     def __del__(self) -> None:
         # ssl does not close the socket when the peer resets before the handshake.
         self.close()
 
 
 class StatusResponse(HTTPResponse):
-    """A response whose status line decides: headers that do not come in time are left out."""
+    """Headers that do not come in time are left out."""
 
     def __init__(self, sock: TimedSocket, *args: Any, **more: Any) -> None:
         self._sock = sock
@@ -112,10 +107,7 @@ class StatusResponse(HTTPResponse):
 
 
 def tls_context() -> ssl.SSLContext:
-    """Return a TLS context that trusts the CAs of the package requests and those of this machine.
-
-    The environment variable SSL_CERT_FILE can name a file with other CAs for this machine.
-    """
+    """Trust the CAs of requests and of this machine, or of SSL_CERT_FILE."""
     context = create_urllib3_context()
     context.load_default_certs()
     context.load_verify_locations(DEFAULT_CA_BUNDLE_PATH)
@@ -124,11 +116,6 @@ def tls_context() -> ssl.SSLContext:
 
 
 class Connection(HTTPConnection):
-    """A plain HTTP connection to addresses that `guard` allows.
-
-    Each egress session makes a subclass with its own `guard`.
-    """
-
     guard: ClassVar[Guard]
     secure: ClassVar[bool] = False
     _ends: float
@@ -186,7 +173,6 @@ class Connection(HTTPConnection):
 
     @property
     def is_connected(self) -> bool:
-        """Whether the connection is open and was used recently enough to be used again."""
         sock = self.sock
         if not isinstance(sock, TimedSocket) or monotonic() - sock.used > _IDLE_SECONDS:
             return False
@@ -194,10 +180,9 @@ class Connection(HTTPConnection):
 
 
 class TLSConnection(Connection, HTTPSConnection):
-    """An HTTPS connection to addresses that `guard` allows.
+    """The certificate must match the host name, not the IP address.
 
-    Each egress session makes a subclass with its own `guard` and with `context`, a function that
-    returns the TLS context. The certificate must match the host name, not the IP address.
+    `context` is a function that returns the TLS context.
     """
 
     secure = True

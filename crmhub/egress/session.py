@@ -1,5 +1,3 @@
-"""The `requests.Session` for outgoing calls, and its transport adapter."""
-
 from __future__ import annotations
 
 import functools
@@ -50,7 +48,7 @@ _BAD_HEADER = (
 
 
 class Refused(InvalidURL):
-    """The request is not allowed and was not sent; the message tells why and what to do."""
+    """The request was not sent; the message tells why and what to do."""
 
 
 class TooLarge(requests.RequestException):
@@ -58,11 +56,7 @@ class TooLarge(requests.RequestException):
 
 
 def _parts(url: str | None) -> tuple[str, str, int | None]:
-    """Return the scheme, host and port of a URL; the port is None if the URL has none.
-
-    Raises Refused unless the URL has the form `https://host[:port]/path` or
-    `http://host[:port]/path`.
-    """
+    """Raises Refused unless the URL has the form `http[s]://host[:port]/path`."""
     match = _URL.fullmatch(url or "")
     if match is None:
         raise Refused(_BAD_URL)
@@ -79,10 +73,9 @@ def _check_headers(headers: Mapping[str, str | bytes]) -> None:
 
 
 def _total(timeout: Any) -> Timeout:
-    """Return a urllib3 timeout for the whole call.
+    """`timeout`: seconds, a (connect, read) pair whose sum counts, or None for the default.
 
-    `timeout` is in seconds: a number, a (connect, read) pair whose sum counts, or None for the
-    default. Raises requests.ConnectTimeout if the timeout is not positive.
+    Raises requests.ConnectTimeout if it is not positive.
     """
     given = timeout if isinstance(timeout, tuple) else (timeout,)
     parts = [part for part in given if part is not None] or [SECONDS]
@@ -92,10 +85,7 @@ def _total(timeout: Any) -> Timeout:
 
 
 class _Once(Retry):
-    """A urllib3 retry policy that never repeats a request.
-
-    In error messages, the policy also replaces the URL's path, which may contain personal data.
-    """
+    """Never repeats a request; hides the URL's path in errors, which may contain personal data."""
 
     def increment(  # type: ignore[override]
         self, method: Any = None, url: Any = None, *args: Any, **more: Any
@@ -104,7 +94,6 @@ class _Once(Retry):
 
 
 class _Adapter(HTTPAdapter):
-    # Further attributes of the classes of connections.
     _of_connections: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, guard: Guard, *, pool_size: int, most_bytes: int) -> None:
@@ -146,12 +135,7 @@ class _Adapter(HTTPAdapter):
         cert: Any = None,
         proxies: Any = None,
     ) -> requests.Response:
-        """Send a prepared request and return the response with its complete body.
-
-        `timeout` limits the whole call; `stream` has no effect here. Raises Refused if the request
-        is not allowed, or if `verify`, `cert` or `proxies` is given. Raises TooLarge if the body
-        exceeds the size limit.
-        """
+        """`timeout` limits the whole call; `stream` has no effect. Raises Refused and TooLarge."""
         if verify not in (True, None) or cert or proxies:
             raise Refused("verify, cert and proxies cannot be chosen for outgoing calls")
         _parts(request.url)
@@ -174,7 +158,7 @@ class _Adapter(HTTPAdapter):
 
 
 class _StatusAdapter(_Adapter):
-    """A transport adapter for calls whose answer is its status line; the response has no body."""
+    """The answer is the status line; the response has no body."""
 
     _of_connections: Mapping[str, Any] = MappingProxyType({"response_class": StatusResponse})
 
@@ -192,25 +176,16 @@ class _StatusAdapter(_Adapter):
 
 
 def _read(response: requests.Response) -> bytes:
-    # Reading the property makes requests store the body in the response.
     return response.content or b""
 
 
 class _Limited:
-    """Wrapper around urllib3's response `raw`, which limits the size of the body.
-
-    Reading more than `most_bytes` bytes raises TooLarge.
-    """
-
     def __init__(self, raw: Any, most_bytes: int, url: str) -> None:
         self._raw, self._left, self._most_bytes, self._url = raw, most_bytes, most_bytes, url
 
     def stream(self, *args: Any, **more: Any) -> Iterator[bytes]:
-        """Yield the body in pieces; raise TooLarge when their total size exceeds the limit.
-
-        The arguments are those of urllib3's `stream`, but the requested size of a piece is ignored.
-        """
-        # The pieces are larger than requests asks for, so that there are fewer of them.
+        """The requested size of a piece is ignored."""
+        # Larger pieces than requests asks for, so that there are fewer of them.
         for piece in self._raw.stream(_CHUNK, **more):
             self._left -= len(piece)
             if self._left < 0:
@@ -225,17 +200,13 @@ class _Limited:
 class Egress(requests.Session):
     """A guarded `requests.Session`, shared by all accounts and threads of a process.
 
-    - `allow`: networks that may be called although they are not public, also over plain http.
-    - `development`: whether to allow loopback addresses, and plain http everywhere.
-    - `pool_size`: the number of idle connections to keep open for each host.
-    - `most_bytes`: the size limit of a response.
-    - `resolve`: a replacement for `socket.getaddrinfo` in tests.
+    `allow`: networks that may be called although not public, also over plain http. `development`:
+    allow loopback, and plain http everywhere. `pool_size`: idle connections per host. `most_bytes`:
+    size limit of a response.
 
-    With `stream=True` the status line of the answer decides: at most 4 KiB of its body are read and
-    thrown away, and headers that are late are left out.
-
-    Headers, authentication and cookies must be passed with each call; those of the session cannot
-    be changed. Raises `Refused` and `TooLarge` in addition to the exceptions of requests.
+    With `stream=True` the status line decides: at most 4 KiB of the body are read and thrown away.
+    Headers, authentication and cookies must be passed with each call. Raises `Refused` and
+    `TooLarge` besides the exceptions of requests.
     """
 
     _sealed = False
@@ -277,11 +248,7 @@ class Egress(requests.Session):
         super().mount(prefix, adapter)
 
     def fault(self, url: str, *, seconds: float = 5.0) -> str:
-        """Return why calls to `url` are refused, or "" if they are allowed.
-
-        The host name is resolved, but no request is sent. `seconds` is the timeout for resolving
-        it.
-        """
+        """Return why calls to `url` are refused, or "". Resolves the host name, sends nothing."""
         host = "its host"
         try:
             scheme, host, port = _parts(self.prepare_request(requests.Request("GET", url)).url)
@@ -293,10 +260,7 @@ class Egress(requests.Session):
         return ""
 
     def prepare_request(self, request: requests.Request) -> requests.PreparedRequest:
-        """Prepare a request without cookies and authentication of the session.
-
-        Raises Refused if the URL or a header is invalid.
-        """
+        """Use no cookies or authentication of the session. Raises Refused."""
         prepared = requests.PreparedRequest()
         call = vars(request) | {
             "headers": {**self.headers, **(request.headers or {})},

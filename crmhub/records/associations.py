@@ -1,7 +1,4 @@
-"""Links between records.
-
-Each link is stored as two rows, so that either record finds it by its own id.
-"""
+"""Links between records: two rows for each, so that either record finds it by its own id."""
 
 from __future__ import annotations
 
@@ -58,7 +55,7 @@ _HOLD = Statement(
 def of_records(
     connection: Connection, account_id: int, kind: Kind, ids: Sequence[int]
 ) -> dict[int, Links]:
-    """Return the links of these records by record id; records without links are left out."""
+    """Records without links are left out."""
     linked: dict[int, Links] = {}
     if not ids:
         return linked
@@ -70,10 +67,7 @@ def of_records(
 
 
 def column(connection: Connection) -> str:
-    """Return a SQL expression of all links of a row of `records`, as JSON text for `links`.
-
-    The query must have the parameters `:account` and `:kind`.
-    """
+    """The query must have the parameters `:account` and `:kind`."""
     linked = (
         "select to_kind, to_id from association where account_id = :account"
         " and from_kind = :kind and from_id = records.id order by to_kind, to_id"
@@ -85,7 +79,6 @@ def column(connection: Connection) -> str:
 
 
 def links(text: str | None) -> Links:
-    """Return a record's links from the JSON text of `column`."""
     linked: Links = {}
     for to_kind, to_id in orjson.loads(text) if text else ():
         linked.setdefault(BY_CODE[to_kind].name, []).append(to_id)
@@ -95,13 +88,11 @@ def links(text: str | None) -> Links:
 def page(
     connection: Connection, account_id: int, kind: Kind, id: int, to: Kind, *, after: int, rows: int
 ) -> list[int]:
-    """Return up to `rows` ascending ids, beyond `after`, of linked records of the kind `to`."""
     page = _to_kind(account_id, kind, id, to) | {"after": after, "rows": rows}
     return [row.to_id for row in connection.rows(_PAGE, page)]
 
 
 def count(connection: Connection, account_id: int, kind: Kind, id: int, to: Kind) -> int:
-    """Return the number of records of the kind `to` that are linked to the record `id`."""
     n: int = connection.scalar(_COUNT, _to_kind(account_id, kind, id, to))
     return n
 
@@ -111,9 +102,9 @@ def _to_kind(account_id: int, kind: Kind, id: int, to: Kind) -> dict[str, int]:
 
 
 def require(tx: Connection, account_id: int, wanted: Sequence[tuple[str, Kind, int]]) -> None:
-    """Lock the `wanted` records, so that nobody archives them; raise Semantic for missing ones.
+    """Lock the records, so that nobody archives them; raise Semantic for missing ones.
 
-    Each item is the JSON path of an id in the request, the record's kind, and the id.
+    Each item is a JSON path of the request, the record's kind, and the id.
     """
     problems = missing(tx, account_id, wanted)
     if problems:
@@ -123,7 +114,7 @@ def require(tx: Connection, account_id: int, wanted: Sequence[tuple[str, Kind, i
 def missing(
     tx: Connection, account_id: int, wanted: Sequence[tuple[str, Kind, int]]
 ) -> list[tuple[str, str]]:
-    """Lock the `wanted` records like `require`; return a path and error for each missing one."""
+    """Lock like `require`; return a path and error for each missing record."""
     problems = []
     for kind in KINDS.values():
         there = hold(tx, account_id, kind, [id for _, to, id in wanted if to is kind])
@@ -136,7 +127,7 @@ def missing(
 
 
 def hold(tx: Connection, account_id: int, kind: Kind, ids: Collection[int]) -> set[int]:
-    """Lock these records until the transaction ends; return the ids of those that exist."""
+    """Lock until the transaction ends; return the ids that exist."""
     possible = sorted({id for id in ids if 0 < id < 2**53})
     if not possible:
         return set()
@@ -147,12 +138,11 @@ def hold(tx: Connection, account_id: int, kind: Kind, ids: Collection[int]) -> s
 def link(
     tx: Connection, account_id: int, kind: Kind, links: Sequence[tuple[int, Kind, int]]
 ) -> int:
-    """Store links (id, other kind, other id) of records of `kind`; return how many are new."""
     return tx.insert("association", _ROW, _rows(account_id, kind, links), or_skip=True) // 2
 
 
 def unlink(tx: Connection, account_id: int, kind: Kind, id: int, to: Kind, to_id: int) -> None:
-    """Delete the link of two records; raise NotFound if there is none."""
+    """Raises NotFound."""
     if not tx.delete("association", _ROW, _rows(account_id, kind, [(id, to, to_id)])):
         raise NotFound(f"{kind.singular} {id} is not associated with {to.singular} {to_id}.")
 
@@ -160,12 +150,10 @@ def unlink(tx: Connection, account_id: int, kind: Kind, id: int, to: Kind, to_id
 def remove(
     tx: Connection, account_id: int, kind: Kind, links: Sequence[tuple[int, Kind, int]]
 ) -> None:
-    """Delete links (id, other kind, other id) of records of `kind`, as far as they exist."""
     tx.delete("association", _ROW, _rows(account_id, kind, links))
 
 
 def remove_all(tx: Connection, account_id: int, kind: Kind, ids: Sequence[int]) -> None:
-    """Delete all links of these records, which the caller archives in the same transaction."""
     links = [
         (id, KINDS[name], to_id)
         for id, by_kind in of_records(tx, account_id, kind, ids).items()
@@ -182,7 +170,7 @@ def _rows(account_id: int, kind: Kind, links: Sequence[tuple[int, Kind, int]]) -
 
 
 def wanted(associations: Mapping[str, Sequence[int]], path: str) -> list[tuple[str, Kind, int]]:
-    """Return the records that an input at `path` names, each once: JSON path, kind, id."""
+    """Each record once: JSON path, kind, id."""
     found = []
     for name, ids in associations.items():
         seen: set[int] = set()

@@ -1,7 +1,7 @@
 """Defines, changes and deletes the properties that the records of an account may have.
 
-Each is one transaction that makes all writers of the account's records wait, so that definition,
-values, index rows and unique values change together.
+Each transaction makes all writers of the account's records wait, so that definition, values, index
+rows and unique values change together.
 """
 
 from __future__ import annotations
@@ -40,8 +40,6 @@ NAMING = ("string", "text", "number", "email", "phone", "url")
 
 
 class Changes(TypedDict, total=False):
-    """The fields of a property definition to change."""
-
     name: str
     label: str
     type: str
@@ -53,16 +51,12 @@ class Changes(TypedDict, total=False):
 
 
 def find(records: RecordStore, account: Account, kind: Kind, name: str) -> Property:
-    """Return the definition of a property, read from the database now; raise NotFound."""
+    """Read from the database now; raises NotFound."""
     return _named(records.catalogues.reload(account.id, kind), name)
 
 
 def define(records: RecordStore, account: Account, kind: Kind, new: Property) -> Property:
-    """Store the definition of a new property and return it, with a label made from a blank one.
-
-    Raises BadRequest for an invalid field, Semantic for contradictory parts or too many properties
-    or options, and Conflict if the name is taken.
-    """
+    """Fills in a blank label. Raises BadRequest, Semantic, or Conflict (name taken)."""
     new = _tidied(new)
     _check(new, Changes.__annotations__)
 
@@ -91,12 +85,8 @@ def define(records: RecordStore, account: Account, kind: Kind, new: Property) ->
 def change(
     records: RecordStore, account: Account, kind: Kind, name: str, changes: Changes
 ) -> Property:
-    """Change the definition of a property and return it; the records' values stay.
-
-    Raises NotFound, BadRequest or Semantic for an invalid field, a contradiction, or a new name or
-    type, and Conflict for what a built-in property does not allow, an option in use, and values
-    that are not unique.
-    """
+    """The records' values stay. Raises NotFound, BadRequest, Semantic, and Conflict for what a
+    built-in property does not allow, an option in use, and values that are not unique."""
 
     def change_it(tx: Connection, catalogue: Catalogue) -> Property:
         known = _named(catalogue, name)
@@ -123,11 +113,11 @@ def change(
 def delete(
     records: RecordStore, account: Account, kind: Kind, name: str, *, force: bool = False
 ) -> None:
-    """Delete a property; with `force`, also the values that records have of it.
+    """With `force`, also delete the values that records have of it.
 
-    A record that loses a value gets a new version (If-Match is refused), but keeps `updated_at`, so
-    that running listings do not return it again. Archived records keep the value. Raises NotFound,
-    and Conflict for a built-in property, and for values without `force`.
+    Such a record gets a new version but keeps `updated_at`, so that running listings do not return
+    it again. Archived records keep the value. Raises NotFound, and Conflict for a built-in
+    property, and for values without `force`.
     """
 
     def delete_it(tx: Connection, catalogue: Catalogue) -> None:
@@ -164,9 +154,6 @@ def _counted(n: int, kind: Kind) -> str:
     return f"1 {kind.singular} has" if n == 1 else f"{n} {kind.name} have"
 
 
-# What a definition may be
-
-
 def _tidied(new: Property) -> Property:
     return replace(
         new,
@@ -178,7 +165,6 @@ def _tidied(new: Property) -> Property:
 
 
 def _check(new: Property, said: Collection[str]) -> None:
-    """Raise BadRequest for an invalid field in `said` (as sent), Semantic for any contradiction."""
     malformed = []
     if "name" in said and not NAME.fullmatch(new.name):
         malformed.append(("name", NAME_RULE))
@@ -197,7 +183,6 @@ def _check(new: Property, said: Collection[str]) -> None:
 
 
 def label_problems(path: str, label: str) -> list[tuple[str, str]]:
-    """Return `path` and a reason if `label` is no valid label, else []."""
     if len(label) > LONGEST_LABEL:
         return [(path, f"{len(label)} characters long; send at most {LONGEST_LABEL}")]
     if _has_control(label):

@@ -1,4 +1,4 @@
-"""Erases records permanently, and finds the contacts that have an email address or phone number.
+"""Erases records permanently, and finds contacts by email address or phone number.
 
 Archived records have no index rows: their properties are read one record at a time.
 """
@@ -75,7 +75,7 @@ _DELETE_ARCHIVED = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A record, archived or not; `created_at` is in ms since 1970."""
+    """`created_at` is in ms since 1970."""
 
     id: int
     created_at: int
@@ -84,14 +84,13 @@ class Held:
 
 
 def contacts(connection: Connection, account_id: int, ids: Collection[int]) -> list[Held]:
-    """Return the contacts with these ids, as `records` does."""
     return records(connection, account_id, CONTACTS, ids)
 
 
 def records(
     connection: Connection, account_id: int, kind: Kind, ids: Collection[int]
 ) -> list[Held]:
-    """Return the records with these ids, including archived ones; missing ids are left out."""
+    """Includes archived records; missing ids are left out."""
     if not ids:
         return []
     of = {"account_id": account_id, "kind": kind.code, "ids": sorted(ids)}
@@ -125,7 +124,6 @@ def contacts_with(
 
 
 def linked(connection: Connection, account_id: int, kind: Kind, ids: Collection[int]) -> Links:
-    """Return the records that are linked to any of these records."""
     together: dict[str, set[int]] = {}
     for links in associations.of_records(connection, account_id, kind, sorted(ids)).values():
         for name, to_ids in links.items():
@@ -134,7 +132,7 @@ def linked(connection: Connection, account_id: int, kind: Kind, ids: Collection[
 
 
 def erase(tx: Connection, known: Catalogue, ids: Collection[int], *, now: int) -> None:
-    """Delete these records, archived or not, with their links and index rows."""
+    """Delete records, archived or not, with their links and index rows."""
     if not ids:
         return
     of = {"account_id": known.account_id, "kind": known.kind.code, "ids": sorted(ids)}

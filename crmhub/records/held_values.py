@@ -1,4 +1,4 @@
-"""Operations on all values that the records of an account and kind have of the property `known`.
+"""Operations on all values that an account's records of a kind have of one property.
 
 The caller has called `catalogue.change`, so that nobody else writes records.
 """
@@ -95,13 +95,12 @@ _VALUES = Statement(
 
 
 def count(tx: Connection, account_id: int, known: Property) -> int:
-    """Return the number of records that have a value of the property."""
     n: int = tx.scalar(_COUNT[known.index], _of(account_id, known))
     return n
 
 
 def by_option(tx: Connection, account_id: int, known: Property) -> Counter[str]:
-    """Count the records that have each option of the enumeration property, without unused ones."""
+    """Unused options are left out."""
     held: Counter[str] = Counter()
     for row in tx.rows(_COUNT_BY_TEXT, _of(account_id, known)):
         for option in row.text.split(";") if known.type == "multi_enumeration" else [row.text]:
@@ -110,7 +109,7 @@ def by_option(tx: Connection, account_id: int, known: Property) -> Counter[str]:
 
 
 def claim(tx: Connection, account_id: int, kind: Kind, known: Property) -> None:
-    """Store all values of the property as unique values; raise DuplicateValue."""
+    """Raises DuplicateValue."""
     for rows in _values(tx, account_id, kind, known):
         claimed = [(account_id, known.prop_id, unique_key(row.value), row.id) for row in rows]
         if tx.insert("unique_value", UNIQUE, claimed, or_skip=True) == len(claimed):
@@ -126,12 +125,11 @@ def claim(tx: Connection, account_id: int, kind: Kind, known: Property) -> None:
 
 
 def release(tx: Connection, account_id: int, known: Property) -> None:
-    """Delete the unique values of the property."""
     tx.run(_RELEASE, _of(account_id, known))
 
 
 def erase(tx: Connection, account_id: int, kind: Kind, known: Property) -> None:
-    """Delete the values of the property from records, which get a new version, and index tables."""
+    """The records get a new version."""
     of = _of(account_id, known)
     statement = _ERASE[tx.dialect][known.index]
     tx.run(statement, of | {"kind": kind.code, "name": known.name})
@@ -140,7 +138,6 @@ def erase(tx: Connection, account_id: int, kind: Kind, known: Property) -> None:
 
 
 def _values(tx: Connection, account_id: int, kind: Kind, known: Property) -> Iterator[list[Any]]:
-    """Yield rows of `id` and `value`, for records with a value, in lists of up to 1,000."""
     of = _of(account_id, known) | {"rows": _BATCH}
     of_kind = {"account_id": account_id, "kind": kind.code, "name": known.name}
     keys = tx.rows(_FIRST_KEYS[known.index], of)

@@ -1,7 +1,6 @@
 """Record ids, taken from blocks of numbers that each process reserves for itself.
 
-Ids have gaps and no order. Blocks start at a random number, so that two accounts, or two kinds,
-hardly ever have the same id.
+Ids have gaps and no order. Blocks start at random, so that accounts and kinds hardly share ids.
 """
 
 from __future__ import annotations
@@ -41,11 +40,8 @@ class Ids:
         self._lock = threading.Lock()
 
     def take(self, account_id: int, kind: int, n: int) -> range:
-        """Return `n` consecutive ids that were never used for this account and kind (its code).
-
-        A new block is reserved in a transaction of its own, or in that of the thread; other
-        processes that need a block of this account and kind then wait for its end.
-        """
+        """A new block is reserved in the thread's transaction or one of its own; other processes
+        that need a block of this account and kind wait for its end."""
         owner = (account_id, kind)
         with self._lock:
             start, end = self._blocks.get(owner, (0, 0))
@@ -68,7 +64,7 @@ class Ids:
 
 
 def reserve(tx: Connection, account_id: int, kind: int, size: int) -> int:
-    """Reserve `size` consecutive ids for an account and kind (its code); return the first."""
+    """Return the first id."""
     owner = {"account_id": account_id, "kind": kind}
     first: int | None = tx.scalar(_TAKE, owner | {"size": size})
     if first is None:

@@ -1,14 +1,11 @@
 """The index rows of records, which searches read instead of the records' properties.
 
-Each value has one row in `ix_text`, `ix_num` or `ix_date`. Its key follows from the value, so the
-rows to delete are known from the record's old properties. It also has the record's `updated_at`, by
-which a search sorts without reading records. A change writes only the rows of changed values;
-`note_changed` notes in `index_behind` that the others have an older time, until a worker corrects
-them (records/redating.py).
+The key of a row follows from the value, so the rows to delete are known from the old properties. A
+search sorts by the row's `updated_at`. A change writes only the rows of changed values and notes
+the others in `index_behind` (records/redating.py).
 
-The number of records that have a value is counted when a filter needs it: all writers of an account
-would wait for a stored counter's row. With counters of 12 properties, 8 writers on PostgreSQL
-created a fifth fewer contacts per second.
+The number of records that have a value is counted on demand: with counters of 12 properties, 8
+writers on PostgreSQL created a fifth fewer contacts per second.
 """
 
 from __future__ import annotations
@@ -31,7 +28,6 @@ from crmhub.properties.values import day_key, fold, number_key
 PREFIX = 255
 _DIGEST = "sha256:"
 
-# The key of each table whose rows are dated.
 DATED: dict[str, dict[str, str]] = {
     "ix_text": {"account_id": "int", "prop_id": "int", "value": "text", "record_id": "bigint"},
     "ix_num": {"account_id": "int", "prop_id": "int", "value": "float8", "record_id": "bigint"},
@@ -43,13 +39,10 @@ _STORED = {table: columns | DATE for table, columns in _COLUMNS.items()}
 BEHIND = {"account_id": "int", "kind": "int", "id": "bigint"}
 UNIQUE = {"account_id": "int", "prop_id": "int", "value": "text", "record_id": "bigint"}
 
-# Each table's columns in the order of a row, without its date, and how many of the first are its
-# key.
+# Columns in the order of a row, without its date, and how many of the first are its key.
 TABLES = {**_COLUMNS, "unique_value": UNIQUE}
 KEY_COLUMNS = 4
-# What `whole` raises for what an UPDATE by hand may leave: no JSON, no object, a number among
-# texts, a word for a date; or an object among texts, which as of Python 3.12 can be asked for a
-# slice.
+# What an UPDATE by hand may leave: no JSON, no object, a value of a wrong type.
 NO_DOCUMENT = (ValueError, TypeError, AttributeError, KeyError)
 
 
@@ -68,17 +61,12 @@ def _NOTE_CHANGED(insert: Insert) -> Any:
 
 
 def note_changed(tx: Connection, account_id: int, kind: Kind, ids: Sequence[int]) -> None:
-    """Note in `index_behind` that index rows of these records may have an old `updated_at`.
-
-    A transaction that changes a record's `updated_at` must call this after the change.
-    """
+    """Call after each change of a record's `updated_at`, in its transaction."""
     if ids:
         tx.run(_NOTE_CHANGED, {"account_id": account_id, "kind": kind.code, "ids": sorted(ids)})
 
 
 class IndexChange:
-    """The index rows to delete and to insert for changes of records of one kind."""
-
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
         self._gone: dict[str, list[tuple[Any, ...]]] = {table: [] for table in DATED}
@@ -89,10 +77,7 @@ class IndexChange:
     def add(
         self, record_id: int, old: Mapping[str, str], new: Mapping[str, str], *, now: int = 0
     ) -> None:
-        """Add the change of a record from all its old to all its new properties; {} means no rows.
-
-        `now` is the record's new `updated_at` (ms since 1970).
-        """
+        """All properties before and after; {} means none. `now` is the new `updated_at` (ms)."""
         account = self._catalogue.account_id
         steps = [(name, old.get(name, ""), after) for name, after in new.items()]
         steps += [(name, before, "") for name, before in old.items() if name not in new]
@@ -119,21 +104,17 @@ class IndexChange:
                 self._come[table].append((account, known.prop_id, value, record_id, *beside, now))
 
     def write(self, tx: Connection) -> None:
-        """Write the index tables; the caller writes `unique_gone` and `unique_come`."""
+        """The caller writes `unique_gone` and `unique_come`."""
         for table, key in DATED.items():
             tx.delete(table, key, self._gone[table])
         tx.insert_all(*self.rows())
 
     def rows(self) -> list[Rows]:
-        """Return the rows to insert, a Rows for each index table."""
         return [Rows(table, columns, self._come[table]) for table, columns in _STORED.items()]
 
 
 def whole(catalogue: Catalogue, records: Mapping[int, Mapping[str, str]]) -> dict[str, set[Row]]:
-    """Return all index rows, by table, that these records (properties by id) should have.
-
-    They lack the column `updated_at`; `unique_value` is among the tables.
-    """
+    """By table, including `unique_value`, without the column `updated_at`."""
     change = IndexChange(catalogue)
     for record_id, properties in records.items():
         change.add(record_id, {}, properties)
@@ -156,10 +137,7 @@ def _row(table: str, value: str) -> tuple[Any, ...]:
 
 
 def unique_key(value: str) -> str:
-    """Return the text under which `unique_value` stores a value; no two values have the same.
-
-    It is a digest if the value is long or looks like such a digest.
-    """
+    """A digest if the value is long or looks like such a digest."""
     if len(value) <= PREFIX and not value.startswith(_DIGEST):
         return value
     return f"{_DIGEST}{hashlib.sha256(value.encode()).hexdigest()}"

@@ -1,5 +1,3 @@
-"""Reads the records of a kind and their index rows, a batch at a time, for a comparison."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -35,7 +33,7 @@ _DOCUMENTS = Statement(
 
 
 def stored_columns(table: str) -> dict[str, str]:
-    """Return the columns of an index table with their types, and the date last if it has one."""
+    """The date is last if the table has one."""
     return TABLES[table] | (DATE if table in DATED else {})
 
 
@@ -60,28 +58,24 @@ _LOWEST = {"ix_text": "", "ix_num": float("-inf"), "ix_date": -(2**31), "unique_
 
 
 def key_of(catalogue: Catalogue) -> dict[str, Any]:
-    """Return the values that name the account and kind of a catalogue in statements."""
     return {"account_id": catalogue.account_id, "kind": catalogue.kind.code}
 
 
 def row_key(row: Row) -> Row:
-    """Return the columns of an index row that are its key."""
     return row[:KEY_COLUMNS]
 
 
 def row_id(row: Row) -> int:
-    """Return the id of the record of an index row."""
     id: int = row[3]
     return id
 
 
 def tables_of(known: Property) -> list[str]:
-    """Return the names of the tables with index rows of a property."""
     return [known.index, "unique_value"] if known.unique else [known.index]
 
 
 def ids_after(connection: Connection, catalogue: Catalogue, last: int) -> list[int]:
-    """Return the ids of up to 1,000 records after the id `last`, in ascending order."""
+    """Up to 1,000 ids after `last`, ascending."""
     rows = connection.rows(_IDS_AFTER, key_of(catalogue) | {"last": last})
     return [row.id for row in rows]
 
@@ -89,10 +83,7 @@ def ids_after(connection: Connection, catalogue: Catalogue, last: int) -> list[i
 def rows_after(
     connection: Connection, table: str, known: Property, catalogue: Catalogue, last: Row | None
 ) -> list[Row]:
-    """Return up to 1,000 rows of the property `known` in an index table, in the order of the key.
-
-    The rows come directly after the row `last`; if `last` is None, they are the first rows.
-    """
+    """Up to 1,000 rows after `last` (None: from the first), in the order of the key."""
     value, record_id = last[2:KEY_COLUMNS] if last else (_LOWEST[table], -(2**63))
     of = {"account_id": catalogue.account_id, "prop_id": known.prop_id}
     return connection.rows(_ROWS_AFTER[table], of | {"value": value, "record_id": record_id})
@@ -101,11 +92,7 @@ def rows_after(
 def wanted_rows(
     connection: Connection, catalogue: Catalogue, ids: Iterable[int]
 ) -> tuple[dict[str, set[Row]], set[int]]:
-    """Return the index rows that the records with these ids should have.
-
-    The first value maps each index table to its rows, without the rows of records with unreadable
-    properties. The second contains the ids of those unreadable records.
-    """
+    """Return the rows by index table, and the ids of records with unreadable properties."""
     found = connection.rows(_DOCUMENTS, key_of(catalogue) | {"ids": sorted(ids)})
     texts = {row.id: row.properties for row in found}
     try:

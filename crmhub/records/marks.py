@@ -1,8 +1,4 @@
-"""Marks: unique texts that name a write which creates a record.
-
-A mark is stored in the write's transaction, and keeps a repeated write from creating a second
-record.
-"""
+"""Marks: texts that keep a repeated write from creating a second record."""
 
 from __future__ import annotations
 
@@ -47,7 +43,7 @@ _FORGET_CLOSED = Statement(
 
 
 class AlreadyWritten(Exception):
-    """Error: an earlier write with the same mark has created the record `record_id`."""
+    """An earlier write with the same mark has created the record `record_id`."""
 
     def __init__(self, record_id: int) -> None:
         super().__init__(f"written before as {record_id}")
@@ -55,14 +51,11 @@ class AlreadyWritten(Exception):
 
 
 class Closed(Exception):
-    """Error: the mark is closed, so the write may create no record.
-
-    Its action was discarded, or the data of the human being that it is about was erased.
-    """
+    """The write may create no record: its action was discarded, or the person's data erased."""
 
 
 def keep(tx: Connection, account_id: int, mark: str, kind: Kind, record_id: int) -> None:
-    """Store the mark of the write that creates a record; raise AlreadyWritten or Closed."""
+    """Raises AlreadyWritten or Closed."""
     key = {"account_id": account_id, "mark": mark}
     row = {"kind": kind.code, "record_id": record_id, "created_at": now_ms()}
     tx.run(_KEEP, key | row)
@@ -74,7 +67,7 @@ def keep(tx: Connection, account_id: int, mark: str, kind: Kind, record_id: int)
 
 
 def close(tx: Connection, account_id: int, marks: Collection[str]) -> set[int]:
-    """Close marks: writes with them create no records. Waits for running writes.
+    """Writes with these marks create no records any more. Waits for running writes.
 
     Returns the ids of the contacts that were created with these marks before.
     """

@@ -56,11 +56,7 @@ _LOCK_ARCHIVED = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A request to merge the record `other_id` into the record `kept_id`.
-
-    `take` are the properties whose values, even empty ones, come from the other record. `versions`
-    are those that both records must have.
-    """
+    """`take`: properties whose values, even empty ones, come from the other record."""
 
     kept_id: int
     other_id: int
@@ -70,10 +66,8 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """What a merge changed: `values` of the kept record, "" for none, as (before, after).
-
-    `links` are those of the archived record, and `moved` those that the kept record got.
-    """
+    """`values` are (before, after), "" for none; `links` are those of the archived record, and
+    `moved` those that the kept record got."""
 
     values: Mapping[str, tuple[str, str]] = field(default_factory=dict, repr=False)
     links: Links = field(default_factory=dict)
@@ -81,7 +75,6 @@ class Undo:
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Undo:
-        """Return an Undo from its `dataclasses.asdict`, parsed from JSON."""
         values = {name: (before, after) for name, (before, after) in stored["values"].items()}
         return cls(values, stored["links"], stored["moved"])
 
@@ -89,17 +82,13 @@ class Undo:
 def combined(
     kept: Mapping[str, str], other: Mapping[str, str], take: Collection[str]
 ) -> dict[str, str]:
-    """Return the properties of `kept` after a merge: those of `other` for the names in `take`."""
     merged = {**kept, **{name: other.get(name, "") for name in take}}
     return {name: value for name, value in merged.items() if value}
 
 
 def merge(tx: Connection, catalogue: Catalogue, asked: Merge, *, now: int) -> Undo:
-    """Merge two records at `now` (ms since 1970).
-
-    Raises NotFound, Conflict if a version differs from that in `asked`, DuplicateValue if a third
-    record has a unique value, and InvalidProperties if the kept record would lose a required value.
-    """
+    """Raises NotFound, Conflict for another version, DuplicateValue if a third record has a unique
+    value, and InvalidProperties if the kept record would lose a required value."""
     account, kind = catalogue.account_id, catalogue.kind
     kept, other = _both(tx, catalogue, asked)
     properties = combined(kept.properties, other.properties, asked.take)
@@ -144,12 +133,12 @@ def unmerge(
     stay: Links,
     now: int,
 ) -> None:
-    """Restore the record `other_id`, which `merge` merged into `kept_id`, at `now` (ms since 1970).
+    """Restore `other_id`, with its id, time of creation, valid values and links to existing
+    records.
 
-    It gets back its id, time of creation, values that are still valid, and links to records that
-    exist. The kept record gets its former values back, except those changed since, and loses the
-    links of the merge, except those in `stay`. Raises Conflict if a record was deleted or the kept
-    record would lose a required value, and DuplicateValue.
+    The kept record gets its former values back, except those changed since, and loses the links of
+    the merge, except those in `stay`. Raises Conflict if a record was deleted or the kept record
+    would lose a required value, and DuplicateValue.
     """
     account, kind = catalogue.account_id, catalogue.kind
     kept = next(iter(writing.locked(tx, catalogue, [kept_id])), None)
@@ -216,12 +205,8 @@ def _write(
     *,
     touched: bool,
 ) -> None:
-    """Store the index rows of both records, and the kept record's new properties.
-
-    If only its links change (`touched`), only its `updated_at` is stored.
-    """
+    """If only links change (`touched`), only `updated_at` is stored."""
     tx.delete("unique_value", UNIQUE, sorted(index.unique_gone))
-    # No input names them: the records themselves are what is asked for.
     paths = dict.fromkeys((row[-1] for row in index.unique_come), "")
     writing.claim_unique(tx, catalogue, index, paths)
     index.write(tx)
@@ -241,7 +226,6 @@ def _reverted(catalogue: Catalogue, held: Mapping[str, str], undo: Undo) -> dict
 
 
 def _valid(catalogue: Catalogue, stored: Mapping[str, str]) -> dict[str, str]:
-    """Return stored values in the form of the present definitions, without invalid ones."""
     valid = {}
     for name, value in stored.items():
         known = catalogue.get(name)
@@ -258,7 +242,6 @@ def _valid(catalogue: Catalogue, stored: Mapping[str, str]) -> dict[str, str]:
 def _lacking(
     catalogue: Catalogue, before: Mapping[str, str], after: Mapping[str, str]
 ) -> list[tuple[str, str]]:
-    """Return the required properties, with reasons, that a record would lose by a change."""
     lacked = complete(catalogue, before)
     return [each for each in complete(catalogue, after) if each not in lacked]
 

@@ -1,5 +1,3 @@
-"""Partial batches: write each input in a savepoint; refuse the inputs that cannot be written."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -19,8 +17,6 @@ P = TypeVar("P", bound=Change | NewRecord | Upsert)
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """An input of a batch that was stored; `is_new` tells whether its record was created."""
-
     index: int
     record: Record
     is_new: bool
@@ -28,10 +24,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An input of a batch that was not stored; `index` is its position, from 0.
-
-    `existing_id` is the record that has the input's unique value, None for other errors.
-    """
+    """`index` counts from 0; `existing_id` is the record with the unique value."""
 
     index: int
     error: HubError
@@ -40,8 +33,6 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a partial batch: the stored and the refused inputs, each in input order."""
-
     written: list[Written]
     refused: list[Refusal] = field(default_factory=list)
 
@@ -49,11 +40,7 @@ class Outcome:
 def write_each(
     inputs: Sequence[P], write: Callable[[P, dict[int, str]], tuple[Record, bool]]
 ) -> Outcome:
-    """Write the inputs in their order.
-
-    `write` gets an input, and the paths of the earlier inputs by the id of their record. It rolls
-    back what it did if it raises an error.
-    """
+    """`write` gets an input and the earlier paths by record id; it undoes its changes on errors."""
     outcome = Outcome([])
     paths: dict[int, str] = {}
     for index, each in enumerate(inputs):
@@ -73,7 +60,6 @@ def write_each(
 
 
 def _named_input(error: DuplicateValue, paths: dict[int, str]) -> HubError:
-    """Return an error that names the earlier input of the batch that has the unique value."""
     reasons = [
         (property_path(path, name), writing.same_value_as(paths[holder], name))
         for path, name, holder in error.taken

@@ -1,7 +1,4 @@
-"""The pipelines and stages of an account's deals and tickets.
-
-No pipeline or stage id is generated twice: an old id never means a newer pipeline or stage.
-"""
+"""The pipelines and stages of deals and tickets. No generated id is used again."""
 
 from __future__ import annotations
 
@@ -34,10 +31,9 @@ _ID_RULE = "an id is a letter or digit, then at most 99 of letters, digits, _, .
 
 @dataclass(frozen=True, slots=True)
 class StageInput:
-    """A stage that a caller sends: new unless the pipeline has its id.
+    """New unless the pipeline has its id. None keeps a value, or means its default.
 
-    A field that is None keeps its value, or gets its default. `probability` is a decimal number
-    from 0 to 1 as text, "" for none.
+    `probability` is a decimal number from 0 to 1 as text, "" for none.
     """
 
     id: str | None = None
@@ -47,7 +43,7 @@ class StageInput:
 
 
 def find(records: RecordStore, account: Account, kind: Kind, pipeline_id: str) -> Pipeline:
-    """Return a pipeline, read from the database now; raise NotFound."""
+    """Read from the database now; raises NotFound."""
     return _named(records.catalogues.reload(account.id, kind), pipeline_id)
 
 
@@ -98,11 +94,7 @@ def add(
     stages: Sequence[StageInput],
     id: str | None = None,
 ) -> Pipeline:
-    """Add a pipeline after the existing ones, with new ids where the caller gives none.
-
-    Raises BadRequest for an invalid field or number of stages, Conflict for an id in use, and
-    Semantic for more than MAX_PIPELINES.
-    """
+    """Raises BadRequest, Conflict for an id in use, and Semantic for more than MAX_PIPELINES."""
 
     def add_to(tx: Connection, catalogue: Catalogue) -> Pipeline:
         if id is not None and catalogue.pipeline(id) is not None:
@@ -135,11 +127,9 @@ def change(
     label: str | None = None,
     stages: Sequence[StageInput] | None = None,
 ) -> Pipeline:
-    """Change the label of a pipeline, or replace its stages, or both; None changes nothing.
+    """None changes nothing; stages missing in `stages` are removed.
 
-    Stages that are missing in `stages` are removed. Raises NotFound, BadRequest for an invalid
-    field or number of stages, and Conflict for an id in use, and for the removal of a stage that
-    contains records.
+    Raises NotFound, BadRequest, and Conflict for an id in use or a removed stage with records.
     """
 
     def change_it(tx: Connection, catalogue: Catalogue) -> Pipeline:
@@ -161,7 +151,7 @@ def change(
 
 
 def delete(records: RecordStore, account: Account, kind: Kind, pipeline_id: str) -> None:
-    """Delete a pipeline; raise NotFound, or Conflict if it contains records or is the last one."""
+    """Raises NotFound, and Conflict if it contains records or is the last pipeline."""
 
     def delete_it(tx: Connection, catalogue: Catalogue) -> None:
         known = _named(catalogue, pipeline_id)
@@ -201,11 +191,8 @@ def _wanted(
     stages: Sequence[StageInput] | None,
     problems: list[tuple[str, str]],
 ) -> Pipeline:
-    """Return the pipeline with the new stages, "" as the id of each new one without an id.
-
-    Raises one BadRequest with the given `problems` and all others, and Conflict if another pipeline
-    has a stage id.
-    """
+    """New stages without an id have "". Raises BadRequest with the given and all other problems,
+    and Conflict if another pipeline has a stage id."""
     problems += _label("label", known.label)
     if stages is None:
         wanted = known
@@ -250,7 +237,6 @@ def _stage(
 
 
 def _probability(text: str) -> str | None:
-    """Return a probability as HubSpot writes it, such as "1.0"; None if it is invalid."""
     if not text:
         return ""
     try:
@@ -288,7 +274,6 @@ def _refuse_taken(catalogue: Catalogue, known: Pipeline, wanted: Pipeline) -> No
 
 
 def _with_ids(tx: Connection, account_id: int, catalogue: Catalogue, wanted: Pipeline) -> Pipeline:
-    """Return the pipeline with a new id for itself, if it has none, and for each stage without."""
     taken = {wanted.id, *(stage.id for stage in wanted.stages)}
     taken |= {id for each in catalogue.pipelines for id in (each.id, *(s.id for s in each.stages))}
     return replace(

@@ -1,7 +1,4 @@
-"""The events of changed records, each stored in the transaction of its change.
-
-The catalogue, which each write reads anyway, contains the subscriptions.
-"""
+"""The events of changed records, each stored in the transaction of its change."""
 
 from __future__ import annotations
 
@@ -17,8 +14,6 @@ from crmhub.properties.kinds import Kind
 
 
 class Changed(NamedTuple):
-    """A changed record: its new `updated_at`, and its properties before and after."""
-
     id: int
     at: int
     before: Mapping[str, str]
@@ -26,7 +21,7 @@ class Changed(NamedTuple):
 
 
 class LinkChange(NamedTuple):
-    """Links of the record `id` that were added or removed at `at` (ms since 1970)."""
+    """`at` is in ms since 1970."""
 
     id: int
     at: int
@@ -36,12 +31,10 @@ class LinkChange(NamedTuple):
 
 
 def subject_of(kind: Kind, id: int) -> str:
-    """Return the subject of a record's events."""
     return f"{kind.name}:{id}"
 
 
 def wants_created(catalogue: Catalogue) -> bool:
-    """Return whether a subscription gets an event for each new record of this kind."""
     return wants(catalogue.event_routes, f"{catalogue.kind.singular}.created")
 
 
@@ -53,7 +46,6 @@ def note_created(
     *,
     restored: bool = False,
 ) -> None:
-    """Store events for new (or `restored`) records and their links, if there are `event_routes`."""
     kind = catalogue.kind
     more: dict[str, Any] = {"restored": True} if restored else {}
     created = (_event(kind, "created", each, **more) for each in records)
@@ -62,7 +54,7 @@ def note_created(
 
 
 def note_updated(tx: Connection, catalogue: Catalogue, records: Iterable[Changed]) -> None:
-    """Store events for changed records, and further ones for a changed stage."""
+    """A changed stage gets a further event."""
     if not catalogue.event_routes:
         return
     events = [event for each in records for event in _update_events(catalogue.kind, each)]
@@ -76,7 +68,6 @@ def _update_events(kind: Kind, record: Changed) -> Iterator[Event]:
 
 
 def note_archived(tx: Connection, catalogue: Catalogue, records: Iterable[Changed]) -> None:
-    """Store events for archived records, with their last properties."""
     if not catalogue.event_routes:
         return
     events = [_archived(catalogue.kind, each) for each in records]
@@ -97,7 +88,7 @@ def note_merged(
     other: Changed,
     links: Iterable[LinkChange],
 ) -> None:
-    """Store events for a merge, and for the links that the kept record got."""
+    """Also store events for the links that the kept record got."""
     if not catalogue.event_routes:
         return
     kind = catalogue.kind
@@ -112,7 +103,6 @@ def note_merged(
 def note_links(
     tx: Connection, account_id: int, routes: EventRoutes, kind: Kind, links: Iterable[LinkChange]
 ) -> None:
-    """Store an event for each change of links of a record of this kind."""
     if wants(routes, ASSOCIATION_CHANGED):
         record_events(tx, account_id, routes, [_link_event(kind, each) for each in links])
 
@@ -132,7 +122,6 @@ def _link_event(kind: Kind, link: LinkChange) -> Event:
 def _event(
     kind: Kind, what: str, record: Changed, *, only: Sequence[str] = (), **more: Any
 ) -> Event:
-    """Return an event of the changed properties, all or `only` some, with `more` data."""
     before, after = record.before, record.after
     changed = sorted(
         name

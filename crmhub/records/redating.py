@@ -1,8 +1,6 @@
-"""Corrects the time in index rows after their record has changed, which makes searches faster.
+"""Corrects the time in index rows when their record has not changed for five minutes.
 
-A change writes only the index rows of changed values, and notes the record in `index_behind`. When
-it has not changed for five minutes, all its index rows get its `updated_at`. Searches are correct
-before that, too, but slower.
+Searches are correct before that, too, but slower (`index_behind`).
 """
 
 from __future__ import annotations
@@ -61,10 +59,7 @@ _LOCK = Statement(
 
 
 class Redating:
-    """A job that corrects the records in `index_behind`, in the order of the table's key.
-
-    Of the workers that run it on the same database, one works.
-    """
+    """Of the workers that run it on the same database, one works."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -72,7 +67,7 @@ class Redating:
         self._last = _BEFORE_ALL
 
     def run(self, seconds: float, *, quiet_ms: int = _QUIET_MS) -> bool:
-        """Correct index rows for about `seconds`, but not those changed within `quiet_ms`.
+        """Work for about `seconds`, but not on records changed within `quiet_ms`.
 
         Returns False if none is left; True also while another worker runs the job.
         """
@@ -94,10 +89,7 @@ class Redating:
             return connection.rows(_NEXT_OF_ALL_ACCOUNTS, last | which)
 
     def _date(self, account_id: int, kind: int, ids: Sequence[int]) -> bool:
-        """Correct the index rows of these records, except locked ones.
-
-        Returns False, and changes nothing, if another worker is running the job.
-        """
+        """Skip locked records. Returns False if another worker is running the job."""
 
         def correct(tx: Connection) -> bool:
             if not tx.try_hold("redating"):
@@ -115,10 +107,7 @@ class Redating:
 
 
 def _dated(catalogue: Catalogue, found: Sequence[Any]) -> tuple[dict[str, list[Row]], list[int]]:
-    """Return rows of time and key by index table, and the ids of these records.
-
-    Unreadable records stay in `index_behind`; the command `doctor` reports them.
-    """
+    """Return rows of time and key by index table, and the ids, without unreadable records."""
     dated: dict[str, list[Row]] = {table: [] for table in DATED}
     done = []
     for record in found:

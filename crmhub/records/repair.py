@@ -70,8 +70,6 @@ _DATES = Statement(
 
 @dataclass(frozen=True, slots=True)
 class Miscount:
-    """A record counter whose stored value differs from the actual number of records."""
-
     kind: Kind
     stored: int
     actual: int
@@ -79,14 +77,8 @@ class Miscount:
 
 @dataclass(slots=True)
 class Examined:
-    """The result of comparing index rows with records.
-
-    `looked_at` is the number of records compared, and `wrong` contains the ids of records whose
-    index rows are wrong. `twins` contains pairs of records with the same unique value, which only
-    their owner can resolve, as `(property name, id, other id)`; the first id is also in `wrong`.
-    `unreadable` contains the ids of records with invalid properties; their index rows are not
-    changed.
-    """
+    """`twins`: (property, id, other id) of records with the same unique value, which only their
+    owner can resolve. Index rows of `unreadable` records are not changed."""
 
     looked_at: int = 0
     wrong: set[int] = field(default_factory=set)
@@ -95,10 +87,7 @@ class Examined:
 
 
 def recount(database: Database, account_id: int, *, repair: bool) -> list[Miscount]:
-    """Count the account's records of each kind, and return the counters that are wrong.
-
-    Writers of the account wait meanwhile. With `repair` the wrong counters are corrected.
-    """
+    """Return the wrong counters. Writers of the account wait meanwhile."""
 
     def compare(tx: Connection) -> list[Miscount]:
         tx.hold(account_id, exclusive=True)
@@ -124,11 +113,7 @@ def _miscounts(connection: Connection, account_id: int) -> list[Miscount]:
 
 
 def examine(catalogues: Catalogues, account_id: int, kind: Kind, *, repair: bool) -> Examined:
-    """Compare all records of a kind in an account with their index rows.
-
-    Writers of the account wait while a batch of 1,000 records or rows is compared. With `repair`,
-    wrong rows are corrected, but not the rows of unreadable records.
-    """
+    """Writers of the account wait while a batch of 1,000 records or rows is compared."""
     examined = Examined()
     check = partial(_check_records, last=0, examined=examined, repair=repair)
     while ids := catalogues.edit(account_id, kind, check):
@@ -147,7 +132,6 @@ def examine(catalogues: Catalogues, account_id: int, kind: Kind, *, repair: bool
 def _check_records(
     tx: Connection, catalogue: Catalogue, *, last: int, examined: Examined, repair: bool
 ) -> list[int]:
-    """Check that the next records after the id `last` have their index rows; return their ids."""
     ids = ids_after(tx, catalogue, last)
     wanted, unreadable = wanted_rows(tx, catalogue, ids)
     dates, wrong = _dates(tx, catalogue, ids)
@@ -175,10 +159,6 @@ def _check_rows(
     examined: Examined,
     repair: bool,
 ) -> list[Row]:
-    """Check the rows of the property `known` that follow the row `last`; return the rows.
-
-    `last`: the last row of the previous call, None to begin.
-    """
     rows = rows_after(tx, table, known, catalogue, last)
     ids = set(map(row_id, rows))
     wanted, unreadable = wanted_rows(tx, catalogue, ids)
@@ -199,10 +179,6 @@ def _check_rows(
 def _add_missing(
     tx: Connection, catalogue: Catalogue, ids: Iterable[int]
 ) -> set[tuple[str, int, int]]:
-    """Insert the missing index rows of the records with these ids.
-
-    Returns the pairs of records with the same unique value, as `(property name, id, other id)`.
-    """
     wanted, _ = wanted_rows(tx, catalogue, ids)
     _, stray = _other_holders(tx, catalogue, wanted["unique_value"])
     tx.delete("unique_value", _KEYS["unique_value"], stray)
@@ -226,12 +202,8 @@ def _is_misdated(table: str, row: Row, dates: Mapping[int, int]) -> bool:
 def _dates(
     connection: Connection, catalogue: Catalogue, ids: Iterable[int]
 ) -> tuple[dict[int, int], set[int]]:
-    """Return the `updated_at` that index rows must have, and the records noted with a wrong time.
-
-    The first value maps the ids of records that are not in the table `index_behind` to their
-    `updated_at`. The second contains the ids of records whose time in `index_behind` differs from
-    their `updated_at`.
-    """
+    """Return the `updated_at` that index rows must have, by id, without records in `index_behind`;
+    and the ids whose time in `index_behind` differs from their `updated_at`."""
     dates, misnoted = dict[int, int](), set[int]()
     for record in connection.rows(_DATES, key_of(catalogue) | {"ids": sorted(ids)}):
         if record.noted is None:
@@ -244,12 +216,7 @@ def _dates(
 def _other_holders(
     connection: Connection, catalogue: Catalogue, rows: Collection[Row]
 ) -> tuple[set[tuple[str, int, int]], list[Row]]:
-    """Find the stored rows of the table `unique_value` that have the same values as `rows`.
-
-    `rows` are the rows that records should have there. The first value contains the pairs of
-    different records with the same unique value, as `(property name, id, other id)`. The second
-    contains the stored rows whose record does not have that value.
-    """
+    """Return `twins`, and the stored rows whose record does not have that value."""
     columns = TABLES["unique_value"]
     of_value = dict([*columns.items()][: KEY_COLUMNS - 1])
     by_value: dict[Row, list[int]] = {}

@@ -1,8 +1,7 @@
 """The record store, which the API, the chatbot helpers and the commands call.
 
-A write validates its input against the cached catalogue before its transaction, which first
-compares the catalogue's version with that in the database. If they differ, the write reloads the
-catalogue and validates again.
+A write validates its input against the cached catalogue before its transaction, which compares the
+catalogue's version with the database; if they differ, the write starts again.
 """
 
 from __future__ import annotations
@@ -69,8 +68,6 @@ _COUNTS = Statement(
 
 
 class RecordStore:
-    """Reads and writes records in the database; every method works on one account."""
-
     def __init__(self, database: Database, signing_key: bytes) -> None:
         self.database = database
         self.catalogues = Catalogues(database)
@@ -79,13 +76,13 @@ class RecordStore:
         self._creating = WriteBatcher(self._create_together)
 
     def catalogue(self, account: Account, kind: Kind) -> Catalogue:
-        """Return the cached catalogue of a kind, at least as new as `account.catalogue_version`."""
+        """At least as new as `account.catalogue_version`."""
         return self.catalogues.get(account.id, kind, version=account.catalogue_version)
 
     # Reading
 
     def cursor(self, account: Account, kind: Kind, text: str) -> Cursor:
-        """Parse a page cursor of this account and kind; raise BadRequest."""
+        """Raises BadRequest."""
         return unseal(text, self._signing_key, account_id=account.id, kind=kind.code)
 
     def page(
@@ -95,11 +92,8 @@ class RecordStore:
         request: PageRequest,
         limit: SearchLimit | None = None,
     ) -> Page:
-        """Return the page of records that `request` describes.
-
-        Raises BadRequest for malformed filters or another listing's cursor, Semantic for an unknown
-        property or a value of the wrong type, and Stopped if `limit` ends the search.
-        """
+        """Raises BadRequest for malformed filters or another listing's cursor, Semantic for an
+        unknown property or a wrong value, and Stopped if `limit` ends the search."""
         if not request.query.filters:
             with self.database.searching(limit) as connection:
                 return Listing(connection, account.id, kind, self._signing_key).page(request, [])
@@ -116,7 +110,7 @@ class RecordStore:
         else:
             if page.records and not any(each.negated for each in conditions):
                 return page
-        # By a property that was defined anew nobody is found who has a value of it.
+        # The cached definition of the property may be outdated, and find no record.
         now = self.catalogues.current(account.id, kind)
         if page is not None and now.version == known.version:
             return page
@@ -136,34 +130,29 @@ class RecordStore:
             return listing.page(request, conditions)
 
     def get(self, account: Account, kind: Kind, id: int) -> Record:
-        """Return the record with this id; raise NotFound."""
+        """Raises NotFound."""
         found = self.read(account, kind, [id])
         if not found:
             raise NotFound(writing.missing(kind, id))
         return found[0]
 
     def read(self, account: Account, kind: Kind, ids: Sequence[int]) -> list[Record]:
-        """Return the records with these ids, as `stored` does."""
         return [each.record() for each in self.stored(account, kind, ids)]
 
     def read_by(
         self, account: Account, kind: Kind, property_name: str, wanted: Sequence[str]
     ) -> list[Record]:
-        """Return the records with these unique values, as `stored_by` does."""
         return [each.record() for each in self.stored_by(account, kind, property_name, wanted)]
 
     def stored(self, account: Account, kind: Kind, ids: Sequence[int]) -> list[Stored]:
-        """Return the records in the order of `ids`, each once, without missing ones."""
+        """In the order of `ids`, each once, without missing ones."""
         with self.database.reading() as connection:
             return _read(connection, account.id, kind, ids)
 
     def stored_by(
         self, account: Account, kind: Kind, property_name: str, wanted: Sequence[str]
     ) -> list[Stored]:
-        """Return the records whose unique property has a value in `wanted`, in its order.
-
-        Raises BadRequest if the kind has no unique property of that name.
-        """
+        """In the order of `wanted`. Raises BadRequest if the property is not unique."""
         known = self.catalogue(account, kind)
         found = self._read_by(account, kind, property_name, wanted, known)
         if found is None or len(found) < len(set(wanted)):
@@ -177,7 +166,7 @@ class RecordStore:
     def _read_by(
         self, account: Account, kind: Kind, name: str, wanted: Sequence[str], catalogue: Catalogue
     ) -> list[Stored] | None:
-        """Return the records; None if `catalogue` has no unique property of that name."""
+        """None if `catalogue` has no unique property of that name."""
         known = catalogue.get(name)
         if known is None or not known.unique:
             return None
@@ -201,14 +190,15 @@ class RecordStore:
         mark: str = "",
         reading: Reading | None = None,
     ) -> list[Record]:
-        """Create all of these records, or none if one is invalid; return them in input order.
+        """Create all of these records in input order, or none.
 
-        With `define_unknown`, properties that the account lacks are defined as strings; with
-        `may_lack`, those that the account itself made required may be missing; with `reading`,
-        values are read as the people of the account write them. `mark` names this write ("" for
-        none): a repeated write raises AlreadyWritten, and Closed after `marks.close`. Raises
-        InvalidProperties, DuplicateValue, Conflict for two inputs with the same unique value,
-        Semantic for a link to a missing record, and LimitExceeded beyond the plan.
+        `define_unknown`: define unknown properties as strings. `may_lack`: properties that the
+        account made required may be missing. `reading`: read values as the people of the account
+        write them. `mark` names this write, "" for none: a repeated write raises AlreadyWritten,
+        and Closed after `marks.close`.
+
+        Raises InvalidProperties, DuplicateValue, Conflict for two inputs with the same unique
+        value, Semantic for a link to a missing record, and LimitExceeded beyond the plan.
         """
         ids = self._ids.take(account.id, kind.code, len(inputs))
         validate = partial(check, region=account.switches.region, reading=reading)
@@ -249,7 +239,7 @@ class RecordStore:
             try:
                 record = self._creating.call(owner, creation)
             except HeldUp:
-                # By what one of those who share the statement needs: only that one waits for it.
+                # A record of the shared statement must wait: each is now written alone.
                 [record] = self._create_together(owner, [creation])
             if record is not None:
                 return [record]
@@ -274,11 +264,10 @@ class RecordStore:
         define_unknown: bool = False,
         reading: Reading | None = None,
     ) -> list[Record]:
-        """Change all of these records, or none; return them complete, in input order.
+        """Change all of these records, or none; options as in `create`.
 
-        `define_unknown` and `reading` as in `create`. Raises NotFound, InvalidProperties,
-        DuplicateValue, BadRequest for two changes of the same record, and Conflict for a version
-        that If-Match forbids or two changes with the same unique value.
+        Raises NotFound, InvalidProperties, DuplicateValue, BadRequest for two changes of a record,
+        and Conflict for a version that If-Match forbids or two changes with the same unique value.
         """
         writing.same_record_twice([(each.id, each.path) for each in changes])
         validate = partial(check, region=account.switches.region, reading=reading)
@@ -303,10 +292,10 @@ class RecordStore:
     def upsert(
         self, account: Account, kind: Kind, inputs: Sequence[Upsert]
     ) -> list[tuple[Record, bool]]:
-        """Update the records with these unique values, create the missing ones.
+        """Return each record, and whether it is new.
 
-        Returns each record, and whether it is new. Raises the errors of `create` and `update`, and
-        BadRequest for a property that is not unique.
+        Raises the errors of `create` and `update`, and BadRequest for a property that is not
+        unique.
         """
         ids = self._ids.take(account.id, kind.code, len(inputs))
         quota = account.plan.quotas.get(kind.name)
@@ -328,7 +317,7 @@ class RecordStore:
                 # It was created or archived between our look and our write: look again.
                 if isinstance(exc, DuplicateValue) and exc.name not in asked:
                     raise
-        # Others go on creating and archiving them: now nobody may until this is written.
+        # After repeated conflicts, nobody else may write until this is written.
         return self._write(account, kind, names, prepare, write, tries=0)
 
     def create_valid(self, account: Account, kind: Kind, inputs: Sequence[NewRecord]) -> Outcome:
@@ -341,7 +330,6 @@ class RecordStore:
         )
 
     def update_valid(self, account: Account, kind: Kind, changes: Sequence[Change]) -> Outcome:
-        """Update as `create_valid` creates."""
         with suppress(*partial_batches.REFUSALS):
             updated = self.update(account, kind, changes)
             return Outcome([Written(i, record, False) for i, record in enumerate(updated)])
@@ -350,7 +338,6 @@ class RecordStore:
         )
 
     def upsert_valid(self, account: Account, kind: Kind, inputs: Sequence[Upsert]) -> Outcome:
-        """Upsert as `create_valid` creates."""
         with suppress(*partial_batches.REFUSALS):
             done = self.upsert(account, kind, inputs)
             return Outcome([Written(i, record, new) for i, (record, new) in enumerate(done)])
@@ -403,7 +390,7 @@ class RecordStore:
         *,
         if_match: frozenset[int] | None = None,
     ) -> None:
-        """Archive all of these records (id, JSON path), or none.
+        """All of these (id, JSON path), or none.
 
         Raises NotFound, and Conflict for a version that is not in `if_match`; None allows any.
         """
@@ -415,8 +402,6 @@ class RecordStore:
         self._write(account, kind, (), lambda catalogue: None, write)
 
     def merge(self, account: Account, kind: Kind, asked: Merge) -> Undo:
-        """Merge two records, as `merging.merge` does."""
-
         def write(tx: Connection, catalogue: Catalogue, _: None) -> Undo:
             return merging.merge(tx, catalogue, asked, now=now_ms())
 
@@ -425,8 +410,6 @@ class RecordStore:
     def unmerge(
         self, account: Account, kind: Kind, kept_id: int, other_id: int, undo: Undo, *, stay: Links
     ) -> None:
-        """Restore a merged record, as `merging.unmerge` does."""
-
         def write(tx: Connection, catalogue: Catalogue, _: None) -> None:
             merging.unmerge(tx, catalogue, kept_id, other_id, undo, stay=stay, now=now_ms())
 
@@ -444,12 +427,11 @@ class RecordStore:
         define: bool = False,
         tries: int = _TRIES,
     ) -> R:
-        """Validate a write with `prepare`, then `write` its result in a transaction.
+        """Validate with `prepare`, then `write` in a transaction.
 
-        If the catalogue has changed in between, both are repeated up to `tries` times, then under
-        the account's exclusive lock. With `define`, unknown properties among `names` are defined as
-        strings. `alone` replaces `write` where possible: it is one SQL statement that checks the
-        catalogue's version itself.
+        If the catalogue has changed in between, repeat up to `tries` times, then under the
+        account's exclusive lock. `define`: define unknown `names` as strings. `alone` replaces
+        `write` where possible: one SQL statement that checks the catalogue's version itself.
         """
         define = define or account.switches.auto_define_properties
         sent = set(names) if define else ()
@@ -479,7 +461,7 @@ class RecordStore:
                 )
             except GuardFailed:
                 catalogue = self.catalogues.reload(account.id, kind)
-        # What it depends on changes all the time.
+        # The catalogue changes all the time.
         return self._write_alone(account, kind, prepare, write, define=sorted(sent))
 
     def _write_alone(
@@ -491,8 +473,6 @@ class RecordStore:
         *,
         define: Sequence[str],
     ) -> R:
-        """Define the properties `define` as strings, then `prepare` and `write`, exclusively."""
-
         def define_and_write(tx: Connection, known: Catalogue) -> R:
             new = [name for name in define if known.get(name) is None and definable(name)]
             if new:
@@ -504,10 +484,10 @@ class RecordStore:
     # Links
 
     def link(self, account: Account, kind: Kind, id: int, to: Kind, to_id: int) -> None:
-        """Link the record `id` to the record `to_id` of the kind `to`.
+        """A new link changes `updated_at` of the record `id` only.
 
-        A new link changes `updated_at` of the record `id` only. Raises NotFound if the record `id`
-        is missing, and Semantic if the other one is missing or the same.
+        Raises NotFound if the record `id` is missing, and Semantic if the other one is missing or
+        the same.
         """
         if (kind, id) == (to, to_id):
             raise Semantic(f"{kind.singular} {id} cannot be associated with itself.")
@@ -524,7 +504,7 @@ class RecordStore:
     def link_all(
         self, account: Account, kind: Kind, links: Sequence[tuple[int, Kind, int]]
     ) -> None:
-        """Link existing records (id, other kind, other id) in one transaction, as `link` does."""
+        """Link (id, other kind, other id) in one transaction, as `link` does."""
         if any((kind, id) == (to, to_id) for id, to, to_id in links):
             raise Semantic(f"A {kind.singular} cannot be associated with itself.")
 
@@ -544,7 +524,7 @@ class RecordStore:
         self.database.transact(add_links)
 
     def unlink(self, account: Account, kind: Kind, id: int, to: Kind, to_id: int) -> None:
-        """Remove a link; this changes `updated_at` of the record `id` only. Raises NotFound."""
+        """Change `updated_at` of the record `id` only. Raises NotFound."""
 
         def remove_link(tx: Connection) -> None:
             routes = catalogues.hold_routes(tx, account.id)
@@ -557,10 +537,7 @@ class RecordStore:
     def linked(
         self, account: Account, kind: Kind, id: int, to: Kind, *, limit: int, after: Cursor | None
     ) -> tuple[int, list[int], str]:
-        """Return the total of linked records of the kind `to`, a page of ids, and the next cursor.
-
-        The cursor is "" on the last page. Raises NotFound.
-        """
+        """Return total, ids, and next cursor ("" on the last page). Raises NotFound."""
         with self.database.reading() as connection:
             if not _read(connection, account.id, kind, [id]):
                 raise NotFound(writing.missing(kind, id))
@@ -569,7 +546,7 @@ class RecordStore:
             )
 
     def counts(self, account: Account) -> dict[int, int]:
-        """Return the numbers of unarchived records, by a kind's code."""
+        """Unarchived records by a kind's code."""
         with self.database.reading() as connection:
             rows = connection.rows(_COUNTS, {"account_id": account.id})
             return {row.kind: int(row.live) for row in rows}
@@ -629,7 +606,6 @@ def _touch(
     *,
     added: bool = True,
 ) -> None:
-    """Set `updated_at` of records whose links (id, other kind, other id) changed; store events."""
     changes: list[LinkChange] = []
     for id in sorted({id for id, _, _ in links}):
         at = writing.touch(tx, account.id, kind, id, now=now_ms())

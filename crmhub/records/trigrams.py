@@ -1,7 +1,7 @@
 """The optional trigram index, with which PostgreSQL finds parts of texts quickly.
 
-Without it, a search for a part of a text (CONTAINS_TOKEN) reads all values of the property; with
-it, each write of a text is slower. So the operator decides.
+Without it, CONTAINS_TOKEN reads all values of the property; with it, each write of a text is
+slower.
 """
 
 from __future__ import annotations
@@ -9,15 +9,14 @@ from __future__ import annotations
 from crmhub.database.connection import Connection, Database
 from crmhub.errors import Conflict, Semantic, Unavailable
 
-# The statements are text: they speak of PostgreSQL's own catalogues, and build and drop an index.
 NAME = "ix_text_trigram"
 
 
 def make(database: Database) -> bool:
     """Build the index while others read and write; return False if it exists.
 
-    An interrupted build is replaced. Raises Semantic on SQLite and where pg_trgm cannot be had,
-    Conflict while another process builds, and Unavailable if the build fails, as on a full disk.
+    An interrupted build is replaced. Raises Semantic on SQLite and without pg_trgm, Conflict while
+    another process builds, and Unavailable if the build fails, as on a full disk.
     """
     _demand_postgresql(database)
     with database.reading() as connection:
@@ -45,10 +44,7 @@ def make(database: Database) -> bool:
 
 
 def drop(database: Database) -> bool:
-    """Delete the index while others read and write; return False if it does not exist.
-
-    Raises Semantic on SQLite, and Conflict while another process builds.
-    """
+    """Return False without an index. Raises Semantic on SQLite, and Conflict during a build."""
     _demand_postgresql(database)
     with database.reading() as connection:
         if _state(connection) == "none":
@@ -58,7 +54,7 @@ def drop(database: Database) -> bool:
 
 
 def progress(database: Database) -> str:
-    """Return the phase and percentage of an index build on `ix_text`; "" if none is running."""
+    """Return "" if no build is running."""
     with database.reading() as connection:
         row = connection.row(
             "select phase, blocks_done, blocks_total from pg_stat_progress_create_index"
@@ -94,10 +90,7 @@ def _state(connection: Connection) -> str:
 
 
 def _extension(connection: Connection) -> str:
-    """Create the extension pg_trgm if it is missing; return its quoted schema.
-
-    Raises Semantic if it is not installed on the server or may not be created.
-    """
+    """Return the quoted schema; raise Semantic if pg_trgm cannot be created."""
     import psycopg
 
     where = (

@@ -20,7 +20,7 @@ from crmhub.records.writing import Change, NewRecord, Record, Upsert
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A validated upsert; `value` of the unique property `by`, as stored, identifies the record."""
+    """`value` is the stored form."""
 
     by: Property
     value: str
@@ -32,10 +32,8 @@ class Prepared:
 
 
 def prepare(account: Account, catalogue: Catalogue, inputs: Sequence[Upsert]) -> list[Prepared]:
-    """Validate upserts; raise BadRequest for a property that is not unique.
-
-    Raises InvalidProperties, and Conflict for two inputs with the same unique value.
-    """
+    """Raises BadRequest for a property that is not unique, InvalidProperties, and Conflict for two
+    inputs with the same unique value."""
     unique = _unique(catalogue, inputs)
     prepared = []
     problems: list[Problem] = []
@@ -73,7 +71,6 @@ def _unique(catalogue: Catalogue, inputs: Sequence[Upsert]) -> dict[str, Propert
 
 
 def not_unique(catalogue: Catalogue) -> str:
-    """Return the error for an `idProperty` that is not a unique property."""
     names = ", ".join(known.name for known in catalogue.unique)
     right = f"send one of {names}" if names else "no property is unique here"
     return f"not a unique property of {catalogue.kind.name}; {right}"
@@ -93,10 +90,9 @@ def write(
     ids: Sequence[int],
     quota: int | None,
 ) -> list[tuple[Record, bool]]:
-    """Write upserts; return each record, and whether it is new. `ids` are unused ids.
+    """`ids` are unused ids. Return each record, and whether it is new.
 
-    Raises the errors of `writing.create` and `writing.update`. DuplicateValue may also mean that
-    another caller has just created a record with the identifying value.
+    DuplicateValue may also mean that another caller has just created a record with the value.
     """
     keys = [(each.by.prop_id, unique_key(each.value)) for each in prepared]
     held = writing.holders(tx, catalogue.account_id, keys)
@@ -124,7 +120,6 @@ def write(
 
 @contextmanager
 def _among(problems: list[Problem], places: Sequence[int]) -> Iterator[None]:
-    """Append the InvalidProperties of the block to `problems`, at these `places` of the batch."""
     try:
         yield
     except InvalidProperties as exc:
@@ -132,7 +127,7 @@ def _among(problems: list[Problem], places: Sequence[int]) -> Iterator[None]:
 
 
 def search_form(account: Account, known: Property, value: str) -> str:
-    """Return `value` as `unique_value` stores it; an invalid one unchanged (an email lowered)."""
+    """An invalid value is unchanged, an email lowered."""
     return value and values.for_search(
         known.type,
         value,

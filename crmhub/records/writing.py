@@ -1,7 +1,7 @@
 """Writes to records inside a transaction; a write of one record is a batch with one item.
 
-All lock rows in the order of the record ids, so that two writers wait for each other instead of
-deadlocking. The counter of records comes last: writers of an account share its rows.
+All lock rows in the order of the record ids, to avoid deadlocks. The counter of records comes last:
+writers of an account share its rows.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from crmhub.records.record_events import (
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A stored record; times are milliseconds since 1970 (UTC)."""
+    """Times are milliseconds since 1970 (UTC)."""
 
     id: int
     created_at: int
@@ -60,7 +60,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A stored record whose `properties` are JSON text, ready to be sent."""
+    """`properties` are JSON text, ready to be sent."""
 
     id: int
     created_at: int
@@ -78,10 +78,8 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class NewRecord:
-    """A record to create; `path` is the JSON path of the input, such as `inputs[3].`.
-
-    `associations` maps a kind's name to ids to link to; `sent` are the values as sent.
-    """
+    """`path` is the JSON path of the input, such as `inputs[3].`; `associations` maps a kind's name
+    to ids; `sent` are the values as sent."""
 
     properties: Mapping[str, str]
     associations: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -91,10 +89,9 @@ class NewRecord:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """New property values of the record `id`, "" to clear one; `path` and `sent` as in NewRecord.
+    """The value "" clears a property; the version must be in `if_match` (None: any).
 
-    The version must be in `if_match` (None: any), and the record must still have the value of the
-    unique property `found_by`, if that is given.
+    The record must still have the value of the unique property `found_by`.
     """
 
     id: int
@@ -107,8 +104,6 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Upsert:
-    """Properties for the record whose unique property has this value, or for a new one."""
-
     property_name: str
     value: str
     properties: Mapping[str, str]
@@ -123,8 +118,7 @@ RECORD = RECORD_KEY | {
     "properties": "jsonb",
 }
 _SHARDS = 16
-# Characters of the documents that go to the database at once: a connection to PostgreSQL keeps the
-# room for the longest statement that it has sent.
+# Characters sent at once: a connection to PostgreSQL keeps the room for its longest statement.
 _PIECE = 1_000_000
 
 _row = records_table.c
@@ -174,11 +168,11 @@ def finish(
     *,
     may_lack: bool = False,
 ) -> list[NewRecord]:
-    """Return checked new records, with missing pipelines and stages set, without empty values.
+    """Set missing pipelines and stages, remove empty values.
 
     Raises InvalidProperties with the problems `found` and all new ones, and Conflict for two
-    records with the same unique value. With `may_lack`, properties that the account itself made
-    required may be missing.
+    records with the same unique value. `may_lack`: properties that the account made required may be
+    missing.
     """
     finished = []
     problems = list(found)
@@ -205,7 +199,7 @@ def finish(
 
 
 def refuse_twins(catalogue: Catalogue, inputs: Sequence[tuple[str, Mapping[str, str]]]) -> None:
-    """Raise Conflict if two inputs (JSON path, stored properties) have the same unique value."""
+    """Raises Conflict; inputs are (JSON path, stored properties)."""
     problems = []
     for known in catalogue.unique:
         seen: dict[str, str] = {}
@@ -222,7 +216,6 @@ def refuse_twins(catalogue: Catalogue, inputs: Sequence[tuple[str, Mapping[str, 
 
 
 def same_value_as(path: str, name: str) -> str:
-    """Return the error for a unique value that the input at `path` has, too."""
     return f"the same value as {property_path(path, name)}, but it must be unique"
 
 
@@ -235,11 +228,8 @@ def create(
     now: int,
     quota: int | None,
 ) -> list[Record]:
-    """Store the finished records under these ids, with their links, at `now` (ms since 1970).
-
-    Raises DuplicateValue, Semantic for a link to a missing record, and LimitExceeded beyond the
-    `quota`; None: no limit.
-    """
+    """Raises DuplicateValue, Semantic for a link to a missing record, and LimitExceeded beyond the
+    `quota` (None: no limit). `now` is in ms since 1970."""
     account, kind = catalogue.account_id, catalogue.kind
     links = [
         (id, path, to, to_id)
@@ -250,7 +240,7 @@ def create(
     if links:
         associations.require(tx, account, [(path, to, to_id) for _, path, to, to_id in links])
     claims, *parts = _new_rows(catalogue, inputs, ids, now)
-    # First what another one may hold as well: waiting for that, nobody holds the counter.
+    # Unique values first: while waiting for them, nobody holds the counter.
     free, total = tx.insert_all(claims, *parts, added=counter(account, kind, len(ids), quota))
     if free < len(claims.rows):
         paths = {id: new.path for id, new in zip(ids, inputs, strict=True)}
@@ -282,10 +272,10 @@ def create_free(
     ids: Sequence[int],
     now: int,
 ) -> list[Record | None]:
-    """Store new records at `now` (ms since 1970), but None for those whose unique value is taken.
+    """Return None for records whose unique value is taken.
 
-    This is one PostgreSQL statement and a transaction by itself. The inputs must have no links, and
-    the catalogue at most one unique property. Raises GuardFailed if the catalogue has changed.
+    One PostgreSQL statement, a transaction by itself. The inputs must have no links, and the
+    catalogue at most one unique property. Raises GuardFailed if the catalogue has changed.
     """
     went = connection.insert_unclaimed(
         *_new_rows(catalogue, inputs, ids, now),
@@ -300,10 +290,7 @@ def create_free(
 def refuse_taken(
     connection: Connection, catalogue: Catalogue, new: NewRecord, *, id: int
 ) -> NoReturn:
-    """Raise DuplicateValue for a record that `create_free` did not store as `id`.
-
-    Raises Deadlocked if its unique value has become free meanwhile.
-    """
+    """Raise DuplicateValue, or Deadlocked if the unique value has become free meanwhile."""
     [claims, *_] = _new_rows(catalogue, [new], [id], 0)
     raise _taken(connection, catalogue, claims.rows, {id: new.path})
 
@@ -330,11 +317,10 @@ def _created(id: int, now: int, new: NewRecord) -> Record:
 def update(
     tx: Connection, catalogue: Catalogue, changes: Sequence[Change], *, now: int
 ) -> list[Record]:
-    """Change records at `now` (ms since 1970) and return them complete, in input order.
+    """Return complete records in input order; an unchanged record gets no new version.
 
-    The values are as stored; a record that they do not change gets no new version. Raises NotFound,
-    InvalidProperties if a record would lose a required value or become too long, Conflict for a
-    version that `if_match` forbids, and DuplicateValue.
+    Raises NotFound, InvalidProperties, Conflict for a version that `if_match` forbids, and
+    DuplicateValue.
     """
     account, kind = catalogue.account_id, catalogue.kind
     current = {each.id: each for each in locked(tx, catalogue, [each.id for each in changes])}
@@ -370,7 +356,7 @@ def update(
 
 
 def rewrite(tx: Connection, catalogue: Catalogue, records: Sequence[Record]) -> None:
-    """Store changed records; the caller writes their index rows."""
+    """The caller writes the index rows."""
     rest = iter(records)
     while some := list(_piece(rest)):
         tx.update(
@@ -387,7 +373,6 @@ def rewrite(tx: Connection, catalogue: Catalogue, records: Sequence[Record]) -> 
 
 
 def _piece(records: Iterator[Record]) -> Iterator[Record]:
-    """Yield the next records, as many as one UPDATE statement can write."""
     length = 0
     while length < _PIECE and (record := next(records, None)) is not None:
         length += sum(map(len, record.properties.values()))
@@ -403,7 +388,6 @@ def _require(kind: Kind, current: Mapping[int, Record], ids: Sequence[tuple[int,
 
 
 def missing_at(kind: Kind, id: int, path: str) -> str:
-    """Return the error for a missing record that the input at `path` names."""
     return listed([(f"{path}id", _no_such(kind, id))])
 
 
@@ -429,7 +413,7 @@ def check_found(kind: Kind, current: Record, change: Change) -> None:
 def merged(
     catalogue: Catalogue, old: Record, change: Change, index: int, problems: list[Problem]
 ) -> dict[str, str]:
-    """Return the properties of `old` after a change; append what forbids it to `problems`."""
+    """Append what forbids the change to `problems`."""
     both = {
         **old.properties,
         **with_added(catalogue, change.properties, old.properties),
@@ -450,7 +434,6 @@ def merged(
 
 
 def _same_phones(catalogue: Catalogue, old: Record, change: Change) -> dict[str, str]:
-    """Return the phones of `old` that a change only writes in another notation."""
     return {
         name: stored
         for name, value in change.properties.items()
@@ -471,11 +454,8 @@ def archive(
     if_match: frozenset[int] | None = None,
     erased: bool = False,
 ) -> None:
-    """Archive records (id, JSON path): reads, searches, counts and links no longer show them.
-
-    `erased` records are deleted at once: their events have no properties. Raises NotFound, and
-    Conflict for a version that is not in `if_match`; None allows any.
-    """
+    """`erased` records are deleted at once: their events have no properties. Raises NotFound, and
+    Conflict for a version that is not in `if_match`; None allows any."""
     account, kind = catalogue.account_id, catalogue.kind
     paths = dict(ids)
     current = {each.id: each for each in locked(tx, catalogue, list(paths))}
@@ -503,7 +483,7 @@ def archive(
 def move_to_archive(
     tx: Connection, catalogue: Catalogue, records: Sequence[Record], *, now: int
 ) -> None:
-    """Move records to `archived_record`; the caller deletes index rows and links, and counts."""
+    """The caller deletes index rows and links, and counts."""
     account, kind = catalogue.account_id, catalogue.kind.code
     rows = [
         (account, kind, r.id, now, r.created_at, r.updated_at, r.version, dump(r.properties))
@@ -515,10 +495,7 @@ def move_to_archive(
 
 
 def touch(tx: Connection, account_id: int, kind: Kind, id: int, *, now: int) -> int | None:
-    """Set `updated_at` of a record to `now` (ms since 1970), or later; its version stays.
-
-    Returns the new `updated_at`, None if the record does not exist.
-    """
+    """Return the new `updated_at`, `now` (ms) or later, None for no record; the version stays."""
     of = {"account_id": account_id, "kind": kind.code, "id": id}
     updated_at: int | None = tx.scalar(_TOUCH, of | {"now": now})
     if updated_at is not None:
@@ -534,7 +511,6 @@ def locked(tx: Connection, catalogue: Catalogue, ids: Iterable[int]) -> list[Rec
 
 
 def record(row: Row, links: Links | None = None) -> Record:
-    """Return a Record from a row of id, created_at, updated_at, version and JSON properties."""
     id, created_at, updated_at, version, properties = row
     return Record(id, created_at, updated_at, version, orjson.loads(properties), links or {})
 
@@ -542,7 +518,6 @@ def record(row: Row, links: Links | None = None) -> Record:
 def claim_unique(
     tx: Connection, catalogue: Catalogue, change: IndexChange, paths: Mapping[int, str]
 ) -> None:
-    """Store new unique values of the records (with their JSON `paths`); raise DuplicateValue."""
     claimed = sorted(change.unique_come)
     if tx.insert("unique_value", UNIQUE, claimed, or_skip=True) < len(claimed):
         raise _taken(tx, catalogue, claimed, paths)
@@ -551,10 +526,7 @@ def claim_unique(
 def _taken(
     tx: Connection, catalogue: Catalogue, claimed: Sequence[Row], paths: Mapping[int, str]
 ) -> DuplicateValue | Deadlocked:
-    """Return DuplicateValue for the `claimed` rows of `unique_value` that other records have.
-
-    It is Deadlocked if such a record was archived just now, so that a second attempt may succeed.
-    """
+    """Return Deadlocked if the other record was archived just now: a second attempt may succeed."""
     names = {known.prop_id: known.name for known in catalogue.unique}
     held = holders(tx, catalogue.account_id, [(prop_id, key) for _, prop_id, key, _ in claimed])
     taken = []
@@ -568,7 +540,6 @@ def _taken(
 
 
 def duplicate_values(kind: Kind, taken: Sequence[tuple[str, str, int]]) -> DuplicateValue:
-    """Return the error for unique values that other records have; `taken` as in DuplicateValue."""
     words = "; ".join(
         f"{property_path(path, name)}: another {kind.singular}, {holder}, has this value"
         for path, name, holder in taken
@@ -577,12 +548,9 @@ def duplicate_values(kind: Kind, taken: Sequence[tuple[str, str, int]]) -> Dupli
 
 
 def counter(account_id: int, kind: Kind, by: int, quota: int | None = None) -> Increment:
-    """Return what adds `by` to the stored number of records; the last statement of a transaction.
-
-    Other writers wait for its row. With a `quota`, all writers use one row, which shows the total.
-    """
-    # The row is held until the commit has reached the disk, and all who add to it wait for that.
-    # Only with a quota all add to one row: then one sees the total that the others make.
+    """Must be the last statement of a transaction: other writers wait for its row. With a `quota`,
+    all writers use one row, which shows the total."""
+    # The row is held until the commit has reached the disk. Only with a quota all share one row.
     shard = 0 if quota is not None else threading.get_native_id() % _SHARDS
     return Increment(
         "record_count",
@@ -593,13 +561,12 @@ def counter(account_id: int, kind: Kind, by: int, quota: int | None = None) -> I
 
 
 def dump(properties: Mapping[str, str]) -> str:
-    """Return properties as JSON text, with the keys in the order of PostgreSQL's jsonb."""
+    """The keys are in the order of PostgreSQL's jsonb."""
     ordered = sorted(sorted(properties), key=len)
     return orjson.dumps({name: properties[name] for name in ordered}).decode()
 
 
 def missing(kind: Kind, id: int | str) -> str:
-    """Return the error for a record that does not exist."""
     return f"T{_no_such(kind, id)[1:]}."
 
 
@@ -608,7 +575,6 @@ def _no_such(kind: Kind, id: int | str) -> str:
 
 
 def same_record_twice(inputs: Sequence[tuple[int, str]]) -> None:
-    """Raise BadRequest if two inputs (id, JSON path) have the same record id."""
     seen: dict[int, str] = {}
     for id, path in inputs:
         if id in seen:
@@ -617,14 +583,13 @@ def same_record_twice(inputs: Sequence[tuple[int, str]]) -> None:
 
 
 def same_as(path: str) -> str:
-    """Return the error for a record that the input at `path` names, too."""
     return f"the same record as {path}id; send each once."
 
 
 def holders(
     connection: Connection, account_id: int, values: Collection[tuple[int, str]]
 ) -> dict[tuple[int, str], int]:
-    """Return the ids of the records that have these unique values (`prop_id`, `unique_key`)."""
+    """By (`prop_id`, `unique_key`)."""
     held: dict[tuple[int, str], int] = {}
     for prop_id in {prop_id for prop_id, _ in values}:
         keys = sorted({key for other, key in values if other == prop_id})

@@ -1,5 +1,3 @@
-"""Read the body of a request completely before the app processes the request."""
-
 from __future__ import annotations
 
 import io
@@ -19,7 +17,6 @@ from crmhub.queue.slots import Gate
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-# A longer body needs one of a limited number of places to be read.
 _SHORT_BODY = 65_536
 # Long bodies read at a time, so that they do not fill the memory.
 _LONG_BODIES = 64
@@ -35,21 +32,14 @@ _HELPERS = ("chatbot", "crm-api-interface")
 class BodyBuffer:
     """A WSGI middleware that passes a request to the app once its whole body has arrived.
 
-    The app processes at most `turns` requests at the same time; further complete requests wait.
-    granian starts a thread for a request as soon as its headers have arrived. The thread reads the
-    body here, however long that takes, and does not count among the `turns`. So slow senders delay
-    no other requests, until they hold all connections: a proxy has to stop them before. A body of
-    more than `largest` bytes is not read.
+    The app processes at most `turns` requests at a time. granian's thread reads the body here and
+    does not count among them, so slow senders delay nobody until they hold all connections. An
+    upload of the console goes to a temporary file.
 
-    The body of an upload in the console may have up to MAX_UPLOAD_BYTES. It is read into a
-    temporary file, and only a few uploads at a time.
-
-    If a client hangs up, granian ends the body as if it were complete. Flask cuts a chunked body at
-    the size limit instead of refusing it. In both cases the app gets an error here when it reads
-    the body.
-
-    If an answer were sent before the body was read, granian would close the connection, and the
-    next request on it would be lost. So the body is always read first.
+    If a client hangs up, granian ends the body as if it were complete, and Flask cuts a chunked
+    body at the limit: in both cases the app gets an error when it reads the body. The body is
+    always read first, since granian would close the connection after an early answer and lose the
+    next request.
     """
 
     def __init__(self, app: WSGIApplication, largest: int, turns: int) -> None:
@@ -62,7 +52,7 @@ class BodyBuffer:
 
     @property
     def is_idle(self) -> bool:
-        """True if the app is processing no request and no complete request waits."""
+        """The app is processing no request and no complete request waits."""
         return self._turns.empty and self._long_turns.empty
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -71,7 +61,6 @@ class BodyBuffer:
 
     @contextmanager
     def _upload_file(self, environ: WSGIEnvironment) -> Iterator[IO[bytes] | None]:
-        """Yield a temporary file for an upload, once there is room; None for other requests."""
         path = environ["PATH_INFO"]
         if not is_upload(environ["REQUEST_METHOD"], path):
             yield None
@@ -85,10 +74,6 @@ class BodyBuffer:
         start_response: StartResponse,
         upload: IO[bytes] | None,
     ) -> Iterable[bytes]:
-        """Read the body of a request, and pass the request to the app.
-
-        `upload`: the file for the body of an upload, else None.
-        """
         chunked = "HTTP_TRANSFER_ENCODING" in environ
         length = None if chunked else int(environ.get("CONTENT_LENGTH") or 0)
         if length != 0:
@@ -111,12 +96,7 @@ class BodyBuffer:
             return self._app(environ, start_response)
 
     def _read_body(self, stream: Any, length: int | None) -> bytes | _InvalidBody:
-        """Read the body of a request from `stream`, and return it.
-
-        `length`: the number of bytes; None for a chunked body of unknown length. If the body is too
-        long or incomplete, return an `_InvalidBody` instead, which raises the error when the app
-        reads it.
-        """
+        """`length`: None for a chunked body. An `_InvalidBody` raises its error in the app."""
         if length is not None and length > self._largest:
             return _InvalidBody(RequestEntityTooLarge)
         data: bytes = stream.read(_SHORT_BODY)
@@ -131,11 +111,7 @@ class BodyBuffer:
 
 
 def _read_upload(stream: Any, length: int | None, file: IO[bytes]) -> IO[bytes] | _InvalidBody:
-    """Read the body of an upload into `file`, and return the file at its beginning.
-
-    `length`: the number of bytes; None for a chunked body of unknown length. If the body is too
-    long or incomplete, return an `_InvalidBody` instead.
-    """
+    """`length`: None for a chunked body."""
     if length is not None and length > MAX_UPLOAD_BYTES:
         return _InvalidBody(RequestEntityTooLarge)
     received = 0
@@ -151,23 +127,16 @@ def _read_upload(stream: Any, length: int | None, file: IO[bytes]) -> IO[bytes] 
 
 
 def _find_account(path: str) -> str:
-    """Return the account's name in the path of a request.
-
-    Waiting requests are admitted in rotation between these names. The name is not verified, since a
-    request with an invented account is soon refused.
-    """
+    """Waiting requests are admitted in rotation between accounts. The name is not verified."""
     first, *rest = path[1:].split("/", 3)
     return rest[1] if first in _HELPERS and len(rest) > 1 else first
 
 
 class _InvalidBody:
-    """A request body that raises an error when the app reads it."""
-
     def __init__(self, error: type[HTTPException]) -> None:
         self._error = error
 
     def read(self, _size: int = -1) -> bytes:
-        """Raise the error that makes the body invalid."""
         raise self._error
 
 

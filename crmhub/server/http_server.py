@@ -1,5 +1,3 @@
-"""The HTTP server of a server process: granian, configured with crmhub's limits."""
-
 from __future__ import annotations
 
 import logging
@@ -18,8 +16,7 @@ from crmhub.settings import Settings
 # Time for requests in progress after SIGTERM; a helper call may take 25 s.
 GRACE_SECONDS = 30
 _IDLE_SECONDS = 5
-# Longer than proxies keep an idle connection (nginx, AWS: 60 s): a call that a proxy sends while
-# the hub closes the connection would be lost.
+# Longer than proxies keep an idle connection (nginx, AWS: 60 s), or a call could be lost.
 _IDLE_CONNECTION_MS = 75_000
 # Length of the kernel's queue of new connections; beyond it, callers retry after a second.
 _BACKLOG = 4096
@@ -28,10 +25,9 @@ _BACKLOG = 4096
 def serve(settings: Settings, address: str) -> None:
     """Serve HTTP requests on `address` (an IP address) until SIGTERM or SIGINT.
 
-    granian runs the application in a single child of this process. If the child ends, this process
-    exits with code 1, and crmhub's supervisor replaces it. granian itself would stop for good if a
-    child was killed twice within 5.5 s. All server processes listen on the same port by
-    SO_REUSEPORT.
+    granian runs the app in one child. If it ends, this process exits with code 1 and the supervisor
+    replaces it: granian itself would stop for good if a child was killed twice within 5.5 s. Server
+    processes share the port by SO_REUSEPORT.
     """
     processes.stop_with_parent()
     server = Server(
@@ -62,7 +58,6 @@ def serve(settings: Settings, address: str) -> None:
 
 
 def _log_config() -> dict[str, Any]:
-    """Return the logging configuration that passes granian's messages to crmhub's log."""
     return {
         "formatters": {},
         "handlers": {},

@@ -1,5 +1,3 @@
-"""Parts of the server processes: loading the app, stopping, announcing the address."""
-
 from __future__ import annotations
 
 import ctypes
@@ -23,9 +21,8 @@ if TYPE_CHECKING:
     from crmhub.server.bodies import BodyBuffer
     from crmhub.settings import Settings
 
-# Connections, in addition to `threads`, for incomplete requests and for those waiting for a turn.
-# Each may need a thread (100 kB). With fewer threads, complete requests would wait behind slow ones
-# inside granian, which cannot tell them apart.
+# For incomplete and waiting requests, which each may need a thread (100 kB): granian cannot tell
+# them apart, and complete requests would wait behind slow ones.
 _WAITING_CONNECTIONS = 1280
 _START_SECONDS = 60
 # Constants of glibc's malloc.h.
@@ -36,20 +33,14 @@ _UNSENT_SECONDS, _SENDING_SECONDS = 1.0, 1.0
 
 
 def connection_limit(settings: Settings) -> int:
-    """Return the greatest number of connections that a server process may accept.
-
-    At least half of the process's file descriptors remain for the database, CRMs and files.
-    """
+    """At least half of the file descriptors remain for the database, CRMs and files."""
     limit = settings.threads + _WAITING_CONNECTIONS
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return limit if descriptors == resource.RLIM_INFINITY else min(limit, descriptors // 2)
 
 
 def load() -> Flask:
-    """Return the web application for a server process.
-
-    When the process ends, the application's hub (the shared objects) is closed.
-    """
+    """The application's hub is closed when the process ends."""
     gc.disable()
     _limit_memory_use()
     from crmhub import logs, metrics
@@ -85,11 +76,7 @@ def load() -> Flask:
 
 
 def _limit_memory_use() -> None:
-    """Make the C library return freed memory to the system, and let threads share arenas.
-
-    By default glibc raises its threshold for separately mapped blocks to 32 MB, and every thread
-    keeps an arena of its largest size so far (mallopt(3)).
-    """
+    """glibc would raise its mapping threshold to 32 MB, and keep an arena for each thread."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
@@ -97,23 +84,18 @@ def _limit_memory_use() -> None:
 
 
 def reset_signal_handlers() -> None:
-    """Reset the signal handlers in a process that was just forked from the supervisor.
-
-    With the supervisor's handlers the process would ignore SIGTERM until granian sets its own
-    handlers. SIGINT (Ctrl-C) and SIGHUP are ignored: they reach every process of a terminal, but
-    only the supervisor may act on them.
-    """
+    """With the supervisor's handlers a forked process would ignore SIGTERM until granian sets its
+    own. SIGINT and SIGHUP reach every process of a terminal, but only the supervisor may act on
+    them."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def _exit_on_signal(buffer: BodyBuffer, close: Callable[[], object]) -> None:
-    """Make the process exit after SIGTERM or SIGINT, as soon as all complete requests are answered.
+    """Exit after SIGTERM or SIGINT as soon as all complete requests are answered.
 
-    `buffer`: reports whether they are answered. `close`: is called before the exit. granian would
-    also wait for incomplete requests until it is killed, and new calls would be delayed until the
-    next start.
+    granian would also wait for incomplete requests, which delays the next start.
     """
     signals, wakeup = os.pipe()
     os.set_blocking(wakeup, False)
@@ -125,7 +107,6 @@ def _exit_on_signal(buffer: BodyBuffer, close: Callable[[], object]) -> None:
         time.sleep(_UNSENT_SECONDS)
         while not buffer.is_idle:
             time.sleep(0.1)
-        # The last answer is still being sent.
         time.sleep(_SENDING_SECONDS)
         close()
         os._exit(0)
@@ -134,7 +115,7 @@ def _exit_on_signal(buffer: BodyBuffer, close: Callable[[], object]) -> None:
 
 
 def stop_with_parent() -> None:
-    """Start a thread that terminates this process when its parent is gone, to free the port."""
+    """The port must become free when the parent is gone."""
     threading.Thread(target=_stop_with_parent, daemon=True).start()
 
 
@@ -146,7 +127,6 @@ def _stop_with_parent() -> None:
 
 
 def announce(settings: Settings, address: str) -> None:
-    """Start a thread that prints the URL of the service as soon as the service answers."""
     threading.Thread(target=_announce, args=(settings, address), daemon=True).start()
 
 
@@ -185,5 +165,4 @@ def local_host(host: str) -> str:
 
 
 def origin(host: str, port: int) -> str:
-    """Return the URL, without a path, of a service at this host and port."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,5 +1,3 @@
-"""Checks, before the start, whether the service can listen on its address."""
-
 from __future__ import annotations
 
 import errno
@@ -11,8 +9,7 @@ import rich_click as click
 def free_address(host: str, port: int) -> str:
     """Return the IP address of `host`; raise ClickException if nothing can listen on it.
 
-    The check is necessary because the server processes share the port: they would not notice that
-    another service listens on it.
+    The server processes share the port, so they would not notice another service.
     """
     try:
         candidates = socket.getaddrinfo(

@@ -1,5 +1,3 @@
-"""Keeps the server processes of `crmhub serve` running until a signal ends them."""
-
 from __future__ import annotations
 
 import logging
@@ -26,22 +24,19 @@ class Supervisor:
         self._ended, self._signal = os.pipe()
 
     def handle(self, *signals: int) -> None:
-        """Register a handler for these signals that makes `run` return."""
         for number in signals:
             signal.signal(number, lambda *_: self.end())
 
     def end(self) -> None:
-        """Make `run` return; the server processes keep running until `stop` is called."""
+        """The server processes keep running until `stop` is called."""
         # Only a write, because the signal may arrive while the loop holds a lock.
         os.write(self._signal, b".")
 
     def start_missing(self) -> None:
-        """Start a server process in each place that is empty and whose pause is over."""
         for slot in self._slots:
             slot.start_when_due()
 
     def run(self) -> None:
-        """Start the processes and replace those that end, until `end` is called."""
         while True:
             self.start_missing()
             running = [slot.process.sentinel for slot in self._slots if slot.process]
@@ -53,7 +48,7 @@ class Supervisor:
                 slot.clear_if_ended()
 
     def stop(self, seconds: float) -> None:
-        """Terminate all processes; kill those that are still running after `seconds`."""
+        """Processes still running after `seconds` are killed."""
         processes = [slot.process for slot in self._slots if slot.process]
         for process in processes:
             process.terminate()
@@ -66,8 +61,6 @@ class Supervisor:
 
 
 class _Slot:
-    """A place for one server process, with a pause before the next process may start in it."""
-
     def __init__(self, serve: Callable[[], None]) -> None:
         self.process: BaseProcess | None = None
         self._serve = serve
@@ -76,11 +69,9 @@ class _Slot:
 
     @property
     def pause(self) -> float:
-        """The seconds until the next process may start, 0 if it may start now."""
         return max(0.0, self._due_at - time.monotonic())
 
     def start_when_due(self) -> None:
-        """Start a process if the slot is empty and its pause is over."""
         if self.process is not None or self.pause:
             return
         process = multiprocessing.get_context("fork").Process(target=self._serve)
@@ -95,7 +86,6 @@ class _Slot:
         self.process = process
 
     def clear_if_ended(self) -> None:
-        """Empty the slot if its process has ended, and begin the pause before the next start."""
         if self.process is None or self.process.is_alive():
             return
         lived = time.monotonic() - self._started_at

@@ -1,5 +1,3 @@
-"""The worker process that `crmhub serve` runs in addition to its server processes."""
-
 from __future__ import annotations
 
 import logging
@@ -17,9 +15,8 @@ _AFTER_SERVERS = 2.0
 _SHORTEST_LIFE = 5.0
 _log = logging.getLogger("crmhub.worker")
 
-# Held while a worker is started and while a server process is forked. A server process forked
-# during Popen would inherit the pipe on which Popen waits for the worker's start. Popen would then
-# block as long as the server process lives, and the worker's end would go unnoticed.
+# Held while a worker is started and while a server process is forked: a server process forked
+# during Popen would inherit the pipe on which Popen waits, and block it.
 _starting = threading.Lock()
 os.register_at_fork(
     before=_starting.acquire,
@@ -30,11 +27,7 @@ os.register_at_fork(
 
 @contextmanager
 def keep_worker() -> Iterator[Callable[[], None]]:
-    """Run a worker process during the `with` block, and start a new one whenever it ends.
-
-    The block gets a function that stops the worker before the end of the block. This function does
-    not wait until the worker has ended.
-    """
+    """Yield a function that stops the worker early, without waiting for its end."""
     keeper = _Keeper()
     thread = threading.Thread(target=keeper.keep, daemon=True)
     thread.start()
@@ -51,7 +44,6 @@ class _Keeper:
         self._process: subprocess.Popen[bytes] | None = None
 
     def keep(self) -> None:
-        """Run the worker, and restart it whenever it ends, until `stop` is called."""
         self._stopping.wait(_AFTER_SERVERS)
         command = [sys.executable, "-m", "crmhub", "worker", "--of", str(os.getpid())]
         while not self._stopping.is_set():
@@ -68,7 +60,6 @@ class _Keeper:
             self._stopping.wait(max(0.1, _SHORTEST_LIFE - (time.monotonic() - began)))
 
     def _run(self, command: list[str]) -> int | None:
-        """Run the worker until it ends; return its exit code, None if `stop` was called before."""
         with _starting:
             if self._stopping.is_set():
                 return None
@@ -77,7 +68,6 @@ class _Keeper:
         return self._process.wait()
 
     def stop(self) -> None:
-        """Terminate the worker, which ends its attempts in progress first; do not restart it."""
         with _starting:
             self._stopping.set()
             if self._process is not None and self._process.poll() is None:

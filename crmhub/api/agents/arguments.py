@@ -1,7 +1,4 @@
-"""Check a tool's arguments against its JSON Schema; the messages say what to send instead.
-
-Only the keywords that the tools' schemas use are known; a test holds every schema against them.
-"""
+"""Checks a tool's arguments against its JSON Schema; only keywords that the tools use are known."""
 
 from __future__ import annotations
 
@@ -48,10 +45,7 @@ _SHOWN = 60
 
 
 def check(schema: Schema, arguments: Any) -> None:
-    """Raise BadRequest if the arguments of a tool do not match its schema.
-
-    The message names each wrong argument, what is wrong with it, and what to send.
-    """
+    """Raise a BadRequest that says for each wrong argument what to send."""
     if problems := list(_problems(schema, arguments, "")):
         raise BadRequest(listed(problems))
 

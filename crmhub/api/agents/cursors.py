@@ -20,15 +20,11 @@ _NOT_COMPARED = ("cursor", "limit")
 
 
 def seal(agent: Agent, tool: str, arguments: Mapping[str, Any], state: list[Any]) -> str:
-    """Return the cursor with which a tool's call with these arguments continues at `state`."""
     return sealed([agent.account.id, tool, _fingerprint(arguments), state], _key(agent))
 
 
 def state_of(agent: Agent, tool: str, arguments: Mapping[str, Any]) -> list[Any] | None:
-    """Return the state in the argument `cursor`, None without one.
-
-    Raises BadRequest for a cursor of another account, another tool or other arguments.
-    """
+    """None without a cursor. Raises BadRequest for another account, tool or arguments."""
     text = arguments.get("cursor")
     if not text:
         return None
@@ -43,12 +39,10 @@ def state_of(agent: Agent, tool: str, arguments: Mapping[str, Any]) -> list[Any]
 
 
 def of_listing(cursor: Cursor) -> list[Any]:
-    """Return a listing's cursor as a state, without what only saves the database work."""
     return list(cursor._replace(counted="", properties=None, include=()))
 
 
 def to_listing(state: list[Any]) -> Cursor:
-    """Return the listing's cursor from a state that `of_listing` made."""
     cursor = Cursor(*state)
     return cursor._replace(include=tuple(cursor.include), shown=tuple(cursor.shown))
 
@@ -62,9 +56,6 @@ def _fingerprint(arguments: Mapping[str, Any]) -> str:
 
 
 def digest(value: Any) -> str:
-    """Return a hash of a JSON value, which does not depend on the order of an object's keys.
-
-    The value may hold Decimal and integers of any size, which orjson refuses.
-    """
+    """Independent of key order. Takes Decimal and large integers, which orjson refuses."""
     text = json.dumps(value, default=str, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,5 +1,3 @@
-"""The tools that read definitions: list_properties and list_pipelines."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -102,7 +100,6 @@ def _one(found: Sequence[dict[str, Any]], name: str, kind: str) -> dict[str, Any
 
 
 def _options_part(prop: dict[str, Any], start: int) -> tuple[list[dict[str, Any]], int]:
-    """Return one property with the options from `start` that fit, and where the next ones start."""
     options = prop["options"]
     frame = {**prop, "options": [], "optionsTotal": len(options)}
     count = count_fitting(options[start:], ROOM - FRAME - size(frame))

@@ -25,7 +25,6 @@ _NOTHING = "Dry run: nothing was written."
 
 
 def lead(agent: Agent, action: CreateLead, refused: Sequence[Problem]) -> dict[str, Any]:
-    """Return what a lead would do: update the contact with its email or phone, or create one."""
     preview = _preview(agent, action, refused)
     values = action.mapped(agent.account).properties
     way = "email" if values.get("email") else "phone"
@@ -43,7 +42,6 @@ def lead(agent: Agent, action: CreateLead, refused: Sequence[Problem]) -> dict[s
 
 
 def properties(agent: Agent, action: SetProperties, refused: Sequence[Problem]) -> dict[str, Any]:
-    """Return what a change of a contact would do. Raises NotFound if the contact does not exist."""
     preview = _preview(agent, action, refused)
     if not preview.sent or len(preview.refused) >= len(preview.sent):
         raise Semantic(listed(_pairs(preview.refused)))
@@ -53,7 +51,6 @@ def properties(agent: Agent, action: SetProperties, refused: Sequence[Problem]) 
 
 
 def linked(agent: Agent, action: CreateForContact, refused: Sequence[Problem]) -> dict[str, Any]:
-    """Return what a new deal or ticket would be. Raises NotFound if its contact does not exist."""
     preview = _preview(agent, action, refused)
     problems = [one for one in preview.refused if one.name in PLACES]
     if not read_crm.is_remote(agent.hub, agent.account):
@@ -70,7 +67,6 @@ def linked(agent: Agent, action: CreateForContact, refused: Sequence[Problem]) -
 
 
 def own_record(agent: Agent, kind: Kind, id: int, sent: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a change of one of the hub's records would do; raise the errors that it would."""
     stored = agent.hub.records.read(agent.account, kind, [id])
     if not stored:
         raise NotFound(missing(kind, id))
@@ -107,7 +103,6 @@ def _preview(agent: Agent, action: Action, refused: Sequence[Problem]) -> Previe
 
 
 def _require_contact(agent: Agent, contact_id: str) -> str:
-    """Raise NotFound if the contact does not exist; return a note if that is not known."""
     known = read_crm.find_known(agent.hub, agent.account, contact_id)
     if not known.crm_id:
         return "The contact's lead has not reached the CRM yet; the call would be queued behind it."

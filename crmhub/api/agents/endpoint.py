@@ -1,7 +1,6 @@
 """`POST /mcp`: the Model Context Protocol over HTTP, without sessions.
 
-The caller is authenticated before the route, as under /api/v1. What concerns the HTTP request is
-answered with the API's error body, what concerns a JSON-RPC message with a JSON-RPC error.
+HTTP faults get the API's error body, faults of a JSON-RPC message a JSON-RPC error.
 """
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ PATH = "/mcp"
 
 
 class _NoKey(Unauthorized):
-    """The error for a missing or wrong API key."""
-
     @property
     def headers(self) -> dict[str, str]:
         # RFC 9110, 11.6.1: a 401 says how to log in.
@@ -24,11 +21,8 @@ class _NoKey(Unauthorized):
 
 
 def authenticate(request: flask.Request) -> None:
-    """Authenticate a request to /mcp by the API key in `Authorization: Bearer` or `service-apikey`.
-
-    Raises Unauthorized for a missing or wrong key, Forbidden for a page of another website, and
-    TooManyRequests above the rate limit or while the account uses all threads of its share.
-    """
+    """Raises Unauthorized, Forbidden for a page of another website, and TooManyRequests above the
+    rate limit or while the account uses all threads of its share."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     key = token.strip() if scheme.lower() == "bearer" else request.headers.get(HEADER, "")
     if not key:
@@ -42,10 +36,7 @@ def authenticate(request: flask.Request) -> None:
 
 
 def _check_origin(request: flask.Request) -> None:
-    """Raise Forbidden if a browser sent the request for a page of another website.
-
-    Such a page could otherwise reach a hub in its visitor's network (DNS rebinding).
-    """
+    """Another website's page could reach a hub in its visitor's network (DNS rebinding)."""
     origin = request.headers.get("Origin")
     allowed = hub().settings.public_url
     if origin is not None and (allowed is None or origin != allowed.rstrip("/")):
@@ -56,7 +47,6 @@ def _check_origin(request: flask.Request) -> None:
 
 
 def register(app: flask.Flask) -> None:
-    """Add the route to the app."""
     app.add_url_rule(PATH, "mcp", _view, methods=["POST"])
 
 

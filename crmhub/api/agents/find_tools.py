@@ -1,5 +1,3 @@
-"""The tools that read records: find_contacts, get_record and search_records."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -58,7 +56,6 @@ def _find_contacts(agent: Agent, arguments: Arguments) -> Answer:
 
 
 def _by_identity(agent: Agent, way: str, text: str, names: Sequence[str]) -> Contact | None:
-    """Return the contact with this email or phone, by the account's adapter."""
     meant = [_canonical(agent, way, text)]
     if way == "phone":
         meant = readings(text, agent.account.switches.region)
@@ -107,7 +104,6 @@ def _by_phone(agent: Agent, text: str) -> list[tuple[Filter, ...]]:
 
 
 def _by_words(agent: Agent, text: str) -> list[tuple[Filter, ...]]:
-    """Return the searches for a text: by name, company and email, without common results."""
     catalogue = agent.hub.records.catalogue(agent.account, CONTACTS)
 
     def has(name: str, part: str) -> Filter:
@@ -314,7 +310,6 @@ def _contact(agent: Agent, id: str, names: tuple[str, ...], *, remote: bool) -> 
 
 
 def _theirs(agent: Agent, contact: Contact) -> Found:
-    """Return a contact of another CRM."""
     shown = contact_shown(contact)
     found: dict[str, str] = shown.pop("properties")
     return {**shown, "source": source(agent, remote=True)}, found, {}

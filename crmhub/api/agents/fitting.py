@@ -18,7 +18,7 @@ _MOST_OMITTED = 40
 
 
 class Rest(NamedTuple):
-    """Where the parts of a record continue: the part, its name, and the offset in its value."""
+    """The part, its name, and the offset in its value."""
 
     part: str
     name: str
@@ -26,12 +26,11 @@ class Rest(NamedTuple):
 
 
 def size(value: Any) -> int:
-    """Return the number of characters of a value as JSON."""
     return len(orjson.dumps(value).decode())
 
 
 def shorten(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record for a list: values that are too long are named in `omitted`."""
+    """Values that are too long are named in `omitted`."""
     values: dict[str, str] = dict(record["properties"])
     omitted = {name: len(text) for name, text in values.items() if len(text) > _LONG}
     by_length = sorted(values, key=lambda name: len(values[name]), reverse=True)
@@ -50,7 +49,6 @@ def shorten(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def count_fitting(items: Iterable[Any], room: int) -> int:
-    """Return how many of the first items fit into `room` characters together."""
     count = 0
     for item in items:
         room -= size(item) + 1
@@ -61,8 +59,6 @@ def count_fitting(items: Iterable[Any], room: int) -> int:
 
 
 class Parts:
-    """Collects the parts of one record (values and ids of linked records) that fit an answer."""
-
     def __init__(self, room: int) -> None:
         self._room = room
         self.values: dict[str, str] = {}
@@ -75,7 +71,7 @@ class Parts:
         links: Mapping[str, Sequence[str]],
         after: Rest | None,
     ) -> Rest | None:
-        """Take the parts that follow `after`; return where the next answer continues, or None."""
+        """Return where the next answer continues."""
         parts: list[tuple[str, str, Any]] = [
             *(("v", name, values[name]) for name in sorted(values)),
             *(("l", name, list(links[name])) for name in sorted(links)),

@@ -1,8 +1,4 @@
-"""The HTTP side of MCP: read the messages in the body of a request, and answer them.
-
-This module is imported with the first call, since hubs without agents need neither its time nor its
-memory.
-"""
+"""The HTTP side of MCP, imported with the first call to save time and memory."""
 
 from __future__ import annotations
 
@@ -40,7 +36,6 @@ _NAMED = {"tools/call": "name"}
 
 
 def answer() -> flask.Response:
-    """Answer the messages of the current request, whose caller is authenticated."""
     request = flask_proxies.request()
     try:
         message = json_body(request)
@@ -74,7 +69,6 @@ def _single(message: Any, version: str) -> flask.Response:
 
 
 def _header_fault(message: dict[str, Any], version: str) -> str:
-    """Return why the headers of a request that names its version contradict its body, or ""."""
     headers = flask_proxies.request().headers
     params = message.get("params")
     params = params if isinstance(params, dict) else {}
@@ -128,7 +122,6 @@ def _agent() -> Agent:
 
 
 def _response(reply: Reply, *, modern: bool = False) -> flask.Response:
-    """Return the HTTP response to a request, with the status that its version asks for."""
     always = {PARSE_ERROR, INVALID_REQUEST, HEADER_MISMATCH, UNSUPPORTED_PROTOCOL_VERSION}
     status = 200
     if reply.code in always or (modern and reply.code == INVALID_PARAMS):

@@ -1,5 +1,3 @@
-"""Read the ids of records that agents send, and say where the records of an account are."""
-
 from __future__ import annotations
 
 from crmhub.adapter import is_record_id
@@ -10,12 +8,11 @@ from crmhub.properties.kinds import Kind
 
 
 def source(agent: Agent, *, remote: bool) -> str:
-    """Return the `source` of an answer: hub, or the name of the account's CRM."""
     return read_crm.crm_title(agent.hub, agent.account) if remote else "hub"
 
 
 def elsewhere(agent: Agent, kind: Kind) -> str:
-    """Return a sentence for an account whose records are in another CRM, "" for all others."""
+    """Return "" for all accounts whose records are in the hub."""
     if not read_crm.is_remote(agent.hub, agent.account):
         return ""
     title = read_crm.crm_title(agent.hub, agent.account)
@@ -23,10 +20,7 @@ def elsewhere(agent: Agent, kind: Kind) -> str:
 
 
 def own_id(agent: Agent, kind: Kind, sent: object, where: str) -> int:
-    """Return the id of one of the hub's own records as an integer.
-
-    `where`: the argument, for the message. Raises BadRequest for a text that cannot be an id.
-    """
+    """`where`: the argument, for the message. Raises BadRequest."""
     text = str(sent).strip()
     if not is_record_id(text):
         shown = "".join(c if c.isprintable() else "�" for c in text[:60])

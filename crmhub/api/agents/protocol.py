@@ -1,7 +1,6 @@
 """The Model Context Protocol: JSON-RPC messages of agents and the answers to them.
 
-Up to 2025-11-25 a client begins with `initialize`; since 2026-07-28 each request says itself which
-version it speaks. The types and the shape of each version are those of the package mcp-types.
+Up to 2025-11-25 a client begins with `initialize`; since 2026-07-28 each request names its version.
 """
 
 from __future__ import annotations
@@ -59,8 +58,6 @@ _LARGEST_ID = 2**53 - 1
 
 
 class ProtocolError(Exception):
-    """An error of JSON-RPC: its code, its message, and further data."""
-
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
         self.code = code
@@ -70,23 +67,18 @@ class ProtocolError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer to a request: a JSON-RPC response, and its error code, 0 for a result."""
+    """The error code is 0 for a result."""
 
     body: dict[str, Any]
     code: int = 0
 
 
 def is_modern(message: Message) -> bool:
-    """Return whether a request says itself which version of the protocol it speaks."""
     return PROTOCOL_VERSION_META_KEY in _meta_of(message)
 
 
 def answer(agent: Agent, message: Any, version: str) -> Reply | None:
-    """Return the reply to one JSON-RPC message, None for a notification.
-
-    `version`: the version of the protocol that client and hub have agreed on. A request that names
-    its version itself is answered in that version.
-    """
+    """None for a notification. A version in the request itself takes precedence."""
     request_id: Any = None
     try:
         if isinstance(message, dict) and "id" not in message:
@@ -112,7 +104,6 @@ def answer(agent: Agent, message: Any, version: str) -> Reply | None:
 
 
 def failed(error: ProtocolError, request_id: Any) -> Reply:
-    """Return the reply for an error; `request_id` is None if the request's id is unknown."""
     shown: dict[str, Any] = {"code": error.code, "message": error.message}
     if error.data is not None:
         shown["data"] = error.data
@@ -120,7 +111,7 @@ def failed(error: ProtocolError, request_id: Any) -> Reply:
 
 
 def shown_id(request_id: Any) -> Any:
-    """Return the id of a request as its answer shows it, None for one that is no id."""
+    """None for an invalid id."""
     if isinstance(request_id, str):
         return request_id
     is_number = isinstance(request_id, int) and not isinstance(request_id, bool)
@@ -128,13 +119,11 @@ def shown_id(request_id: Any) -> Any:
 
 
 def negotiated(params: Mapping[str, Any] | None) -> str:
-    """Return the version for a client that sent these parameters of `initialize`."""
     requested = (params or {}).get("protocolVersion")
     return str(requested) if requested in HANDSHAKE_PROTOCOL_VERSIONS else LATEST_HANDSHAKE_VERSION
 
 
 def unsupported(requested: str) -> ProtocolError:
-    """Return the error for a version of the protocol that the hub does not speak."""
     supported = [*HANDSHAKE_PROTOCOL_VERSIONS, *MODERN_PROTOCOL_VERSIONS]
     return ProtocolError(
         UNSUPPORTED_PROTOCOL_VERSION,
@@ -150,7 +139,6 @@ def _meta_of(message: Any) -> Mapping[str, Any]:
 
 
 def _version_of(message: Message) -> str:
-    """Return the version that a request names itself; raise ProtocolError if it cannot be used."""
     meta = _meta_of(message)
     needed = (PROTOCOL_VERSION_META_KEY, CLIENT_CAPABILITIES_META_KEY)
     if lacking := [key for key in needed if key not in meta]:
@@ -167,7 +155,6 @@ def _version_of(message: Message) -> str:
 def _result(
     agent: Agent, method: str, params: dict[str, Any] | None, version: str
 ) -> dict[str, Any]:
-    """Return the result of a request, in the shape of its version of the protocol."""
     handler = _METHODS.get(method)
     try:
         validate_client_request(method, version, params)
@@ -238,12 +225,11 @@ _METHODS: Mapping[str, Callable[[Agent, dict[str, Any] | None], BaseModel]] = {
 
 
 def takes_batches(version: str) -> bool:
-    """Return whether a version of the protocol has arrays of messages (2025-06-18 removed them)."""
+    """2025-06-18 removed them."""
     return version in HANDSHAKE_PROTOCOL_VERSIONS[:2]
 
 
 def answer_all(agent: Agent, messages: Sequence[Any], version: str) -> list[dict[str, Any]]:
-    """Return the replies to the requests of a batch, in their order."""
     replies = []
     for message in messages:
         if isinstance(message, dict) and message.get("method") == "initialize":

@@ -1,5 +1,3 @@
-"""The hub's own records and the CRM's contacts, as the tools answer them."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -34,8 +32,6 @@ _CURSOR_ROOM = 900
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A search of the hub's own records: its filters, order and the properties to show."""
-
     kind: Kind
     filters: tuple[Filter, ...]
     sort: str = "updated_at"
@@ -45,7 +41,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The records of a search that fit an answer; `after` is the state for what follows."""
+    """`after` is the state for what follows."""
 
     total: int
     records: list[dict[str, Any]]
@@ -55,7 +51,6 @@ class Part:
 def read_part(
     agent: Agent, listing: Listing, *, limit: int, after: list[Any] | None, room: int
 ) -> Part:
-    """Return the next records of a search, at most `limit` and as many as fit into `room`."""
     records, account = agent.hub.records, agent.account
     while True:
         query = Query(
@@ -77,10 +72,7 @@ def read_part(
 def read_parts(
     agent: Agent, listings: Sequence[Listing], *, limit: int, after: list[Any] | None
 ) -> Part:
-    """Return the next records of several searches, one after the other.
-
-    `after`: the state of an earlier part. No record may match two of the searches.
-    """
+    """No record may match two of the searches."""
     number, inside = (0, None) if after is None else (after[0], after[1])
     shown: list[dict[str, Any]] = []
     room = ROOM
@@ -100,18 +92,16 @@ def read_parts(
 
 
 def listed_shown(record: Listed, names: Sequence[str] = ()) -> dict[str, Any]:
-    """Return a record of a list as JSON; `names` are the properties to show, () for all."""
+    """`names`: () for all."""
     return {"id": str(record.id), "properties": selected(record.properties, names)}
 
 
 def selected(text: str, names: Sequence[str]) -> dict[str, str]:
-    """Return the properties in a JSON text, those named in `names` or all."""
     values: dict[str, str] = orjson.loads(text)
     return {name: values[name] for name in names if name in values} if names else values
 
 
 def contact_shown(contact: Contact) -> dict[str, Any]:
-    """Return a contact of the CRM as JSON, without the properties that have no value."""
     values = {name: text for name, text in contact.properties.items() if text}
     shown: dict[str, Any] = {"id": contact.id, "properties": values}
     return {**shown, "url": contact.url} if contact.url else shown

@@ -1,5 +1,3 @@
-"""Parts of the tools' JSON Schemas, and the answers that several tools share."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -16,23 +14,20 @@ LONGEST_TEXT = 65_536
 
 
 def text(description: str, example: str = "", **more: Any) -> Shape:
-    """Return the schema of a string."""
     examples = {"examples": [example]} if example else {}
     return {"type": "string", "description": description, **examples, **more}
 
 
 def record_id(description: str, example: str = "481516234211") -> Shape:
-    """Return the schema of a record's id: a string, or an integer."""
     return {"type": ["string", "integer"], "description": description, "examples": [example]}
 
 
 def resource(kinds: Sequence[str] = RESOURCES, **more: Any) -> Shape:
-    """Return the schema of the name of a kind of record."""
     return {"type": "string", "enum": list(kinds), "description": "The kind of record.", **more}
 
 
 def takes(required: Sequence[str] = (), /, **properties: Shape) -> Shape:
-    """Return the schema of a tool's arguments; other arguments are refused."""
+    """Other arguments are refused."""
     return {
         "type": "object",
         "properties": properties,
@@ -114,20 +109,18 @@ SOURCE: Shape = {
 
 
 def answer(required: Sequence[str], /, **properties: Shape) -> Shape:
-    """Return the schema of a tool's structured content: the success, or the API's error body."""
+    """The success, or the API's error body."""
     success: Shape = {"type": "object", "properties": properties, "required": list(required)}
     return {"type": "object", "anyOf": [success, ERROR]}
 
 
 def page(item: Mapping[str, Shape], required: Sequence[str] = (), **more: Shape) -> Shape:
-    """Return the schema of a page of items."""
     items: Shape = {"type": "object", "properties": dict(item), "required": list(required)}
     shape: dict[str, Shape] = {"results": {"type": "array", "items": items}, **_PAGE, **more}
     return answer(["results", *_PAGE], **shape)
 
 
 def written(**own: Shape) -> Shape:
-    """Return the schema of the answer of a tool that writes."""
     return answer(
         ["status", "message"],
         status={

@@ -16,11 +16,7 @@ from crmhub.errors import BadRequest, HubError
 
 
 def serve(current: Callable[[], Agent], lines: BinaryIO, out: BinaryIO) -> None:
-    """Answer the messages in `lines` until they end; write each answer to `out` as one line.
-
-    `current` returns the agent as it is now, since its account may change between two messages; it
-    raises HubError if the account cannot be used any more.
-    """
+    """`current` returns the agent as it is now; raises HubError if the account is unusable."""
     version = protocol.negotiated(None)
     for line in _read(lines):
         reply, version = _reply(current, line, version)
@@ -30,7 +26,6 @@ def serve(current: Callable[[], Agent], lines: BinaryIO, out: BinaryIO) -> None:
 
 
 def _read(lines: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines; of a line that is too long, only so much that it is refused."""
     while line := lines.readline(MAX_BODY_BYTES + 1):
         rest = line
         while len(rest) > MAX_BODY_BYTES and not rest.endswith(b"\n"):
@@ -42,7 +37,6 @@ def _read(lines: BinaryIO) -> Iterator[bytes]:
 
 
 def _reply(current: Callable[[], Agent], line: bytes, version: str) -> tuple[Any, str]:
-    """Return the answer to one line, None for no answer, and the version agreed on from now on."""
     if len(line) > MAX_BODY_BYTES:
         error = protocol.ProtocolError(INVALID_REQUEST, "The message is larger than 1 MiB.")
         return protocol.failed(error, None).body, version

@@ -1,5 +1,3 @@
-"""What a tool is: its description for a model, its schemas, its hints, and the scopes it needs."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
@@ -23,10 +21,9 @@ Answer = dict[str, Any]
 class Tool:
     """A tool that agents call.
 
-    `kinds` and `right` (`read` or `write`) give the scopes: a tool is listed if the key has the
-    right on one of the kinds. With `chooses`, the argument `resource` names the kind of a call, and
-    `default` is the kind without it. `demands` returns the arguments that an account requires
-    beside those that `takes` does.
+    `kinds` and `right` (`read` or `write`) give the scopes. With `chooses`, the argument `resource`
+    names the kind of a call, `default` without it. `demands` returns the arguments that an account
+    requires besides.
     """
 
     name: str
@@ -45,15 +42,12 @@ class Tool:
 
     @property
     def reads_only(self) -> bool:
-        """Whether the tool changes nothing."""
         return "read" in self.rights
 
     def kinds_for(self, scopes: Collection[str]) -> list[str]:
-        """Return the kinds of record on which a key with these scopes may use the tool."""
         return [kind for kind in self.kinds if self._may(kind, scopes)]
 
     def described(self, agent: Agent) -> Described:
-        """Return the tool as it is listed for an agent: `resource` names what its key may use."""
         return Described(
             name=self.name,
             title=self.title,
@@ -70,11 +64,9 @@ class Tool:
         )
 
     def takes_of(self, account: Account) -> Shape:
-        """Return the schema of the arguments, with those that the account requires."""
         return {**self.takes, "required": [*self.takes["required"], *self.demands(account)]}
 
     def schema_for(self, agent: Agent) -> Shape:
-        """Return the schema of the arguments, with the kinds of record that the agent may use."""
         if not self.chooses:
             return self.takes_of(agent.account)
         kinds = self.kinds_for(agent.scopes)
@@ -85,11 +77,7 @@ class Tool:
         return {**self.takes, "properties": {**properties, "resource": named}}
 
     def call(self, agent: Agent, arguments: Arguments) -> Answer:
-        """Run the tool and return its answer.
-
-        Raises BadRequest for arguments that do not match the schema, Forbidden if the agent's key
-        lacks a scope, and the errors of the tool.
-        """
+        """Raises BadRequest, Forbidden if the key lacks a scope, and the errors of the tool."""
         self.require(agent, self.kinds)
         check(self.takes_of(agent.account), arguments)
         if self.chooses:
@@ -97,7 +85,6 @@ class Tool:
         return self.run(agent, arguments)
 
     def require(self, agent: Agent, kinds: Collection[str]) -> None:
-        """Raise Forbidden if the agent may use the tool on none of these kinds of record."""
         if not any(self._may(kind, agent.scopes) for kind in kinds):
             lacking = " or ".join(f"{kind}:{self.rights[0]}" for kind in kinds)
             raise Forbidden(

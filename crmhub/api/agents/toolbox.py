@@ -1,5 +1,3 @@
-"""All tools of agents: list them for a key, and call one by its name."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -38,18 +36,16 @@ TOOLS: Mapping[str, Tool] = {
     )
 }
 """The tools by name, in the order in which they are listed."""
-# An error's message stays readable, whatever was sent.
 _LONGEST_MESSAGE = 4_000
 
 
 def list_tools(agent: Agent) -> ListToolsResult:
-    """Return the tools that the agent's key may use."""
     allowed = [tool for tool in TOOLS.values() if tool.kinds_for(agent.scopes)]
     return ListToolsResult(tools=[tool.described(agent) for tool in allowed])
 
 
 def call_tool(agent: Agent, tool: Tool, arguments: Mapping[str, Any]) -> CallToolResult:
-    """Call a tool and return its result; an error is a result that says what to send instead."""
+    """An error is a result that says what to send instead."""
     try:
         answer = tool.call(agent, arguments)
     except HubError as exc:

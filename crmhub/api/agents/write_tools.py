@@ -1,7 +1,4 @@
-"""The tools that write to the account's CRM, as the webhook helpers do.
-
-These are create_or_update_lead, set_properties, create_deal and create_ticket.
-"""
+"""The tools that write to the account's CRM, as the webhook helpers do."""
 
 from __future__ import annotations
 
@@ -40,12 +37,11 @@ _AGAIN = (
     "Nothing was written: the same call was made before, and this is its result."
     " If a second one is wanted, send another idempotencyKey."
 )
-# The argument that takes the value of a property that identifies a person.
 _OWN = {"firstname": "name", "lastname": "name", "name": "name", "email": "email", "phone": "phone"}
 
 
 def derived_key(agent: Agent, tool: str, arguments: Arguments) -> str:
-    """Return the idempotency key of a call: the caller's, or one derived from its input."""
+    """The caller's key, or one derived from the input."""
     if sent := arguments.get("idempotencyKey"):
         return f"{KEY_PREFIX}{sent}"
     return f"{KEY_PREFIX}{digest([agent.account.connection.id, tool, arguments])[:40]}"
@@ -72,15 +68,11 @@ def _lead(agent: Agent, arguments: Arguments) -> Answer:
 
 
 def texts_of(given: Mapping[str, Any]) -> Sent:
-    """Return property values as texts; an array or an object was refused by the schema."""
     return {name: from_json(value) for name, value in given.items()}
 
 
 def _run(agent: Agent, action: Action, arguments: Arguments, *, derive: str) -> Done:
-    """Accept and attempt an action under the caller's key, or under a derived one.
-
-    `derive`: the tool's name for the derived key; "" for an action that may be repeated.
-    """
+    """`derive`: the tool's name for the derived key; "" for an action that may be repeated."""
     own = bool(arguments.get("idempotencyKey"))
     key = derived_key(agent, derive, arguments) if own or derive else ""
     return dispatch.run(
@@ -114,7 +106,6 @@ def _answer(done: Done, refused: Sequence[Problem], **own: str) -> Answer:
 
 
 def refused_shown(problems: Iterable[Problem]) -> list[dict[str, str]]:
-    """Return refused properties as JSON: the name and the reason of each."""
     reasons = {one.name: one.reason for one in problems}
     return [{"name": name[:100], "reason": reason[:300]} for name, reason in reasons.items()][:20]
 
@@ -172,7 +163,6 @@ def _set_properties(agent: Agent, arguments: Arguments) -> Answer:
 
 
 def _change_own(agent: Agent, arguments: Arguments, sent: Sent) -> Answer:
-    """Change a deal, company or ticket of the hub; one bad value refuses all, as in the API."""
     kind = KINDS[arguments["resource"]]
     record_id = own_id(agent, kind, arguments["id"], "id")
     texts = {name: text or "" for name, text in sent.items()}

@@ -1,7 +1,7 @@
-"""Checks of the property values that agents write, before a helper gets them.
+"""Checks of the property values that agents write.
 
-A bot's unknown property is defined as it comes, since an operator has built the bot. A model may
-have made up the name, so an agent's unknown property is refused with the names that are meant.
+A bot's unknown property is defined as it comes; a model may have made the name up, so an agent's is
+refused with the names that are meant.
 """
 
 from __future__ import annotations
@@ -24,18 +24,13 @@ _SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """The values of a call: those of known properties, and the refused ones with the reasons."""
-
     known: dict[str, str | None]
     refused: list[Problem]
 
 
 def split_known(agent: Agent, kind: Kind, sent: Sent) -> Values:
-    """Return the values of properties that the hub has, and a problem for each other name.
-
-    Properties of another CRM are known to the CRM alone, which refuses unknown ones itself. Raises
-    Semantic with all problems if the account's switch `strict` is on.
-    """
+    """Another CRM checks its properties itself. Raises Semantic with all problems if the account's
+    switch `strict` is on."""
     if is_remote(agent.hub, agent.account) and kind.name != "companies":
         return Values(dict(sent), [])
     catalogue = agent.hub.records.catalogue(agent.account, kind)
@@ -59,10 +54,7 @@ def _unknown(catalogue: Catalogue, name: str) -> str:
 
 
 def check_stage(agent: Agent, kind: Kind, sent: Sent) -> None:
-    """Raise Semantic if the values name a pipeline or stage that the hub does not have.
-
-    Pipelines of another CRM are checked by the CRM.
-    """
+    """Raises Semantic. Pipelines of another CRM are checked by the CRM."""
     if is_remote(agent.hub, agent.account) or not kind.pipeline:
         return
     catalogue = agent.hub.records.catalogue(agent.account, kind)

@@ -7,7 +7,7 @@ from alembic import context
 
 from crmhub.database.drivers import ACCOUNT_SETTING, ALL_ACCOUNTS
 
-# Any number, as long as all processes use the same one.
+# Any number, equal in all processes.
 _LOCK = 0x63726D68
 
 

@@ -1,9 +1,8 @@
-"""Conditions of a search: each is a filter, as SQL that selects ids and as SQL that tests a record.
+"""Conditions of a search, as SQL that selects ids and as SQL that tests a record.
 
-The positive set of a condition are the records that have the wanted value, such as "city is Bonn";
-a condition selects it or, if negated, all others. `ids` selects it from one index table, `test`
-tests a row of `records`; both give the same result on both databases. The SQL is written by hand:
-building one or two comparisons with SQLAlchemy Core would take longer than running them.
+The positive set are the records with the wanted value; a condition selects it or, if negated, all
+others. `ids` selects it from one index table, `test` tests a row of `records`. The SQL is written
+by hand: building it with SQLAlchemy Core would take longer than running it.
 """
 
 from __future__ import annotations
@@ -37,10 +36,7 @@ def of_records(more: str) -> Sql:
 
 
 class Span(NamedTuple):
-    """Sort values (ms since 1970) from `first` to before `end`; None: open on that side.
-
-    With `whole`, every record in the range satisfies the condition.
-    """
+    """From `first` to before `end` (ms); None: open. `whole`: every record in it matches."""
 
     first: int | None = None
     end: int | None = None
@@ -48,10 +44,7 @@ class Span(NamedTuple):
 
 
 class Condition:
-    """A condition of a search. None of its SQL depends on `negated`.
-
-    `n` is the number of the condition in its search; the names of the SQL's parameters end in it.
-    """
+    """No SQL depends on `negated`. The names of parameters end in the condition's number `n`."""
 
     negated: bool
     uses_index = True
@@ -75,25 +68,22 @@ class Condition:
     """
 
     def ids(self, connection: Connection, n: int, *, with_updated_at: bool = False) -> Sql:
-        """Return the SELECT of the ids in the positive set; it needs `:account` and `:kind`."""
+        """Needs `:account` and `:kind`."""
         rows = self.rows(n, ", updated_at" if with_updated_at else "")
         where = self.where(connection, n)
         return Sql(f"{rows.text} and {where.text}", rows.params | where.params)
 
     def rows(self, n: int, more: str = "") -> Sql:
-        """Return a SELECT, without WHERE, of the ids, and `more`, in all rows of `source`."""
         raise NotImplementedError
 
     def where(self, connection: Connection, n: int) -> Sql:
-        """Return the SQL condition that selects the positive set among these rows."""
         raise NotImplementedError
 
     def test(self, connection: Connection, n: int) -> Sql:
-        """Return the SQL condition that a row of `records` is in the positive set (or null)."""
         raise NotImplementedError
 
     def span(self, sort: str) -> Span:
-        """Return a range of values of the column `sort` that contains all matching records."""
+        """A range that contains all matching records."""
         return Span()
 
     def optimized(self, connection: Connection, account_id: int) -> Condition:
@@ -102,8 +92,6 @@ class Condition:
 
 
 class OnProperty(Condition):
-    """A condition on a property, evaluated with the property's index table."""
-
     index_has_updated_at = True
 
     def __init__(self, negated: bool, known: Property, operator: str) -> None:
@@ -121,14 +109,13 @@ class OnProperty(Condition):
 
 
 def value_of(known: Property, n: int) -> tuple[str, dict[str, Any]]:
-    """Return the SQL of a property's value in a row of `records`, null for none."""
+    """Null in a row without the value."""
     return f"(properties ->> cast(:name{n} as text))", {f"name{n}": known.name}
 
 
 def compared(
     connection: Connection, n: int, text: str, operator: str, operands: Sequence[Any]
 ) -> Sql:
-    """Return the SQL that compares the expression `text` with the operands of an operator."""
     if operator == "HAS_PROPERTY":
         return ALL if text in ("value", "id") else Sql(f"{text} is not null", {})
     if operator == "IN":
@@ -141,8 +128,6 @@ _AS_NUMBER = {"postgresql": "cast({} as double precision)", "sqlite": "exact_num
 
 
 class OnKey(OnProperty):
-    """A condition on a number or date property."""
-
     def __init__(
         self, negated: bool, known: Property, operator: str, operands: Sequence[float]
     ) -> None:
@@ -166,8 +151,7 @@ class OnKey(OnProperty):
         return Sql(test.text, params | test.params)
 
 
-# Where a property has no more values than this, a part is looked for in each of them once, and
-# not in that of each record.
+# With no more distinct values, a part is looked for in each value, not in each record.
 _FEW_VALUES = 200
 # Skips from one value to the next in the index.
 _VALUES = (
@@ -182,7 +166,7 @@ _VALUES = (
 def few_values(
     connection: Connection, account_id: int, known: Property, most: int
 ) -> list[str] | None:
-    """Return the distinct values of a property; None if one is long, or more than `most`."""
+    """None if one is long, or there are more than `most`."""
     of = {"account": account_id, "prop": known.prop_id, "most": most + 1}
     texts = [value for (value,) in connection.rows(_VALUES, of)]
     is_few = len(texts) <= most and all(len(text) < PREFIX for text in texts)
@@ -190,11 +174,7 @@ def few_values(
 
 
 class OnText(OnProperty):
-    """A condition on a property whose values are compared as texts, by code point.
-
-    The index has the first 255 characters of a value in its key, and a longer value completely in
-    another column: a shorter operand is compared with the key alone.
-    """
+    """Compared by code point. A longer value than 255 characters is complete in another column."""
 
     def __init__(
         self, negated: bool, known: Property, operator: str, operands: Sequence[str]
@@ -260,8 +240,7 @@ class OnText(OnProperty):
         return OnText(self.negated, self._known, "IN", containing)
 
 
-# Records mostly share a few sets of options. Reading this many distinct values of the index takes
-# about 10 ms.
+# Reading this many distinct values of the index takes about 10 ms.
 _FEW_SETS = 1000
 
 
@@ -303,8 +282,6 @@ class OnOptions(OnProperty):
 
 
 class OnDocument(Condition):
-    """CONTAINS_TOKEN on a number or date: no index helps, each record's text is searched."""
-
     uses_index = False
 
     def __init__(self, negated: bool, known: Property, given: str) -> None:
@@ -325,7 +302,7 @@ class OnDocument(Condition):
         return Sql(where, {f"name{n}": self._name, **part})
 
 
-# More than there are filters: no number of a part is one of theirs.
+# More than there are filters.
 _PARTS = 100
 
 
@@ -372,10 +349,9 @@ class OnSameRows(Condition):
 
 
 def combine(conditions: Sequence[Condition]) -> list[Condition]:
-    """Merge the conditions on the same property into one condition; return the new list.
+    """Merge conditions on the same property, so that the two ends of a range select one set.
 
-    So the two ends of a range select one set of records. If all are negated, they also select
-    records that have no index row, and are not merged.
+    If all are negated, they also select records without an index row, and are not merged.
     """
     on: dict[Any, list[Condition]] = {}
     for number, condition in enumerate(conditions):

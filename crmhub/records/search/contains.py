@@ -1,5 +1,3 @@
-"""SQL conditions that test whether a text contains another text, for each database."""
-
 from __future__ import annotations
 
 import re
@@ -7,28 +5,22 @@ from typing import Any
 
 from crmhub.database.connection import Connection
 
-# In the worst text PostgreSQL's LIKE compares a whole pattern at each character: with this length,
-# 2 ms for 64 KiB. SQLite's instr takes 1 ms for the longest part allowed.
+# LIKE compares a whole pattern at each character: at worst 2 ms for 64 KiB with this length.
 _LONGEST_PIECE = 16
-# A part without one names nothing to look up in an index of trigrams. PostgreSQL's plan for any
-# part would read through that whole index: seconds instead of 0.1 at 200,000 contacts.
+# For a part without a trigram, PostgreSQL would read through its whole index (seconds).
 _TRIGRAM = re.compile(r"[^\W_]{3}")
 
 
 def contains(
     connection: Connection, text: str, n: int, part: str, *, is_short: str = ""
 ) -> tuple[str, dict[str, Any]]:
-    """Return the SQL condition that `text` contains `part`, both case-folded; `n` as in Condition.
-
-    `is_short` is the SQL condition that a row's text is short; without it, all texts are.
-    """
+    """Both texts are case-folded. `is_short` is the SQL condition that a row's text is short."""
     if connection.dialect == "sqlite":
         return f"instr({text}, :part{n}) > 0", {f"part{n}": part}
     whole, params = f"strpos({text}, :part{n}) > 0", {f"part{n}": part}
     long = len(part) > _LONGEST_PIECE
     if long and is_short:
-        # A regular expression without operators (***=) takes 0.5 ms for any text of 64 KiB; strpos
-        # mostly takes a fifth of that, but up to 8 ms for the worst text.
+        # A regular expression without operators (***=) takes 0.5 ms for 64 KiB, strpos up to 8 ms.
         whole = f"case when {is_short} then {whole} else {text} ~ :plain{n} end"
         params[f"plain{n}"] = f"***={part}"
     trigram = _TRIGRAM.search(part)

@@ -16,18 +16,15 @@ from crmhub.secrets import same, sign
 _SIGNATURE = 16
 # Raised when the meaning of the fields changes; older cursors must go on being read.
 _FORM = 1
-# The hash of none.
 _NO_FILTERS = hashlib.sha256().hexdigest()[:16]
 
 
 class Cursor(NamedTuple):
     """The state of a listing after a page; it does not expire.
 
-    `key` and `id` are those of the page's last record, `filters` is a hash, and `total` is that of
-    the first page. `started`, `settled` and `shown` are those of the listing's `Start`. `caught_up`
-    is -1 until the listing reaches its end, then the number of changed records returned so far.
-    `counted` are the ids of a small result, `packed`. `everything` is the number of all records of
-    the kind, 0 if it was not counted.
+    `key` and `id` are those of the last record, `filters` is a hash, `total` is of the first page.
+    `caught_up` is -1 until the end, then the number of changed records returned. `counted`:
+    `packed` ids of a small result. `everything`: all records of the kind, 0 if not counted.
     """
 
     account_id: int
@@ -56,7 +53,7 @@ _INVALID = "cursor: this is no cursor that the hub gave for this listing; start 
 
 
 def unseal(text: str, signing_key: bytes, *, account_id: int, kind: int) -> Cursor:
-    """Return the cursor of this account and kind from its sealed text; raise BadRequest."""
+    """Raises BadRequest, also for another account or kind."""
     form, *fields = unsealed(text, signing_key)
     if form != _FORM:
         raise BadRequest(_INVALID)
@@ -73,13 +70,13 @@ def unseal(text: str, signing_key: bytes, *, account_id: int, kind: int) -> Curs
 
 
 def sealed(value: Sequence[Any], signing_key: bytes) -> str:
-    """Return a list of JSON values as signed text that needs no escaping in a URL."""
+    """The text needs no escaping in a URL."""
     payload = orjson.dumps(value)
     return base64.urlsafe_b64encode(sign(signing_key, payload) + payload).decode().rstrip("=")
 
 
 def unsealed(text: str, signing_key: bytes) -> list[Any]:
-    """Return the list of JSON values from a text of `sealed`; raise BadRequest for any other."""
+    """Raises BadRequest."""
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except ValueError:
@@ -94,7 +91,6 @@ def unsealed(text: str, signing_key: bytes) -> list[Any]:
 
 
 def packed(ids: Iterable[int]) -> str:
-    """Return record ids as a short text."""
     steps, last = bytearray(), 0
     for id in sorted(ids):
         step, last = id - last, id
@@ -106,7 +102,7 @@ def packed(ids: Iterable[int]) -> str:
 
 
 def unpacked(text: str) -> list[int]:
-    """Return the record ids from a text of `packed`, in ascending order."""
+    """In ascending order."""
     ids, last, step, shift = list[int](), 0, 0, 0
     for byte in base64.urlsafe_b64decode(text):
         step |= (byte & 127) << shift
@@ -119,7 +115,7 @@ def unpacked(text: str) -> list[int]:
 
 
 def fingerprint(filters: Sequence[Filter]) -> str:
-    """Return a short hash of the filters, which does not depend on their order."""
+    """The hash does not depend on the order of the filters."""
     if not filters:
         return _NO_FILTERS
     texts = sorted(

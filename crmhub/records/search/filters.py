@@ -1,4 +1,4 @@
-"""The filter language of searches: operators, and the parsing of filters into conditions.
+"""The filter language of searches.
 
 NEQ, NOT_IN, NOT_CONTAINS_TOKEN and NOT_HAS_PROPERTY also select records without a value.
 """
@@ -50,8 +50,6 @@ _BARE = {"HAS_PROPERTY", "NOT_HAS_PROPERTY"}
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter of a search, as the caller sent it."""
-
     property_name: str
     operator: str
     value: str | None = None
@@ -59,11 +57,8 @@ class Filter:
 
 
 def parse(filters: Sequence[Filter], catalogue: Catalogue, *, region: str) -> list[Condition]:
-    """Parse `filters` into conditions on the catalogue's properties.
-
-    Raises BadRequest for too many or malformed filters, and Semantic for an unknown property or a
-    value of the wrong type; both name all invalid filters.
-    """
+    """Raises BadRequest for too many or malformed filters, Semantic for an unknown property or a
+    wrong value; both name all invalid filters."""
     if len(filters) > MAX_FILTERS:
         raise BadRequest(f"filters: {len(filters)} filters; send at most {MAX_FILTERS}")
     malformed = [

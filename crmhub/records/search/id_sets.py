@@ -1,5 +1,3 @@
-"""The sets of record ids that the filters of a search select: their SQL, intersection and size."""
-
 from __future__ import annotations
 
 import math
@@ -17,8 +15,6 @@ from crmhub.records.search.query import Known, Listed, Place, Query
 
 
 class IdSets(PageReader):
-    """Builds the SQL that selects the ids of an account's records that satisfy all conditions."""
-
     def __init__(
         self,
         connection: Connection,
@@ -32,20 +28,16 @@ class IdSets(PageReader):
     ) -> None:
         super().__init__(connection, account_id, kind, query, everything)
         self._conditions = [condition.optimized(connection, account_id) for condition in conditions]
-        # The number of id sets to join: one for each condition. If all are negated, the set of all
-        # records is one more.
+        # One for each condition. If all are negated, the set of all records is one more.
         self._sets = len(self._conditions) + all(each.negated for each in self._conditions)
-        # Whether one index table selects all matching records, so that no sets must be joined.
         self._alone = self._sets == 1
-        # It has ids looked up before anything is sorted: without it both planners may walk the sort
-        # order, past every record that does not match.
+        # Looks ids up before anything is sorted: otherwise both planners may walk the sort order.
         self._fence = "offset 0" if connection.dialect == "postgresql" else "limit -1"
         self._narrow = dict[int, int]()
         self._known = known
 
     @property
     def _has_updated_at(self) -> bool:
-        """Whether one index table has all matching ids and the `updated_at` that sorts them."""
         by_change = self._query.sort == "updated_at" and self._query.changed_since is None
         return by_change and self._alone and self._conditions[0].index_has_updated_at
 
@@ -55,13 +47,11 @@ class IdSets(PageReader):
 
     @property
     def _index_only(self) -> bool:
-        """Whether the index of the sort order contains all columns that the conditions test."""
         is_single = len(self._conditions) == 1 and self._conditions[0].index_only
         return is_single and self._connection.dialect == "postgresql"
 
     @property
     def _sorted_by_it(self) -> bool:
-        """Whether the matching records directly follow each other in the sort order."""
         return len(self._conditions) == 1 and self._conditions[0].span(self._query.sort).whole
 
     @property
@@ -74,10 +64,7 @@ class IdSets(PageReader):
         return self._rows(source, params, most, self._order_after_look_up)
 
     def _page_of(self, matching: str, behind: str = "") -> str:
-        """Return the SELECT of the ids of one page; `matching` has ids and sort values.
-
-        `behind` is a condition, beginning with "and", for the records after the previous page.
-        """
+        """`behind` begins with "and" and selects the records after the previous page."""
         return f"select id from {matching} where true{behind} order by {self._order} limit :rows"
 
     def _with_dates(self, among: str) -> str:
@@ -87,11 +74,7 @@ class IdSets(PageReader):
         )
 
     def _with_current_dates(self, ids: str, *, many: bool = False) -> str:
-        """Return the source of ids with their present `updated_at`; in `ids` it may be old.
-
-        It is then in `index_behind`. With `many`, PostgreSQL joins this table; otherwise each id is
-        looked up.
-        """
+        """The `updated_at` in `ids` may be old (`index_behind`). With `many`, PostgreSQL joins."""
         behind, joined = f"index_behind where {OF}", ""
         date = f"coalesce((select updated_at from {behind} and id = found.id), found.updated_at)"
         date = f"case when exists (select 1 from {behind}) then {date} else found.updated_at end"
@@ -108,8 +91,6 @@ class IdSets(PageReader):
         return [n for n, c in enumerate(self._conditions) if c.uses_index and not c.negated]
 
     def _narrowest(self, most: int) -> int:
-        """Return the position of an indexed condition that few records satisfy, or -1."""
-        # Total and page ask the same.
         if most not in self._narrow:
             self._narrow[most] = self._probed(most)
         return self._narrow[most]
@@ -135,10 +116,8 @@ class IdSets(PageReader):
         return f"id in ({ids})"
 
     def _behind(self, after: Place | None) -> tuple[str, dict[str, Any]]:
-        """Return the condition, within the time filters, for the records after `after`."""
         text, params = super()._behind(after)
         down, sort = self._query.descending, self._query.sort
-        # Of the conditions on when a record was created or changed there is one.
         spans = [condition.span(sort) for condition in self._conditions]
         first = next((span.first for span in spans if span.first is not None), None)
         end = next((span.end for span in spans if span.end is not None), None)
@@ -164,7 +143,6 @@ class IdSets(PageReader):
         return " and ".join(tests), params
 
     def _ids(self, within: str = "true", down: str = "") -> tuple[str, dict[str, Any]]:
-        """Return the SELECT of all matching ids `within` a condition, in the order `down`."""
         sets, without = list[str](), list[str]()
         params: dict[str, Any] = {}
         for n, condition in enumerate(self._conditions):
@@ -180,7 +158,6 @@ class IdSets(PageReader):
 
     @contextmanager
     def _all(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the SELECT of all matching ids, under PostgreSQL's settings for large joins."""
         if tested := self._tested():
             yield tested
         else:
@@ -188,10 +165,7 @@ class IdSets(PageReader):
                 yield self._ids()
 
     def _tested(self) -> tuple[str, dict[str, Any]] | None:
-        """Return a SELECT that tests the few records of one condition for the others.
-
-        None if no condition selects few records, or if there is only one.
-        """
+        """Test the few records of one condition for the others; None without one."""
         chosen = -1
         if len(self._conditions) > 1:
             sizes = (costs.SMALL_RESULT, costs.TESTED_SET)
@@ -206,7 +180,6 @@ class IdSets(PageReader):
         )
 
     def total(self) -> int:
-        """Return the exact number of matching records."""
         if self._alone:
             ids, params = self._ids()
             return self._of_all(f"(select count(*) from ({ids}) as found)", params)
@@ -220,7 +193,6 @@ class IdSets(PageReader):
             return self._of_all(f"({EVERYTHING}) - (select count(*) from {united})", params)
 
     def _count(self) -> int:
-        """Count the records that satisfy several conditions; keep fewer than 1,000 in `counted`."""
         postgresql = self._connection.dialect == "postgresql"
         array = "array_agg(id)" if postgresql else "json_group_array(id)"
         with self._all() as (ids, params):
@@ -235,10 +207,7 @@ class IdSets(PageReader):
         return int(total)
 
     def _within_reach(self) -> float:
-        """Return the number of records within the time filters.
-
-        Infinity without any, or if counting would read too many entries of an index.
-        """
+        """Within the time filters; infinity without any, or if counting would read too much."""
         between, params = self._behind(None)
         if not between:
             return math.inf
@@ -251,16 +220,11 @@ class IdSets(PageReader):
 
 
 def _merged(sets: Sequence[str], without: Sequence[str], down: str) -> str:
-    # In order, it merges what the indexes bring in order; else it sorts each part.
     return " except ".join((" intersect ".join(sets), *without)) + f" order by 1 {down}"
 
 
 def _joined(sets: Sequence[str], without: Sequence[str], down: str) -> str:
-    """Return PostgreSQL's SELECT of the ids in all of `sets` and in none of `without`.
-
-    The sets are merged. PostgreSQL knows that an index returns unique ids in order; without an
-    explicit order it would sort the sets in `without` all the same.
-    """
+    """Without an explicit order PostgreSQL would sort the sets in `without` all the same."""
     first, *others = [f"({ids})" for ids in sets]
     joins = [f" join {ids} as s{n} (id) using (id)" for n, ids in enumerate(others)]
     joins += [

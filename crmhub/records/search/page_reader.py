@@ -1,7 +1,4 @@
-"""Reads the pages of a list: all records of a kind, in the sort order.
-
-The properties of a page together have at most MAX_PAGE_BYTES.
-"""
+"""Reads the pages of a list in the sort order; a page has at most MAX_PAGE_BYTES of properties."""
 
 from __future__ import annotations
 
@@ -15,7 +12,6 @@ from crmhub.database.bulk import Row
 from crmhub.database.connection import Connection
 from crmhub.records.search.query import Listed, Place, Query
 
-# A document of fewer bytes is never large.
 LEAST_LARGE = 1024
 # What `Listed._make` does, in C.
 as_record = partial(tuple.__new__, Listed)
@@ -23,7 +19,6 @@ as_record = partial(tuple.__new__, Listed)
 OF = "account_id = :account and kind = :kind"
 EVERYTHING = f"select coalesce(sum(n), 0) from record_count where {OF}"
 COLUMNS = "id, created_at, updated_at, properties"
-# The columns of rows with a `text`, or its size if large; goes with `returning`.
 SHOWN = {
     dialect: "id, created_at, updated_at,"
     f" case when {size} <= :large then text else cast({size} as text) end"
@@ -36,8 +31,6 @@ LISTED = "id, created_at, updated_at, cast(properties as text) as text"
 
 
 class PageReader:
-    """Reads the pages of a list of an account's records of one kind; `Search` adds filters."""
-
     def __init__(
         self, connection: Connection, account_id: int, kind: int, query: Query, everything: int = 0
     ) -> None:
@@ -46,24 +39,20 @@ class PageReader:
         self._of = {"account": account_id, "kind": kind}
         self._query = query
         self._wanted = query.limit + 1
-        # The ids of what passes several filters, where these are few: they are dear to find.
+        # The ids of a small result of several filters: they are expensive to find.
         self.counted: list[int] = []
-        # How many records there are when a listing begins, 0 where nobody has asked. It tells what
-        # a page costs: that needs no newer number, nor a statement for each page.
+        # The number of records when the listing began, 0 if not counted: enough to estimate costs.
         self.everything = everything
 
     def with_query(self, query: Query) -> Self:
-        """Return a copy of this search with another query for the same conditions."""
         search = copy(self)
         search._query, search._wanted = query, query.limit + 1
         return search
 
     def total(self) -> int:
-        """Return the exact number of records."""
         return self._of_all(f"({EVERYTHING})", {})
 
     def _of_all(self, total: str, params: dict[str, Any]) -> int:
-        """Return the number of the expression `total`; also count all records in `everything`."""
         [(found, everything)] = self._connection.rows(
             f"select {total}, ({EVERYTHING})", self._of | params
         )
@@ -71,7 +60,7 @@ class PageReader:
         return int(found)
 
     def small_result(self) -> tuple[int, list[Listed]] | None:
-        """Return the total and the first page, if one or two statements find both; else None."""
+        """None unless one or two statements find both."""
         rows = self._connection.rows(
             f"select ({EVERYTHING}), {self._shown} from (select {LISTED}"
             f" from records where {OF} order by {self._order} limit :rows) as page",
@@ -81,22 +70,18 @@ class PageReader:
         return (int(rows[0][0]) if rows else 0), page
 
     def page(self, total: int, after: Place | None) -> list[Listed]:
-        """Return the page of records after the position `after`; None means the first page.
-
-        If more records follow, one more item without properties is returned; alone, if all records
-        of the page were archived while they were read.
-        """
+        """If more records follow, one more item without properties is returned; alone, if all
+        records of the page were archived while they were read."""
         behind, params = self._behind(after)
         return self._read(self._rows(f"records where {OF}{behind}", params, self._wanted))
 
     def complete_page(
         self, total: int, after: Place | None, found: list[Listed] | None = None
     ) -> tuple[list[Listed], bool]:
-        """Return the records of one page (`found`, if read already), and whether more follow."""
+        """Return the records (`found`, if read already), and whether more follow."""
         query = self._query
         while True:
             found = self.page(total, after) if found is None else found
-            # The row behind the page.
             more = bool(found) and (len(found) > query.limit or not found[-1].properties)
             shown = found[:-1] if more else found
             # Otherwise all records of this page were archived while they were read.
@@ -105,7 +90,6 @@ class PageReader:
             found = None
 
     def cursor_of(self, row: Listed) -> Place:
-        """Return the position of a record in this listing."""
         return Place(getattr(row, self._query.sort), row.id)
 
     @property
@@ -139,12 +123,8 @@ class PageReader:
         return [as_record(row) for row in rows]
 
     def _read(self, rows: list[Listed]) -> list[Listed]:
-        """Return the rows that fit on the page, with their large properties read.
-
-        One that does not fit is the last item, without properties.
-        """
+        """A record that does not fit is the last item, without properties."""
         if self._query.room is None and all(row[-1][0] == "{" for row in rows):
-            # Together they are no larger than a page may be.
             return rows[: self._wanted]
         page = self._with_room(rows)
         missing = [row.id for row in page if row.properties and not row.is_read]
@@ -157,7 +137,6 @@ class PageReader:
                 self._of | these,
             )
         )
-        # What was archived meanwhile is left out.
         return [
             row._replace(properties=texts[row.id]) if row.id in texts else row
             for row in page
@@ -165,10 +144,7 @@ class PageReader:
         ]
 
     def _with_room(self, rows: Sequence[Listed]) -> list[Listed]:
-        """Return the rows that fit on the page, at least one.
-
-        One that does not fit is the last item, without properties.
-        """
+        """At least one row; one that does not fit is the last item, without properties."""
         room, taken = self._query.room, 0
         for n, row in enumerate(rows):
             taken += row.size
@@ -180,9 +156,5 @@ class PageReader:
 
 
 def returning(rows: int) -> dict[str, int]:
-    """Return the parameters `rows` and `large` of a query that returns up to `rows` rows.
-
-    It returns properties of up to `large` bytes, and only the size of larger ones, so that all rows
-    fit on one page.
-    """
+    """Larger properties come as their size only, so that all rows fit on one page."""
     return {"rows": rows, "large": max(MAX_PAGE_BYTES // max(rows, 1), LEAST_LARGE)}

@@ -1,5 +1,3 @@
-"""Builds the pages of lists and searches of records, and of lists of linked records."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -17,18 +15,16 @@ from crmhub.records.search.page_reader import PageReader
 from crmhub.records.search.plans import Search
 from crmhub.records.search.query import Known, Listed, Place, Query, Start, start
 
-# A listing under constant change would catch up for ever. What changed during the walk comes
-# within as many records as there are; the rest is for what goes on changing.
+# A listing under constant change would otherwise catch up for ever.
 _LEAST_CAUGHT_UP = 10_000
-# Characters of a cursor that ids may take which were counted: a thousand, where they lie close.
-# Not where it has as many as this to name that were shown: it stands in an address.
+# Characters for counted ids in a cursor, which stands in an address: about a thousand ids.
 _LONGEST_COUNTED = 2800
 _FEW_SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """A request for one page; `properties` and `include` are names to return, None for all."""
+    """`properties` and `include`: None for all."""
 
     query: Query
     after: Cursor | None = None
@@ -38,8 +34,6 @@ class PageRequest:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of records, with the total of all pages; `cursor` is "" on the last page."""
-
     total: int
     records: list[Listed]
     links: dict[int, Links]
@@ -48,18 +42,13 @@ class Page:
 
 @dataclass(slots=True)
 class Listing:
-    """Builds pages of an account's records of one kind, read with one database connection."""
-
     _connection: Connection
     _account_id: int
     _kind: Kind
     _signing_key: bytes
 
     def page(self, request: PageRequest, conditions: Sequence[Condition]) -> Page:
-        """Return the page of the records that satisfy the `conditions` (parsed filters).
-
-        Raises BadRequest for a cursor of another sort order or other filters.
-        """
+        """Raises BadRequest for a cursor of another sort order or other filters."""
         query, after = request.query, request.after
         everything, known = 0, None
         if after is not None:
@@ -132,7 +121,7 @@ class Listing:
     def linked(
         self, id: int, to: Kind, *, limit: int, after: Cursor | None
     ) -> tuple[int, list[int], str]:
-        """Return what `RecordStore.linked` does; raise BadRequest for another listing's cursor."""
+        """As `RecordStore.linked`; raises BadRequest for another listing's cursor."""
         listing = f"links:{id}:{to.code}"
         if after is not None and after.filters != listing:
             raise BadRequest("cursor: it belongs to another listing; start without a cursor")

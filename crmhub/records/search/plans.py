@@ -1,40 +1,26 @@
 """Query plans: how a search finds its exact total and one page (a list has no filters).
 
 The first page counts the total with the index tables alone; the cursor carries it to later pages.
-The total determines the cheapest plan. Reading a document (the properties of a record), or an id
-with its sort value, takes one or two microseconds; passing an index entry takes a tenth of that.
-`costs` holds the limits. The plans, in the order in which they are tried:
+It determines the cheapest plan (limits in `costs`). Reading a document or an id with its sort value
+takes one or two microseconds; passing an index entry a tenth. The plans, in the order tried:
 
-- List (`PageReader`): read the records in the sort order. A filter on the time of creation or
-  change is a range of one sort order; sorted by that time, the search is a list, too.
-- Small result: one filter selects few records. They are read and tested against the others.
-- Known ids: the count of the total has found the ids of few matches, and the cursor stores them.
-  Records that changed later are found by their time of change; all are tested.
-- Index-only walk: the index of the sort order has all columns that the filters test. It is read in
-  order, up to as many entries as there are matches.
-- Sort dated ids: the index table of one property has each record's time of change, by which the
-  matches are sorted, if a short walk has not filled the page.
-- Walk: read and test records in the sort order, if a page should need no more records than there
-  are matches. It goes further if sets of ids would have to be joined instead, or for a later page.
-- Guess (`_guess`): a large part of all records matches. Ids grow with time: the page should be at
-  one end of the matching ids. These are read in order, several sets merged, and the index entries
-  up to that place prove that no record is missing.
+- List (`PageReader`): a filter on times is a range of the sort order.
+- Small result: the few records of one filter are tested against the others.
+- Known ids: the cursor stores the few matches; later changes are found by their time.
+- Index-only walk: the index of the sort order has all columns that the filters test.
+- Sort dated ids: one index table has each match's time of change.
+- Walk: read and test records in the sort order, if a page needs no more records than there are
+  matches, or sets of ids would have to be joined instead.
+- Guess (`_guess`): a large part of all records matches, and ids grow with time; index entries prove
+  that no record is missing.
 - Fetch: find all ids, sort them by an index, and read the documents of the page.
 
-A filter on either time bounds a walk in both sort orders, because no record changes before it is
-created. Filters on the same property are one set of ids: a range is one part of its index. The
-records of a small set are tested against the other filters; larger sets are merged, each read once
-in the order of its index, or sorted first.
+No record changes before it is created, so a filter on either time bounds a walk in both orders.
 
-In the default order, `updated_at` descending, a record that changes during a listing moves to the
-front. So the listing catches up at its end: it returns the records that existed at its start and
-have changed since, oldest change first, again if they change again. The `updated_at` of a change is
-set a little before its commit. Therefore catching up begins a little before the start, and leaves
-out the records that the pages have shown.
-
-A page contains at most MAX_PAGE_BYTES of properties. A statement that reads n records returns
-properties up to MAX_PAGE_BYTES / n, and only the size of larger ones; another statement reads the
-large properties that the page needs.
+In the default order, `updated_at` descending, a record that changes moves to the front. So the
+listing catches up at its end with the records changed since its start, again if they change again.
+The `updated_at` of a change is set a little before its commit: catching up begins a little before
+the start, and leaves out the records already shown.
 """
 
 from __future__ import annotations
@@ -59,8 +45,6 @@ from crmhub.records.search.query import Listed, Place
 
 @dataclass(slots=True)
 class _Walk:
-    """The state of a walk: the place, records to read next, matches, and records read so far."""
-
     after: Place | None
     window: int
     rows: list[Listed] = field(default_factory=list)
@@ -68,7 +52,7 @@ class _Walk:
 
 
 class Search(IdSets):
-    """A search of an account's records of one kind; chooses a query plan for each page."""
+    """Chooses a query plan for each page."""
 
     def small_result(self) -> tuple[int, list[Listed]] | None:
         seeking = self._indexed()
@@ -86,7 +70,7 @@ class Search(IdSets):
             found = self._page_of(
                 self._with_current_dates("found") if dated else self._with_dates(self._among(found))
             )
-        # Behind the records stands how many the filter lets through: no records may mean too many.
+        # The last row has the number that the filter lets through: no records may mean too many.
         *rows, (size, *_) = self._connection.rows(
             f"with found as materialized ({ids.text} limit :most),"
             " size (n) as materialized (select count(*) from found)"
@@ -137,8 +121,7 @@ class Search(IdSets):
         longest = int(total * part)
         longer = max(halt, min(longest, costs.LONGER_WALK))
         walk = self._begin_walk(after, expected)
-        # To join sets is dear, but not those that are in the order of the page; and where the page
-        # before was there is mostly more.
+        # Joining sets is expensive, unless they are in the order of the page.
         merged = self._query.sort == "created_at" and self._in_order
         patient = after is not None or not (self._alone or merged)
         found = self._walk(walk, longer if patient and not soon else halt) if worth else None
@@ -156,10 +139,7 @@ class Search(IdSets):
         return _Walk(after, max(self._wanted, expected * 3 // 2))
 
     def _walk(self, walk: _Walk, until: int) -> list[Listed] | None:
-        """Read and test records in the sort order; return the full or last page.
-
-        None if the walk has read `until` records in all.
-        """
+        """Return the full or last page; None if the walk has read `until` records in all."""
         test, params = self._test()
         # It reads a window to its end, whether or not the page is full before.
         whole = self._connection.dialect == "sqlite"
@@ -179,8 +159,7 @@ class Search(IdSets):
                 among = self._among(f"select id from {passed}")
                 order = self._order_after_look_up
                 passed = f"records where {OF} and {among} order by {order} limit :rows"
-            # One statement, since the window ends elsewhere as soon as records come or go. Its last
-            # place stands behind what passed, and is not looked for where that fills the page.
+            # One statement, since the window ends elsewhere as soon as records come or go.
             rows = self._connection.rows(
                 f"select {self._shown} from (select {LISTED} from {passed}) as passed"
                 f" union all select * from (select {self._query.sort}, id, 0, null from records"
@@ -199,7 +178,6 @@ class Search(IdSets):
         return None
 
     def _page_of_counted(self) -> list[Listed]:
-        """Return the first page from the ids that `total` stored; [] without, or after a change."""
         if not self.counted:
             return []
         among, these = self._connection.in_list("id", "these", self.counted)
@@ -209,10 +187,7 @@ class Search(IdSets):
         return self._read(rows) if len(rows) == min(self._wanted, len(self.counted)) else []
 
     def _page_of_known(self, after: Place) -> list[Listed]:
-        """Return a later page from the ids in the cursor and the records that have changed since.
-
-        [] if it has no ids, or if too many records have changed.
-        """
+        """[] if the cursor has no ids, or if too many records have changed."""
         if self._known is None:
             return []
         changed = self._connection.rows(
@@ -246,18 +221,16 @@ class Search(IdSets):
         return self._read(rows)
 
     def _guess(self, after: Place | None, most: int) -> list[Listed] | None:
-        """Return the page of records after the position `after`, or None if the guess fails.
+        """Ids mostly grow with the time of creation: take the next matching ids after the newest
+        record created before.
 
-        Ids mostly grow with the time of creation: the page should be the next matching ids after
-        the newest record created before it. A record elsewhere belongs to the page only if its sort
-        value lies before that of the page's last record. Up to `most` of those are tested and
-        sorted in; with more, the guess fails. If the page is not full, all other ids are searched.
+        Up to `most` records elsewhere that belong to the page are sorted in; with more, the guess
+        fails: None.
         """
         query = self._query
         down, beyond, before = ("desc", "<", ">") if query.descending else ("asc", ">", "<")
         behind, params = self._behind(after)
         params |= self._of | {"window": costs.READ_PER_GUESS * self._wanted, "most": most + 1}
-        # Ids on one side of another one.
         unread = list[tuple[str, int]]()
         within = "true"
         if (nearest := self._nearest(down)) is not None:
@@ -312,11 +285,7 @@ class Search(IdSets):
         return self._read(still) if len(still) >= len(page) else None
 
     def _nearest(self, down: str) -> int | None:
-        """Return the id at which a read "asc" or "desc" can begin without missing a match.
-
-        A match is in each set of ids that a filter selects, so the ids before any set are skipped.
-        None if no index finds the first id of a set quickly.
-        """
+        """Skip the ids before any set; None if no index finds the first id of a set quickly."""
         firsts, params = list[str](), dict[str, Any]()
         for n, condition in enumerate(self._conditions):
             if condition.in_order and not condition.negated and not self._alone:
@@ -332,11 +301,10 @@ class Search(IdSets):
     def _others(
         self, unread: Sequence[tuple[str, int]], where: str, params: dict[str, Any]
     ) -> list[int]:
-        """Return ids in the ranges `unread` ("<" or ">", id) that satisfy `where`, by two queries.
+        """Return ids in the ranges `unread` ("<" or ">", id); at most `params["most"]` by each
+        query.
 
-        Each returns up to `params["most"]` ids. A range of at most a third of all ids is read in
-        the order of ids; a larger one in the sort order, whose index contains the ids and rejects
-        an entry in half the time.
+        A large range is read in the sort order, whose index rejects an entry in half the time.
         """
         few, rest = list[str](), list[str]()
         low, high = self._thirds()
@@ -357,10 +325,7 @@ class Search(IdSets):
         ]
 
     def _thirds(self) -> tuple[float, float]:
-        """Return the ids a third and two thirds of the way from the lowest to the highest id.
-
-        SQLite stores records in the order of ids and reads any range in it: infinities.
-        """
+        """SQLite reads any range in the order of ids: infinities."""
         if self._connection.dialect == "sqlite":
             return -math.inf, math.inf
         [(lowest, highest)] = self._connection.rows(

@@ -26,8 +26,6 @@ _DAY_MS = 86_400_000
 
 
 class OnRecord(Condition):
-    """A condition on a field of the record itself, which every record has."""
-
     source = "records"
     index_only = True
 
@@ -48,8 +46,6 @@ def _number(value: str) -> float | int:
 
 
 class OnId(OnRecord):
-    """A condition on the record's id, which is compared as a number."""
-
     def __init__(self, negated: bool, operator: str, given: Sequence[str]) -> None:
         self.negated = negated
         self._operator = operator
@@ -73,7 +69,7 @@ class OnId(OnRecord):
 
 
 class OnMoment(OnRecord):
-    """A condition on a record's time of creation or last change, compared by day (UTC)."""
+    """Compared by day (UTC)."""
 
     def __init__(self, negated: bool, column: str, operator: str, given: Sequence[str]) -> None:
         self.negated = negated

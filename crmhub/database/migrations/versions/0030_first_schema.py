@@ -1,7 +1,6 @@
 """The schema of crmhub 0.1.0, frozen: later changes of the tables are migrations of their own.
 
-`database/tables.py` describes the tables. The number is that of the last development version, which
-made the same schema, so its databases need no step.
+The number is that of the last development version, so its databases need no step.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from alembic import op
 revision = "0030"
 down_revision = None
 
-# The words in braces, on PostgreSQL and on SQLite.
 _WORDS = {
     # Compared by code point on both databases, whatever their locale.
     "key": ('text collate "C"', "text"),
