@@ -32,7 +32,7 @@ from crmhub.settings import Settings
 _ROOT = Path(__file__).parents[1]
 _OURS = tuple(f"{_ROOT / name}/" for name in ("crmhub", "adapters"))
 _WARM = 20
-_BOUNDS = {"list": (12, 40), "search": (14, 70), "create": (18, 80), "createLead": (25, 120)}
+_BOUNDS = {"list": (14, 45), "search": (20, 75), "create": (20, 75), "createLead": (40, 160)}
 
 
 def main() -> None:
