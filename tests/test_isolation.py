@@ -27,6 +27,7 @@ from crmhub.hub import Hub
 from crmhub.queue import claiming
 from crmhub.secrets import EncryptionKey
 from crmhub.settings import Settings
+from tests import databases
 from tests.clients import Client, open_client
 from tests.console.test_imports import start, upload
 from tests.consoles import open_console
@@ -244,6 +245,17 @@ def _probed(url: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> _Probes:
     app = _app(url, root)
     with closing(app.extensions["crmhub"]):
         return _probe(app, monkeypatch)
+
+
+def test_without_account_clauses_statements_mix_accounts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if reason := databases.left_out("postgresql"):
+        pytest.skip(f"PostgreSQL left out: {reason}")
+    # Its own database: what a statement without its clause changes for a moment is nobody else's.
+    with databases.postgresql_database() as url:
+        probes = _probed(url, tmp_path, monkeypatch)
+    assert len(probes.leaks) > 15, (probes.done, len(probes.leaks))
 
 
 def test_a_file_is_read_after_its_request(

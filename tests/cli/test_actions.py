@@ -170,3 +170,26 @@ def test_tail_prints_a_line_for_people_and_waits_for_the_database(
     (line,) = told.stdout.splitlines()
     assert line.split()[2:] == [bot.account.client_id, "createLead", "done", "1", "attempt"]
     assert told.stderr == "The database cannot be reached. Waiting for the database.\n"
+
+
+def test_the_command_narrows_by_contact_and_age_like_the_admin_api(
+    crmhub: CommandLine, bot: Client, hub: Hub
+) -> None:
+    contact = bot.get("/contacts").get_json()["results"][0]["id"]
+    (of_contact,) = crmhub.json("actions", "list", "--contact", str(contact))
+    assert crmhub.json("actions", "list", "--newer-than", "1h") == [of_contact]
+    assert crmhub.json("actions", "list", "--contact", "hub-nobody") == []
+    change(hub, bot, "state = 'dead'")
+    for narrowing in (("--contact", "hub-nobody"), ("--newer-than", "1h", "--older-than", "1h")):
+        assert "0 actions" in crmhub("actions", "retry", *narrowing, code=1).stdout
+    assert "1 action" in crmhub("actions", "retry", "--newer-than", "1h").stdout
+
+
+def test_discard_narrows_like_retry(crmhub: CommandLine, bot: Client, hub: Hub) -> None:
+    change(hub, bot, "state = 'dead', reason = 'no such stage'")
+    command = ("actions", "discard", "--yes", "--reason", "test data", "--reason-contains")
+    assert "0 actions" in crmhub(*command, "Denied", code=1).stdout
+    refused = crmhub("actions", "discard", "--all", "--yes", "--reason", "a\nb", code=1).stderr
+    assert "reason: say why" in refused
+    assert "1 action discarded." in crmhub(*command, "SUCH STAGE").stdout
+    assert states(hub, bot) == ["discarded"]
