@@ -100,6 +100,16 @@ def test_a_test_tells_the_answer_and_fails_without_success(acme: CommandLine) ->
     assert receiver.types == ["subscription.test"] * 3
 
 
+def test_disable_and_enable(acme: CommandLine) -> None:
+    id = add(acme)
+    assert acme("events", "disable", "acme", id).stdout == f"Subscription {id} is disabled.\n"
+    assert acme.json("events", "list", "acme")[0]["state"] == "disabled"
+    assert (
+        "activate it first" in acme("events", "replay", "acme", id, "--since", "1d", code=1).stderr
+    )
+    assert acme.json("events", "enable", "acme", id)["state"] == "active"
+
+
 def test_deliveries_are_listed_and_replayed(acme: CommandLine, bot: Client) -> None:
     name = bot.account.client_id
     id = add(acme, client_id=name)
