@@ -293,11 +293,11 @@ def renew(database: Database, job: ImportJob, lease: str, tally: Tally, *, lease
     """Return False if the job was stopped or taken."""
     mine = job.key | {"lease": lease}
 
-    def work(tx: Connection) -> bool:
+    def extend_lease(tx: Connection) -> bool:
         tx.run(_NOTE_TALLY, mine | asdict(tally))
         return tx.run(_RENEW, mine | {"until": now_ms() + lease_ms}) > 0
 
-    return database.transact(work)
+    return database.transact(extend_lease)
 
 
 def end(
@@ -312,7 +312,7 @@ def end(
     """Return whether the job is still this worker's own. `seen` is for a dry run that continues."""
     values = asdict(tally) | {"message": message, "new_state": state, "changed_at": now_ms()}
 
-    def work(tx: Connection) -> bool:
+    def record_end(tx: Connection) -> bool:
         is_mine = tx.run(_END, job.key | values | {"lease": lease}) > 0
         if is_mine and state == "done" and not job.dry_run:
             job_files.delete_parts(tx, job.key, "file")
@@ -321,7 +321,7 @@ def end(
             job_files.add_file(tx, job.key, "seen", BytesIO(seen))
         return is_mine
 
-    return database.transact(work)
+    return database.transact(record_end)
 
 
 def _job_of(row: Any) -> ImportJob:

@@ -97,8 +97,11 @@ class Action(Protocol):
     """The kind of record that the action writes."""
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
-    def enter(self, tx: Connection, account: Account, mapped: Mapped) -> New:
-        """Find the contact in the hub; raises errors that the caller can fix, such as NotFound."""
+    def enter(self, tx: Connection, account: Account, mapped: Mapped | None) -> New:
+        """Find the contact in the hub; raises errors that the caller can fix, such as NotFound.
+
+        `mapped` is None if a bug kept the properties from being mapped.
+        """
 
     def mapped(self, account: Account) -> Mapped:
         """Return the properties for the adapter; needs neither the database nor the CRM."""
@@ -118,24 +121,32 @@ class Action(Protocol):
 
 
 def attempt(
-    hub: Hub, account: Account, entry: Entry, action: Action, mapped: Mapped, *, waits: bool
+    hub: Hub,
+    account: Account,
+    entry: Entry,
+    action: Action,
+    mapped: Mapped | None = None,
+    *,
+    waits: bool,
 ) -> Done | None:
     """Make one attempt and record its outcome; None if the action is queued or blocked.
 
-    `waits`: a caller waits, and gets the error of a refusal. Otherwise the action fails (`dead`),
-    and an operator decides on it.
+    `mapped`: None to map the properties here. `waits`: a caller waits, and gets the error of a
+    refusal. Otherwise the action fails (`dead`), and an operator decides on it.
     """
     began = time.monotonic()
     with recording() as recorded, ExitStack() as leases:
         result: Done | Exception
+        sent = Mapped({})
         try:
-            leases.enter_context(action.exclusive(hub, account, mapped))
-            result = action.perform(hub, account, connect(hub, account), entry, mapped)
+            sent = mapped or action.mapped(account)
+            leases.enter_context(action.exclusive(hub, account, sent))
+            result = action.perform(hub, account, connect(hub, account), entry, sent)
         # No exception of an adapter may lose the action. An error outside the contract is a bug:
         # the action is retried until the bug is fixed.
         except Exception as exc:
             result = exc
-        outcome = outcome_of(account, action, mapped, result, began, recorded, waits=waits)
+        outcome = outcome_of(account, action, sent, result, began, recorded, waits=waits)
         here = (entry.account_id, entry.connection_id)
         outcome = apply_circuit_breaker(hub, here, outcome, probing=entry.probing)
         recorded_now = finish(hub, account, [(entry, outcome, result)], leases)

@@ -175,8 +175,8 @@ class SetProperties(Action):
     properties: Sent
     contact_id: str = ""
 
-    def enter(self, tx: Connection, account: Account, mapped: Mapped) -> New:
-        values = without_added(mapped.properties)
+    def enter(self, tx: Connection, account: Account, mapped: Mapped | None) -> New:
+        values = without_added(mapped.properties) if mapped else {}
         if self.contact_id:
             return self._enter_by_id(tx, account, values)
         binding = _of_conversation(tx, account, self.contact_token)

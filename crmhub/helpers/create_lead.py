@@ -96,7 +96,9 @@ class CreateLead(Action):
     before: str = ""
     properties: Sent = field(default_factory=dict)
 
-    def enter(self, tx: Connection, account: Account, mapped: Mapped) -> New:
+    def enter(self, tx: Connection, account: Account, mapped: Mapped | None) -> New:
+        # Without email and phone nobody knows whose the lead is: the bug is the answer.
+        mapped = mapped or self.mapped(account)
         email, phone = mapped.properties.get("email", ""), mapped.properties.get("phone", "")
         if not (email or phone or self.contact_token):
             raise refusal(mapped.refused, _NO_IDENTITY)

@@ -83,7 +83,7 @@ class CreateForContact(Action):
     contact_id: str
     properties: Sent
 
-    def enter(self, tx: Connection, account: Account, mapped: Mapped) -> New:
+    def enter(self, tx: Connection, account: Account, mapped: Mapped | None) -> New:
         contact_id = filled(self.contact_id, "contactId")
         bound = bindings.of_contact(tx, account, contact_id)
         person = chats.note_chat(tx, account, bound) if bound is not None else ""

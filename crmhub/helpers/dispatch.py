@@ -12,7 +12,7 @@ from crmhub import errors
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.limits import RateStatus
 from crmhub.adapter import Problem
-from crmhub.crm.connection import Broken, as_hub_errors, connect, sound
+from crmhub.crm.connection import Broken, as_hub_errors, connect, noted, sound
 from crmhub.crm.deadlines import arrived, is_deferred, remaining, within
 from crmhub.helpers.attempts import QUEUED, Action, Done, Mapped, attempt
 from crmhub.helpers.read_crm import is_remote
@@ -45,15 +45,20 @@ def run(
     Raises NotFound, Semantic and Conflict for errors that the caller can fix.
     """
     deadline_s, began = account.switches.deadline_s, arrived()
-    mapped = action.mapped(account)
+    mapped: Mapped | None = None
     accepted = None
+    try:
+        mapped = action.mapped(account)
+    # A bug must not lose the call: its attempt meets the bug again, and records it.
+    except Exception as exc:
+        noted(exc)
     try:
         with as_hub_errors(account), within(deadline_s - _WRITING_S), ExitStack() as thread:
             free, calls_out = not is_deferred(), is_remote(hub, account)
             if free and calls_out:
                 free = thread.enter_context(hub.slots.one(deadline_s))
             rate = RateStatus() if counted else hub.limits.hit_account(account)
-            fault = _fault(hub, account, action, mapped)
+            fault = _fault(hub, account, action, mapped) if mapped else None
             with hub.slots.writing:
                 accepted = accept(
                     hub.database,
@@ -99,7 +104,13 @@ def _fault(
 
 
 def _attempt(
-    hub: Hub, account: Account, action: Action, mapped: Mapped, accepted: Accepted, *, late: bool
+    hub: Hub,
+    account: Account,
+    action: Action,
+    mapped: Mapped | None,
+    accepted: Accepted,
+    *,
+    late: bool,
 ) -> Done:
     try:
         if accepted.behind:

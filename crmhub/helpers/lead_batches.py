@@ -31,7 +31,7 @@ from crmhub.queue.models import Entry, Outcome
 
 def attempt_one(hub: Hub, account: Account, entry: Entry) -> None:
     action = action_of(entry.kind, entry.request)
-    attempt(hub, account, entry, action, action.mapped(account), waits=False)
+    attempt(hub, account, entry, action, waits=False)
 
 
 def attempt_leads(hub: Hub, account: Account, entries: Sequence[Entry]) -> None:

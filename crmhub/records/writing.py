@@ -387,10 +387,6 @@ def _require(kind: Kind, current: Mapping[int, Record], ids: Sequence[tuple[int,
         raise NotFound(listed([(f"{path}id", _no_such(kind, id)) for id, path in unknown]))
 
 
-def missing_at(kind: Kind, id: int, path: str) -> str:
-    return listed([(f"{path}id", _no_such(kind, id))])
-
-
 def _check_match(kind: Kind, current: Record, allowed: frozenset[int] | None) -> None:
     if allowed is not None and current.version not in allowed:
         raise Conflict(

@@ -791,7 +791,7 @@ def test_a_bug_before_the_call_loses_nothing(
 ) -> None:
     contact_id = known(bot)
     with monkeypatch.context() as patched:
-        patched.setattr(CreateDeal, "exclusive", lambda *_: 1 / 0)
+        patched.setattr(CreateDeal, "mapped", lambda *_: 1 / 0)
         assert status(deal(bot, contact_id)) == (202, "queued")
     assert rows(hub, bot, "state, reason, tries")[-1] == ("queued", "", 1)
     hurry(hub, bot)

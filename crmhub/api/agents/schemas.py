@@ -10,7 +10,6 @@ Shape = dict[str, Any]
 
 RESOURCES = tuple(KINDS)
 LONGEST_KEY = 200
-LONGEST_TEXT = 65_536
 
 
 def text(description: str, example: str = "", **more: Any) -> Shape:
