@@ -23,7 +23,6 @@ from crmhub.cli.actions import actions
 from crmhub.cli.adapters import adapter, adapters
 from crmhub.cli.admin import admin
 from crmhub.cli.alert import alert
-from crmhub.cli.audit import audit
 from crmhub.cli.csv_files import export, import_
 from crmhub.cli.db import db
 from crmhub.cli.demo import demo
@@ -34,8 +33,8 @@ from crmhub.cli.events import events
 from crmhub.cli.examples import add_examples
 from crmhub.cli.fake import fake
 from crmhub.cli.inputs import refuse_blank_values
-from crmhub.cli.key import key
 from crmhub.cli.mcp import mcp
+from crmhub.cli.operators import audit, key
 from crmhub.cli.serve import serve
 from crmhub.cli.worker import worker
 from crmhub.cli.workflow import workflow

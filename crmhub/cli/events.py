@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 import rich_click as click
 
 from crmhub import durations
 from crmhub.cli.inputs import moment
 from crmhub.cli.open_hub import author, opened_hub
-from crmhub.cli.output import in_words, print_columns, print_fields, print_json
+from crmhub.cli.resources import command, print_shown
+from crmhub.operators.events import resources
 
 if TYPE_CHECKING:
-    from crmhub.events.deliveries import State
     from crmhub.events.subscriptions import Subscription
 
 _ALL = "all"
@@ -43,67 +43,8 @@ def events() -> None:
     """Subscribe addresses to an account's events, test them, and deliver events again."""
 
 
-@events.command("list")
-@click.argument("client_id")
-@_json
-def list_subscriptions(client_id: str, as_json: bool) -> None:
-    """List an account's subscriptions with their state. Secrets are not shown."""
-    with opened_hub() as hub:
-        from crmhub.operators.events import event_subscriptions
-
-        listed = event_subscriptions.listed(hub, client_id)
-    if as_json:
-        from crmhub.api.admin.event_answers import event_subscription_shown
-
-        print_json([event_subscription_shown(each) for each in listed])
-        return
-    print_columns(
-        ("ID", "URL", "STATE", "SINCE", "REASON", "TYPES"),
-        [
-            (
-                each.id,
-                each.url,
-                _state(each),
-                in_words(each.failing_since or each.changed_at),
-                each.reason,
-                " ".join(each.types),
-            )
-            for each in listed
-        ],
-    )
-
-
-@events.command()
-@click.argument("client_id")
-@click.argument("url")
-@_types
-@_json
-def add(client_id: str, url: str, types: tuple[str, ...], as_json: bool) -> None:
-    """Subscribe URL to events, and print the secret. It is shown only once.
-
-    Each event is a POST to the URL, signed with the secret by Standard Webhooks.
-    """
-    with opened_hub() as hub:
-        from crmhub.operators.events import event_subscriptions
-
-        made = event_subscriptions.add(
-            hub, client_id, url=url, types=_all_types(types), by=author()
-        )
-    if as_json:
-        from crmhub.api.admin.event_answers import new_subscription_shown
-
-        print_json(new_subscription_shown(made))
-        return
-    subscription = made.subscription
-    print_fields(
-        (
-            ("Subscription", subscription.id),
-            ("URL", subscription.url),
-            ("Types", ", ".join(subscription.types)),
-            ("Secret", made.secret),
-        )
-    )
-    click.echo("\nThe secret is not shown again: store it now.")
+for _verb in (resources.LIST, resources.ADD, resources.DELIVERIES, resources.REMOVE):
+    events.add_command(command(_verb))
 
 
 @events.command()
@@ -167,60 +108,18 @@ def enable(client_id: str, subscription_id: str, as_json: bool) -> None:
 def test(context: click.Context, client_id: str, subscription_id: str, as_json: bool) -> None:
     """Send a test message, and print the answer. The exit code is 1 if it was not delivered."""
     with opened_hub() as hub:
-        from crmhub.api.public.event_subscriptions import test_shown
         from crmhub.operators.events import event_subscriptions
 
         sent = event_subscriptions.test(hub, client_id, subscription_id)
     attempt = sent.attempt
     if as_json:
-        print_json(test_shown(sent))
+        print_shown(resources.TEST, sent)
     elif attempt.succeeded:
         click.echo(f"Delivered: it answered {attempt.status} in {sent.duration_ms} ms.")
     else:
         click.echo(f"Not delivered after {sent.duration_ms} ms. {attempt.reason}")
     if not attempt.succeeded:
         context.exit(_FAILED)
-
-
-@events.command()
-@click.argument("client_id")
-@click.argument("subscription_id")
-@click.option("--state", type=click.Choice((*_DELIVERY_STATES, _ALL)), default=_ALL)
-@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
-@_json
-def deliveries(client_id: str, subscription_id: str, state: str, limit: int, as_json: bool) -> None:
-    """List the deliveries of a subscription, the newest event first."""
-    with opened_hub() as hub:
-        from crmhub.operators.events import event_subscriptions
-
-        listed = event_subscriptions.list_deliveries(
-            hub,
-            client_id,
-            subscription_id,
-            state=None if state == _ALL else cast("State", state),
-            limit=limit,
-        )
-    if as_json:
-        from crmhub.api.admin.event_answers import EventDeliveryShown
-
-        print_json(EventDeliveryShown(many=True).dump(listed))
-        return
-    print_columns(
-        ("EVENT", "TYPE", "SUBJECT", "CREATED", "STATE", "ATTEMPTS", "NEXT ATTEMPT", "REASON"),
-        [
-            (
-                each.event_id,
-                each.type,
-                each.subject,
-                in_words(each.created_at),
-                each.state,
-                str(each.attempts),
-                in_words(each.next_attempt_at, never="–"),
-                each.reason,
-            )
-            for each in listed
-        ],
-    )
 
 
 @events.command()
@@ -255,31 +154,19 @@ def replay(
     with opened_hub() as hub:
         from crmhub.operators.events import event_subscriptions
 
-        of = (hub, client_id, subscription_id)
-        if since is None:
-            count = event_subscriptions.replay_events(*of, event_ids, by=author())
-        else:
-            count = event_subscriptions.replay(*of, since=since, until=until, by=author())
+        count = event_subscriptions.deliver_again(
+            hub,
+            client_id,
+            subscription_id,
+            since=since,
+            until=until,
+            event_ids=event_ids,
+            by=author(),
+        )
     if as_json:
-        print_json({"events": count})
+        print_shown(resources.REPLAY, count)
         return
     click.echo(f"{count} {'event is' if count == 1 else 'events are'} delivered again.")
-
-
-@events.command()
-@click.argument("client_id")
-@click.argument("subscription_id")
-@click.option("--yes", is_flag=True, help="Remove it without asking.")
-def remove(client_id: str, subscription_id: str, yes: bool) -> None:
-    """Remove a subscription with its deliveries. This cannot be undone."""
-    with opened_hub() as hub:
-        from crmhub.operators.events import event_subscriptions
-
-        found = event_subscriptions.find(hub, client_id, subscription_id)
-        if not yes:
-            click.confirm(f"Remove the subscription of {found.url}?", abort=True)
-        event_subscriptions.remove(hub, client_id, subscription_id, by=author())
-    click.echo(f"Subscription {subscription_id} is removed.")
 
 
 def _all_types(types: tuple[str, ...]) -> tuple[str, ...]:
@@ -299,14 +186,6 @@ def _set_state(
 
 def _print_changed(changed: Subscription, message: str, as_json: bool) -> None:
     if as_json:
-        from crmhub.api.admin.event_answers import event_subscription_shown
-
-        print_json(event_subscription_shown(changed))
+        print_shown(resources.EVENT_SUBSCRIPTION, changed)
         return
     click.echo(message)
-
-
-def _state(subscription: Subscription) -> str:
-    if subscription.state == "active" and subscription.failing_since:
-        return "failing"
-    return subscription.state.replace("_", " ")

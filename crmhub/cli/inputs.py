@@ -110,14 +110,6 @@ def moment(text: str) -> int:
     return int(parsed.timestamp() * 1000)
 
 
-expiring = click.option(
-    "--expires",
-    type=moment,
-    metavar="TIME",
-    help="Expires: 90d from now, or on a date (UTC). Not given: never.",
-)
-
-
 def as_mapping(pairs: Iterable[tuple[str, str]], option: str) -> dict[str, str]:
     """Raise UsageError, which names `option`, if a name occurs twice."""
     mapping: dict[str, str] = {}

@@ -209,7 +209,7 @@ def _deliveries_context(client_id: str, subscription_id: str) -> dict[str, Any]:
     )
     after = _cursor()
     found = event_subscriptions.list_deliveries(
-        hub(), client_id, subscription_id, state=state, before=after, limit=_PAGE_SIZE + 1
+        hub(), client_id, subscription_id, state=state, after=after, limit=_PAGE_SIZE + 1
     )
     shown = found[:_PAGE_SIZE]
     return {

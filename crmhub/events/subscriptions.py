@@ -10,7 +10,7 @@ import base64
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import sqlalchemy as sa
 
@@ -27,6 +27,7 @@ from crmhub.properties import catalogue
 from crmhub.secrets import BASE36, Vault, WebhookSecret, parse_webhook_secret, token
 
 State = Literal["active", "disabled", "ended", "switched_off"]
+STATES: tuple[State, ...] = get_args(State)
 MAX_SUBSCRIPTIONS = 20
 """The most subscriptions that an account may have."""
 _SECRET_BYTES = 32

@@ -7,8 +7,6 @@ import pwd
 
 import pytest
 
-from crmhub import audit
-from crmhub.cli.audit import _OBJECTS, _VERBS
 from crmhub.hub import Hub
 from crmhub.settings import Settings
 from tests.operators.traces import left
@@ -113,7 +111,3 @@ def test_a_list_is_narrowed_and_readable(acme):
     assert [each["verb"] for each in rest] == ["change", "open"]
     assert acme.json("audit", "list", "--by", "nobody") == []
     assert "'nobody'" in acme("audit", "list", "--account", "nobody", code=1).stderr
-
-
-def test_the_commands_words_are_those_of_the_log():
-    assert (_OBJECTS, _VERBS) == (audit.OBJECTS, audit.VERBS)

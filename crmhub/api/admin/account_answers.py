@@ -8,13 +8,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from marshmallow import fields, validate
+from marshmallow import fields
 
 from crmhub.accounts.accounts import Account
 from crmhub.accounts.changes import IssuedIds
 from crmhub.api.http.schemas import Moment, Shown
 from crmhub.api.public.usage import RATE
-from crmhub.audit import AUTHOR_KINDS, OBJECTS, VERBS
 from crmhub.operators.accounts.change_account import Detail
 from crmhub.operators.crm.map_fields import Preview
 from crmhub.records.search.filters import iso
@@ -34,34 +33,6 @@ class AccountListedShown(Shown):
 
 
 ONCE = {"description": "Shown this once: the hub keeps a hash of it."}
-_SCOPES = {"description": "What it may do."}
-
-
-def _or_never(name: str) -> Moment:
-    description = {"description": "null: never."}
-    return Moment(data_key=name, required=True, allow_none=True, metadata=description)
-
-
-class IssuedKeyShown(Shown):
-    key_id = fields.String(data_key="keyId", required=True)
-    api_key = fields.String(
-        data_key="apiKey",
-        required=True,
-        metadata=ONCE,
-    )
-    scopes = fields.List(fields.String(), required=True, metadata=_SCOPES)
-    expires_at = _or_never("expiresAt")
-
-
-class KeyShown(Shown):
-    key_id = fields.String(data_key="keyId", required=True)
-    name = fields.String(required=True, metadata={"description": "What it is for; may be empty."})
-    hint = fields.String(required=True)
-    scopes = fields.List(fields.String(), required=True, metadata=_SCOPES)
-    created_at = _or_never("createdAt")
-    expires_at = _or_never("expiresAt")
-    revoked_at = _or_never("revokedAt")
-    last_used_at = _or_never("lastUsedAt")
 
 
 class PlanShown(Shown):
@@ -84,35 +55,6 @@ class EnrolmentShown(Shown):
     workflow_id = fields.String(data_key="workflowId", required=True)
     contact_id = fields.String(data_key="contactId", required=True)
     enrolled_at = Moment(attribute="at", data_key="enrolledAt", required=True)
-
-
-class AuthorShown(Shown):
-    """Schema of the author of a change: a user of the system or console, or an admin token."""
-
-    kind = fields.String(required=True, validate=validate.OneOf(AUTHOR_KINDS))
-    name = fields.String(required=True)
-    id = fields.String(
-        required=True, metadata={"description": 'Of the token or the user of the console; else "".'}
-    )
-
-
-def _values(when: str) -> fields.Dict:
-    description = f"What differs, as it was {when}; a secret is `set`."
-    return fields.Dict(keys=fields.String(), required=True, metadata={"description": description})
-
-
-class EntryShown(Shown):
-    id = fields.Integer(required=True, metadata={"minimum": 1})
-    at = Moment(required=True)
-    by = fields.Nested(AuthorShown, required=True)
-    verb = fields.String(required=True, validate=validate.OneOf(VERBS))
-    object = fields.String(required=True, validate=validate.OneOf(OBJECTS))
-    object_id = fields.String(data_key="objectId", required=True)
-    client_id = fields.String(
-        data_key="clientId", required=True, metadata={"description": '"" where it is of none.'}
-    )
-    before = _values("before")
-    after = _values("afterwards")
 
 
 class SettingShown(Shown):

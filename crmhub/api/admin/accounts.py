@@ -22,7 +22,7 @@ from crmhub.api.admin.account_answers import (
     issued_shown,
     moment,
 )
-from crmhub.api.admin.blueprint import WITH_BODY, blueprint, documented
+from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import Age, Listing, PageQuery
 from crmhub.api.http.answers import as_json
@@ -32,6 +32,7 @@ from crmhub.api.http.schemas import MOMENT, PageOf, Shown
 from crmhub.api.public.usage import UsageShown, usage_shown
 from crmhub.operators.accounts import change_account
 from crmhub.operators.accounts.open_account import open_account
+from crmhub.operators.resources import WITH_BODY
 
 # --- inputs ----------------------------------------------------------------------------------
 

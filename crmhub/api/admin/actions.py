@@ -16,7 +16,7 @@ from crmhub.api.admin.action_answers import (
     action_shown,
     summary_shown,
 )
-from crmhub.api.admin.blueprint import WITH_BODY, WITHOUT_BODY, blueprint, documented
+from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import Age, Filled, Listing, PageQuery, account_named
 from crmhub.api.http.answers import as_json
@@ -28,6 +28,7 @@ from crmhub.identity.bindings import LONGEST
 from crmhub.operators.actions import action_queries, correct_action, discard_action, retry_action
 from crmhub.operators.actions.action_queries import KINDS, STATES, Wanted
 from crmhub.operators.actions.discard_action import LONGEST_REASON
+from crmhub.operators.resources import WITH_BODY, WITHOUT_BODY
 
 MOST_IDS = 10_000
 _LONGEST_REASON = 500

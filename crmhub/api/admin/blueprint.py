@@ -9,9 +9,6 @@ from crmhub.api.admin.callers import PREFIX
 from crmhub.api.http.documentation import ADMIN_TOKEN, documents
 from crmhub.api.http.reading import Blueprint
 
-# Errors of operations that know their account and conflict with nothing, without and with a body.
-WITHOUT_BODY = (400, 401, 403, 404, 429, 500, 503)
-WITH_BODY = (400, 401, 403, 404, 413, 415, 422, 429, 500, 503)
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 blueprint = Blueprint(

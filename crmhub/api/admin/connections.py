@@ -9,7 +9,7 @@ from marshmallow import fields
 
 from crmhub.api.admin.account_answers import AdapterShown, connection_shown
 from crmhub.api.admin.accounts import ConnectionShown
-from crmhub.api.admin.blueprint import WITH_BODY, blueprint, documented
+from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import all_of
 from crmhub.api.http.answers import as_json
@@ -21,6 +21,7 @@ from crmhub.operators.accounts import change_account
 from crmhub.operators.crm import connect_crm, mappable_properties, set_crm
 from crmhub.operators.crm.set_crm import LAST, Crm
 from crmhub.operators.crm.switch_crm import DECISIONS
+from crmhub.operators.resources import WITH_BODY
 from crmhub.records.search.filters import iso
 
 

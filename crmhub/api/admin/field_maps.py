@@ -13,7 +13,7 @@ from marshmallow import fields
 
 from crmhub.accounts.field_maps import KINDS, WHEN
 from crmhub.api.admin.account_answers import preview_shown
-from crmhub.api.admin.blueprint import WITH_BODY, blueprint, documented
+from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.connections import SaveQuery
 from crmhub.api.http.answers import as_json
@@ -24,6 +24,7 @@ from crmhub.errors import Forbidden
 from crmhub.helpers.actions import HELPERS
 from crmhub.operators.crm import field_map_reading, map_fields
 from crmhub.operators.crm.field_map_reading import LONGEST_NAME, LONGEST_VALUE
+from crmhub.operators.resources import WITH_BODY
 
 _NAME = {"type": "string", "minLength": 1, "maxLength": LONGEST_NAME}
 _VALUE = {"type": "string", "minLength": 1, "maxLength": LONGEST_VALUE}

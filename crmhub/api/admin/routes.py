@@ -3,15 +3,19 @@
 from crmhub.api.admin import (  # noqa: F401
     accounts,
     actions,
-    audit,
     connections,
     duplicates,
-    events,
     field_maps,
-    keys,
     plans,
     workflows,
 )
 from crmhub.api.admin.blueprint import blueprint
+from crmhub.api.admin.resources import add_routes
+from crmhub.operators import audit_resource
+from crmhub.operators.accounts import key_resource
+from crmhub.operators.events import resources as event_resources
+
+add_routes(audit_resource.LIST, key_resource.LIST, key_resource.CREATE, key_resource.REVOKE)
+add_routes(*event_resources.VERBS)
 
 __all__ = ["blueprint"]

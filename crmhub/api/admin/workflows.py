@@ -11,7 +11,7 @@ import flask
 from marshmallow import fields
 
 from crmhub.api.admin.account_answers import EnrolmentShown
-from crmhub.api.admin.blueprint import WITHOUT_BODY, blueprint, documented
+from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.lists import Filled, Listing, PageQuery
 from crmhub.api.http.answers import nothing
@@ -20,6 +20,7 @@ from crmhub.api.http.schemas import PageOf
 from crmhub.api.public.properties import in_path
 from crmhub.helpers import enrolments
 from crmhub.identity.bindings import LONGEST
+from crmhub.operators.resources import WITHOUT_BODY
 
 _PATH = "/accounts/<client_id>/workflows/<workflow_id>/enrolments/<contact_id>"
 _PARAMETERS = [

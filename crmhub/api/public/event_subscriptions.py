@@ -9,25 +9,19 @@ from typing import Any, TypeVar, cast
 
 import flask
 import marshmallow as ma
-from marshmallow import fields, validate
 
-from crmhub.accounts.directory import Caller
 from crmhub.api.http.answers import as_json, nothing
 from crmhub.api.http.authentication import account, hub, needs
 from crmhub.api.http.documentation import documents
 from crmhub.api.http.field_types import Choice, Items, Strict, Text, Words
 from crmhub.api.http.idempotency_key import Rebuild, once, writes
 from crmhub.api.http.reading import Blueprint
-from crmhub.api.http.schemas import CountedPage, Shown
+from crmhub.api.http.resource_schemas import counted_page_of, schema_of, shown
 from crmhub.api.public.properties import all_of, in_path
 from crmhub.audit import Author
 from crmhub.bounds import MAX_BATCH_INPUTS
-from crmhub.durations import iso
-from crmhub.errors import Semantic
 from crmhub.events.event_types import CHOICES, check_scopes
-from crmhub.events.subscriptions import Subscription
-from crmhub.operators.events import event_subscriptions
-from crmhub.operators.events.event_subscriptions import TestResult
+from crmhub.operators.events import event_subscriptions, resources
 
 _SCOPE = "events:write"
 _STATES = ("active", "disabled", "ended", "switched_off")
@@ -98,84 +92,11 @@ class ReplayInput(Strict):
     )
 
 
-class SubscriptionShown(Shown):
-    id = fields.String(required=True)
-    url = fields.String(required=True)
-    types = fields.List(fields.String(validate=validate.OneOf(CHOICES)), required=True)
-    state = fields.String(required=True, validate=validate.OneOf(_STATES))
-    reason = fields.String(
-        required=True,
-        metadata={"description": "Why it is not active, or what was wrong with the last call."},
-    )
-    key_id = fields.String(
-        data_key="keyId",
-        required=True,
-        allow_none=True,
-        metadata={
-            "description": "The API key with which it ends: a revoked or expired key disables it."
-            " null: an operator made it, and it ends with no key."
-        },
-    )
-    created_at = fields.String(data_key="createdAt", required=True, metadata=_MOMENT)
-    updated_at = fields.String(data_key="updatedAt", required=True, metadata=_MOMENT)
-
-
-class NewSubscriptionShown(SubscriptionShown):
-    secret = fields.String(
-        required=True,
-        metadata={
-            "description": "Shown only here. `whsec_` and base64, by Standard Webhooks; empty in"
-            " the answer to a repeated Idempotency-Key."
-        },
-    )
-
-
-class SubscriptionPageShown(CountedPage):
-    results = fields.List(fields.Nested(SubscriptionShown), required=True)
-
-
-class TestShown(Shown):
-    __test__ = False
-
-    event_id = fields.String(data_key="eventId", required=True)
-    delivered = fields.Boolean(required=True)
-    status = fields.Integer(
-        required=True,
-        allow_none=True,
-        metadata={"description": "The HTTP status of the answer; null without an answer."},
-    )
-    message = fields.String(
-        required=True, metadata={"description": "What was wrong; empty if nothing was."}
-    )
-    duration_ms = fields.Integer(data_key="durationMs", required=True, metadata={"minimum": 0})
-
-
-class ReplayShown(Shown):
-    events = fields.Integer(required=True, metadata={"minimum": 0})
-
-
-def subscription_shown(subscription: Subscription) -> dict[str, Any]:
-    return {
-        "id": subscription.id,
-        "url": subscription.url,
-        "types": list(subscription.types),
-        "state": subscription.state,
-        "reason": subscription.reason,
-        "keyId": subscription.key_id,
-        "createdAt": iso(subscription.created_at),
-        "updatedAt": iso(subscription.changed_at),
-    }
-
-
-def test_shown(test: TestResult) -> dict[str, Any]:
-    return {
-        "eventId": test.event_id,
-        "delivered": test.attempt.succeeded,
-        "status": test.attempt.status,
-        "message": test.attempt.reason,
-        "durationMs": test.duration_ms,
-    }
-
+_PAGE_SHOWN = counted_page_of(resources.SUBSCRIPTION)
+_SUBSCRIPTION_SHOWN = schema_of(resources.SUBSCRIPTION)
+_NEW_SUBSCRIPTION_SHOWN = schema_of(resources.NEW_SUBSCRIPTION)
+_TEST_SHOWN = schema_of(resources.TEST)
+_REPLAY_SHOWN = schema_of(resources.REPLAY)
 
 # --- routes ----------------------------------------------------------------------------------
 
@@ -222,15 +143,15 @@ def _checks_url_first(view: _F) -> _F:
 
 
 @blueprint.get("")
-@documents("listSubscriptions", 200, SubscriptionPageShown, "List all subscriptions")
+@documents("listSubscriptions", 200, _PAGE_SHOWN, "List all subscriptions")
 @needs(_SCOPE)
 def _list() -> flask.Response:
     found = event_subscriptions.listed(hub(), account().client_id)
-    return all_of([subscription_shown(each) for each in found])
+    return all_of(shown(resources.SUBSCRIPTION, found, many=True))
 
 
 @blueprint.post("")
-@documents("createSubscription", 201, NewSubscriptionShown, "Subscribe to events")
+@documents("createSubscription", 201, _NEW_SUBSCRIPTION_SHOWN, "Subscribe to events")
 @needs(_SCOPE)
 @_checks_url_first
 @blueprint.arguments(SubscriptionInput)
@@ -238,25 +159,26 @@ def _create(body: dict[str, Any]) -> flask.Response:
     made = event_subscriptions.add(
         hub(), account().client_id, **body, by=_by(), url_is_checked=True
     )
-    return as_json({**subscription_shown(made.subscription), "secret": made.secret}, 201)
+    return as_json(shown(resources.NEW_SUBSCRIPTION, made), 201)
 
 
 @blueprint.get(_PATH, parameters=_ONE)
-@documents("getSubscription", 200, SubscriptionShown, "Read a subscription")
+@documents("getSubscription", 200, _SUBSCRIPTION_SHOWN, "Read a subscription")
 @needs(_SCOPE)
 def _get(subscription_id: str) -> flask.Response:
-    return as_json(subscription_shown(event_subscriptions.find(*_of(subscription_id))))
+    found = event_subscriptions.find(*_of(subscription_id))
+    return as_json(shown(resources.SUBSCRIPTION, found))
 
 
 @blueprint.patch(_PATH, parameters=_ONE)
-@documents("updateSubscription", 200, SubscriptionShown, "Change a subscription")
+@documents("updateSubscription", 200, _SUBSCRIPTION_SHOWN, "Change a subscription")
 @needs(_SCOPE)
 @blueprint.arguments(SubscriptionChange)
 def _update(body: dict[str, Any], subscription_id: str) -> flask.Response:
     changed = event_subscriptions.change(
         *_of(subscription_id), **body, by=_by(), caller=flask.g.caller
     )
-    return as_json(subscription_shown(changed))
+    return as_json(shown(resources.SUBSCRIPTION, changed))
 
 
 @blueprint.delete(_PATH, parameters=_ONE)
@@ -268,39 +190,23 @@ def _delete(subscription_id: str) -> flask.Response:
 
 
 @blueprint.post(f"{_PATH}/test", parameters=_ONE)
-@documents("testSubscription", 200, TestShown, "Send a test message now, and wait for the answer")
+@documents(
+    "testSubscription",
+    200,
+    _TEST_SHOWN,
+    "Send a test message now, and wait for the answer",
+)
 @needs(_SCOPE)
 def _test(subscription_id: str) -> flask.Response:
-    return as_json(test_shown(event_subscriptions.test(*_of(subscription_id))))
+    return as_json(shown(resources.TEST, event_subscriptions.test(*_of(subscription_id))))
 
 
 @blueprint.post(f"{_PATH}/replay", parameters=_ONE)
-@documents("replayEvents", 200, ReplayShown, "Deliver events of a period, or some, again")
+@documents("replayEvents", 200, _REPLAY_SHOWN, "Deliver events of a period, or some, again")
 @writes(_SCOPE, Rebuild(lambda shown: shown, lambda kept: kept))
 @blueprint.arguments(ReplayInput)
 def _replay(body: dict[str, Any], subscription_id: str) -> flask.Response:
-    return replay(body, account().client_id, subscription_id, by=_by(), caller=flask.g.caller)
-
-
-def replay(
-    body: dict[str, Any],
-    client_id: str,
-    subscription_id: str,
-    *,
-    by: Author,
-    caller: Caller | None = None,
-) -> flask.Response:
-    """Replay the events that a `ReplayInput` names; return the answer with their number.
-
-    Raises Semantic unless it names either a period or events, and NotFound.
-    """
-    ids, since = body.get("event_ids"), body.get("since")
-    if bool(ids) == (since is not None) or ("until" in body and since is None):
-        raise Semantic("since: send either a period (since, until) or eventIds.")
-    of = (hub(), client_id, subscription_id)
-    who: Any = {"by": by, "caller": caller}
-    if since is None:
-        count = event_subscriptions.replay_events(*of, ids or [], **who)
-    else:
-        count = event_subscriptions.replay(*of, since=since, until=body.get("until"), **who)
-    return as_json({"events": count})
+    count = event_subscriptions.deliver_again(
+        *_of(subscription_id), **body, by=_by(), caller=flask.g.caller
+    )
+    return as_json(shown(resources.REPLAY, count))

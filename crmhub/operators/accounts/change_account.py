@@ -12,7 +12,7 @@ from typing import Any
 from crmhub import audit
 from crmhub.accounts import changes, keys, webhook_ids
 from crmhub.accounts.accounts import Account
-from crmhub.accounts.keys import IssuedKey
+from crmhub.accounts.keys import IssuedKey, Key
 from crmhub.accounts.webhook_ids import Rotatable, WebhookId
 from crmhub.audit import SET, Author
 from crmhub.crm import past_connections
@@ -108,16 +108,22 @@ def changeable(db: Connection, account: Account) -> dict[str, Any]:
 # --- API keys and webhook ids ------------------------------------------------------------------
 
 
+def list_keys(hub: Hub, client_id: str) -> list[Key]:
+    account = hub.load_account(client_id)
+    with hub.database.reading() as db:
+        return keys.list_keys(db, account.id)
+
+
 @in_transaction
 def create_key(
     hub: Hub,
     tx: Connection,
     client_id: str,
     *,
-    scopes: Sequence[str],
-    expires_at: int | None,
     by: Author,
     name: str = "",
+    scopes: Sequence[str] = (),
+    expires_at: int | None = None,
     key_id: str | None = None,
 ) -> IssuedKey:
     """Create an API key for an account; without `scopes` it has all scopes.

@@ -84,16 +84,16 @@ def listed(hub: Hub, client_id: str) -> list[Subscription]:
         return subscriptions.listed(db, account_id)
 
 
-def find(hub: Hub, client_id: str, id: str) -> Subscription:
+def find(hub: Hub, client_id: str, subscription_id: str) -> Subscription:
     account_id = hub.load_account(client_id).id
     with hub.database.reading() as db:
-        return subscriptions.find(db, account_id, id)
+        return subscriptions.find(db, account_id, subscription_id)
 
 
 def change(
     hub: Hub,
     client_id: str,
-    id: str,
+    subscription_id: str,
     *,
     url: str | None = None,
     types: Sequence[str] | None = None,
@@ -119,13 +119,22 @@ def change(
     def store(tx: Connection) -> Subscription:
         account_id = hub.load_account(client_id).id
         before, after = subscriptions.change(
-            tx, account_id, id, url=url, types=chosen, state=state, caller=caller
+            tx, account_id, subscription_id, url=url, types=chosen, state=state, caller=caller
         )
         require_version(_target(before), expected, "The subscription was")
         was, became = _loggable(before), _loggable(after)
         if before.url != after.url and was["url"] == became["url"]:
             became["url"] += " (another path)"
-        audit.note(tx, by, "change", _OBJECT, id, account_id=account_id, before=was, after=became)
+        audit.note(
+            tx,
+            by,
+            "change",
+            _OBJECT,
+            subscription_id,
+            account_id=account_id,
+            before=was,
+            after=became,
+        )
         hub.forget_after_commit(account_id)
         return after
 
@@ -141,14 +150,16 @@ def _target(subscription: Subscription) -> list[Any]:
 
 
 @in_transaction
-def remove(hub: Hub, tx: Connection, client_id: str, id: str, *, by: Author) -> None:
+def remove(hub: Hub, tx: Connection, client_id: str, subscription_id: str, *, by: Author) -> None:
     account_id = hub.load_account(client_id).id
-    gone = subscriptions.delete(tx, account_id, id)
-    audit.note(tx, by, "remove", _OBJECT, id, account_id=account_id, before=_loggable(gone))
+    gone = subscriptions.delete(tx, account_id, subscription_id)
+    audit.note(
+        tx, by, "remove", _OBJECT, subscription_id, account_id=account_id, before=_loggable(gone)
+    )
     hub.forget_after_commit(account_id)
 
 
-def test(hub: Hub, client_id: str, id: str) -> TestResult:
+def test(hub: Hub, client_id: str, subscription_id: str) -> TestResult:
     """Send a message `subscription.test` to a subscription's address, and wait up to 10 s.
 
     It counts neither as success nor as failure of the subscription. Raises NotFound, and Internal
@@ -156,7 +167,7 @@ def test(hub: Hub, client_id: str, id: str) -> TestResult:
     """
     account = hub.load_account(client_id)
     with hub.database.reading() as db:
-        row = subscriptions.find_row(db, account.id, id)
+        row = subscriptions.find_row(db, account.id, subscription_id)
     try:
         secret = subscriptions.open_secret(hub.vault, row)
     except SealBroken as exc:
@@ -168,11 +179,31 @@ def test(hub: Hub, client_id: str, id: str) -> TestResult:
         type=TEST,
         created_at=now,
         client_id=client_id,
-        data=json.dumps({"id": id, "properties": {}, "changed": [], "previous": {}}),
+        data=json.dumps({"id": subscription_id, "properties": {}, "changed": [], "previous": {}}),
     )
     began = time.monotonic()
     attempt = sending.send(hub.egress, row.url, secret, event_id, body)
     return TestResult(event_id, attempt, round((time.monotonic() - began) * 1000))
+
+
+def deliver_again(
+    hub: Hub,
+    client_id: str,
+    subscription_id: str,
+    *,
+    since: int | None = None,
+    until: int | None = None,
+    event_ids: Sequence[str] = (),
+    by: Author,
+    caller: Caller | None = None,
+) -> int:
+    """Replay the events of a period, or these; raises Semantic unless either is given."""
+    if bool(event_ids) == (since is not None) or (until is not None and since is None):
+        raise Semantic("since: send either a period (since, until) or eventIds.")
+    of = (hub, client_id, subscription_id)
+    if since is None:
+        return replay_events(*of, event_ids, by=by, caller=caller)
+    return replay(*of, since=since, until=until, by=by, caller=caller)
 
 
 @in_transaction
@@ -180,7 +211,7 @@ def replay(
     hub: Hub,
     tx: Connection,
     client_id: str,
-    id: str,
+    subscription_id: str,
     *,
     since: int,
     until: int | None = None,
@@ -195,10 +226,10 @@ def replay(
     until = now_ms() + 1 if until is None else until
     if since >= until:
         raise Semantic("since: it must lie before until.")
-    account_id = _active(hub, tx, client_id, id, caller)
-    count = deliveries.replay_time(tx, account_id, id, since=since, until=until)
+    account_id = _active(hub, tx, client_id, subscription_id, caller)
+    count = deliveries.replay_time(tx, account_id, subscription_id, since=since, until=until)
     after = {"since": iso(since), "until": iso(until), "events": count}
-    audit.note(tx, by, "replay", _OBJECT, id, account_id=account_id, after=after)
+    audit.note(tx, by, "replay", _OBJECT, subscription_id, account_id=account_id, after=after)
     return count
 
 
@@ -207,34 +238,37 @@ def replay_events(
     hub: Hub,
     tx: Connection,
     client_id: str,
-    id: str,
+    subscription_id: str,
     event_ids: Sequence[str],
     *,
     by: Author,
     caller: Caller | None = None,
 ) -> int:
     """Deliver these events again; return how many were not waiting. Raises as `replay`."""
-    account_id = _active(hub, tx, client_id, id, caller)
-    count = deliveries.replay_events(tx, account_id, id, event_ids)
+    account_id = _active(hub, tx, client_id, subscription_id, caller)
+    count = deliveries.replay_events(tx, account_id, subscription_id, event_ids)
     after = {"events": count}
-    audit.note(tx, by, "replay", _OBJECT, id, account_id=account_id, after=after)
+    audit.note(tx, by, "replay", _OBJECT, subscription_id, account_id=account_id, after=after)
     return count
 
 
 def list_deliveries(
     hub: Hub,
     client_id: str,
-    id: str,
+    subscription_id: str,
     *,
     state: deliveries.State | None = None,
-    before: tuple[int, str] | None = None,
+    after: Sequence[Any] | None = None,
     limit: int = 50,
 ) -> list[Delivery]:
-    """Return the newest deliveries before (created_at, event_id); raises NotFound."""
+    """Return deliveries, the newest first, after (created_at, event_id); raises NotFound."""
     account_id = hub.load_account(client_id).id
     with hub.database.reading() as db:
-        subscriptions.find(db, account_id, id)
-        return deliveries.listed(db, account_id, id, state=state, before=before, limit=limit)
+        subscriptions.find(db, account_id, subscription_id)
+        before: Any = tuple(after) if after else None
+        return deliveries.listed(
+            db, account_id, subscription_id, state=state, before=before, limit=limit
+        )
 
 
 def _active(hub: Hub, tx: Connection, client_id: str, id: str, caller: Caller | None) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 from crmhub import audit
 from crmhub.accounts import accounts, admin_tokens
-from crmhub.accounts.admin_tokens import IssuedToken
+from crmhub.accounts.admin_tokens import IssuedToken, Token
 from crmhub.audit import SET, Author
 from crmhub.database.connection import Connection
 from crmhub.errors import Conflict, NotFound, Semantic
@@ -28,9 +28,9 @@ def create_token(
     tx: Connection,
     name: str,
     *,
-    scopes: Sequence[str],
-    expires_at: int | None,
     by: Author,
+    scopes: Sequence[str] = (),
+    expires_at: int | None = None,
 ) -> IssuedToken:
     """Create a token; without `scopes` it has all. `expires_at`: ms since 1970. Raises Semantic."""
     issued = admin_tokens.create(tx, name, scopes=scopes, expires_at=expires_at)
@@ -38,6 +38,11 @@ def create_token(
     after = {"name": issued.name, "scopes": list(issued.scopes), "expiresAt": expiry}
     audit.note(tx, by, "create", "token", issued.token_id, after=after)
     return issued
+
+
+def list_tokens(hub: Hub) -> list[Token]:
+    with hub.database.reading() as db:
+        return admin_tokens.list_tokens(db)
 
 
 @in_transaction

@@ -1,0 +1,152 @@
+"""The audit log, as operators see it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from crmhub.operators.resources import WITHOUT_BODY, Argument, Column, Resource, Verb
+
+if TYPE_CHECKING:
+    from crmhub.accounts.accounts import Account
+    from crmhub.audit import Author, Entry
+    from crmhub.hub import Hub
+
+
+def _change(entry: Any) -> str:
+    def text(value: Any) -> str:
+        return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
+
+    before, after = dict(entry.before), dict(entry.after)
+    parts = []
+    for name in {**before, **after}:
+        new = text(after[name]) if name in after else "-"
+        parts.append(
+            f"{name}: {text(before[name])} -> {new}" if name in before else f"{name}: {new}"
+        )
+    return ", ".join(parts) or "-"
+
+
+def _author(by: Author) -> str:
+    return f"{by.name} ({by.id or by.kind})"
+
+
+def entries(
+    hub: Hub,
+    *,
+    limit: int,
+    account: Account | None = None,
+    author: str = "",
+    object: str = "",
+    verb: str = "",
+    newer_than: int | None = None,
+    after: int | None = None,
+) -> list[Entry]:
+    from crmhub import audit
+
+    wanted = audit.Wanted(
+        account_id=account.id if account else None,
+        object=object,
+        verb=verb,
+        by=author,
+        newer_than_ms=newer_than,
+        before_id=after,
+    )
+    with hub.database.reading() as db:
+        return audit.listed(db, wanted, limit=limit)
+
+
+AUTHOR = Resource(
+    "Author",
+    (
+        Column("kind", words="crmhub.audit:AUTHOR_KINDS"),
+        Column("name"),
+        Column("id", says='Of the token or the user of the console; else "".'),
+    ),
+)
+ENTRY = Resource(
+    "Entry",
+    (
+        Column("id", "number", least=1, title="Id"),
+        Column("at", "moment", title="At"),
+        Column("by", AUTHOR),
+        Column(
+            "", of=lambda entry: f"{entry.by.name} ({entry.by.id or entry.by.kind})", title="By"
+        ),
+        Column("verb", words="crmhub.audit:VERBS"),
+        Column("object", words="crmhub.audit:OBJECTS"),
+        Column("objectId"),
+        Column("clientId", says='"" where it is of none.'),
+        Column("", of=lambda entry: entry.client_id or "-", title="Account"),
+        Column(
+            "",
+            of=lambda entry: f"{entry.verb} {entry.object} {entry.object_id}".strip(),
+            title="Change",
+        ),
+        Column("before", "by name", says="What differs, as it was before; a secret is `set`."),
+        Column("after", "by name", says="What differs, as it was afterwards; a secret is `set`."),
+        Column("", of=_change, title="Before -> after"),
+    ),
+    page="AuditPage",
+)
+LIST = Verb(
+    operation="listAuditEntries",
+    route="GET /audit",
+    scope="audit:read",
+    errors=WITHOUT_BODY,
+    command="list",
+    does="crmhub.operators.audit_resource:entries",
+    summary="List who changed what, the newest first. Secrets are never shown.",
+    input="AuditQuery",
+    arguments=(
+        Argument(
+            "account",
+            "account",
+            option="--account",
+            longest=64,
+            metavar="CLIENT_ID",
+            says="The clientId of the account.",
+        ),
+        Argument(
+            "object",
+            "choice",
+            option="--object",
+            words="crmhub.audit:OBJECTS",
+            says="What was changed.",
+        ),
+        Argument(
+            "verb",
+            "choice",
+            option="--verb",
+            words="crmhub.audit:VERBS",
+            says="What was done to it.",
+        ),
+        Argument(
+            "author",
+            "filled",
+            wire="by",
+            option="--by",
+            longest=100,
+            metavar="NAME",
+            says="The name or the id of a token, a user at the command line or one of the console.",
+        ),
+        Argument(
+            "newer_than",
+            "age",
+            option="--newer-than",
+            metavar="TIME",
+            says="Since so long ago: 12h.",
+        ),
+        Argument(
+            "after",
+            "number",
+            option="--before",
+            wire=None,
+            metavar="ID",
+            command_says="Start after this entry.",
+        ),
+    ),
+    shows=ENTRY,
+    many=True,
+    place=lambda entry: entry.id,
+)

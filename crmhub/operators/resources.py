@@ -1,0 +1,155 @@
+"""What operators see and do, described once, as data: columns, arguments and verbs.
+
+`crmhub.api.admin.resources` makes routes and schemas of the admin API from the descriptions,
+`crmhub.cli.resources` commands, their tables and `--json`. Descriptions name functions and words
+as "module:name", so that `crmhub --help` imports none of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from operator import attrgetter
+from typing import Any
+
+# Errors of operations that know their account and conflict with nothing, without and with a body.
+WITHOUT_BODY = (400, 401, 403, 404, 429, 500, 503)
+WITH_BODY = (400, 401, 403, 404, 413, 415, 422, 429, 500, 503)
+
+
+def named(name: str) -> Any:
+    """Return what a description names as "module:name"."""
+    module, _, inside = name.partition(":")
+    return attrgetter(inside)(import_module(module))
+
+
+@dataclass(frozen=True)
+class Column:
+    """A value of a resource.
+
+    `wire`: its name in JSON; "" for a value that only tables show. `type`: `text`, `number`,
+    `flag`, `moment` (ms since 1970), `words`, `texts`, `numbers` or `by name` (objects), `any`,
+    or another Resource, of which there is a list if `many`; in tables also `validity`. `of`: the
+    attribute, with dots, or a function of the item; not given: the wire's name in snake_case.
+    `title`: its heading in tables, "" for none; `cell`: its text there, around the value. `says`:
+    its description. `words`: those it may have. `null`: it may be null. `always`: it is in each
+    answer.
+    """
+
+    wire: str
+    type: str | Resource = "text"
+    of: str | Callable[[Any], Any] = ""
+    title: str = ""
+    cell: str = "{}"
+    says: str = ""
+    words: str = ""
+    null: bool = False
+    many: bool = False
+    always: bool = True
+    least: int | None = None
+
+    @property
+    def name(self) -> str:
+        return snake_case(self.wire)
+
+    def value(self, item: Any) -> Any:
+        of = self.of or self.name
+        return of(item) if callable(of) else attrgetter(of)(item)
+
+
+@dataclass(frozen=True)
+class Resource:
+    """What is shown of an item.
+
+    `name` and `page` are the names of its schema, and of the schema of a page of them, in the
+    document of the admin API; `page`, unless given, is made from the name.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    page: str = ""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A value that a verb takes, as a keyword `name`.
+
+    `type`: as of columns, or `filled` (not blank), `age` (a duration such as 7d, in ms), `account`
+    (a client id, given as the account). `option`: the command's, such as `--scope`; "" for a word
+    at its place, None where the command has it not. `wire`: its name in JSON, None where the admin
+    API has it not. `says` describes it for both, `command_says` for the command alone. `default`
+    is what the command gives without it; the admin API leaves it out. `shape`: what the document
+    says of it beside.
+    """
+
+    name: str
+    type: str = "text"
+    option: str | None = None
+    wire: str | None = ""
+    says: str = ""
+    command_says: str = ""
+    metavar: str | None = None
+    required: bool = False
+    words: str = ""
+    longest: int | None = None
+    least: int | None = None
+    default: Any = None
+    shape: Mapping[str, Any] | None = None
+    spelled: Mapping[str, str] | None = None
+
+    @property
+    def key(self) -> str:
+        """Its name in JSON."""
+        return self.wire or camel_case(self.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verb:
+    """Something that operators do.
+
+    `does`: the function, which takes the hub, the values in the path and the arguments by name,
+    and `by` where it writes. `summary`: one sentence, for both faces.
+
+    The admin API: `operation`, its id; `route`, method and path; `scope`; `status`, 0 for 200, or
+    204 without a resource; `errors`, where they do not follow from the rest; `input`, the name of
+    the schema of the arguments. In a list of several pages, `place` gives the key of an item,
+    which `after` of the function takes.
+
+    The command: `command`, its words; `help`, further paragraphs; `says`, what it prints: a text
+    with the values in braces, or lines from the result and the values; `after`, a last line.
+    `confirm`: what it asks before, unless `--yes` is given; a function gets the hub and the values.
+    """
+
+    does: str
+    summary: str
+    operation: str = ""
+    route: str = ""
+    scope: str = ""
+    status: int = 0
+    errors: tuple[int, ...] = ()
+    input: str = ""
+    arguments: tuple[Argument, ...] = ()
+    shows: Resource | None = None
+    many: bool = False
+    place: Callable[[Any], Any] | None = None
+    command: str = ""
+    help: str = ""
+    says: str | Callable[..., Any] = ""
+    after: str = ""
+    confirm: str | Callable[..., str] = ""
+    in_path: tuple[Argument, ...] = ()
+
+    @property
+    def path_names(self) -> list[str]:
+        return re.findall(r"<(?:\w+:)?(\w+)>", self.route)
+
+
+def snake_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).replace(" ", "_").lower()
+
+
+def camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
