@@ -18,7 +18,7 @@ from crmhub.accounts.limits import RateStatus
 from crmhub.api import documents, operational, reference
 from crmhub.api.admin import callers as admin_callers
 from crmhub.api.admin import routes as admin
-from crmhub.api.admin.actions import ActionId
+from crmhub.api.admin.blueprint import ActionId
 from crmhub.api.agents import endpoint as agents
 from crmhub.api.helpers import chatbot, functions
 from crmhub.api.http import failures, flask_proxies

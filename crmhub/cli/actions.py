@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import partial
 from time import sleep, strftime
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 from click.exceptions import Exit
 
-from crmhub.cli.inputs import HELPERS, as_mapping, assignment, duration
 from crmhub.cli.open_hub import author, opened_hub
-from crmhub.cli.output import iso, print_columns, print_json
+from crmhub.cli.output import print_json
+from crmhub.cli.resources import command, print_shown, print_table, takes, values_of
+from crmhub.operators.actions import resources
+from crmhub.operators.actions.resources import STATE_WORDS, counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from crmhub.operators.actions.action_queries import Summary
 
-    from crmhub.hub import Hub
-    from crmhub.operators.actions.action_queries import Summary, Wanted
-
-# `STATE_WORDS` of the journal with hyphens; copied, so that `--help` does not import it.
-_WORDS = {"running": "in-progress", "dead": "failed", "parked": "blocked"}
-_STATES = ("queued", "done", "refused", "discarded", *_WORDS.values(), *_WORDS)
 # The most actions shown before the question whether to discard them.
 _PREVIEW_ROWS = 20
 # Seconds between two queries of `crmhub actions tail`.
@@ -36,98 +31,12 @@ def actions() -> None:
     """List, follow, show, retry, edit and discard the actions that helpers accepted."""
 
 
-def _wire_states(ctx: click.Context, param: click.Parameter, words: Any) -> tuple[str, ...]:
-    states = {word: state for state, word in _WORDS.items()}
-    return tuple(states.get(word, word) for word in words)
-
-
-def _filter_options(command: Callable[..., Any], *, reason: str = "--reason") -> Callable[..., Any]:
-    for option in reversed(
-        (
-            click.option("--account", "client_id", metavar="CLIENT_ID", help="Only this account."),
-            click.option(
-                "--state",
-                "states",
-                multiple=True,
-                type=click.Choice(_STATES),
-                callback=_wire_states,
-                help="Only actions in this state; repeatable.",
-            ),
-            click.option(
-                "--helper",
-                "kinds",
-                multiple=True,
-                type=click.Choice(HELPERS),
-                help="Only actions of this helper; repeatable.",
-            ),
-            click.option("--token", metavar="CONTACTTOKEN", help="Only this conversation."),
-            click.option(
-                "--contact",
-                metavar="CONTACTID",
-                help="Only this contact, by its id in the hub (hub-…) or the CRM.",
-            ),
-            click.option("--phone", metavar="PHONE", help="Only contacts with this phone."),
-            click.option(
-                reason, "reason", metavar="TEXT", help="Only with this text in the reason."
-            ),
-            click.option(
-                "--older-than",
-                type=duration,
-                metavar="TIME",
-                help="Accepted longer ago than 10m, 2h, 3d.",
-            ),
-            click.option(
-                "--newer-than",
-                type=duration,
-                metavar="TIME",
-                help="Accepted within the last 10m, 2h, 3d.",
-            ),
-        )
-    ):
-        command = option(command)
-    return command
-
-
-@actions.command("list")
-@_filter_options
-@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
-@click.option("--after", metavar="ID", default="", help="Start after this action.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def list_actions(limit: int, after: str, as_json: bool, **filters: Any) -> None:
-    """List actions, newest first."""
-    from crmhub.api.admin.action_answers import summary_shown
-    from crmhub.operators.actions import action_queries
-
-    with opened_hub() as hub:
-        matches = action_queries.listed(
-            hub.database, _selection(hub, after=after, **filters), limit=limit
-        )
-    if as_json:
-        print_json([summary_shown(action) for action in matches])
-        return
-    _print_actions(matches)
-
-
-def _print_actions(actions: Sequence[Summary]) -> None:
-    print_columns(
-        ("ACTION", "ACCEPTED", "ACCOUNT", "HELPER", "STATE", "ATTEMPTS", "REASON"),
-        [
-            (
-                action.id,
-                iso(action.created_at) or "",
-                action.client_id,
-                action.kind,
-                _WORDS.get(action.state, action.state),
-                str(action.attempts),
-                action.reason[:60],
-            )
-            for action in actions
-        ],
-    )
+for _verb in (resources.LIST, resources.EDIT):
+    actions.add_command(command(_verb))
 
 
 @actions.command()
-@_filter_options
+@takes(*resources.FILTERS)
 @click.option(
     "--lines",
     type=click.IntRange(0, 500),
@@ -142,12 +51,12 @@ def tail(lines: int, as_json: bool, **filters: Any) -> None:
     Only the newest 500 matching actions are followed. If the database is unavailable, the command
     waits for it.
     """
-    from crmhub.api.admin.action_answers import summary_shown
     from crmhub.errors import Unavailable
     from crmhub.operators.actions.action_follower import ActionFollower
 
     with opened_hub() as hub, suppress(KeyboardInterrupt):
-        follower = ActionFollower(hub.database, _selection(hub, **filters))
+        wanted = resources.wanted(**values_of(hub, resources.FILTERS, filters))
+        follower = ActionFollower(hub.database, wanted)
         is_available = True
         while True:
             try:
@@ -160,14 +69,14 @@ def tail(lines: int, as_json: bool, **filters: Any) -> None:
                 is_available = True
             for action in changed:
                 if as_json:
-                    print_json(summary_shown(action))
+                    print_shown(resources.SUMMARY, action)
                 else:
                     click.echo(_action_line(action))
             sleep(_POLL_S)
 
 
 def _action_line(action: Summary) -> str:
-    words = [action.id, action.client_id, action.kind, _WORDS.get(action.state, action.state)]
+    words = [action.id, action.client_id, action.kind, STATE_WORDS.get(action.state, action.state)]
     if action.attempts:
         words.append(f"{action.attempts} attempt{'s' if action.attempts > 1 else ''}")
     if action.reason:
@@ -183,11 +92,11 @@ def show(action_id: str, as_json: bool) -> None:
 
     The output contains personal data.
     """
-    from crmhub.api.admin.action_answers import action_shown
+    from crmhub.api.http.resource_schemas import shown
     from crmhub.operators.actions import action_queries
 
     with opened_hub() as hub:
-        shown_action = action_shown(action_queries.shown(hub.database, action_id))
+        shown_action = shown(resources.ACTION, action_queries.shown(hub.database, action_id))
     if as_json:
         print_json(shown_action)
         return
@@ -195,7 +104,7 @@ def show(action_id: str, as_json: bool) -> None:
         if name == "blocked":
             click.echo(f"{name:>12}  {', '.join(value)}".rstrip())
         elif name == "state":
-            click.echo(f"{name:>12}  {_WORDS.get(value, value)}")
+            click.echo(f"{name:>12}  {STATE_WORDS.get(value, value)}")
         elif name != "attempts":
             click.echo(f"{name:>12}  {value}")
     for attempt in shown_action["attempts"]:
@@ -213,46 +122,28 @@ def show(action_id: str, as_json: bool) -> None:
 
 
 @actions.command()
-@_filter_options
-@click.argument("ids", metavar="[ID]...", nargs=-1)
+@takes(*resources.CHOICE)
 @click.option(
     "--all", "everything", is_flag=True, help="All failed actions; instead of ids or filters."
 )
-def retry(ids: tuple[str, ...], everything: bool, **filters: Any) -> None:
+def retry(everything: bool, **filters: Any) -> None:
     """Retry failed actions, and the actions blocked behind them.
 
     Without --state and IDs: every failed action that matches. Nothing is written twice.
     """
     from crmhub.operators.actions import retry_action
 
-    _require_selection(ids, everything, filters)
+    _require_selection(everything, filters)
     with opened_hub() as hub:
-        count = retry_action.retry(hub.database, _selection(hub, ids=ids, **filters), by=author())
-    click.echo(f"{_count_actions(count)} will be retried.")
+        wanted = resources.wanted(**values_of(hub, resources.CHOICE, filters))
+        count = retry_action.retry(hub.database, wanted, by=author())
+    click.echo(f"{counted(count)} will be retried.")
     if not count:
         raise Exit(1)
 
 
 @actions.command()
-@click.argument("action_id", metavar="ID")
-@click.argument("values", metavar="K=V...", nargs=-1, required=True, type=assignment)
-def edit(action_id: str, values: tuple[tuple[str, str], ...]) -> None:
-    """Correct values of an action that failed or is blocked, and retry it.
-
-    createLead has name, email and phone; the other helpers have any property; deals and tickets
-    also have contactId. "k=" clears a property in setProperties, and removes the value elsewhere.
-    """
-    from crmhub.operators.actions import correct_action
-
-    given = as_mapping(values, "K=V")
-    with opened_hub() as hub:
-        count = correct_action.correct(hub, action_id, given, by=author())
-    click.echo(f"Corrected. {_count_actions(count)} will be retried.")
-
-
-@actions.command()
-@partial(_filter_options, reason="--reason-contains")
-@click.argument("ids", metavar="[ID]...", nargs=-1)
+@takes(*resources.DISCARD_CHOICE)
 @click.option(
     "--all", "everything", is_flag=True, help="All failed actions; instead of ids or filters."
 )
@@ -260,7 +151,7 @@ def edit(action_id: str, values: tuple[tuple[str, str], ...]) -> None:
     "--reason", "why", metavar="TEXT", required=True, help="The reason, shown with the action."
 )
 @click.option("--yes", is_flag=True, help="Discard without asking.")
-def discard(ids: tuple[str, ...], everything: bool, why: str, yes: bool, **filters: Any) -> None:
+def discard(everything: bool, why: str, yes: bool, **filters: Any) -> None:
     """Discard failed actions, and the actions blocked behind them.
 
     Without --state and IDs: every failed action that matches. Queued actions can be discarded,
@@ -268,68 +159,26 @@ def discard(ids: tuple[str, ...], everything: bool, why: str, yes: bool, **filte
     """
     from crmhub.operators.actions import action_queries, discard_action
 
-    _require_selection(ids, everything, filters)
+    _require_selection(everything, filters)
     with opened_hub() as hub:
-        selection = _selection(hub, ids=ids, **filters)
+        selection = resources.wanted(**values_of(hub, resources.DISCARD_CHOICE, filters))
         if not yes:
             matches = discard_action.discardable(hub.database, selection, most=_MAX_COUNT)
             if matches.total:
-                _print_actions(
-                    action_queries.listed(
-                        hub.database, discard_action.narrowed(selection), limit=_PREVIEW_ROWS
-                    )
+                first = action_queries.listed(
+                    hub.database, discard_action.narrowed(selection), limit=_PREVIEW_ROWS
                 )
+                print_table(resources.SUMMARY, first)
                 behind = f", {matches.blocked} of them blocked behind others" * bool(
                     matches.blocked
                 )
-                click.confirm(f"Discard {_count_actions(matches.total)}{behind}?", abort=True)
+                click.confirm(f"Discard {counted(matches.total)}{behind}?", abort=True)
         count = discard_action.discard(hub.database, selection, reason=why, by=author())
-    click.echo(f"{_count_actions(count)} discarded.")
+    click.echo(f"{counted(count)} discarded.")
     if not count:
         raise Exit(1)
 
 
-def _require_selection(ids: tuple[str, ...], everything: bool, filters: dict[str, Any]) -> None:
-    if not ids and not everything and not any(filters.values()):
+def _require_selection(everything: bool, filters: dict[str, Any]) -> None:
+    if not everything and not any(filters.values()):
         raise click.UsageError("Give action ids, a filter, or --all.")
-
-
-def _count_actions(count: int) -> str:
-    return f"{count:,} {'action' if count == 1 else 'actions'}"
-
-
-def _selection(
-    hub: Hub,
-    *,
-    client_id: str | None,
-    states: tuple[str, ...],
-    kinds: tuple[str, ...],
-    token: str | None,
-    contact: str | None,
-    phone: str | None,
-    reason: str | None,
-    older_than: int | None,
-    newer_than: int | None,
-    ids: tuple[str, ...] = (),
-    after: str = "",
-) -> Wanted:
-    from crmhub.accounts.accounts import load
-    from crmhub.operators.actions.action_queries import Wanted
-
-    account = None
-    if client_id:
-        with hub.database.reading() as connection:
-            account = load(connection, client_id, hub.plans)
-    return Wanted(
-        account=account,
-        states=states,
-        kinds=kinds,
-        contact_token=token or "",
-        contact=contact or "",
-        phone=phone or "",
-        reason=reason or "",
-        older_than_ms=older_than or 0,
-        newer_than_ms=newer_than or 0,
-        ids=ids,
-        after=after,
-    )

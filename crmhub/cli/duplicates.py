@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
 from crmhub.cli.inputs import as_mapping, assignment
 from crmhub.cli.open_hub import author, opened_hub
-from crmhub.cli.output import in_words, iso, print_columns, print_json
+from crmhub.cli.output import in_words, print_columns
+from crmhub.cli.resources import command, print_shown, print_table
+from crmhub.operators.duplicates import resources
 
 if TYPE_CHECKING:
     from crmhub.operators.duplicates.compare_contacts import Preview, Side, Value
@@ -34,36 +36,13 @@ def list_pairs(
 ) -> None:
     """List pairs of contacts that may be one person, newest first."""
     with opened_hub() as hub:
-        from crmhub.api.admin.duplicate_answers import DuplicateShown
-        from crmhub.identity import possible_duplicates as pairs
-
-        account = hub.load_account(client_id)
-        with hub.database.reading() as db:
-            last_pair = pairs.find(db, account, *after) if after else None
-            listed = pairs.listed(
-                db,
-                account,
-                state="" if state == "all" else state,
-                after=(last_pair.found_at, *last_pair.ids) if last_pair else None,
-                limit=limit,
-            )
+        listed = resources.list_pairs(
+            hub, client_id, state="" if state == "all" else state, after=after, limit=limit
+        )
     if as_json:
-        print_json(DuplicateShown(many=True).dump(listed))
-        return
-    print_columns(
-        ("ONE", "OTHER", "BOTH HAVE", "STATE", "FOUND", "KEPT", "UNMERGE UNTIL"),
-        [
-            (
-                *pair.ids,
-                ", ".join(pair.shares),
-                pair.state,
-                iso(pair.found_at) or "",
-                pair.kept_id,
-                in_words(pair.unmerge_until or None, never=""),
-            )
-            for pair in listed
-        ],
-    )
+        print_shown(resources.PAIR, listed, many=True)
+    else:
+        print_table(resources.PAIR, listed)
 
 
 @duplicates.command()
@@ -104,7 +83,6 @@ def merge(
         raise click.UsageError("--json cannot ask: add --yes or --dry-run.")
     take = as_mapping(takes, "--take")
     with opened_hub() as hub:
-        from crmhub.api.admin.duplicate_answers import DuplicateShown, preview_shown
         from crmhub.errors import Conflict
         from crmhub.operators.duplicates import compare_contacts, merge_contacts
 
@@ -113,7 +91,7 @@ def merge(
         if not as_json:
             _print_preview(preview)
         elif dry_run:
-            print_json(preview_shown(preview))
+            print_shown(resources.PREVIEW, preview)
         if dry_run:
             return
         if preview.obstacle:
@@ -125,26 +103,13 @@ def merge(
             hub, account, one, other, version=preview.version, keep=kept.id, take=take, by=author()
         )
     if as_json:
-        print_json(DuplicateShown().dump(merged))
+        print_shown(resources.PAIR, merged)
         return
     click.echo(f"Contact {merged.merged_id} is merged into contact {merged.kept_id}.")
     click.echo(f"This can be undone until {in_words(merged.unmerge_until)}.")
 
 
-@duplicates.command()
-@click.argument("client_id")
-@click.argument("one")
-@click.argument("other")
-def unmerge(client_id: str, one: str, other: str) -> None:
-    """Undo a merge of the last 30 days.
-
-    Both contacts exist again. Values written since the merge stay with the kept contact.
-    """
-    with opened_hub() as hub:
-        from crmhub.operators.duplicates import merge_contacts
-
-        pair = merge_contacts.unmerge(hub, hub.load_account(client_id), one, other, by=author())
-    click.echo(f"Contacts {pair.one} and {pair.other} are separate again.")
+duplicates.add_command(command(resources.UNMERGE))
 
 
 @duplicates.command()
@@ -155,10 +120,8 @@ def unmerge(client_id: str, one: str, other: str) -> None:
 def dismiss(client_id: str, one: str, other: str, merged: bool) -> None:
     """Dismiss a pair: two different persons. It is listed again only if they share more values."""
     with opened_hub() as hub:
-        from crmhub.operators.duplicates import merge_contacts
-
-        account = hub.load_account(client_id)
-        pair = merge_contacts.dismiss(hub, account, one, other, by=author(), merged=merged)
+        reason: Any = resources.REASONS[merged]
+        pair = resources.dismiss(hub, client_id, one, other, reason=reason, by=author())
     what = "merged" if merged else "two different persons"
     click.echo(f"Contacts {pair.one} and {pair.other} are {what}.")
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from inspect import signature
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import rich_click as click
 
@@ -13,6 +12,9 @@ from crmhub.cli.inputs import as_mapping, assignment, duration, moment
 from crmhub.cli.open_hub import author, opened_hub
 from crmhub.cli.output import in_words, print_columns, print_fields, print_json, validity
 from crmhub.operators.resources import Argument, Column, Resource, Verb, named
+
+if TYPE_CHECKING:
+    from crmhub.hub import Hub
 
 
 class _Words(click.Choice[str]):
@@ -33,6 +35,7 @@ class _Words(click.Choice[str]):
         """Ignore what click stores; the words are the description's."""
 
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 _SEVERAL = ("words", "joined", "texts", "ids")
 
 
@@ -49,8 +52,8 @@ def command(verb: Verb) -> click.Command:
     params: list[click.Parameter] = [
         click.Argument([each], **_metavar(verb, each)) for each in verb.path_names
     ]
-    arguments = {each.name: each for each in verb.arguments if each.option is not None}
-    params += [_parameter(each) for each in arguments.values()]
+    arguments = tuple(each for each in verb.arguments if each.option is not None)
+    params += [_parameter(each) for each in arguments]
     if verb.place:
         params.append(_LIMIT)
     if verb.confirm:
@@ -103,32 +106,49 @@ def _parameter(argument: Argument) -> click.Parameter:
     )
 
 
-def _run(verb: Verb, arguments: Mapping[str, Argument], /, **given: Any) -> None:
-    as_json, yes = given.pop("as_json", False), given.pop("yes", False)
-    values = {name: given[name] for name in verb.path_names}
-    for name, argument in arguments.items():
-        value = given[name]
+def takes(*arguments: Argument) -> Callable[[_Function], _Function]:
+    """Return a decorator that gives these arguments to the function of a command."""
+
+    def decorate(function: _Function) -> _Function:
+        for argument in reversed(arguments):
+            made = _parameter(argument)
+            params: list[click.Parameter] = vars(function).setdefault("__click_params__", [])
+            params.append(made)
+        return function
+
+    return decorate
+
+
+def values_of(hub: Hub, arguments: Iterable[Argument], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of arguments that were given, as functions of operations take them."""
+    values = {}
+    for argument in arguments:
+        value = given.get(argument.name)
+        if value is None or value == ():
+            continue
         if argument.type == "texts":
-            value = as_mapping(value, argument.option or argument.metavar or name)
-        if argument.spelled:
+            value = as_mapping(value, argument.option or argument.metavar or argument.name)
+        elif argument.type == "account":
+            value = hub.load_account(value)
+        elif argument.spelled:
             wire = {shown: word for word, shown in argument.spelled.items()}
             value = tuple(wire.get(word, word) for word in value)
-        if value is not None:
-            values[name] = value
+        values[argument.name] = value
+    return values
+
+
+def _run(verb: Verb, arguments: tuple[Argument, ...], /, **given: Any) -> None:
+    as_json, yes = given.pop("as_json", False), given.pop("yes", False)
+    values = {name: given[name] for name in verb.path_names}
     if verb.place:
         values["limit"] = given["limit"]
     with opened_hub() as hub:
+        values |= values_of(hub, arguments, given)
         if verb.confirm and not yes:
             asks = verb.confirm
             question = asks(hub, **values) if callable(asks) else asks.format(**given)
             click.confirm(question, abort=True)
-        does = named(verb.does)
-        for name, argument in arguments.items():
-            if argument.type == "account" and name in values:
-                values[name] = hub.load_account(values[name])
-        if "by" in signature(does).parameters:
-            values["by"] = author()
-        result = does(hub, **values)
+        result = verb.run(hub, author, values)
         if verb.shows and as_json:
             print_shown(verb.shows, result, many=verb.many)
             return

@@ -11,9 +11,13 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import signature
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from crmhub.audit import Author
+    from crmhub.hub import Hub
 # Errors of operations that know their account and conflict with nothing, without and with a body.
 WITHOUT_BODY = (400, 401, 403, 404, 429, 500, 503)
 WITH_BODY = (400, 401, 403, 404, 413, 415, 422, 429, 500, 503)
@@ -40,10 +44,10 @@ class Column:
 
     wire: str
     type: str | Resource = "text"
-    of: str | Callable[[Any], Any] = ""
-    title: str = ""
-    cell: str = "{}"
     says: str = ""
+    title: str = ""
+    of: str | Callable[[Any], Any] = ""
+    cell: str = "{}"
     words: str = ""
     null: bool = False
     many: bool = False
@@ -86,17 +90,17 @@ class Argument:
 
     name: str
     type: str = "text"
-    option: str | None = None
-    wire: str | None = ""
     says: str = ""
-    command_says: str = ""
+    option: str | None = None
     metavar: str | None = None
+    wire: str | None = ""
+    command_says: str = ""
     required: bool = False
     words: str = ""
     longest: int | None = None
     least: int | None = None
     default: Any = None
-    shape: Mapping[str, Any] | None = None
+    shape: tuple[tuple[str, Any], ...] = ()
     spelled: Mapping[str, str] | None = None
 
     @property
@@ -109,8 +113,8 @@ class Argument:
 class Verb:
     """Something that operators do.
 
-    `does`: the function, which takes the hub, the values in the path and the arguments by name,
-    and `by` where it writes. `summary`: one sentence, for both faces.
+    `does`: the function, which takes the hub or its database, by name the values in the path and
+    the arguments, and `by` where it writes. `summary`: one sentence, for both faces.
 
     The admin API: `operation`, its id; `route`, method and path; `scope`; `status`, 0 for 200, or
     204 without a resource; `errors`, where they do not follow from the rest; `input`, the name of
@@ -144,6 +148,13 @@ class Verb:
     @property
     def path_names(self) -> list[str]:
         return re.findall(r"<(?:\w+:)?(\w+)>", self.route)
+
+    def run(self, hub: Hub, by: Callable[[], Author], values: Mapping[str, Any]) -> Any:
+        """Call the function; `by` is asked for the author only of what writes."""
+        does = named(self.does)
+        names = signature(does).parameters
+        target = hub.database if "database" in names else hub
+        return does(target, **values, **({"by": by()} if "by" in names else {}))
 
 
 def snake_case(name: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from werkzeug.routing import BaseConverter
+
 from crmhub.api.admin.callers import PREFIX
 from crmhub.api.http.documentation import ADMIN_TOKEN, documents
 from crmhub.api.http.reading import Blueprint
@@ -17,6 +19,14 @@ blueprint = Blueprint(
     url_prefix=PREFIX,
     description="For operators, with a token that `crmhub admin token create` makes.",
 )
+
+
+class ActionId(BaseConverter):
+    """URL converter for action ids; it skips `retry` and `discard`, which are other routes."""
+
+    regex = r"(?!(?:retry|discard)\Z)[^/]+"
+    # Without this, Werkzeug would not accept the path with a slash at its end.
+    part_isolating = True
 
 
 def documented(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from inspect import signature
 from typing import Any
 
 import flask
@@ -96,7 +95,7 @@ _GIVEN: Mapping[str, Callable[[Argument, Mapping[str, Any], Mapping[str, Any]], 
         it.least or 0, it.longest or 0, metadata=says, **given
     ),
     "ids": lambda it, says, given: Items(
-        Filled("", it.longest or 0), validate=_some, metadata=says, **given
+        Filled("Its id.", it.longest or 0), validate=_some, metadata=says, **given
     ),
 }
 
@@ -104,7 +103,7 @@ _GIVEN: Mapping[str, Callable[[Argument, Mapping[str, Any], Mapping[str, Any]], 
 def _input(name: str, arguments: Iterable[Argument], base: type[ma.Schema]) -> type[ma.Schema]:
     made = {}
     for argument in arguments:
-        says = {"description": argument.says, **(argument.shape or {})}
+        says = {"description": argument.says, **dict(argument.shape)}
         given: dict[str, Any] = {"data_key": argument.key}
         if argument.required:
             given["required"] = True
@@ -149,7 +148,6 @@ def _view(verb: Verb) -> Callable[..., flask.Response]:
     accounts = [each.name for each in verb.arguments if each.type == "account"]
 
     def view(*read: dict[str, Any], **given: Any) -> flask.Response:
-        does, here = named(verb.does), hub()
         values = dict(read[0]) if read else {}
         listing = None
         if verb.place:
@@ -158,9 +156,7 @@ def _view(verb: Verb) -> Callable[..., flask.Response]:
         for name in accounts:
             if name in values:
                 values[name] = account_named(values[name])
-        if "by" in signature(does).parameters:
-            values["by"] = author()
-        result = does(here, **given, **values)
+        result = verb.run(hub(), author, {**given, **values})
         if verb.shows is None:
             return nothing()
         if listing and verb.place:

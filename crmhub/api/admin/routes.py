@@ -2,9 +2,7 @@
 
 from crmhub.api.admin import (  # noqa: F401
     accounts,
-    actions,
     connections,
-    duplicates,
     field_maps,
     plans,
     workflows,
@@ -13,9 +11,13 @@ from crmhub.api.admin.blueprint import blueprint
 from crmhub.api.admin.resources import add_routes
 from crmhub.operators import audit_resource
 from crmhub.operators.accounts import key_resource
+from crmhub.operators.actions import resources as action_resources
+from crmhub.operators.duplicates import resources as duplicate_resources
 from crmhub.operators.events import resources as event_resources
 
 add_routes(audit_resource.LIST, key_resource.LIST, key_resource.CREATE, key_resource.REVOKE)
+add_routes(*action_resources.VERBS)
+add_routes(*duplicate_resources.VERBS)
 add_routes(*event_resources.VERBS)
 
 __all__ = ["blueprint"]

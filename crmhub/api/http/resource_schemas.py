@@ -9,7 +9,7 @@ from typing import Any
 import marshmallow as ma
 from marshmallow import fields, validate
 
-from crmhub.api.http.schemas import CountedPage, Moment, PageOf, Shown
+from crmhub.api.http.schemas import MOMENT, CountedPage, Moment, PageOf, Shown
 from crmhub.operators.resources import Column, Resource, named
 
 _SHOWN: Mapping[str, Callable[..., fields.Field[Any]]] = {
@@ -23,6 +23,9 @@ _SHOWN: Mapping[str, Callable[..., fields.Field[Any]]] = {
         keys=fields.String(), values=fields.Integer(metadata={"minimum": 0}), **given
     ),
     "by name": lambda **given: fields.Dict(keys=fields.String(), **given),
+    "moments": lambda **given: fields.Dict(
+        keys=fields.String(), values=fields.String(metadata=MOMENT), **given
+    ),
     "any": fields.Dict,
 }
 
@@ -33,7 +36,9 @@ class _Resource(Shown):
     described: Mapping[str, Column]
 
     def get_attribute(self, obj: Any, attr: str, default: Any) -> Any:
-        return self.described[attr].value(obj)
+        column = self.described[attr]
+        value = column.value(obj)
+        return value if value or column.always else default
 
 
 @cache

@@ -41,16 +41,15 @@ _SUBSCRIPTION = (
     Column("state", words="crmhub.events.subscriptions:STATES"),
     Column("", "moment", of=lambda it: it.failing_since or it.changed_at, title="Since"),
     Column(
-        "reason",
-        title="Reason",
-        says="Why it is not active, or what was wrong with the last call.",
+        "reason", "text", "Why it is not active, or what was wrong with the last call.", "Reason"
     ),
     Column("", "words", of="types", title="Types"),
     Column(
         "keyId",
-        null=True,
-        says="The API key with which it ends: a revoked or expired key disables it. null: an"
+        "text",
+        "The API key with which it ends: a revoked or expired key disables it. null: an"
         " operator made it, and it ends with no key.",
+        null=True,
     ),
     Column("createdAt", "moment"),
     Column("updatedAt", "moment", of="changed_at"),
@@ -60,15 +59,16 @@ EVENT_SUBSCRIPTION = Resource(
     "EventSubscription",
     (
         *_SUBSCRIPTION,
-        Column("failures", "number", least=0, says="Failed calls since the last success."),
-        Column("failingSince", "moment", null=True, says="The first of these calls; null: none."),
+        Column("failures", "number", "Failed calls since the last success.", least=0),
+        Column("failingSince", "moment", "The first of these calls; null: none.", null=True),
     ),
 )
 _SECRET = Column(
     "secret",
-    title="Secret",
-    says="Shown only here. `whsec_` and base64, by Standard Webhooks; empty in the answer to a"
+    "text",
+    "Shown only here. `whsec_` and base64, by Standard Webhooks; empty in the answer to a"
     " repeated Idempotency-Key.",
+    "Secret",
 )
 
 
@@ -88,11 +88,11 @@ TEST = Resource(
         Column(
             "status",
             "number",
+            "The HTTP status of the answer; null without an answer.",
             of="attempt.status",
             null=True,
-            says="The HTTP status of the answer; null without an answer.",
         ),
-        Column("message", of="attempt.reason", says="What was wrong; empty if nothing was."),
+        Column("message", "text", "What was wrong; empty if nothing was.", of="attempt.reason"),
         Column("durationMs", "number", least=0),
     ),
 )
@@ -102,31 +102,31 @@ DELIVERY = Resource(
     (
         Column("eventId", title="Event"),
         Column("type", title="Type"),
-        Column("subject", title="Subject", says="What the event is about, such as `contacts:17`."),
+        Column("subject", "text", "What the event is about, such as `contacts:17`.", "Subject"),
         Column("", "moment", of="created_at", title="Created"),
         Column("state", words="crmhub.events.deliveries:STATES", title="State"),
         Column("attempts", "number", least=0, title="Attempts"),
         Column(
             "status",
             "number",
+            "The HTTP status of the last answer; null without an answer.",
             null=True,
-            says="The HTTP status of the last answer; null without an answer.",
         ),
         Column("", "moment", of="next_attempt_at", title="Next attempt"),
-        Column("reason", title="Reason", says="What was wrong with the last attempt."),
+        Column("reason", "text", "What was wrong with the last attempt.", "Reason"),
         Column("createdAt", "moment"),
-        Column("nextAttemptAt", "moment", null=True, says="null: none."),
-        Column("finishedAt", "moment", null=True, says="null: none."),
+        Column("nextAttemptAt", "moment", "null: none.", null=True),
+        Column("finishedAt", "moment", "null: none.", null=True),
     ),
 )
 
 _CHOSEN_TYPES = Argument(
     "types",
     "words",
-    option="--type",
-    metavar="TYPE",
+    "A type of event, such as contact.created, or contact.*; `all`: all types.",
+    "--type",
+    "TYPE",
     spelled={"*": "all"},
-    says="A type of event, such as contact.created, or contact.*; `all`: all types.",
 )
 LIST = Verb(
     operation="listEventSubscriptions",
@@ -213,11 +213,7 @@ DELIVERIES = Verb(
     input="EventDeliveriesQuery",
     arguments=(
         Argument(
-            "state",
-            "choice",
-            option="--state",
-            words="crmhub.events.deliveries:STATES",
-            says="In this state.",
+            "state", "choice", "In this state.", "--state", words="crmhub.events.deliveries:STATES"
         ),
     ),
     shows=DELIVERY,
