@@ -19,6 +19,7 @@ from crmhub.secrets import digest, new_secret, new_webhook_id
 
 Purpose = Literal["generated", "portal", "alias"]
 Rotatable = Literal["generated", "portal", "secret"]
+ROTATABLE: tuple[Rotatable, ...] = get_args(Rotatable)
 
 WEEK_MS = 7 * 24 * 3600 * 1000
 
@@ -84,7 +85,7 @@ def rotate(tx: Connection, account_id: int, kind: Rotatable, *, keep_ms: int = W
 
     Raises Semantic for an unknown kind.
     """
-    if kind not in get_args(Rotatable):
+    if kind not in ROTATABLE:
         raise Semantic(f"{kind!r} cannot be changed; give one of {', '.join(get_args(Rotatable))}.")
     now = now_ms()
     tx.run(_DELETE_EXPIRED, {"account_id": account_id, "now": now})

@@ -34,10 +34,9 @@ from crmhub.cli.examples import add_examples
 from crmhub.cli.fake import fake
 from crmhub.cli.inputs import refuse_blank_values
 from crmhub.cli.mcp import mcp
-from crmhub.cli.operators import audit, key
+from crmhub.cli.operators import audit, key, workflow
 from crmhub.cli.serve import serve
 from crmhub.cli.worker import worker
-from crmhub.cli.workflow import workflow
 from crmhub.errors import BadRequest, HubError, Semantic, error_body
 
 _FAILED = 1

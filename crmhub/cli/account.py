@@ -20,8 +20,10 @@ from crmhub.cli.inputs import (
     refuse_secrets,
 )
 from crmhub.cli.open_hub import author, opened_hub
-from crmhub.cli.output import in_words, iso, print_columns, print_fields, print_json
+from crmhub.cli.output import in_words, iso, print_fields, print_json
+from crmhub.cli.resources import print_one, print_shown, print_table
 from crmhub.errors import listed
+from crmhub.operators.accounts import resources
 
 if TYPE_CHECKING:
     from crmhub.accounts.webhook_ids import Rotatable, WebhookId
@@ -51,27 +53,15 @@ account.add_command(link)
 def create(name: str, client_id: str | None, adapter: str, plan: str, as_json: bool) -> None:
     """Create an account and print its API key and secret. They are shown only once."""
     with opened_hub() as hub:
-        from crmhub.operators.accounts.open_account import open_account
-
-        opened, issued = open_account(
+        opened = resources.open_account(
             hub, name=name, client_id=client_id, adapter=adapter, plan=plan, by=author()
         )
         crm_settings = hub.registry.load(adapter).settings
     if as_json:
-        from crmhub.api.admin.account_answers import issued_shown
-
-        print_json(issued_shown(opened, issued))
+        print_shown(resources.OPENED, opened)
         return
-    click.echo(f"The account {opened.name} was created.\n")
-    print_fields(
-        [
-            ("Client id", opened.client_id),
-            ("API key", issued.api_key),
-            ("Generated id", issued.generated_id),
-            ("Portal id", issued.portal_id),
-            ("Webhook secret", issued.webhook_secret),
-        ]
-    )
+    click.echo(f"The account {name} was created.\n")
+    print_one(resources.OPENED, opened)
     click.echo("\nThe API key and the webhook secret are not shown again: store them now.")
     if crm_settings:
         click.echo(
@@ -95,23 +85,9 @@ def list_accounts(as_json: bool) -> None:
         left_out = f"Not listed, because their stored data cannot be read: {', '.join(missing)}."
         click.echo(f"{left_out} `crmhub doctor` names the fields.", err=True)
     if as_json:
-        from crmhub.api.admin.account_answers import AccountListedShown
-
-        print_json(AccountListedShown(many=True).dump(readable))
+        print_shown(resources.LISTED, readable, many=True)
     elif readable:
-        print_columns(
-            ("CLIENT ID", "NAME", "PLAN", "ADAPTER", "STATE"),
-            [
-                (
-                    account.client_id,
-                    account.name,
-                    account.plan.name,
-                    account.connection.adapter,
-                    "disabled" if account.disabled else "live",
-                )
-                for account in readable
-            ],
-        )
+        print_table(resources.LISTED, readable)
     elif not missing:
         click.echo("There are no accounts yet: `crmhub account create NAME` creates one.")
 
@@ -122,12 +98,11 @@ def list_accounts(as_json: bool) -> None:
 def show(client_id: str, as_json: bool) -> None:
     """Show an account and its webhook ids. Keys and secrets are never shown."""
     with opened_hub() as hub:
-        from crmhub.api.admin.account_answers import account_shown
         from crmhub.operators.accounts import change_account
 
         detail = change_account.detail(hub, client_id)
     if as_json:
-        print_json(account_shown(detail))
+        print_shown(resources.ACCOUNT, detail)
     else:
         _print_account(detail)
 

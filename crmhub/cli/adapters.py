@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 import rich_click as click
 from click.exceptions import Exit
 
-from crmhub.cli.output import print_columns, print_fields, print_json
+from crmhub.cli.output import print_columns, print_fields
+from crmhub.cli.resources import print_shown
+from crmhub.operators.accounts.resources import ADAPTER
 
 if TYPE_CHECKING:
     from crmhub.adapter.registry import Installed
@@ -39,10 +41,7 @@ def adapters(name: str | None, as_json: bool) -> None:
     if name is not None:
         installed = [_find_adapter(installed, name)]
     if as_json:
-        from crmhub.api.admin.account_answers import AdapterShown
-
-        shown = AdapterShown(many=True).dump(installed)
-        print_json(shown if name is None else shown[0])
+        print_shown(ADAPTER, installed if name is None else installed[0], many=name is None)
     elif name is not None:
         _print_adapter(installed[0])
     elif installed:

@@ -124,7 +124,7 @@ def _constant(rule: Rule) -> str:
 
 def _print_preview(preview: Preview, as_json: bool) -> None:
     if as_json:
-        from crmhub.api.admin.account_answers import preview_shown
+        from crmhub.api.admin.field_maps import preview_shown
 
         print_json(preview_shown(preview))
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crmhub.cli.resources import group
 from crmhub.operators import audit_resource
-from crmhub.operators.accounts import key_resource
+from crmhub.operators.accounts import key_resource, resources
 
 key = group(
     "key",
@@ -17,4 +17,7 @@ audit = group(
     "audit",
     "Show changes made by command, in the console or through the admin API.",
     audit_resource.LIST,
+)
+workflow = group(
+    "workflow", "Enrol contacts in workflows for getType.", resources.ENROL, resources.UNENROL
 )

@@ -49,8 +49,9 @@ def group(name: str, says: str, *below: Verb | click.Command) -> click.Group:
 
 def command(verb: Verb) -> click.Command:
     name = verb.command.rpartition(" ")[2]
+    metavars = {each.name: each.metavar for each in verb.in_path}
     params: list[click.Parameter] = [
-        click.Argument([each], **_metavar(verb, each)) for each in verb.path_names
+        click.Argument([each], metavar=metavars.get(each)) for each in verb.path_names
     ]
     arguments = tuple(each for each in verb.arguments if each.option is not None)
     params += [_parameter(each) for each in arguments]
@@ -68,13 +69,6 @@ def command(verb: Verb) -> click.Command:
 _LIMIT = click.Option(
     ["--limit"], type=click.IntRange(1, 500), default=50, show_default=True, help="How many."
 )
-
-
-def _metavar(verb: Verb, name: str) -> dict[str, Any]:
-    return next(
-        ({"metavar": each.metavar} for each in verb.in_path if each.name == name and each.metavar),
-        {},
-    )
 
 
 def _parameter(argument: Argument) -> click.Parameter:

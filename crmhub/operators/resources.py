@@ -43,7 +43,7 @@ class Column:
     """
 
     wire: str
-    type: str | Resource = "text"
+    type: str | Resource | Callable[[], Resource] = "text"
     says: str = ""
     title: str = ""
     of: str | Callable[[Any], Any] = ""
@@ -60,7 +60,9 @@ class Column:
 
     def value(self, item: Any) -> Any:
         of = self.of or self.name
-        return of(item) if callable(of) else attrgetter(of)(item)
+        if callable(of):
+            return of(item)
+        return item.get(of) if isinstance(item, Mapping) else attrgetter(of)(item)
 
 
 @dataclass(frozen=True)

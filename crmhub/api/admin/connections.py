@@ -7,17 +7,15 @@ from typing import Any
 import flask
 from marshmallow import fields
 
-from crmhub.api.admin.account_answers import AdapterShown, connection_shown
-from crmhub.api.admin.accounts import ConnectionShown
 from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author
-from crmhub.api.admin.lists import all_of
 from crmhub.api.http.answers import as_json
 from crmhub.api.http.authentication import hub, needs
 from crmhub.api.http.field_types import Between, Choice, Flag, Properties, Strict, Text
-from crmhub.api.http.schemas import MOMENT, PageOf, Shown
-from crmhub.errors import NotFound
+from crmhub.api.http.resource_schemas import schema_of, shown
+from crmhub.api.http.schemas import MOMENT, Shown
 from crmhub.operators.accounts import change_account
+from crmhub.operators.accounts.resources import CONNECTION
 from crmhub.operators.crm import connect_crm, mappable_properties, set_crm
 from crmhub.operators.crm.set_crm import LAST, Crm
 from crmhub.operators.crm.switch_crm import DECISIONS
@@ -105,20 +103,12 @@ class CheckedShown(Shown):
     )
 
 
-class AdapterPageShown(PageOf):
-    results = fields.List(fields.Nested(AdapterShown), required=True)
-
-
-@blueprint.get("/accounts/<client_id>/connection")
-@documented("getConnection", 200, ConnectionShown, "Read which CRM an account uses")
-@needs("accounts:read")
-def _get(client_id: str) -> flask.Response:
-    return as_json(connection_shown(change_account.detail(hub(), client_id)))
-
-
 @blueprint.put("/accounts/<client_id>/connection")
 @documented(
-    "setConnection", 200, ConnectionShown, "Choose an account's CRM, once it says that all is well"
+    "setConnection",
+    200,
+    schema_of(CONNECTION),
+    "Choose an account's CRM, once it says that all is well",
 )
 @needs("accounts:write")
 @blueprint.arguments(SaveQuery(), location="query")
@@ -127,7 +117,7 @@ def _set(query: dict[str, Any], body: dict[str, Any], client_id: str) -> flask.R
     crm = _crm(body["adapter"], body)
     test = query.get("check", "true") == "true"
     set_crm.set_crm(hub(), client_id, crm, test=test, queued=body.get("queued"), by=author())
-    return as_json(connection_shown(change_account.detail(hub(), client_id)))
+    return as_json(shown(CONNECTION, change_account.detail(hub(), client_id)))
 
 
 @blueprint.post("/accounts/<client_id>/connection/check")
@@ -146,8 +136,8 @@ def _check(body: dict[str, Any], client_id: str) -> flask.Response:
         crm = _crm(body.get("adapter", account.connection.adapter), body)
     fault = set_crm.check_crm(hub(), client_id, crm)
     warnings = mappable_properties.unfilled(hub(), account) if fault is None and not crm else []
-    shown = {"ok": fault is None, "message": fault.message if fault else ""}
-    return as_json(shown | ({"warnings": warnings} if warnings else {}))
+    found = {"ok": fault is None, "message": fault.message if fault else ""}
+    return as_json(found | ({"warnings": warnings} if warnings else {}))
 
 
 @blueprint.post("/accounts/<client_id>/connection/link")
@@ -179,23 +169,3 @@ def _crm(adapter: str, body: dict[str, Any]) -> Crm:
         guarded=True,
         past=LAST if restore else None,
     )
-
-
-@blueprint.get("/adapters")
-@documented(
-    "listAdapters", 200, AdapterPageShown, "List the installed adapters with their settings"
-)
-@needs("accounts:read")
-def _adapters() -> flask.Response:
-    return all_of(AdapterShown(many=True).dump(hub().registry.installed()))
-
-
-@blueprint.get("/adapters/<adapter_name>")
-@documented("getAdapter", 200, AdapterShown, "Read an adapter's settings")
-@needs("accounts:read")
-def _adapter(adapter_name: str) -> flask.Response:
-    for adapter in hub().registry.installed():
-        if adapter.name == adapter_name:
-            return as_json(AdapterShown().dump(adapter))
-    known = ", ".join(hub().registry.names)
-    raise NotFound(f"There is no adapter {adapter_name[:60]!r}; installed are {known}.")

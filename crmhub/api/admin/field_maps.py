@@ -5,6 +5,7 @@ A field map translates the property names and values of bots to those of the acc
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any, ClassVar
 
 import flask
@@ -12,7 +13,6 @@ import marshmallow as ma
 from marshmallow import fields
 
 from crmhub.accounts.field_maps import KINDS, WHEN
-from crmhub.api.admin.account_answers import preview_shown
 from crmhub.api.admin.blueprint import blueprint, documented
 from crmhub.api.admin.callers import author
 from crmhub.api.admin.connections import SaveQuery
@@ -24,6 +24,7 @@ from crmhub.errors import Forbidden
 from crmhub.helpers.actions import HELPERS
 from crmhub.operators.crm import field_map_reading, map_fields
 from crmhub.operators.crm.field_map_reading import LONGEST_NAME, LONGEST_VALUE
+from crmhub.operators.crm.map_fields import Preview
 from crmhub.operators.resources import WITH_BODY
 
 _NAME = {"type": "string", "minLength": 1, "maxLength": LONGEST_NAME}
@@ -135,6 +136,16 @@ class PreviewShown(Shown):
     sent = fields.List(fields.Nested(SentShown), required=True)
     refused = fields.List(fields.Nested(RefusedShown), required=True)
     note = fields.String(required=True, metadata={"description": "What could not be told."})
+
+
+def preview_shown(found: Preview) -> dict[str, Any]:
+    return {
+        "helper": found.helper,
+        "kind": found.kind,
+        "sent": [asdict(sent) for sent in found.sent],
+        "refused": [{"name": refused.name, "reason": refused.reason} for refused in found.refused],
+        "note": found.note,
+    }
 
 
 @blueprint.get("/accounts/<client_id>/field-map")

@@ -15,6 +15,7 @@ from crmhub.operators.resources import Column, Resource, named
 _SHOWN: Mapping[str, Callable[..., fields.Field[Any]]] = {
     "text": fields.String,
     "number": fields.Integer,
+    "decimal": fields.Float,
     "flag": fields.Boolean,
     "moment": Moment,
     "words": lambda **given: fields.List(fields.String(), **given),
@@ -69,7 +70,8 @@ def _shown(column: Column) -> fields.Field[Any]:
         given["validate"] = one_of
     if isinstance(column.type, str):
         return _SHOWN[column.type](metadata=says, **given)
-    nested = fields.Nested(schema_of(column.type), **({} if column.many else given))
+    inside = column.type if isinstance(column.type, Resource) else column.type()
+    nested = fields.Nested(schema_of(inside), **({} if column.many else given))
     return fields.List(nested, metadata=says, **given) if column.many else nested
 
 

@@ -316,6 +316,7 @@ EDIT = Verb(
             " value out everywhere else.",
             "",
             "K=V...",
+            "properties",
             required=True,
             shape=(("minProperties", 1),),
         ),
