@@ -51,7 +51,7 @@ def add(
     client_id: str,
     *,
     url: str,
-    types: Sequence[str],
+    types: Sequence[str] = (),
     by: Author,
     url_is_checked: bool = False,
 ) -> NewSubscription:
