@@ -16,31 +16,23 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from crmhub import idempotency
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account, Unreadable
 from crmhub.adapter import AdapterError
-from crmhub.crm import definitions as crm_definitions
-from crmhub.crm import past_connections
 from crmhub.crm.deadlines import within
-from crmhub.csv import jobs
-from crmhub.database.connection import now_ms
+from crmhub.database import expired
 from crmhub.database.maintenance import vacuum
 from crmhub.errors import HubError, NotFound, Unavailable
-from crmhub.events import retention
 from crmhub.events.delivering import Deliveries
 from crmhub.helpers.create_lead import CreateLead
 from crmhub.helpers.lead_batches import attempt_leads, attempt_one
 from crmhub.hub import Hub
-from crmhub.identity import possible_duplicates
 from crmhub.operators.alerts import alert_watch
-from crmhub.operators.crm import connect_requests
 from crmhub.operators.files import import_jobs
-from crmhub.queue import claiming, ended_actions
+from crmhub.queue import claiming
 from crmhub.queue.models import Entry
 from crmhub.queue.overlong_waits import end_overlong_waits
 from crmhub.queue.schedule import LONGEST_LEASE_MS
-from crmhub.records import erasing
 from crmhub.records.redating import Redating
 
 # Deadline of a call that no caller waits for. The lease covers the call and the writes after it.
@@ -51,15 +43,13 @@ _UNAVAILABLE_S = 1.0
 # The part of the threads that one connection may use, since its CRM may be slow.
 _LARGEST_SHARE = 0.75
 _CLEAN_EVERY_S = 600.0
-# Expired rows are deleted in small batches with pauses, so that other writers are not delayed.
+# Between two batches of expired rows.
 _CLEAN_ON_S = 1.0
-_CLEANED_AT_ONCE = 1_000
 # Pauses: at least `_PAUSE_S`, and `_PAUSES` times the last run. `_END_S`: wait at the end.
 _PAUSE_S = 5.0
 _PAUSES = 9
 _END_S = 5.0
 _REDATING_S = 0.5
-_KEPT_MS = 30 * 86_400_000
 _log = logging.getLogger("crmhub.worker")
 
 # Account id and connection id.
@@ -160,19 +150,10 @@ class Worker:
             took_s = time.monotonic() - began
 
     def _delete_expired(self) -> bool:
-        database, most = self._hub.database, _CLEANED_AT_ONCE
-        deleted = (
-            ended_actions.forget(database, before=now_ms() - _KEPT_MS, most=most),
-            idempotency.delete_expired(database, most=most),
-            erasing.forget_archived(database, most=most),
-            possible_duplicates.forget(database, most=most),
-            jobs.forget(database, most=most),
-            past_connections.delete_expired(database, most=most),
-            connect_requests.delete_expired(database, most=most),
-            crm_definitions.delete_expired(database, most=most),
-            retention.delete_expired(database, most=most),
-        )
-        return most in deleted
+        """Return whether there may be more."""
+        database = self._hub.database
+        deleted = [expired.delete_expired(database, each) for each in expired.EXPIRIES]
+        return expired.BATCH in deleted
 
     def _start_jobs(self, pool: ThreadPoolExecutor, due: Sequence[ConnectionKey]) -> int:
         """Return the number of started jobs."""

@@ -7,9 +7,7 @@ lease has expired. The file is in the database, so every machine can read it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from io import BytesIO
 from typing import IO, Any, Literal, get_args
 
@@ -21,7 +19,6 @@ from crmhub.csv.columns import Choices
 from crmhub.csv.progress import Tally
 from crmhub.csv.spreadsheets import Sheet
 from crmhub.database.connection import Connection, Database, now_ms
-from crmhub.database.expired import find_expired
 from crmhub.database.statements import Statement, one_of, param, params
 from crmhub.database.tables import import_job, import_part
 from crmhub.errors import NotFound
@@ -30,8 +27,6 @@ from crmhub.secrets import BASE36, token
 
 State = Literal["draft", "queued", "running", "done", "failed", "stopped"]
 STATES: tuple[State, ...] = get_args(State)
-KEPT_MS = 7 * 86_400_000
-"""The time in ms after which an import, its file and its refused rows are deleted."""
 
 _ID_BITS = 100
 # In UTF-8 a name is still short enough for a file system.
@@ -96,9 +91,6 @@ _END = Statement(
     )
 )
 _DELETE = Statement(sa.delete(import_job).where(_IS_JOB))
-_DELETE_OLD = Statement(
-    sa.delete(import_job).where(_IS_JOB, _job.changed_at == param("changed_at"))
-)
 _NOT_ACTIVE = sa.and_(_OF_ACCOUNT, _job.state != "queued", _job.state != "running")
 _NOT_ACTIVE_IDS = sa.select(_job.id).where(_NOT_ACTIVE)
 _ERASE_PARTS = Statement(
@@ -253,20 +245,6 @@ def delete(tx: Connection, job: ImportJob) -> None:
     """Imported records stay."""
     job_files.delete_parts(tx, job.key)
     tx.run(_DELETE, job.key)
-
-
-def forget(database: Database, *, most: int = 1000) -> int:
-    """Delete up to `most` jobs that were not changed for 7 days; return their number."""
-    old = find_expired(database, _job.changed_at, before=now_ms() - KEPT_MS, most=most)
-    for account_id, id, changed_at in old:
-        key = {"account_id": account_id, "id": id}
-        database.transact(partial(_delete_old, key=key, changed_at=changed_at))
-    return len(old)
-
-
-def _delete_old(tx: Connection, key: Mapping[str, Any], changed_at: int) -> None:
-    if tx.run(_DELETE_OLD, {**key, "changed_at": changed_at}):
-        job_files.delete_parts(tx, key)
 
 
 def erase(tx: Connection, account_id: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from crmhub.durations import iso
-from crmhub.secrets import BASE36, token
+from crmhub.secrets import BASE36, time_digits, token
 
 MAX_BODY_BYTES = 128 * 1024
 # More than id, type, time and client id take.
@@ -17,12 +17,7 @@ _PARTS = ("properties", "previous")
 
 def new_id(moment: int) -> str:
     """Return a new random event id; ids of later times (`moment`, ms since 1970) sort after it."""
-    # Nine digits of base 36 last until the year 5188.
-    digits = ""
-    for _ in range(9):
-        moment, digit = divmod(moment, 36)
-        digits = BASE36[digit] + digits
-    return f"evt_{digits}{token(77, BASE36)}"
+    return f"evt_{time_digits(moment)}{token(77, BASE36)}"
 
 
 def dump_data(data: Mapping[str, Any]) -> str:

@@ -29,8 +29,6 @@ SKEW_MS = 5_000
 """By how much the clocks of two machines may differ."""
 SWITCH_OFF_MS = 5 * _DAY_MS
 """After this time of nothing but failures a subscription is switched off."""
-KEPT_DELIVERED_MS = 7 * _DAY_MS
-KEPT_FAILED_MS = 30 * _DAY_MS
 
 FAILURES_TO_PAUSE = 5
 """After so many failures in a row, one call at a time finds out whether the address works again."""

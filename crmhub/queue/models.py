@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from crmhub.adapter.calls import Call
-from crmhub.secrets import BASE36
+from crmhub.secrets import BASE36, time_digits
 from crmhub.secrets import token as random_token
 
 State = Literal["running", "queued", "done", "refused", "dead", "parked", "discarded"]
@@ -149,12 +149,7 @@ def is_id(text: str) -> bool:
 
 def earliest_id(moment: int) -> str:
     """Return a text that sorts before all action ids from `moment` on, and after all older ids."""
-    # Nine digits of base 36 last until the year 5188.
-    digits = ""
-    for _ in range(9):
-        moment, digit = divmod(moment, 36)
-        digits = BASE36[digit] + digits
-    return f"act-{digits}"
+    return f"act-{time_digits(moment)}"
 
 
 def as_json(value: Mapping[str, Any]) -> str:

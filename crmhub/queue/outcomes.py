@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -19,7 +20,7 @@ from crmhub.database.statements import Statement, one_of, param, params
 from crmhub.database.tables import action, action_try, binding
 from crmhub.identity.bindings import same_contact
 from crmhub.queue import action_events
-from crmhub.queue.models import UNFINISHED, Entry, Outcome, State, as_json, shown
+from crmhub.queue.models import UNFINISHED, Entry, Outcome, State, as_json, as_result, shown
 from crmhub.queue.outages import Outage
 from crmhub.queue.schedule import DELAYS_S, LONGEST_MS
 
@@ -97,6 +98,8 @@ _UNBLOCK = Statement(
         reason=sa.literal_column("''"),
     )
 )
+
+_RESULT = Statement(sa.select(_a.result).where(_IS_ACTION, one_of(_a.state, "done")))
 
 
 def finish(
@@ -265,3 +268,9 @@ def open_circuit(database: Database, account: Account, outcome: Outcome) -> None
             action_events.note_failing(tx, account, account.connection.id, outcome, moment)
 
     database.transact(note)
+
+
+def result_of(database: Database, account_id: int, action_id: str) -> Mapping[str, Any] | None:
+    """Return the result of an action; None unless the action's state is `done`."""
+    with database.reading() as connection:
+        return as_result(connection.scalar(_RESULT, {"account_id": account_id, "id": action_id}))

@@ -13,9 +13,9 @@ import pytest
 
 from crmhub.accounts import keys
 from crmhub.audit import Author
-from crmhub.database import write_batcher
+from crmhub.database import expired, write_batcher
 from crmhub.database.connection import Database, now_ms
-from crmhub.events import claiming, outcomes, retention
+from crmhub.events import claiming, outcomes
 from crmhub.events.claiming import Claimed, DueSubscription
 from crmhub.events.deliveries import Delivery
 from crmhub.events.delivering import THREADS, Deliveries
@@ -529,8 +529,9 @@ def test_old_events_are_deleted(scene: Scene) -> None:
             at=int(time.time() * 1000) - days * DAY_MS,
         )
         with scene.hub.database.across_accounts():
-            while retention.delete_expired(scene.hub.database):
-                pass
+            for each in (expired.DELIVERED_EVENTS, expired.FAILED_EVENTS):
+                while expired.delete_expired(scene.hub.database, each):
+                    pass
         assert (len(scene.deliveries), len(events_of(scene.hub, scene.client))) == (left, left)
 
 
@@ -543,7 +544,8 @@ def test_a_full_round_of_deletions_says_that_there_may_be_more(scene: Scene) -> 
     rounds = []
     with scene.hub.database.across_accounts():
         while scene.deliveries:
-            rounds.append(retention.delete_expired(scene.hub.database, most=1))
+            for each in (expired.DELIVERED_EVENTS, expired.FAILED_EVENTS):
+                rounds.append(expired.delete_expired(scene.hub.database, each, most=1))
     # The worker goes on as long as a round is full.
     assert set(rounds) == {1}
 
