@@ -18,8 +18,9 @@ from crmhub.csv import job_files
 from crmhub.csv.columns import Choices
 from crmhub.csv.progress import Tally
 from crmhub.csv.spreadsheets import Sheet
+from crmhub.database.claims import IMPORTS, build_claim, new_lease, set_held
 from crmhub.database.connection import Connection, Database, now_ms
-from crmhub.database.statements import Statement, one_of, param, params
+from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import import_job, import_part
 from crmhub.errors import NotFound
 from crmhub.properties.kinds import BY_CODE, Kind
@@ -35,7 +36,6 @@ _LISTED = 50
 _job = import_job.c
 _OF_ACCOUNT = _job.account_id == param("account_id")
 _IS_JOB = sa.and_(_OF_ACCOUNT, _job.id == param("id"))
-_IS_MINE = sa.and_(_IS_JOB, one_of(_job.state, "running"), _job.lease == param("lease"))
 _INSERT = Statement(
     sa.insert(import_job).values(params(*(column.name for column in import_job.columns)))
 )
@@ -50,45 +50,25 @@ _LISTING = Statement(
 _SET = Statement(
     sa.update(import_job)
     .where(_IS_JOB)
-    .values(params("settings", "state", "dry_run", "total", "message", "changed_at"))
+    .values(
+        params("settings", "state", "dry_run", "total", "message", "changed_at")
+        | {"lease_until": 0}
+    )
 )
 _RESET_TALLY = Statement(
     sa.update(import_job).where(_IS_JOB).values(created=0, updated=0, refused=0)
 )
 _DUE = Statement(
     sa.select(_job.account_id, _job.id)
-    .where(
-        one_of(_job.state, "queued", "running"),
-        # The file of a command's import is not in the database.
-        _job.size > 0,
-        sa.or_(one_of(_job.state, "queued"), _job.lease_until < param("now")),
-    )
+    # A command's own file is not in the database.
+    .where(IMPORTS.is_unfinished(import_job), _job.size > 0, _job.lease_until <= param("now"))
     .order_by(_job.changed_at)
     .limit(10)
 )
-_CLAIM = Statement(
-    sa.update(import_job)
-    .where(
-        _IS_JOB,
-        one_of(_job.state, "queued", "running"),
-        _job.size > 0,
-        sa.or_(one_of(_job.state, "queued"), _job.lease_until < param("now")),
-    )
-    .values(state="running", lease=param("new_lease"), lease_until=param("until"))
-)
-_NOTE_TALLY = Statement(
-    sa.update(import_job)
-    .where(_IS_JOB, _job.lease == param("lease"))
-    .values(params("created", "updated", "refused"))
-)
-_RENEW = Statement(sa.update(import_job).where(_IS_MINE).values(lease_until=param("until")))
-_END = Statement(
-    sa.update(import_job)
-    .where(_IS_MINE)
-    .values(
-        params("created", "updated", "refused", "message", "changed_at")
-        | {"state": param("new_state"), "lease_until": 0}
-    )
+_CLAIM = build_claim(
+    IMPORTS,
+    only=lambda rows: sa.and_(rows.c.id == param("id"), rows.c.size > 0),
+    returning=list(_job),
 )
 _DELETE = Statement(sa.delete(import_job).where(_IS_JOB))
 _NOT_ACTIVE = sa.and_(_OF_ACCOUNT, _job.state != "queued", _job.state != "running")
@@ -137,6 +117,7 @@ class ImportJob:
     author: Author
     created_at: int
     changed_at: int
+    lease: str
 
     @property
     def is_active(self) -> bool:
@@ -150,6 +131,15 @@ class ImportJob:
     @property
     def key(self) -> dict[str, Any]:
         return {"account_id": self.account_id, "id": self.id}
+
+    @property
+    def held(self) -> dict[str, Any]:
+        return {**self.key, "lease": self.lease}
+
+    @property
+    def running(self) -> dict[str, Any]:
+        """The job as long as it is held and nobody has stopped it."""
+        return {**self.held, "state": "running"}
 
     @property
     def progress_key(self) -> str:
@@ -259,21 +249,21 @@ def due(database: Database) -> list[tuple[int, str]]:
         return [(row.account_id, row.id) for row in db.rows(_DUE, {"now": now_ms()})]
 
 
-def claim(database: Database, account_id: int, id: str, lease: str, *, lease_ms: int) -> bool:
-    """Return False if another worker has the job."""
+def claim(database: Database, account_id: int, id: str, *, lease_ms: int) -> ImportJob | None:
+    """Return None if another worker has the job."""
     now = now_ms()
-    values = {"now": now, "new_lease": lease, "until": now + lease_ms}
+    values = {"now": now, "until": now + lease_ms, "lease": new_lease(), "limit": 1}
     key = {"account_id": account_id, "id": id}
-    return database.transact(lambda tx: tx.run(_CLAIM, key | values)) > 0
+    row = database.transact(lambda tx: tx.row(_CLAIM, key | values))
+    return row and _job_of(row)
 
 
-def renew(database: Database, job: ImportJob, lease: str, tally: Tally, *, lease_ms: int) -> bool:
+def renew(database: Database, job: ImportJob, tally: Tally, *, lease_ms: int) -> bool:
     """Return False if the job was stopped or taken."""
-    mine = job.key | {"lease": lease}
 
     def extend_lease(tx: Connection) -> bool:
-        tx.run(_NOTE_TALLY, mine | asdict(tally))
-        return tx.run(_RENEW, mine | {"until": now_ms() + lease_ms}) > 0
+        set_held(tx, IMPORTS, job.held, **asdict(tally))
+        return set_held(tx, IMPORTS, job.running, lease_until=now_ms() + lease_ms)
 
     return database.transact(extend_lease)
 
@@ -281,17 +271,16 @@ def renew(database: Database, job: ImportJob, lease: str, tally: Tally, *, lease
 def end(
     database: Database,
     job: ImportJob,
-    lease: str,
     state: State,
     tally: Tally,
     message: str = "",
     seen: bytes = b"",
 ) -> bool:
     """Return whether the job is still this worker's own. `seen` is for a dry run that continues."""
-    values = asdict(tally) | {"message": message, "new_state": state, "changed_at": now_ms()}
+    values = asdict(tally) | {"message": message, "state": state, "lease_until": 0}
 
     def record_end(tx: Connection) -> bool:
-        is_mine = tx.run(_END, job.key | values | {"lease": lease}) > 0
+        is_mine = set_held(tx, IMPORTS, job.running, **values, changed_at=now_ms())
         if is_mine and state == "done" and not job.dry_run:
             job_files.delete_parts(tx, job.key, "file")
         if is_mine and job.dry_run:
@@ -318,6 +307,7 @@ def _job_of(row: Any) -> ImportJob:
         author=Author(row.author_kind, row.author, row.author_id),
         created_at=row.created_at,
         changed_at=row.changed_at,
+        lease=row.lease,
     )
 
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from crmhub.database.claims import DELIVERIES, build_claim, new_lease
 from crmhub.database.connection import Connection, Database
-from crmhub.database.statements import Statement, in_list, one_of, param, unindexed
+from crmhub.database.statements import Statement, in_list, one_of, param
 from crmhub.database.tables import account, api_key, event, event_delivery, event_subscription
 from crmhub.events.schedule import FAILURES_TO_PAUSE, LEASE_MS
-from crmhub.secrets import BASE36, token
 
 _d, _s = event_delivery.c, event_subscription.c
 # Conditions of statements on deliveries and subscriptions.
@@ -70,57 +70,9 @@ _PROBE_LATER = Statement(
 )
 
 
-def _claim() -> Statement:
-    due, first, other = (event_delivery.alias(name) for name in ("d", "f", "r"))
-
-    def same_subject(alias: Any) -> sa.ColumnElement[bool]:
-        return sa.and_(
-            alias.c.account_id == param("account_id"),
-            alias.c.subscription_id == param("subscription_id"),
-            alias.c.subject == due.c.subject,
-            one_of(alias.c.state, "queued"),
-        )
-
-    first_of_subject = (
-        sa.select(first.c.event_id)
-        .where(same_subject(first))
-        .order_by(first.c.position, first.c.event_id)
-        .limit(1)
-        .scalar_subquery()
-    )
-    # A replayed event may be older than one that is being sent.
-    being_sent = sa.exists(
-        sa.select(sa.literal_column("1")).where(
-            same_subject(other),
-            other.c.lease.is_not(None),
-            unindexed(other.c.run_at) > param("now"),
-        )
-    )
-    # A CTE, since PostgreSQL might run a subquery of the update, with its locks, repeatedly.
-    taken = (
-        sa.select(due.c.event_id)
-        .where(
-            due.c.account_id == param("account_id"),
-            due.c.subscription_id == param("subscription_id"),
-            one_of(due.c.state, "queued"),
-            due.c.run_at <= param("now"),
-            due.c.event_id == first_of_subject,
-            sa.not_(being_sent),
-        )
-        .order_by(due.c.run_at)
-        .limit(param("limit"))
-        .with_for_update(skip_locked=True)
-        .cte("due")
-    )
-    return Statement(
-        sa.update(event_delivery)
-        .where(IS_OF_SUBSCRIPTION, _d.event_id.in_(sa.select(taken.c.event_id)))
-        .values(run_at=param("until"), lease=param("lease"))
-        .returning(_d.event_id, _d.subject, _d.attempts, _d.give_up_at)
-    )
-
-
-_CLAIM = _claim()
+_CLAIM = build_claim(
+    DELIVERIES, "subscription_id", returning=[_d.event_id, _d.subject, _d.attempts, _d.give_up_at]
+)
 _EVENTS = Statement(
     sa.select(event).where(event.c.account_id == param("account_id"), in_list(event.c.id, "ids"))
 )
@@ -156,7 +108,8 @@ class Claimed:
     is_probe: bool = False
 
     @property
-    def key(self) -> dict[str, Any]:
+    def held(self) -> dict[str, Any]:
+        """The delivery's key and its lease."""
         return {
             "account_id": self.account_id,
             "subscription_id": self.subscription_id,
@@ -210,7 +163,7 @@ def claim(
         was = {"was": row.paused_until}
         if probe and not tx.run(_PROBE, of | was | {"until": now + LEASE_MS}):
             return None
-        lease = token(96, BASE36)
+        lease = new_lease()
         times = {"now": now, "until": now + LEASE_MS}
         limit = {"limit": 1 if probe else most, "lease": lease}
         rows = tx.rows(_CLAIM, of | times | limit)

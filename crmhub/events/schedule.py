@@ -19,7 +19,6 @@ DELAYS_S = (
     24 * _HOUR,
 )
 """Seconds until the next attempt, after the first, second, … failed attempt: 72 h together."""
-JITTER = 0.2
 LONGEST_MS = 87 * _HOUR * 1000
 """The time after which an event is given up, however few attempts there were: 72 h and jitter."""
 CALL_S = 10.0
@@ -32,10 +31,3 @@ SWITCH_OFF_MS = 5 * _DAY_MS
 
 FAILURES_TO_PAUSE = 5
 """After so many failures in a row, one call at a time finds out whether the address works again."""
-_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 2_000, 60_000
-
-
-def pause_ms(failures: int) -> int:
-    """Return for how many ms a subscription pauses after so many failures in a row."""
-    over = failures - FAILURES_TO_PAUSE
-    return 0 if over < 0 else min(_FIRST_PAUSE_MS * 2 ** min(over, 10), _LONGEST_PAUSE_MS)

@@ -62,6 +62,11 @@ class Entry:
     corrected: Mapping[str, int] = field(default_factory=dict)
     written_at: int = 0
 
+    @property
+    def held(self) -> dict[str, Any]:
+        """The action's key and its lease."""
+        return {"account_id": self.account_id, "id": self.id, "lease": self.lease}
+
     def accepted_at(self, name: str) -> int:
         """Return when the action's value of the property was accepted or last corrected."""
         # Both parts of a name are sent together.

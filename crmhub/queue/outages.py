@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from crmhub.accounts.accounts import Account
+from crmhub.database.claims import pause_ms
 from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Insert, Statement, param, params
 from crmhub.database.tables import outage
@@ -21,7 +22,6 @@ from crmhub.queue.models import Outcome, shown
 _FAILURES = 3
 # Of many parallel calls, some may fail in a row by chance, so failures must last this long.
 _LASTING_S = 1.0
-_FIRST_MS, _LONGEST_MS = 2_000, 60_000
 _PROBE_MS = 5_000
 # Outcomes that require the operator to fix the account's connection.
 _CREDENTIALS = ("BadConfig", "Denied", "LacksRight")
@@ -101,7 +101,7 @@ class Outage:
         # Parallel calls that fail together count as one failure.
         if outcome.away and (probing or not failures or until <= moment):
             failures += 1
-            until = moment + min(_FIRST_MS * 2 ** min(failures - 1, 10), _LONGEST_MS)
+            until = moment + pause_ms(failures)
         self._tx.run(
             _NOTE,
             self._of

@@ -38,7 +38,6 @@ from crmhub.database.connection import Connection
 from crmhub.errors import BadRequest, Conflict, HubError, Unavailable
 from crmhub.hub import Hub, in_transaction
 from crmhub.properties.kinds import Kind
-from crmhub.secrets import BASE36, token
 
 PREVIEW_ROWS = 5
 """The number of rows of the file that a preview shows."""
@@ -47,7 +46,6 @@ _RENEW_EVERY_S = 1.0
 _SLICE_S = 30.0
 _POLL_S = 1.0
 _SHOWN_REASONS = 5
-_LEASE_BITS = 100
 _log = logging.getLogger("crmhub.imports")
 
 
@@ -208,7 +206,7 @@ def open_command(
     )
     has_ended = is_elsewhere = False
     try:
-        yield running, _renewed(hub, job, "", running)
+        yield running, _renewed(hub, job, running)
         has_ended = True
     except AllRefused:
         has_ended = True
@@ -220,7 +218,7 @@ def open_command(
         if has_ended:
             hub.database.transact(lambda tx: jobs.delete(tx, job))
         elif not is_elsewhere:
-            jobs.end(hub.database, job, "", "stopped", running.tally)
+            jobs.end(hub.database, job, "stopped", running.tally)
 
 
 # The worker
@@ -242,26 +240,23 @@ def watch(hub: Hub, stopping: threading.Event) -> None:
 
 
 def run_next(hub: Hub, stopping: threading.Event) -> bool:
-    lease = token(_LEASE_BITS, BASE36)
     with hub.database.across_accounts():
         due = jobs.due(hub.database)
     for account_id, id in due:
         with hub.database.for_account(account_id):
-            if not jobs.claim(hub.database, account_id, id, lease, lease_ms=_LEASE_MS):
-                continue
-            with hub.database.reading() as db:
-                job = jobs.find(db, account_id, id)
-            _run(hub, job, lease, stopping)
-            return True
+            job = jobs.claim(hub.database, account_id, id, lease_ms=_LEASE_MS)
+            if job is not None:
+                _run(hub, job, stopping)
+                return True
     return False
 
 
-def _run(hub: Hub, job: ImportJob, lease: str, stopping: threading.Event) -> None:
+def _run(hub: Hub, job: ImportJob, stopping: threading.Event) -> None:
     running: Import | None = None
 
     def end(state: State, message: str, tally: Tally | None = None, seen: bytes = b"") -> None:
         tally = tally or (running.tally if running else job.tally)
-        jobs.end(hub.database, job, lease, state, tally, message, seen)
+        jobs.end(hub.database, job, state, tally, message, seen)
 
     try:
         with hub.database.reading() as db:
@@ -270,7 +265,7 @@ def _run(hub: Hub, job: ImportJob, lease: str, stopping: threading.Event) -> Non
             saved = json.loads(job.message or "{}")
             running = _open_import(hub, account, job, sheet, up_to=saved.get("up_to"))
             running.reasons.load(saved.get("reasons", {}))
-            paused = _run_slice(hub, job, lease, running, stopping)
+            paused = _run_slice(hub, job, running, stopping)
             if paused is None:
                 end("done", _summary(running))
             else:
@@ -293,11 +288,11 @@ def _run(hub: Hub, job: ImportJob, lease: str, stopping: threading.Event) -> Non
 
 
 def _run_slice(
-    hub: Hub, job: ImportJob, lease: str, running: Import, stopping: threading.Event
+    hub: Hub, job: ImportJob, running: Import, stopping: threading.Event
 ) -> tuple[dict[str, Any], bytes] | None:
     """Import for some time; return None at the end, else a message and a dry run's values."""
     ends_at = time.monotonic() + _SLICE_S
-    for _ in _renewed(hub, job, lease, running):
+    for _ in _renewed(hub, job, running):
         if stopping.is_set() or time.monotonic() > ends_at:
             message: dict[str, Any] = {"reasons": running.reasons.to_json()}
             if not job.dry_run:
@@ -307,7 +302,7 @@ def _run_slice(
     return None
 
 
-def _renewed(hub: Hub, job: ImportJob, lease: str, running: Import) -> Iterator[Tally]:
+def _renewed(hub: Hub, job: ImportJob, running: Import) -> Iterator[Tally]:
     """Run the import; store its numbers and renew its lease every second.
 
     Raises ImportedElsewhere if the import was stopped.
@@ -315,7 +310,7 @@ def _renewed(hub: Hub, job: ImportJob, lease: str, running: Import) -> Iterator[
     renew_at = time.monotonic()
     for tally in running.run():
         if time.monotonic() >= renew_at:
-            if not jobs.renew(hub.database, job, lease, tally, lease_ms=_LEASE_MS):
+            if not jobs.renew(hub.database, job, tally, lease_ms=_LEASE_MS):
                 raise ImportedElsewhere("The import was stopped.")
             renew_at = time.monotonic() + _RENEW_EVERY_S
         yield tally
