@@ -64,7 +64,9 @@ class Worker:
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopping = threading.Event()
-        self._deliveries = Deliveries(hub.database, hub.egress, hub.vault)
+        url, secret = hub.settings.alert_url, hub.settings.alert_secret
+        alerts = (url, secret) if url and secret else None
+        self._deliveries = Deliveries(hub.database, hub.egress, hub.vault, alerts=alerts)
 
     def stop(self) -> None:
         """`run` returns when the attempts in progress have ended."""

@@ -19,6 +19,11 @@ from crmhub.database.statements import Statement, in_list, one_of, param
 from crmhub.database.tables import account, api_key, event, event_delivery, event_subscription
 from crmhub.events.schedule import FAILURES_TO_PAUSE, LEASE_MS
 
+INSTALLATION = 0
+"""The account id of alerts, which go to the operator's webhook (CRMHUB_ALERT_URL)."""
+ALERTS = "alerts"
+"""The subscription id of the operator's webhook, which no row of a subscription has."""
+
 _d, _s = event_delivery.c, event_subscription.c
 # Conditions of statements on deliveries and subscriptions.
 IS_QUEUED = one_of(_d.state, "queued")
@@ -55,6 +60,7 @@ def _due_of_all_accounts() -> Statement:
 
 
 _DUE_OF_ALL_ACCOUNTS = _due_of_all_accounts()
+_DUE_ALERTS = Statement(sa.select(sa.func.min(_d.run_at)).where(IS_OF_SUBSCRIPTION, IS_QUEUED))
 _SUBSCRIPTION = Statement(
     sa.select(event_subscription, account.c.client_id)
     .join(account, account.c.id == _s.account_id)
@@ -108,6 +114,10 @@ class Claimed:
     is_probe: bool = False
 
     @property
+    def is_alert(self) -> bool:
+        return self.account_id == INSTALLATION
+
+    @property
     def held(self) -> dict[str, Any]:
         """The delivery's key and its lease."""
         return {
@@ -118,15 +128,24 @@ class Claimed:
         }
 
 
-def find_due(database: Database) -> tuple[list[DueSubscription], int | None]:
+def find_due(
+    database: Database, *, with_alerts: bool = False
+) -> tuple[list[DueSubscription], int | None]:
     """Return the due subscriptions, and in how many ms the next others are due, None for never.
 
     The longest waiting comes first. Subscriptions whose API key has ended are among them.
+    `with_alerts`: the operator's webhook, too.
     """
+    of_alerts = {"account_id": INSTALLATION, "subscription_id": ALERTS}
     with database.reading() as db:
         rows = db.rows(_DUE_OF_ALL_ACCOUNTS)
-        now = db.now_ms() if rows else 0
+        alerts_at = db.scalar(_DUE_ALERTS, of_alerts) if with_alerts else None
+        now = db.now_ms() if rows or alerts_at else 0
     due, later = [], []
+    if alerts_at is not None and alerts_at <= now:
+        due.append((alerts_at, DueSubscription(INSTALLATION, ALERTS)))
+    elif alerts_at is not None:
+        later.append(alerts_at - now)
     for row in rows:
         if row.revoked_at is not None or (row.expires_at is not None and row.expires_at <= now):
             how = "has expired" if row.revoked_at is None else "was revoked"
@@ -150,17 +169,18 @@ def claim(
 ) -> tuple[Any, list[Claimed]] | None:
     """Claim up to `most` due deliveries of a subscription; return them with its database row.
 
-    A failing one gets a single probe. None if it is paused or not active any more.
+    A failing one gets a single probe. None if it is paused or not active any more. The operator's
+    webhook has no row.
     """
 
     def claim_due(tx: Connection) -> tuple[Any, list[Claimed]] | None:
         now = tx.now_ms()
         of = {"account_id": due.account_id, "subscription_id": due.id}
         row = tx.row(_SUBSCRIPTION, of | {"now": now})
-        if row is None:
+        if row is None and due.account_id != INSTALLATION:
             return None
-        probe = row.failures >= FAILURES_TO_PAUSE
-        was = {"was": row.paused_until}
+        probe = row is not None and row.failures >= FAILURES_TO_PAUSE
+        was = {"was": row.paused_until} if probe else {}
         if probe and not tx.run(_PROBE, of | was | {"until": now + LEASE_MS}):
             return None
         lease = new_lease()

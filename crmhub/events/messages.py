@@ -54,5 +54,11 @@ def body(*, id: str, type: str, created_at: int, client_id: str, data: str) -> b
     return f'{head[:-1]},"data":{data}}}'.encode()
 
 
+def alert_body(*, type: str, created_at: int, data: str) -> bytes:
+    """Return the body of a message to the operator's webhook."""
+    head = _dump({"type": type, "timestamp": iso(created_at)})
+    return f'{head[:-1]},"data":{data}}}'.encode()
+
+
 def _dump(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -12,7 +12,7 @@ from crmhub.database.connection import Connection, Database
 from crmhub.database.statements import Statement, one_of, param, unindexed
 from crmhub.database.tables import event_delivery, event_subscription
 from crmhub.events.claiming import IS_OF_SUBSCRIPTION, IS_QUEUED, IS_SUBSCRIPTION, Claimed
-from crmhub.events.schedule import DELAYS_S, FAILURES_TO_PAUSE, SWITCH_OFF_MS
+from crmhub.events.schedule import ALERT_DELAYS_S, DELAYS_S, FAILURES_TO_PAUSE, SWITCH_OFF_MS
 from crmhub.events.sending import Attempt
 
 _d, _s = event_delivery.c, event_subscription.c
@@ -102,8 +102,9 @@ def _note_success(tx: Connection, claimed: Claimed, attempt: Attempt, now: int) 
 def _note_failure(tx: Connection, claimed: Claimed, attempt: Attempt, now: int) -> bool:
     of = _of(claimed)
     wait_s, failures = attempt.retry_after_s, claimed.attempts + 1
-    run_at = next_attempt(DELAYS_S, failures, now=now, give_up_at=claimed.give_up_at, wait_s=wait_s)
-    if run_at is None or attempt.gone:
+    delays_s = ALERT_DELAYS_S if claimed.is_alert else DELAYS_S
+    run_at = next_attempt(delays_s, failures, now=now, give_up_at=claimed.give_up_at, wait_s=wait_s)
+    if run_at is None or (attempt.gone and not claimed.is_alert):
         values = {"state": "failed", "lease": None, "finished_at": now}
         statement, following = _QUEUE_FOLLOWING, {"now": now}
     else:

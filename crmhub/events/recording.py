@@ -12,16 +12,19 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crmhub.accounts.event_routes import EventRoutes, is_wanted, wanted_types
+from crmhub.accounts.event_routes import EventRoute, EventRoutes, is_wanted, wanted_types
 from crmhub.database import tables
 from crmhub.database.connection import Connection, now_ms
 from crmhub.database.statements import Statement, in_list, param
 from crmhub.database.tables import event_delivery
+from crmhub.events.claiming import ALERTS, INSTALLATION
 from crmhub.events.messages import dump_data, new_id
 from crmhub.events.schedule import LONGEST_MS, SKEW_MS
 
 # Events of one change of a subject: their positions keep the order in which they are given.
 _EVENTS_OF_CHANGE = 16
+# The operator's webhook is the only subscription of the installation.
+_ALERT_ROUTES = (EventRoute(ALERTS, frozenset({"*"})),)
 _e, _d = tables.event.c, event_delivery.c
 _OF_SUBJECTS = Statement(
     sa.select(_e.id).where(_e.account_id == param("account_id"), in_list(_e.subject, "subjects"))
@@ -105,6 +108,11 @@ def record_events(
         tx.insert("event", _EVENT, rows)
         tx.insert("event_delivery", _DELIVERY, deliveries)
         tx.notify_workers()
+
+
+def record_alert(tx: Connection, type: str, subject: str, data: Mapping[str, Any]) -> None:
+    """Store a message to the operator's webhook; those of one subject are sent in order."""
+    record_events(tx, INSTALLATION, _ALERT_ROUTES, [Event(type, subject, now_ms(), data)])
 
 
 def erase(tx: Connection, account_id: int, subjects: Collection[str]) -> int:

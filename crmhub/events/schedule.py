@@ -19,6 +19,8 @@ DELAYS_S = (
     24 * _HOUR,
 )
 """Seconds until the next attempt, after the first, second, … failed attempt: 72 h together."""
+ALERT_DELAYS_S = (5, 30, 120, 600, 3_600, 10_800, 21_600, 43_200)
+"""The same for alerts to the operator: a day together."""
 LONGEST_MS = 87 * _HOUR * 1000
 """The time after which an event is given up, however few attempts there were: 72 h and jitter."""
 CALL_S = 10.0

@@ -19,8 +19,8 @@ from crmhub.database.several_accounts import rows_of_several
 from crmhub.database.statements import Statement, param, params
 from crmhub.database.tables import alert as alert_table
 from crmhub.errors import Unavailable
+from crmhub.events.recording import record_alert
 from crmhub.hub import Hub
-from crmhub.operators.alerts import outbox
 from crmhub.operators.alerts.alerts import ENDED, STARTED, Alert, current, message_data, with_names
 
 # While actions go on failing, a message is sent no more often than this.
@@ -49,9 +49,8 @@ _DELETE = Statement(
 
 
 def watch(hub: Hub, stopping: threading.Event) -> None:
-    """Update the alerts and send the due messages every few seconds, until `stopping` is set."""
+    """Update the alerts every few seconds, until `stopping` is set."""
     settings = hub.settings
-    url, secret = settings.alert_url, settings.alert_secret
     while not stopping.is_set():
         began, took = time.monotonic(), 0.0
         try:
@@ -59,14 +58,12 @@ def watch(hub: Hub, stopping: threading.Event) -> None:
                 update(
                     hub.database,
                     old_ms=settings.alert_queue_age,
-                    send=url is not None,
+                    send=settings.alert_url is not None,
                     public_url=settings.public_url,
                 )
                 took = time.monotonic() - began
-                if url and secret:
-                    outbox.send_due(hub.database, hub.egress, url, secret, stopping)
         except Unavailable as exc:
-            _log.warning("No alerts can be sent now: %s", exc.message)
+            _log.warning("No alerts can be found now: %s", exc.message)
         # A bug of ours must not end the watch: nobody would notice that no alerts are sent.
         except Exception:
             _log.exception("The watch for alerts failed.")
@@ -79,7 +76,7 @@ def update(
     """Update the stored alerts to the present alerts, and return these.
 
     `old_ms`: a queue whose oldest action waits longer causes an alert. `send`: a message about each
-    change is added to the outbox, with links to `public_url`. Raises Unavailable.
+    change is stored for the webhook, with links to `public_url`. Raises Unavailable.
     """
     with database.reading() as db:
         alerts = current(db, old_ms=old_ms)
@@ -101,7 +98,8 @@ def _store_changes(tx: Connection, *, old_ms: int, send: bool, public_url: str |
             row = {"since": alert.since, "told_of": alert.newest, "told_at": now_ms()}
             tx.run(_STORE, key | row)
         if send:
-            outbox.add(tx, message_type, message_data(alert, public_url))
+            subject = "/".join(map(str, alert.key))
+            record_alert(tx, message_type, subject, message_data(alert, public_url))
 
 
 def _changes(db: Connection, alerts: Sequence[Alert]) -> list[tuple[str, Alert]]:
