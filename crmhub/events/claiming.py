@@ -7,7 +7,6 @@ token, with its end in `run_at`: the delivery of a process that died becomes due
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,11 +75,22 @@ _PROBE_LATER = Statement(
 )
 
 
-_CLAIM = build_claim(
-    DELIVERIES, "subscription_id", returning=[_d.event_id, _d.subject, _d.attempts, _d.give_up_at]
-)
-_EVENTS = Statement(
-    sa.select(event).where(event.c.account_id == param("account_id"), in_list(event.c.id, "ids"))
+_CLAIM = build_claim(DELIVERIES, "subscription_id", returning=[_d.event_id])
+_CLAIMED = Statement(
+    sa.select(
+        _d.account_id,
+        _d.subscription_id,
+        _d.event_id,
+        _d.subject,
+        _d.attempts,
+        _d.give_up_at,
+        _d.lease,
+        event.c.type,
+        event.c.data,
+        event.c.created_at,
+    )
+    .join(event, sa.and_(event.c.account_id == param("account_id"), event.c.id == _d.event_id))
+    .where(IS_OF_SUBSCRIPTION, in_list(_d.event_id, "ids"))
 )
 
 
@@ -111,7 +121,7 @@ class Claimed:
     type: str
     data: str = field(repr=False)
     created_at: int
-    is_probe: bool = False
+    is_probe: bool = field(default=False, kw_only=True)
 
     @property
     def is_alert(self) -> bool:
@@ -183,39 +193,12 @@ def claim(
         was = {"was": row.paused_until} if probe else {}
         if probe and not tx.run(_PROBE, of | was | {"until": now + LEASE_MS}):
             return None
-        lease = new_lease()
         times = {"now": now, "until": now + LEASE_MS}
-        limit = {"limit": 1 if probe else most, "lease": lease}
-        rows = tx.rows(_CLAIM, of | times | limit)
-        if probe and not rows:
+        limit = {"limit": 1 if probe else most, "lease": new_lease()}
+        ids = [row.event_id for row in tx.rows(_CLAIM, of | times | limit)]
+        if probe and not ids:
             tx.run(_PROBE_LATER, of | was)
-        return row, _with_events(tx, due, rows, lease, is_probe=probe)
+        claimed = tx.rows(_CLAIMED, of | {"ids": ids}) if ids else []
+        return row, [Claimed(*each, is_probe=probe) for each in claimed]
 
     return database.transact(claim_due)
-
-
-def _with_events(
-    tx: Connection, due: DueSubscription, rows: Sequence[Any], lease: str, *, is_probe: bool
-) -> list[Claimed]:
-    if not rows:
-        return []
-    ids = [row.event_id for row in rows]
-    found = tx.rows(_EVENTS, {"account_id": due.account_id, "ids": ids})
-    events = {event.id: event for event in found}
-    return [
-        Claimed(
-            account_id=due.account_id,
-            subscription_id=due.id,
-            event_id=row.event_id,
-            subject=row.subject,
-            attempts=row.attempts,
-            give_up_at=row.give_up_at,
-            lease=lease,
-            type=events[row.event_id].type,
-            data=events[row.event_id].data,
-            created_at=events[row.event_id].created_at,
-            is_probe=is_probe,
-        )
-        for row in rows
-        if row.event_id in events
-    ]

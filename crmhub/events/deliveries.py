@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -28,8 +28,8 @@ _LIST = (
         _d.attempts,
         _d.status,
         _d.reason,
-        _d.run_at,
         _d.created_at,
+        sa.case((one_of(_d.state, "queued"), _d.run_at)),
         _d.finished_at,
         _e.data,
     )
@@ -102,31 +102,15 @@ def listed(
         query = query.where(_BEFORE)
         values |= {"before_at": before[0], "before_id": before[1]}
     rows = db.rows(Statement(query.limit(param("limit"))), values | {"limit": limit})
-    return [
-        Delivery(
-            event_id=row.event_id,
-            type=row.type,
-            subject=row.subject,
-            state=row.state,
-            attempts=row.attempts,
-            status=row.status,
-            reason=row.reason,
-            created_at=row.created_at,
-            next_attempt_at=row.run_at if row.state == "queued" else None,
-            finished_at=row.finished_at,
-            data=row.data,
-        )
-        for row in rows
-    ]
+    return [Delivery(*row) for row in rows]
 
 
 def replay_time(
     tx: Connection, account_id: int, subscription_id: str, *, since: int, until: int
 ) -> int:
     """Queue again the ended deliveries from `since` to before `until` (ms since 1970)."""
-    return _queue_again(
-        tx, _REPLAY_TIME, account_id, subscription_id, {"since": since, "until": until}
-    )
+    key = {"account_id": account_id, "subscription_id": subscription_id}
+    return _queue_again(tx, _REPLAY_TIME, key | {"since": since, "until": until})
 
 
 def replay_events(
@@ -136,26 +120,17 @@ def replay_events(
 
     A delivery that is queued already stays as it is. Raises NotFound for an unknown event.
     """
+    key = {"account_id": account_id, "subscription_id": subscription_id}
     for id in event_ids:
-        key = {"account_id": account_id, "subscription_id": subscription_id, "event_id": id[:100]}
-        if tx.row(_EXISTS, key) is None:
+        if tx.row(_EXISTS, key | {"event_id": id[:100]}) is None:
             raise NotFound(f"The subscription has no event {id[:60]!r}; events are kept 7 days,"
                            " failed ones 30.")  # fmt: skip
-    return _queue_again(
-        tx, _REPLAY_EVENTS, account_id, subscription_id, {"event_ids": list(event_ids)}
-    )
+    return _queue_again(tx, _REPLAY_EVENTS, key | {"event_ids": list(event_ids)})
 
 
-def _queue_again(
-    tx: Connection,
-    statement: Statement,
-    account_id: int,
-    subscription_id: str,
-    values: dict[str, object],
-) -> int:
+def _queue_again(tx: Connection, statement: Statement, values: Mapping[str, object]) -> int:
     now = tx.now_ms()
-    key = {"account_id": account_id, "subscription_id": subscription_id}
-    count = tx.run(statement, key | values | {"now": now, "give_up_at": now + LONGEST_MS})
+    count = tx.run(statement, {**values, "now": now, "give_up_at": now + LONGEST_MS})
     if count:
         tx.notify_workers()
     return count

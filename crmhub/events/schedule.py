@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-_MINUTE, _HOUR, _DAY_MS = 60, 3_600, 86_400_000
+_HOUR_MS, _DAY_MS = 3_600_000, 86_400_000
 
-DELAYS_S = (
-    5,
-    30,
-    2 * _MINUTE,
-    10 * _MINUTE,
-    30 * _MINUTE,
-    _HOUR,
-    2 * _HOUR,
-    4 * _HOUR,
-    8 * _HOUR,
-    12 * _HOUR,
-    20 * _HOUR,
-    24 * _HOUR,
-)
+DELAYS_S = (5, 30, 120, 600, 1_800, 3_600, 7_200, 14_400, 28_800, 43_200, 72_000, 86_400)
 """Seconds until the next attempt, after the first, second, … failed attempt: 72 h together."""
 ALERT_DELAYS_S = (5, 30, 120, 600, 3_600, 10_800, 21_600, 43_200)
 """The same for alerts to the operator: a day together."""
-LONGEST_MS = 87 * _HOUR * 1000
+LONGEST_MS = 87 * _HOUR_MS
 """The time after which an event is given up, however few attempts there were: 72 h and jitter."""
 CALL_S = 10.0
 LEASE_MS = 30_000

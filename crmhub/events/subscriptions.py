@@ -9,8 +9,8 @@ from __future__ import annotations
 import base64
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, cast
+from dataclasses import dataclass, fields
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
@@ -38,15 +38,15 @@ _s, _d = event_subscription.c, event_delivery.c
 _OF_ACCOUNT = _s.account_id == param("account_id")
 _IS = sa.and_(_OF_ACCOUNT, _s.id == param("id"))
 _DELIVERIES_OF = sa.and_(_d.account_id == param("account_id"), _d.subscription_id == param("id"))
+_UNFAILED: dict[str, Any] = {
+    "failures": sa.literal_column("0"),
+    "failing_since": sa.null(),
+    "paused_until": sa.literal_column("0"),
+}
 _INSERT = Statement(
     sa.insert(event_subscription).values(
         params("account_id", "id", "url", "types", "secret", "key_id", "created_at", "changed_at")
-        | {
-            "state": "active",
-            "reason": "",
-            "failures": sa.literal_column("0"),
-            "paused_until": sa.literal_column("0"),
-        }
+        | {"state": "active", "reason": "", **_UNFAILED}
     )
 )
 _LIST = Statement(sa.select(event_subscription).where(_OF_ACCOUNT).order_by(_s.created_at, _s.id))
@@ -55,14 +55,7 @@ _LOCK = Statement(sa.select(event_subscription).where(_IS).with_for_update())
 _UPDATE = Statement(
     sa.update(event_subscription)
     .where(_IS)
-    .values(
-        params("url", "types", "state", "reason", "key_id", "changed_at")
-        | {
-            "failures": sa.literal_column("0"),
-            "failing_since": sa.null(),
-            "paused_until": sa.literal_column("0"),
-        }
-    )
+    .values(params("url", "types", "state", "reason", "key_id", "changed_at") | _UNFAILED)
 )
 _DELETE = Statement(sa.delete(event_subscription).where(_IS))
 _DELETE_DELIVERIES = Statement(sa.delete(event_delivery).where(_DELIVERIES_OF))
@@ -126,10 +119,11 @@ def add(
             f"An account has at most {MAX_SUBSCRIPTIONS} event subscriptions; remove one first."
         )
     id = f"sub_{token(_ID_BITS, BASE36)}"
-    key = {"account_id": account_id, "id": id}
     secret = f"whsec_{base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()}"
     now = tx.now_ms()
     row = {
+        "account_id": account_id,
+        "id": id,
         "url": url,
         "types": " ".join(types),
         "secret": vault.seal(secret, account_id=account_id, column=_COLUMN),
@@ -137,7 +131,7 @@ def add(
         "created_at": now,
         "changed_at": now,
     }
-    tx.run(_INSERT, key | row)
+    tx.run(_INSERT, row)
     _store_routes(tx, account_id)
     return find(tx, account_id, id), secret
 
@@ -241,18 +235,9 @@ def delete(tx: Connection, account_id: int, id: str) -> Subscription:
 
 
 def subscription_of(row: Any) -> Subscription:
+    names = [field.name for field in fields(Subscription) if field.name != "types"]
     return Subscription(
-        account_id=row.account_id,
-        id=row.id,
-        url=row.url,
-        types=tuple(row.types.split()),
-        state=cast("State", row.state),
-        reason=row.reason,
-        failures=row.failures,
-        failing_since=row.failing_since,
-        created_at=row.created_at,
-        changed_at=row.changed_at,
-        key_id=row.key_id,
+        types=tuple(row.types.split()), **{name: getattr(row, name) for name in names}
     )
 
 
