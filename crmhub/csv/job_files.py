@@ -20,7 +20,8 @@ from crmhub.csv.columns import ADDED_COLUMNS
 from crmhub.csv.spreadsheets import Row, Sheet
 from crmhub.csv.text_guards import escape_formula, unescape_formula
 from crmhub.database.connection import Connection, Database
-from crmhub.database.statements import Statement, param, params
+from crmhub.database.rows import delete_where, insert_row
+from crmhub.database.statements import Statement, param
 from crmhub.database.tables import import_part
 from crmhub.errors import Conflict, NotFound
 
@@ -28,18 +29,14 @@ _PART_BYTES = 1 << 20
 # The byte order mark, by which Excel recognises UTF-8.
 _MARK = "\ufeff"
 _part = import_part.c
-_OF_JOB = sa.and_(_part.account_id == param("account_id"), _part.job_id == param("id"))
-_IN_ROLE = sa.and_(_OF_JOB, _part.role == param("role"))
-_ADD_PART = Statement(
-    sa.insert(import_part)
-    .values(params("account_id", "job_id", "role", "number", "content"))
-    .inline()
+_IN_ROLE = sa.and_(
+    _part.account_id == param("account_id"),
+    _part.job_id == param("id"),
+    _part.role == param("role"),
 )
 _NUMBERS = Statement(sa.select(_part.number).where(_IN_ROLE).order_by(_part.number))
 _CONTENT = Statement(sa.select(_part.content).where(_IN_ROLE, _part.number == param("number")))
 _DELETE_BEHIND = Statement(sa.delete(import_part).where(_IN_ROLE, _part.number > param("number")))
-_DELETE_ROLE = Statement(sa.delete(import_part).where(_IN_ROLE))
-_DELETE_ALL = Statement(sa.delete(import_part).where(_OF_JOB))
 
 
 def add_file(tx: Connection, key: Mapping[str, Any], role: str, file: IO[bytes]) -> int:
@@ -55,15 +52,13 @@ def _add_part(
     tx: Connection, key: Mapping[str, Any], role: str, number: int, content: bytes
 ) -> None:
     part = {"role": role, "number": number, "content": content}
-    tx.run(_ADD_PART, {"account_id": key["account_id"], "job_id": key["id"], **part})
+    insert_row(tx, import_part, {"account_id": key["account_id"], "job_id": key["id"], **part})
 
 
 def delete_parts(tx: Connection, key: Mapping[str, Any], role: str = "") -> None:
     """Without a role, all files of the job."""
-    if role:
-        tx.run(_DELETE_ROLE, {**key, "role": role})
-    else:
-        tx.run(_DELETE_ALL, key)
+    of_role = {"role": role} if role else {}
+    delete_where(tx, import_part, {"account_id": key["account_id"], "job_id": key["id"], **of_role})
 
 
 def copy_file(database: Database, key: Mapping[str, Any], to: Path) -> None:

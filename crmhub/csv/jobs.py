@@ -18,9 +18,10 @@ from crmhub.csv import job_files
 from crmhub.csv.columns import Choices
 from crmhub.csv.progress import Tally
 from crmhub.csv.spreadsheets import Sheet
-from crmhub.database.claims import IMPORTS, build_claim, new_lease, set_held
+from crmhub.database.claims import IMPORTS, build_claim, new_lease
 from crmhub.database.connection import Connection, Database, now_ms
-from crmhub.database.statements import Statement, param, params
+from crmhub.database.rows import delete_where, find_row, insert_row, set_where
+from crmhub.database.statements import Statement, param
 from crmhub.database.tables import import_job, import_part
 from crmhub.errors import NotFound
 from crmhub.properties.kinds import BY_CODE, Kind
@@ -33,30 +34,16 @@ _ID_BITS = 100
 # In UTF-8 a name is still short enough for a file system.
 _LONGEST_NAME = 60
 _LISTED = 50
+# The columns that are fields of ImportJob as they are.
+_SAME = ["account_id", "id", "file_name", "size", "state", "total", "message", "lease"]
+_SAME += ["created_at", "changed_at"]
 _job = import_job.c
 _OF_ACCOUNT = _job.account_id == param("account_id")
-_IS_JOB = sa.and_(_OF_ACCOUNT, _job.id == param("id"))
-_INSERT = Statement(
-    sa.insert(import_job).values(params(*(column.name for column in import_job.columns)))
-)
-_FIND = Statement(sa.select(import_job).where(_IS_JOB))
-_LOCK = Statement(sa.select(import_job).where(_IS_JOB).with_for_update())
 _LISTING = Statement(
     sa.select(import_job)
     .where(_OF_ACCOUNT)
     .order_by(_job.created_at.desc(), _job.id)
     .limit(_LISTED)
-)
-_SET = Statement(
-    sa.update(import_job)
-    .where(_IS_JOB)
-    .values(
-        params("settings", "state", "dry_run", "total", "message", "changed_at")
-        | {"lease_until": 0}
-    )
-)
-_RESET_TALLY = Statement(
-    sa.update(import_job).where(_IS_JOB).values(created=0, updated=0, refused=0)
 )
 _DUE = Statement(
     sa.select(_job.account_id, _job.id)
@@ -70,7 +57,6 @@ _CLAIM = build_claim(
     only=lambda rows: sa.and_(rows.c.id == param("id"), rows.c.size > 0),
     returning=list(_job),
 )
-_DELETE = Statement(sa.delete(import_job).where(_IS_JOB))
 _NOT_ACTIVE = sa.and_(_OF_ACCOUNT, _job.state != "queued", _job.state != "running")
 _NOT_ACTIVE_IDS = sa.select(_job.id).where(_NOT_ACTIVE)
 _ERASE_PARTS = Statement(
@@ -176,7 +162,7 @@ def add(
         "created_at": now,
         "changed_at": now,
     }
-    tx.run(_INSERT, key | values)
+    insert_row(tx, import_job, key | values)
     return find(tx, account_id, id)
 
 
@@ -184,7 +170,7 @@ def find(db: Connection, account_id: int, id: str, *, lock: bool = False) -> Imp
     """With `lock`, nobody else changes the job until the end. Raises NotFound."""
     possible = id.isascii() and id.isalnum()
     key = {"account_id": account_id, "id": id}
-    row = db.row(_LOCK if lock else _FIND, key) if possible else None
+    row = find_row(db, import_job, key, lock=lock) if possible else None
     if row is None:
         raise NotFound("There is no such import; imports are deleted after 7 days.")
     return _job_of(row)
@@ -198,35 +184,20 @@ def start_command(
     tx: Connection, account_id: int, kind: Kind, id: str, *, sheet: Sheet, by: Author
 ) -> ImportJob:
     """The job is stored if it is new."""
-    key = {"account_id": account_id, "id": id}
-    if tx.row(_LOCK, key) is None:
+    if find_row(tx, import_job, {"account_id": account_id, "id": id}, lock=True) is None:
         add(tx, account_id, kind, file_name=sheet.path.name, by=by, id=id)
     set_state(tx, find(tx, account_id, id), "running", total=sheet.rows)
     return find(tx, account_id, id)
 
 
 def set_state(
-    tx: Connection,
-    job: ImportJob,
-    state: State,
-    *,
-    settings: JobSettings | None = None,
-    dry_run: bool | None = None,
-    total: int | None = None,
-    restart: bool = False,
+    tx: Connection, job: ImportJob, state: State, *, restart: bool = False, **values: Any
 ) -> None:
-    """`restart` deletes the job's numbers and refused rows."""
-    values = {
-        "settings": (settings or job.settings).to_json(),
-        "state": state,
-        "dry_run": job.dry_run if dry_run is None else dry_run,
-        "total": job.total if total is None else total,
-        "message": "",
-        "changed_at": now_ms(),
-    }
-    tx.run(_SET, job.key | values)
+    """`restart` deletes the job's numbers and refused rows. `values`: of further columns."""
+    now = {"state": state, "message": "", "lease_until": 0, "changed_at": now_ms()}
+    set_where(tx, import_job, job.key, **now, **values)
     if restart:
-        tx.run(_RESET_TALLY, job.key)
+        set_where(tx, import_job, job.key, **asdict(Tally()))
         for role in ("refused", "seen"):
             job_files.delete_parts(tx, job.key, role)
 
@@ -234,7 +205,7 @@ def set_state(
 def delete(tx: Connection, job: ImportJob) -> None:
     """Imported records stay."""
     job_files.delete_parts(tx, job.key)
-    tx.run(_DELETE, job.key)
+    delete_where(tx, import_job, job.key)
 
 
 def erase(tx: Connection, account_id: int) -> None:
@@ -255,15 +226,15 @@ def claim(database: Database, account_id: int, id: str, *, lease_ms: int) -> Imp
     values = {"now": now, "until": now + lease_ms, "lease": new_lease(), "limit": 1}
     key = {"account_id": account_id, "id": id}
     row = database.transact(lambda tx: tx.row(_CLAIM, key | values))
-    return row and _job_of(row)
+    return None if row is None else _job_of(row)
 
 
 def renew(database: Database, job: ImportJob, tally: Tally, *, lease_ms: int) -> bool:
     """Return False if the job was stopped or taken."""
 
     def extend_lease(tx: Connection) -> bool:
-        set_held(tx, IMPORTS, job.held, **asdict(tally))
-        return set_held(tx, IMPORTS, job.running, lease_until=now_ms() + lease_ms)
+        set_where(tx, import_job, job.held, **asdict(tally))
+        return set_where(tx, import_job, job.running, lease_until=now_ms() + lease_ms) > 0
 
     return database.transact(extend_lease)
 
@@ -280,7 +251,7 @@ def end(
     values = asdict(tally) | {"message": message, "state": state, "lease_until": 0}
 
     def record_end(tx: Connection) -> bool:
-        is_mine = set_held(tx, IMPORTS, job.running, **values, changed_at=now_ms())
+        is_mine = set_where(tx, import_job, job.running, **values, changed_at=now_ms()) > 0
         if is_mine and state == "done" and not job.dry_run:
             job_files.delete_parts(tx, job.key, "file")
         if is_mine and job.dry_run:
@@ -292,22 +263,14 @@ def end(
 
 
 def _job_of(row: Any) -> ImportJob:
+    same = {name: getattr(row, name) for name in _SAME}
     return ImportJob(
-        account_id=row.account_id,
-        id=row.id,
+        **same,
         kind=BY_CODE[row.kind],
-        file_name=row.file_name,
-        size=row.size,
         settings=JobSettings.from_json(row.settings),
-        state=row.state,
         dry_run=bool(row.dry_run),
-        total=row.total,
         tally=Tally(row.created, row.updated, row.refused),
-        message=row.message,
         author=Author(row.author_kind, row.author, row.author_id),
-        created_at=row.created_at,
-        changed_at=row.changed_at,
-        lease=row.lease,
     )
 
 

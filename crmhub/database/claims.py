@@ -1,22 +1,20 @@
 """Durable queues: tables whose rows processes claim, attempt and finish.
 
 A process claims due rows with a lease: a random token, and a time at which another process may
-claim the rows, since the first one may have died. Only the holder of the token changes a claimed
-row. So any number of processes work on one table, and a row is attempted by one of them at a time.
+claim them, since the first one may have died. The outcome is stored only where the token is still
+the row's. So a row is attempted by one process at a time, however many there are.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
 
 from crmhub.database import tables
-from crmhub.database.connection import Connection
 from crmhub.database.statements import Statement, one_of, param, unindexed
 from crmhub.secrets import BASE36, token
 
@@ -125,26 +123,6 @@ def build_claim(
 
 def new_lease() -> str:
     return token(96, BASE36)
-
-
-@cache
-def _update_held(queue: Queue, key: tuple[str, ...], names: tuple[str, ...]) -> Statement:
-    table = queue.table
-    return Statement(
-        sa.update(table)
-        .where(*(table.c[column] == param(column) for column in key))
-        .values({name: param(f"new_{name}") for name in names})
-    )
-
-
-def set_held(tx: Connection, queue: Queue, held: Mapping[str, Any], **values: Any) -> bool:
-    """Set values of a claimed row; return False if its lease has another holder by now.
-
-    `held`: the row's key and its lease.
-    """
-    statement = _update_held(queue, tuple(held), tuple(values))
-    new = {f"new_{name}": value for name, value in values.items()}
-    return tx.run(statement, {**held, **new}) > 0
 
 
 def next_attempt(

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from crmhub.database.claims import DELIVERIES, build_claim, new_lease
 from crmhub.database.connection import Connection, Database
+from crmhub.database.rows import set_where
 from crmhub.database.statements import Statement, in_list, one_of, param
 from crmhub.database.tables import account, api_key, event, event_delivery, event_subscription
 from crmhub.events.schedule import FAILURES_TO_PAUSE, LEASE_MS
@@ -65,16 +66,6 @@ _SUBSCRIPTION = Statement(
     .join(account, account.c.id == _s.account_id)
     .where(IS_SUBSCRIPTION, one_of(_s.state, "active"), _s.paused_until <= param("now"))
 )
-_PROBE = Statement(
-    sa.update(event_subscription)
-    .where(IS_SUBSCRIPTION, _s.paused_until == param("was"))
-    .values(paused_until=param("until"))
-)
-_PROBE_LATER = Statement(
-    sa.update(event_subscription).where(IS_SUBSCRIPTION).values(paused_until=param("was"))
-)
-
-
 _CLAIM = build_claim(DELIVERIES, "subscription_id", returning=[_d.event_id])
 _CLAIMED = Statement(
     sa.select(
@@ -186,18 +177,20 @@ def claim(
     def claim_due(tx: Connection) -> tuple[Any, list[Claimed]] | None:
         now = tx.now_ms()
         of = {"account_id": due.account_id, "subscription_id": due.id}
+        key = {"account_id": due.account_id, "id": due.id}
         row = tx.row(_SUBSCRIPTION, of | {"now": now})
         if row is None and due.account_id != INSTALLATION:
             return None
         probe = row is not None and row.failures >= FAILURES_TO_PAUSE
-        was = {"was": row.paused_until} if probe else {}
-        if probe and not tx.run(_PROBE, of | was | {"until": now + LEASE_MS}):
-            return None
+        if probe:
+            unpaused = key | {"paused_until": row.paused_until}
+            if not set_where(tx, event_subscription, unpaused, paused_until=now + LEASE_MS):
+                return None
         times = {"now": now, "until": now + LEASE_MS}
         limit = {"limit": 1 if probe else most, "lease": new_lease()}
         ids = [row.event_id for row in tx.rows(_CLAIM, of | times | limit)]
         if probe and not ids:
-            tx.run(_PROBE_LATER, of | was)
+            set_where(tx, event_subscription, key, paused_until=row.paused_until)
         claimed = tx.rows(_CLAIMED, of | {"ids": ids}) if ids else []
         return row, [Claimed(*each, is_probe=probe) for each in claimed]
 

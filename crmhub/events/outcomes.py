@@ -7,9 +7,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crmhub.database.claims import DELIVERIES, next_attempt, pause_ms, set_held
+from crmhub.database.claims import next_attempt, pause_ms
 from crmhub.database.connection import Connection, Database
-from crmhub.database.statements import Statement, one_of, param, unindexed
+from crmhub.database.rows import find_row, set_where
+from crmhub.database.statements import Statement, param, unindexed
 from crmhub.database.tables import event_delivery, event_subscription
 from crmhub.events.claiming import IS_OF_SUBSCRIPTION, IS_QUEUED, IS_SUBSCRIPTION, Claimed
 from crmhub.events.schedule import ALERT_DELAYS_S, DELAYS_S, FAILURES_TO_PAUSE, SWITCH_OFF_MS
@@ -41,26 +42,11 @@ _NOTE_SUCCESS = Statement(
         reason=sa.literal_column("''"),
     )
 )
-_LOCK_FAILURES = Statement(
-    sa.select(_s.failures, _s.failing_since, _s.paused_until)
-    .where(IS_SUBSCRIPTION, one_of(_s.state, "active"))
-    .with_for_update()
-)
-_NOTE_FAILURE = Statement(
-    sa.update(event_subscription)
-    .where(IS_SUBSCRIPTION)
-    .values(
-        failures=param("failures"),
-        failing_since=param("failing_since"),
-        paused_until=param("paused_until"),
-        reason=param("reason"),
-    )
-)
 
 
 def release(database: Database, claimed: Claimed) -> None:
     database.transact(
-        lambda tx: set_held(tx, DELIVERIES, claimed.held, lease=None, run_at=tx.now_ms())
+        lambda tx: set_where(tx, event_delivery, claimed.held, lease=None, run_at=tx.now_ms())
     )
 
 
@@ -87,7 +73,7 @@ def finish(database: Database, attempts: Sequence[tuple[Claimed, Attempt]]) -> l
 
 def _note_success(tx: Connection, claimed: Claimed, attempt: Attempt, now: int) -> None:
     ended = {"state": "delivered", "lease": None, "finished_at": now}
-    if not set_held(tx, DELIVERIES, claimed.held, **ended, **_attempted(claimed, attempt)):
+    if not set_where(tx, event_delivery, claimed.held, **ended, **_attempted(claimed, attempt)):
         return
     of = _of(claimed)
     recovered = tx.run(_NOTE_SUCCESS, of) and claimed.is_probe
@@ -110,11 +96,12 @@ def _note_failure(tx: Connection, claimed: Claimed, attempt: Attempt, now: int) 
     else:
         values = {"lease": None, "run_at": run_at}
         statement, following = _POSTPONE_FOLLOWING, {"run_at": run_at}
-    if not set_held(tx, DELIVERIES, claimed.held, **values, **_attempted(claimed, attempt)):
+    if not set_where(tx, event_delivery, claimed.held, **values, **_attempted(claimed, attempt)):
         return False
     tx.run(statement, of | {"subject": claimed.subject} | following)
-    row = tx.row(_LOCK_FAILURES, of)
-    if row is None:
+    key = {"account_id": claimed.account_id, "id": claimed.subscription_id}
+    row = find_row(tx, event_subscription, key, lock=True)
+    if row is None or row.state != "active":
         return False
     failing_since = row.failing_since or now
     failures, paused_until = row.failures, row.paused_until
@@ -125,15 +112,14 @@ def _note_failure(tx: Connection, claimed: Claimed, attempt: Attempt, now: int) 
         paused_until = now + pause_ms(over + 1) if over >= 0 else 0
     if attempt.retry_after_s is not None:
         paused_until = max(paused_until, now + round(attempt.retry_after_s * 1000))
-    tx.run(
-        _NOTE_FAILURE,
-        of
-        | {
-            "failures": failures,
-            "failing_since": failing_since,
-            "paused_until": paused_until,
-            "reason": attempt.reason,
-        },
+    set_where(
+        tx,
+        event_subscription,
+        key,
+        failures=failures,
+        failing_since=failing_since,
+        paused_until=paused_until,
+        reason=attempt.reason,
     )
     return now - failing_since >= SWITCH_OFF_MS
 

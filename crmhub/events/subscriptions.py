@@ -17,9 +17,10 @@ import sqlalchemy as sa
 from crmhub.accounts import keys
 from crmhub.accounts.directory import Caller
 from crmhub.accounts.event_routes import EventRoute, dump_routes
-from crmhub.database import tables
+from crmhub.database import rows, tables
 from crmhub.database.connection import Connection
-from crmhub.database.statements import Statement, one_of, param, params
+from crmhub.database.rows import delete_where, insert_row, set_where
+from crmhub.database.statements import Statement, one_of, param
 from crmhub.database.tables import event_delivery, event_subscription
 from crmhub.errors import NotFound, Semantic
 from crmhub.events.event_types import check_scopes
@@ -32,47 +33,25 @@ MAX_SUBSCRIPTIONS = 20
 _SECRET_BYTES = 32
 _ID_BITS = 96
 _COLUMN = "secret"
+_NO_FAILURES = {"failures": 0, "failing_since": None, "paused_until": 0}
 DISABLED = "The subscription was disabled."
 
 _s, _d = event_subscription.c, event_delivery.c
 _OF_ACCOUNT = _s.account_id == param("account_id")
-_IS = sa.and_(_OF_ACCOUNT, _s.id == param("id"))
-_DELIVERIES_OF = sa.and_(_d.account_id == param("account_id"), _d.subscription_id == param("id"))
-_UNFAILED: dict[str, Any] = {
-    "failures": sa.literal_column("0"),
-    "failing_since": sa.null(),
-    "paused_until": sa.literal_column("0"),
-}
-_INSERT = Statement(
-    sa.insert(event_subscription).values(
-        params("account_id", "id", "url", "types", "secret", "key_id", "created_at", "changed_at")
-        | {"state": "active", "reason": "", **_UNFAILED}
-    )
-)
 _LIST = Statement(sa.select(event_subscription).where(_OF_ACCOUNT).order_by(_s.created_at, _s.id))
-_FIND = Statement(sa.select(event_subscription).where(_IS))
-_LOCK = Statement(sa.select(event_subscription).where(_IS).with_for_update())
-_UPDATE = Statement(
-    sa.update(event_subscription)
-    .where(_IS)
-    .values(params("url", "types", "state", "reason", "key_id", "changed_at") | _UNFAILED)
-)
-_DELETE = Statement(sa.delete(event_subscription).where(_IS))
-_DELETE_DELIVERIES = Statement(sa.delete(event_delivery).where(_DELIVERIES_OF))
 _FAIL_QUEUED = Statement(
     sa.update(event_delivery)
-    .where(_DELIVERIES_OF, one_of(_d.state, "queued"))
+    .where(
+        _d.account_id == param("account_id"),
+        _d.subscription_id == param("id"),
+        one_of(_d.state, "queued"),
+    )
     .values(
         state=sa.literal_column("'failed'"),
         lease=sa.null(),
         reason=param("reason"),
         finished_at=param("now"),
     )
-)
-_SET_ROUTES = Statement(
-    sa.update(tables.account)
-    .where(tables.account.c.id == param("account_id"))
-    .values(params("event_routes"))
 )
 
 
@@ -128,10 +107,12 @@ def add(
         "types": " ".join(types),
         "secret": vault.seal(secret, account_id=account_id, column=_COLUMN),
         "key_id": key_id,
+        "state": "active",
+        "reason": "",
         "created_at": now,
         "changed_at": now,
     }
-    tx.run(_INSERT, row)
+    insert_row(tx, event_subscription, row | _NO_FAILURES)
     _store_routes(tx, account_id)
     return find(tx, account_id, id), secret
 
@@ -148,7 +129,8 @@ def find(db: Connection, account_id: int, id: str) -> Subscription:
 
 def find_row(db: Connection, account_id: int, id: str, *, lock: bool = False) -> Any:
     """Return the row of a subscription, locked with `lock`; raises NotFound."""
-    row = db.row(_LOCK if lock else _FIND, {"account_id": account_id, "id": id[:100]})
+    key = {"account_id": account_id, "id": id[:100]}
+    row = rows.find_row(db, event_subscription, key, lock=lock)
     if row is None:
         raise NotFound(f"There is no event subscription {id[:60]!r}.")
     return row
@@ -197,7 +179,7 @@ def change(
         "key_id": key_id,
         "changed_at": now,
     }
-    tx.run(_UPDATE, key | row)
+    set_where(tx, event_subscription, key, **row, **_NO_FAILURES)
     if after != "active":
         tx.run(_FAIL_QUEUED, key | {"reason": reason or DISABLED, "now": now})
     _store_routes(tx, account_id)
@@ -207,7 +189,7 @@ def change(
 def end(tx: Connection, account_id: int, id: str, state: State, reason: str) -> None:
     """Set a subscription, if it is still active, to another state; its queued deliveries fail."""
     catalogue.change(tx, account_id)
-    row = tx.row(_LOCK, {"account_id": account_id, "id": id})
+    row = rows.find_row(tx, event_subscription, {"account_id": account_id, "id": id}, lock=True)
     if row is not None and row.state == "active":
         change(tx, account_id, id, state=state, reason=reason)
 
@@ -227,9 +209,8 @@ def delete(tx: Connection, account_id: int, id: str) -> Subscription:
     """Delete a subscription with its deliveries; return it. Raises NotFound."""
     catalogue.change(tx, account_id)
     deleted = find(tx, account_id, id)
-    key = {"account_id": account_id, "id": id}
-    tx.run(_DELETE_DELIVERIES, key)
-    tx.run(_DELETE, key)
+    delete_where(tx, event_delivery, {"account_id": account_id, "subscription_id": id})
+    delete_where(tx, event_subscription, {"account_id": account_id, "id": id})
     _store_routes(tx, account_id)
     return deleted
 
@@ -247,4 +228,4 @@ def _store_routes(tx: Connection, account_id: int) -> None:
         for each in listed(tx, account_id)
         if each.state == "active"
     ]
-    tx.run(_SET_ROUTES, {"account_id": account_id, "event_routes": dump_routes(routes)})
+    set_where(tx, tables.account, {"id": account_id}, event_routes=dump_routes(routes))

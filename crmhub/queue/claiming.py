@@ -9,8 +9,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from crmhub.accounts.accounts import account_ids
-from crmhub.database.claims import ACTIONS, build_claim, new_lease, set_held
+from crmhub.database.claims import ACTIONS, build_claim, new_lease
 from crmhub.database.connection import Connection, Database
+from crmhub.database.rows import set_where
 from crmhub.database.statements import Statement, one_of, param, params
 from crmhub.database.tables import action, connection, outage
 from crmhub.queue.models import Due, Entry
@@ -186,7 +187,7 @@ def release(database: Database, entries: Sequence[Entry]) -> None:
             # The doubt of an earlier attempt stays.
             doubt_since = entry.doubt_since or None
             values = {"state": "queued", "run_at": moment, "lease": None}
-            set_held(tx, ACTIONS, entry.held, **values, doubt_since=doubt_since)
+            set_where(tx, action, entry.held, **values, doubt_since=doubt_since)
 
     database.transact(queue)
     database.notify_workers()

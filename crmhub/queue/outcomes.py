@@ -14,8 +14,9 @@ import sqlalchemy as sa
 from crmhub import metrics
 from crmhub.accounts.accounts import Account
 from crmhub.adapter.calls import to_stored
-from crmhub.database.claims import ACTIONS, next_attempt, set_held
+from crmhub.database.claims import next_attempt
 from crmhub.database.connection import Connection, Database
+from crmhub.database.rows import find_row, set_where
 from crmhub.database.statements import Statement, one_of, param, params
 from crmhub.database.tables import action, action_try, binding
 from crmhub.identity.bindings import same_contact
@@ -31,7 +32,6 @@ Attempt = tuple[Entry, Outcome, Callable[[Connection], None]]
 _UNASKED = ("Behind", "NotYet", "LimitExceeded", "TooManyRequests")
 
 _a, _b = action.c, binding.c
-_IS_ACTION = sa.and_(_a.account_id == param("account_id"), _a.id == param("id"))
 _IS_BINDING = sa.and_(
     _b.account_id == param("account_id"),
     _b.connection_id == param("connection_id"),
@@ -59,8 +59,6 @@ _RECORD_ATTEMPT = Statement(
         ),
     )
 )
-_LOCK = Statement(sa.select(_a.state).where(_IS_ACTION).with_for_update())
-_LOCK_BINDING = Statement(sa.select(_b.crm_id).where(_IS_BINDING).with_for_update())
 _UNBLOCK = Statement(
     sa.update(action)
     .where(
@@ -81,8 +79,6 @@ _UNBLOCK = Statement(
         reason=sa.literal_column("''"),
     )
 )
-
-_RESULT = Statement(sa.select(_a.result).where(_IS_ACTION, one_of(_a.state, "done")))
 
 
 def finish(
@@ -160,7 +156,7 @@ def _record(
         values["doubt_since"] = began if outcome.doubt else None
     if outcome.mapped is not None:
         values["mapped"] = as_json(outcome.mapped)
-    if not set_held(tx, ACTIONS, entry.held, **values):
+    if not set_where(tx, action, entry.held, **values):
         return False
     tx.run(
         _RECORD_ATTEMPT,
@@ -219,11 +215,13 @@ def _is_blocked(tx: Connection, entry: Entry, lead_id: str) -> bool:
     """
     of = {"account_id": entry.account_id}
     # The same order of locks as everywhere, to avoid deadlocks.
-    tx.row(_LOCK, of | {"id": entry.id})
-    if tx.scalar(_LOCK, of | {"id": lead_id}) not in ("dead", "parked"):
+    find_row(tx, action, of | {"id": entry.id}, lock=True)
+    lead = find_row(tx, action, of | {"id": lead_id}, lock=True)
+    if lead is None or lead.state not in ("dead", "parked"):
         return False
-    contact = {"connection_id": entry.connection_id, "hub_id": entry.hub_id}
-    return tx.scalar(_LOCK_BINDING, of | contact) is None
+    contact = of | {"connection_id": entry.connection_id, "hub_id": entry.hub_id}
+    found = find_row(tx, binding, contact, lock=True)
+    return found is None or found.crm_id is None
 
 
 def unblock(tx: Connection, entry: Entry, moment: int) -> int:
@@ -253,5 +251,6 @@ def open_circuit(database: Database, account: Account, outcome: Outcome) -> None
 
 def result_of(database: Database, account_id: int, action_id: str) -> Mapping[str, Any] | None:
     """Return the result of an action; None unless the action's state is `done`."""
-    with database.reading() as connection:
-        return as_result(connection.scalar(_RESULT, {"account_id": account_id, "id": action_id}))
+    with database.reading() as db:
+        row = find_row(db, action, {"account_id": account_id, "id": action_id})
+    return as_result(row.result) if row is not None and row.state == "done" else None

@@ -10,9 +10,10 @@ from contextlib import closing
 
 import pytest
 
-from crmhub.database import claims
+from crmhub.database import rows
 from crmhub.database.connection import Database
 from crmhub.database.statements import Statement
+from crmhub.database.tables import event_delivery
 from crmhub.events import claiming as deliveries
 from crmhub.events import outcomes
 from crmhub.identity import corrections, merged_contacts
@@ -33,7 +34,7 @@ _HELD = ("account_id", "event_id", "subscription_id", "lease")
         (outcomes._POSTPONE_FOLLOWING, [_OF_SUBJECT]),
         (outcomes._QUEUE_FOLLOWING, [_OF_SUBJECT]),
         (outcomes._QUEUE_ALL, [f"{_DUE} AND run_at>?)"]),
-        (claims._update_held(claims.DELIVERIES, _HELD, ("run_at",)), [_ONE]),
+        (rows._update(event_delivery, _HELD, ("run_at",)), [_ONE]),
     ],
 )
 def test_the_queue_of_events_is_read_by_its_own_indexes(

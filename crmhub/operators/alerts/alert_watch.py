@@ -12,11 +12,10 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-import sqlalchemy as sa
-
 from crmhub.database.connection import Connection, Database, now_ms
+from crmhub.database.rows import delete_where
 from crmhub.database.several_accounts import rows_of_several
-from crmhub.database.statements import Statement, param, params
+from crmhub.database.statements import Statement, params
 from crmhub.database.tables import alert as alert_table
 from crmhub.errors import Unavailable
 from crmhub.events.recording import record_alert
@@ -37,13 +36,6 @@ _STORE = Statement(
         insert(alert_table)
         .values(params(*_KEY, "since", "told_of", "told_at"))
         .on_conflict_do_update(index_elements=_KEY, set_=params("told_of", "told_at"))
-    )
-)
-_DELETE = Statement(
-    sa.delete(alert_table).where(
-        alert_table.c.account_id == param("account_id"),
-        alert_table.c.connection_id == param("connection_id"),
-        alert_table.c.kind == param("kind"),
     )
 )
 
@@ -93,7 +85,7 @@ def _store_changes(tx: Connection, *, old_ms: int, send: bool, public_url: str |
     for message_type, alert in _changes(tx, current(tx, old_ms=old_ms)):
         key = dict(zip(_KEY, alert.key, strict=True))
         if message_type in ENDED.values():
-            tx.run(_DELETE, key)
+            delete_where(tx, alert_table, key)
         else:
             row = {"since": alert.since, "told_of": alert.newest, "told_at": now_ms()}
             tx.run(_STORE, key | row)

@@ -108,9 +108,8 @@ def start(
         if now.is_active or progress.count_rows(tx):
             raise Conflict("This import has started already. Upload the file again to repeat it.")
         progress.delete(tx)
-        jobs.set_state(
-            tx, now, "queued", settings=settings, dry_run=dry_run, total=total, restart=True
-        )
+        values = {"settings": settings.to_json(), "dry_run": dry_run, "total": total}
+        jobs.set_state(tx, now, "queued", restart=True, **values)
 
     hub.database.transact(queue)
 
@@ -121,7 +120,7 @@ def save(hub: Hub, tx: Connection, account: Account, id: str, settings: JobSetti
     job = jobs.find(tx, account.id, id, lock=True)
     if job.state != "draft":
         raise Conflict("This import has started already; its options cannot change.")
-    jobs.set_state(tx, job, "draft", settings=settings)
+    jobs.set_state(tx, job, "draft", settings=settings.to_json())
 
 
 @in_transaction
