@@ -79,30 +79,19 @@ class Worker:
             self._run()
 
     def _run(self) -> None:
-        threading.Thread(target=self._listen, daemon=True).start()
-        watching = threading.Thread(
-            target=alert_watch.watch, args=(self._hub, self._stopping), daemon=True
-        )
-        watching.start()
-        importing = threading.Thread(
-            target=import_jobs.watch, args=(self._hub, self._stopping), daemon=True
-        )
-        importing.start()
-        delivering = threading.Thread(
-            target=self._deliveries.run, args=(self._stopping,), daemon=True
-        )
-        delivering.start()
+        _start(self._listen)
+        watching = _start(alert_watch.watch, self._hub, self._stopping)
+        importing = _start(import_jobs.watch, self._hub, self._stopping)
+        delivering = _start(self._deliveries.run, self._stopping)
         # Background jobs run in separate threads, since they may take long.
         redating = partial(Redating(self._hub.database).run, _REDATING_S)
         background = [
-            threading.Thread(target=self._run_in_background, args=job, daemon=True)
+            _start(self._run_in_background, *job)
             for job in (
                 (partial(vacuum, self._hub.database), "The database's tables cannot be tidied up"),
                 (redating, "The times of changes cannot be written to the index"),
             )
         ]
-        for thread in background:
-            thread.start()
         clean_at, was_unavailable = time.monotonic(), False
         with ThreadPoolExecutor(self._threads, thread_name_prefix="worker") as pool:
             while not self._stopping.is_set():
@@ -253,6 +242,12 @@ class Worker:
                         self._deliveries.wake()
             except Unavailable:
                 self._stopping.wait(_UNAVAILABLE_S)
+
+
+def _start(target: Callable[..., object], *args: object) -> threading.Thread:
+    thread = threading.Thread(target=target, args=args, daemon=True)
+    thread.start()
+    return thread
 
 
 def _pause_s(later: int | None) -> float:

@@ -256,10 +256,9 @@ def replay(
         from crmhub.operators.events import event_subscriptions
 
         of = (hub, client_id, subscription_id)
-        if since is None:
-            count = event_subscriptions.replay_events(*of, event_ids, by=author())
-        else:
-            count = event_subscriptions.replay(*of, since=since, until=until, by=author())
+        count = event_subscriptions.replay(
+            *of, event_ids=event_ids, since=since, until=until, by=author()
+        )
     if as_json:
         print_json({"events": count})
         return

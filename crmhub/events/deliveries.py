@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import sqlalchemy as sa
 
 from crmhub.database.connection import Connection
+from crmhub.database.rows import find_row
 from crmhub.database.statements import Statement, in_list, one_of, param
 from crmhub.database.tables import event, event_delivery
 from crmhub.errors import NotFound
@@ -60,7 +61,6 @@ def _replay(*where: sa.ColumnElement[bool]) -> Statement:
 
 _REPLAY_TIME = _replay(_d.created_at >= param("since"), _d.created_at < param("until"))
 _REPLAY_EVENTS = _replay(in_list(_d.event_id, "event_ids"))
-_EXISTS = Statement(sa.select(_d.state).where(IS_OF_SUBSCRIPTION, _d.event_id == param("event_id")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,32 +105,29 @@ def listed(
     return [Delivery(*row) for row in rows]
 
 
-def replay_time(
-    tx: Connection, account_id: int, subscription_id: str, *, since: int, until: int
+def replay(
+    tx: Connection,
+    account_id: int,
+    subscription_id: str,
+    *,
+    event_ids: Sequence[str] = (),
+    since: int = 0,
+    until: int = 0,
 ) -> int:
-    """Queue again the ended deliveries from `since` to before `until` (ms since 1970)."""
-    key = {"account_id": account_id, "subscription_id": subscription_id}
-    return _queue_again(tx, _REPLAY_TIME, key | {"since": since, "until": until})
+    """Queue again the ended deliveries of these events, or those from `since` to before `until`.
 
-
-def replay_events(
-    tx: Connection, account_id: int, subscription_id: str, event_ids: Sequence[str]
-) -> int:
-    """Queue the ended deliveries of these events again; return their number.
-
-    A delivery that is queued already stays as it is. Raises NotFound for an unknown event.
+    Return their number; a delivery that is queued already stays as it is. Times are in ms since
+    1970. Raises NotFound for an unknown event.
     """
     key = {"account_id": account_id, "subscription_id": subscription_id}
     for id in event_ids:
-        if tx.row(_EXISTS, key | {"event_id": id[:100]}) is None:
+        if find_row(tx, event_delivery, key | {"event_id": id[:100]}) is None:
             raise NotFound(f"The subscription has no event {id[:60]!r}; events are kept 7 days,"
                            " failed ones 30.")  # fmt: skip
-    return _queue_again(tx, _REPLAY_EVENTS, key | {"event_ids": list(event_ids)})
-
-
-def _queue_again(tx: Connection, statement: Statement, values: Mapping[str, object]) -> int:
     now = tx.now_ms()
-    count = tx.run(statement, {**values, "now": now, "give_up_at": now + LONGEST_MS})
+    chosen = {"event_ids": list(event_ids)} if event_ids else {"since": since, "until": until}
+    statement = _REPLAY_EVENTS if event_ids else _REPLAY_TIME
+    count = tx.run(statement, {**key, **chosen, "now": now, "give_up_at": now + LONGEST_MS})
     if count:
         tx.notify_workers()
     return count

@@ -19,7 +19,7 @@ from crmhub.accounts.directory import Caller
 from crmhub.accounts.event_routes import EventRoute, dump_routes
 from crmhub.database import rows, tables
 from crmhub.database.connection import Connection
-from crmhub.database.rows import delete_where, insert_row, set_where
+from crmhub.database.rows import insert_row, set_where
 from crmhub.database.statements import Statement, one_of, param
 from crmhub.database.tables import event_delivery, event_subscription
 from crmhub.errors import NotFound, Semantic
@@ -113,7 +113,7 @@ def add(
         "changed_at": now,
     }
     insert_row(tx, event_subscription, row | _NO_FAILURES)
-    _store_routes(tx, account_id)
+    store_routes(tx, account_id)
     return find(tx, account_id, id), secret
 
 
@@ -182,7 +182,7 @@ def change(
     set_where(tx, event_subscription, key, **row, **_NO_FAILURES)
     if after != "active":
         tx.run(_FAIL_QUEUED, key | {"reason": reason or DISABLED, "now": now})
-    _store_routes(tx, account_id)
+    store_routes(tx, account_id)
     return before, find(tx, account_id, id)
 
 
@@ -205,16 +205,6 @@ def end_of_key(tx: Connection, account_id: int, key_id: str, how: str) -> list[S
     return ended
 
 
-def delete(tx: Connection, account_id: int, id: str) -> Subscription:
-    """Delete a subscription with its deliveries; return it. Raises NotFound."""
-    catalogue.change(tx, account_id)
-    deleted = find(tx, account_id, id)
-    delete_where(tx, event_delivery, {"account_id": account_id, "subscription_id": id})
-    delete_where(tx, event_subscription, {"account_id": account_id, "id": id})
-    _store_routes(tx, account_id)
-    return deleted
-
-
 def subscription_of(row: Any) -> Subscription:
     names = [field.name for field in fields(Subscription) if field.name != "types"]
     return Subscription(
@@ -222,7 +212,7 @@ def subscription_of(row: Any) -> Subscription:
     )
 
 
-def _store_routes(tx: Connection, account_id: int) -> None:
+def store_routes(tx: Connection, account_id: int) -> None:
     routes = [
         EventRoute(each.id, frozenset(each.types))
         for each in listed(tx, account_id)

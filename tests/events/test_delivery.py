@@ -160,9 +160,8 @@ def test_two_workers_never_send_two_events_of_a_record_at_once(scene: Scene) -> 
     [second] = scene.claim()
     assert (second.subject, scene.claim()) == (first.subject, [])
     # A replayed event is older than the one that is being sent.
-    event_subscriptions.replay_events(
-        scene.hub, scene.client.account.client_id, scene.id, [first.event_id], by=TESTS
-    )
+    of = (scene.hub, scene.client.account.client_id, scene.id)
+    event_subscriptions.replay(*of, event_ids=[first.event_id], by=TESTS)
     assert scene.claim() == []
 
 
@@ -440,7 +439,7 @@ def test_replay_by_time_and_one_by_one(scene: Scene) -> None:
     assert event_subscriptions.replay(*of, **day, by=TESTS) == 3
     assert event_subscriptions.replay(*of, **day, by=TESTS) == 0
     scene.deliver()
-    assert event_subscriptions.replay_events(*of, ids[1:2], by=TESTS) == 1
+    assert event_subscriptions.replay(*of, event_ids=ids[1:2], by=TESTS) == 1
     scene.deliver()
     got = [each.json["id"] for each in scene.receiver.received]
     assert {id: got.count(id) for id in ids} == {ids[0]: 2, ids[1]: 3, ids[2]: 2}

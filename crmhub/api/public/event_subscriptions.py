@@ -297,10 +297,14 @@ def replay(
     ids, since = body.get("event_ids"), body.get("since")
     if bool(ids) == (since is not None) or ("until" in body and since is None):
         raise Semantic("since: send either a period (since, until) or eventIds.")
-    of = (hub(), client_id, subscription_id)
-    who: Any = {"by": by, "caller": caller}
-    if since is None:
-        count = event_subscriptions.replay_events(*of, ids or [], **who)
-    else:
-        count = event_subscriptions.replay(*of, since=since, until=body.get("until"), **who)
+    count = event_subscriptions.replay(
+        hub(),
+        client_id,
+        subscription_id,
+        event_ids=ids or (),
+        since=since,
+        until=body.get("until"),
+        by=by,
+        caller=caller,
+    )
     return as_json({"events": count})
