@@ -45,7 +45,8 @@ _LARGEST_SHARE = 0.75
 _CLEAN_EVERY_S = 600.0
 # Between two batches of expired rows.
 _CLEAN_ON_S = 1.0
-# Pauses: at least `_PAUSE_S`, and `_PAUSES` times the last run. `_END_S`: wait at the end.
+# Pauses of background jobs: at least `_PAUSE_S`, and `_PAUSES` times the last run, so that a job
+# takes a tenth of the time at most. `_END_S`: wait at the end.
 _PAUSE_S = 5.0
 _PAUSES = 9
 _END_S = 5.0
@@ -80,15 +81,23 @@ class Worker:
 
     def _run(self) -> None:
         _start(self._listen)
-        watching = _start(alert_watch.watch, self._hub, self._stopping)
         importing = _start(import_jobs.watch, self._hub, self._stopping)
         delivering = _start(self._deliveries.run, self._stopping)
+        settings, database = self._hub.settings, self._hub.database
+        alerting = partial(
+            alert_watch.update,
+            database,
+            old_ms=settings.alert_queue_age,
+            send=settings.alert_url is not None,
+            public_url=settings.public_url,
+        )
+        redating = partial(Redating(database).run, _REDATING_S)
         # Background jobs run in separate threads, since they may take long.
-        redating = partial(Redating(self._hub.database).run, _REDATING_S)
         background = [
             _start(self._run_in_background, *job)
             for job in (
-                (partial(vacuum, self._hub.database), "The database's tables cannot be tidied up"),
+                (alerting, "No alerts can be found"),
+                (partial(vacuum, database), "The database's tables cannot be tidied up"),
                 (redating, "The times of changes cannot be written to the index"),
             )
         ]
@@ -118,7 +127,6 @@ class Worker:
                     self._wake.wait(pause)
                     continue
                 self._stopping.wait(_UNAVAILABLE_S)
-        watching.join()
         # An import is stopped after a batch; killed in mid-batch it continues elsewhere.
         importing.join(_END_S)
         delivering.join()

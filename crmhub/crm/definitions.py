@@ -11,7 +11,8 @@ import logging
 import sqlalchemy as sa
 
 from crmhub.database.connection import Connection, Database, now_ms
-from crmhub.database.statements import Insert, Statement, param, params
+from crmhub.database.rows import upsert_row
+from crmhub.database.statements import Statement, param
 from crmhub.database.tables import crm_definition
 from crmhub.errors import Unavailable
 
@@ -25,17 +26,6 @@ _KEY = ("account_id", "connection_id", "name")
 _HERE = sa.and_(_d.account_id == param("account_id"), _d.connection_id == param("connection_id"))
 _LOAD = Statement(sa.select(_d.text, _d.loaded_at).where(_HERE, _d.name == param("name")))
 _FORGET = Statement(sa.delete(crm_definition).where(_HERE))
-
-
-def _build_save(insert: Insert) -> sa.Insert:
-    values = ("text", "loaded_at")
-    statement = insert(crm_definition).values(params(*_KEY, *values))
-    changed = {name: statement.excluded[name] for name in values}
-    upsert: sa.Insert = statement.on_conflict_do_update(index_elements=_KEY, set_=changed)
-    return upsert
-
-
-_SAVE = Statement(_build_save)
 
 
 class CrmDefinitions:
@@ -70,9 +60,9 @@ class CrmDefinitions:
     def save(self, name: str, text: str) -> None:
         """Store a definition that was loaded now; a text that is too long is not stored."""
         if len(text) <= LONGEST:
-            row = self._key | {"name": name, "text": text, "loaded_at": now_ms()}
+            key, values = self._key | {"name": name}, {"text": text, "loaded_at": now_ms()}
             try:
-                self._database.transact(lambda tx: tx.run(_SAVE, row))
+                self._database.transact(lambda tx: upsert_row(tx, crm_definition, key, values))
             except Unavailable as exc:
                 _log.warning("A CRM's definitions could not be shared: %s", exc.message)
 

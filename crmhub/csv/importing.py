@@ -10,10 +10,11 @@ rows are refused for the same reason, nothing is stored. A dry run rolls each ba
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, replace
-from typing import NoReturn
+from dataclasses import asdict, replace
+from typing import Any, NoReturn
 
 from crmhub import audit
 from crmhub.accounts.accounts import Account
@@ -55,12 +56,6 @@ class AllRefused(Semantic):
     """All of the first rows are refused for the same reason; nothing is stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class PausedDryRun:
-    up_to: ImportedUpTo
-    seen: bytes
-
-
 class _RolledBack(Exception):
     """Raised to undo the writes of a dry run."""
 
@@ -86,12 +81,13 @@ class Import:
         dry_run: bool = False,
         stop_early: bool = True,
         key: str = "",
-        paused: PausedDryRun | None = None,
+        saved: str = "",
+        seen: bytes = b"",
     ) -> None:
         """Check the columns and load the progress of an earlier run.
 
-        `again` deletes the progress of an earlier import. `key` replaces the file's digest. A dry
-        run continues after `paused`.
+        `again` deletes the progress of an earlier import. `key` replaces the file's digest. `saved`
+        and `seen` are what `pause` has returned.
 
         Raises Semantic for invalid columns, or numbers or dates that can be read in two ways.
         Raises Conflict if the file was already imported, an unfinished import of it has other
@@ -107,7 +103,7 @@ class Import:
         self._refusals = refusals
         # The unique values of earlier rows, while a dry run goes on.
         self._seen: SeenValues | None = None
-        self._seen_before = paused.seen if paused else b""
+        self._seen_before = seen
         # None in a dry run.
         self._progress = (
             None
@@ -122,9 +118,12 @@ class Import:
         self._unique = {each.name for each in catalogue if each.unique}
         self._cells = CellReader(catalogue, self._find_formats(catalogue), choices.timezone)
         self._writer = RowWriter(records, account, kind, catalogues, choices)
-        self._up_to = paused.up_to if paused else ImportedUpTo(Tally(), sheet.start)
+        before = json.loads(saved or "{}")
+        self.reasons.load(before.get("reasons", {}))
+        up_to = before.get("up_to")
+        self._up_to = ImportedUpTo.from_json(up_to) if up_to else ImportedUpTo(Tally(), sheet.start)
         if self._progress is None:
-            self._open_refusals(is_continued=paused is not None)
+            self._open_refusals(is_continued=up_to is not None)
         else:
             # One transaction: if the restart fails, the earlier progress is kept.
             self._database.transact(lambda tx: self._resume(tx, again))
@@ -165,9 +164,12 @@ class Import:
                 self._refusals.copy()
             self._database.transact(self._end)
 
-    def pause(self) -> PausedDryRun:
-        assert self._seen is not None
-        return PausedDryRun(self._up_to, self._seen.dump())
+    def pause(self) -> tuple[str, bytes]:
+        """Return JSON and, of a dry run, the unique values of its rows, to continue with later."""
+        saved: dict[str, Any] = {"reasons": self.reasons.to_json()}
+        if self._seen is None:
+            return json.dumps(saved), b""
+        return json.dumps(saved | {"up_to": asdict(self._up_to)}), self._seen.dump()
 
     def _run(self) -> Iterator[Tally]:
         at_start = self._up_to.position == self.sheet.start

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 from io import BytesIO
-from typing import IO, Any, Literal, get_args
+from typing import IO, Any, Literal
 
 import sqlalchemy as sa
 
@@ -28,7 +28,6 @@ from crmhub.properties.kinds import BY_CODE, Kind
 from crmhub.secrets import BASE36, token
 
 State = Literal["draft", "queued", "running", "done", "failed", "stopped"]
-STATES: tuple[State, ...] = get_args(State)
 
 _ID_BITS = 100
 # In UTF-8 a name is still short enough for a file system.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -51,6 +53,12 @@ class ImportedUpTo:
     tally: Tally
     position: Position
     refused_bytes: int = 0
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> ImportedUpTo:
+        """Read what `asdict` has returned."""
+        tally, position = Tally(**saved["tally"]), Position(**saved["position"])
+        return cls(tally, position, saved["refused_bytes"])
 
 
 class StoredProgress:

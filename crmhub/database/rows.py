@@ -12,13 +12,26 @@ from typing import Any
 import sqlalchemy as sa
 
 from crmhub.database.connection import Connection
-from crmhub.database.statements import Statement, param, params
+from crmhub.database.statements import Insert, Statement, param, params
 
 Values = Mapping[str, Any]
 
 
 def insert_row(tx: Connection, table: sa.Table, values: Values) -> None:
     tx.run(_insert(table, tuple(values)), values)
+
+
+def upsert_row(
+    tx: Connection,
+    table: sa.Table,
+    key: Values,
+    values: Values,
+    first: Values | None = None,
+) -> None:
+    """Set values of the row with this key; a new row also gets those of `first`."""
+    first = first or {}
+    statement = _upsert(table, tuple(key), tuple(values), tuple(first))
+    tx.run(statement, {**key, **values, **first})
 
 
 def set_where(tx: Connection, table: sa.Table, where: Values, **values: Any) -> int:
@@ -39,6 +52,19 @@ def find_row(db: Connection, table: sa.Table, where: Values, *, lock: bool = Fal
 @cache
 def _insert(table: sa.Table, names: tuple[str, ...]) -> Statement:
     return Statement(sa.insert(table).values(params(*names)).inline())
+
+
+@cache
+def _upsert(
+    table: sa.Table, key: tuple[str, ...], names: tuple[str, ...], first: tuple[str, ...]
+) -> Statement:
+    def build(insert: Insert) -> sa.Insert:
+        statement = insert(table).values(params(*key, *names, *first))
+        changed = {name: statement.excluded[name] for name in names}
+        built: sa.Insert = statement.on_conflict_do_update(index_elements=key, set_=changed)
+        return built
+
+    return Statement(build)
 
 
 @cache

@@ -15,8 +15,8 @@ import sqlalchemy as sa
 from crmhub.accounts.accounts import Account
 from crmhub.database.claims import pause_ms
 from crmhub.database.connection import Connection, Database
-from crmhub.database.rows import delete_where, find_row, set_where
-from crmhub.database.statements import Insert, Statement, param, params
+from crmhub.database.rows import delete_where, find_row, set_where, upsert_row
+from crmhub.database.statements import Statement, param
 from crmhub.database.tables import outage
 from crmhub.queue.models import Outcome, shown
 
@@ -30,17 +30,6 @@ _CREDENTIALS = ("BadConfig", "Denied", "LacksRight")
 _o = outage.c
 _HERE = sa.and_(_o.account_id == param("account_id"), _o.connection_id == param("connection_id"))
 _DELETE_ENDED = Statement(sa.delete(outage).where(_HERE, _o.until <= param("now")))
-
-
-def _build_note(insert: Insert) -> sa.Insert:
-    key, values = ("account_id", "connection_id"), ("until", "failures", "reason", "cause")
-    statement = insert(outage).values(params(*key, "since", *values))
-    changed = {name: statement.excluded[name] for name in values}
-    upsert: sa.Insert = statement.on_conflict_do_update(index_elements=key, set_=changed)
-    return upsert
-
-
-_NOTE = Statement(_build_note)
 
 
 def cause_of(outcome: Outcome) -> str:
@@ -97,17 +86,13 @@ class Outage:
         if outcome.away and (probing or not failures or until <= moment):
             failures += 1
             until = moment + pause_ms(failures)
-        self._tx.run(
-            _NOTE,
-            self._of
-            | {
-                "since": moment,
-                "until": max(until, moment + int(outcome.wait_s * 1000)),
-                "failures": failures,
-                "reason": shown(outcome.away or outcome.message),
-                "cause": cause_of(outcome),
-            },
-        )
+        values = {
+            "until": max(until, moment + int(outcome.wait_s * 1000)),
+            "failures": failures,
+            "reason": shown(outcome.away or outcome.message),
+            "cause": cause_of(outcome),
+        }
+        upsert_row(self._tx, outage, self._of, values, {"since": moment})
         return failures > 0 and not (row and row.failures)
 
     def end(self) -> None:

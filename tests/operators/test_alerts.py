@@ -347,7 +347,7 @@ def test_where_no_webhook_is_set_nothing_is_kept_for_one(hub, fake):
 
 def test_a_worker_tells(hub, fake, receiver, monkeypatch):
     client, crm = fake
-    monkeypatch.setattr(alert_watch, "_CHECK_EVERY_S", 0.05)
+    monkeypatch.setattr("crmhub.worker._PAUSE_S", 0.05)
     crm.failure = Denied("The token was revoked.")
     assert lead(client).status_code == 202
     with working(hub):

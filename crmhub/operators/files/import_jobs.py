@@ -6,17 +6,16 @@ long import does not keep other accounts waiting.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any
+from typing import IO
 
 from crmhub.accounts import accounts
 from crmhub.accounts.accounts import Account
@@ -27,13 +26,12 @@ from crmhub.csv.importing import (
     AllRefused,
     Import,
     ImportedElsewhere,
-    PausedDryRun,
     load_catalogues,
 )
 from crmhub.csv.job_files import StoredRefusals
 from crmhub.csv.jobs import ImportJob, JobSettings, State
-from crmhub.csv.progress import ImportedUpTo, StoredProgress, Tally
-from crmhub.csv.spreadsheets import Position, Sheet
+from crmhub.csv.progress import StoredProgress, Tally
+from crmhub.csv.spreadsheets import Sheet
 from crmhub.database.connection import Connection
 from crmhub.errors import BadRequest, Conflict, HubError, Unavailable
 from crmhub.hub import Hub, in_transaction
@@ -261,14 +259,15 @@ def _run(hub: Hub, job: ImportJob, stopping: threading.Event) -> None:
         with hub.database.reading() as db:
             account = accounts.load_by_id(db, job.account_id, hub.plans)
         with _opened(hub, job, job.settings) as sheet:
-            saved = json.loads(job.message or "{}")
-            running = _open_import(hub, account, job, sheet, up_to=saved.get("up_to"))
-            running.reasons.load(saved.get("reasons", {}))
-            paused = _run_slice(hub, job, running, stopping)
-            if paused is None:
-                end("done", _summary(running))
-            else:
-                end("queued", json.dumps(paused[0]), seen=paused[1])
+            running = _open_import(hub, account, job, sheet)
+            ends_at = time.monotonic() + _SLICE_S
+            for _ in _renewed(hub, job, running):
+                if stopping.is_set() or time.monotonic() > ends_at:
+                    saved, seen = running.pause()
+                    end("queued", saved, seen=seen)
+                    return
+            warning = [running.warning] if running.warning else []
+            end("done", "\n".join(warning + running.reasons.describe(_SHOWN_REASONS)))
     except Unavailable:
         # The lease expires by itself, and a worker continues.
         raise
@@ -286,21 +285,6 @@ def _run(hub: Hub, job: ImportJob, stopping: threading.Event) -> None:
         raise
 
 
-def _run_slice(
-    hub: Hub, job: ImportJob, running: Import, stopping: threading.Event
-) -> tuple[dict[str, Any], bytes] | None:
-    """Import for some time; return None at the end, else a message and a dry run's values."""
-    ends_at = time.monotonic() + _SLICE_S
-    for _ in _renewed(hub, job, running):
-        if stopping.is_set() or time.monotonic() > ends_at:
-            message: dict[str, Any] = {"reasons": running.reasons.to_json()}
-            if not job.dry_run:
-                return message, b""
-            paused = running.pause()
-            return message | {"up_to": asdict(paused.up_to)}, paused.seen
-    return None
-
-
 def _renewed(hub: Hub, job: ImportJob, running: Import) -> Iterator[Tally]:
     """Run the import; store its numbers and renew its lease every second.
 
@@ -315,11 +299,6 @@ def _renewed(hub: Hub, job: ImportJob, running: Import) -> Iterator[Tally]:
         yield tally
 
 
-def _summary(running: Import) -> str:
-    reasons = running.reasons.describe(_SHOWN_REASONS)
-    return "\n".join([running.warning] * bool(running.warning) + reasons)
-
-
 @contextmanager
 def _opened(hub: Hub, job: ImportJob, settings: JobSettings) -> Iterator[Sheet]:
     """Open the job's file in a temporary directory; raises BadRequest."""
@@ -330,23 +309,9 @@ def _opened(hub: Hub, job: ImportJob, settings: JobSettings) -> Iterator[Sheet]:
 
 
 def _open_import(
-    hub: Hub,
-    account: Account,
-    job: ImportJob,
-    sheet: Sheet,
-    *,
-    check_only: bool = False,
-    up_to: Mapping[str, Any] | None = None,
+    hub: Hub, account: Account, job: ImportJob, sheet: Sheet, *, check_only: bool = False
 ) -> Import:
     choices = job.settings.choices
-    paused = None
-    if up_to:
-        paused = PausedDryRun(
-            ImportedUpTo(
-                Tally(**up_to["tally"]), Position(**up_to["position"]), up_to["refused_bytes"]
-            ),
-            job_files.seen_values(hub.database, job.key),
-        )
     refusals = StoredRefusals(hub.database, job.key, sheet, raw=choices.raw)
     return Import(
         hub.records,
@@ -359,5 +324,6 @@ def _open_import(
         dry_run=job.dry_run or check_only,
         stop_early=not job.settings.keep_going,
         key=job.progress_key,
-        paused=paused,
+        saved="" if check_only else job.message,
+        seen=b"" if check_only else job_files.seen_values(hub.database, job.key),
     )
